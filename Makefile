@@ -1,0 +1,58 @@
+# Two commands for a fresh machine that has Python 3.11, make and the network:
+#   make demo   makes .venv, runs the main job and its negative control on a CPU (about 4 minutes), says where the report is
+#   make test   makes .venv, runs the tests (about 3 minutes)
+# Others: lint, format, clean.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# Threads that wait for work must not spin: two of them on two busy cores slow each other down.
+export OMP_WAIT_POLICY := passive
+
+.PHONY: demo test lint format clean
+.DELETE_ON_ERROR:
+
+# torch goes first and alone: its CPU build satisfies everything that depends on it, which would otherwise bring CUDA.
+.venv/torch.stamp: constraints.txt
+	@test -n "$(PYTHON)" || { echo "plumbline needs Python 3.11 or newer; name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "$(PYTHON) is older than Python 3.11; name another: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@test -x $(BIN)/python || { echo "making .venv with $(PYTHON)"; $(PYTHON) -m venv .venv; }
+	@echo "installing torch"
+	@$(PIP) install "$$(grep '^torch==' constraints.txt)"
+	@touch $@
+
+.venv/train.stamp: .venv/torch.stamp pyproject.toml
+	@echo "installing plumbline and what training needs"
+	@$(PIP) install -c constraints.txt -e '.[train]'
+	@touch $@
+
+.venv/dev.stamp: .venv/train.stamp
+	@echo "installing what the tests need"
+	@$(PIP) install -c constraints.txt -e '.[train,trackio,wandb,tensorboard,dev]'
+	@touch $@
+
+demo: .venv/train.stamp
+	@$(BIN)/plumbline run commerce-demo --resume
+	@echo
+	@echo "The negative control: the same RL with the advantages dealt at random. Its reward must not rise."
+	@$(BIN)/plumbline run commerce-demo-control --resume
+	@echo
+	@echo "Reports:  runs/commerce-demo/report.html   runs/commerce-demo-control/report.html"
+	@echo "Next, with a real model on a GPU (a local directory or a hub name):"
+	@echo "    $(BIN)/plumbline run commerce-grpo --set model.name=DIRECTORY_OR_HUB_NAME"
+
+test: .venv/dev.stamp
+	@$(BIN)/python -m pytest -q
+
+lint: .venv/dev.stamp
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: .venv/dev.stamp
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

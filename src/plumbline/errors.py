@@ -1,0 +1,55 @@
+"""What can go wrong, as types; each message names the cause and, in `mend`, what to do about it.
+
+    PlumblineError
+    ├── RecipeError        an unknown key, a value out of range, a recipe that extends itself
+    ├── DataError          a malformed row (with its file and line), an empty dataset, splits that overlap
+    ├── ModelError         a missing model, a tokenizer without a chat template, a checkpoint of another model
+    ├── StorageError       a full disk, a folder that cannot be written
+    ├── RunError           a run directory that exists, belongs to another recipe, or cannot be resumed
+    ├── IncomparableError  two evaluations of different rubrics or different examples
+    └── TrainingStopped    the result would be false: a NaN, a sampler that is not the scorer, no signal at all
+
+A user's mistake raises one of these at the boundary; a programmer's mistake is an `assert`; a failed rollout is
+not an exception but data (`records.Failure`).
+"""
+
+
+class PlumblineError(Exception):
+    """An error that a user can mend: `cause` says what is wrong, `mend` what to do."""
+
+    def __init__(self, cause: str, mend: str = "") -> None:
+        super().__init__(f"{cause}\n  mend: {mend}" if mend else cause)
+        self.cause = cause
+        self.mend = mend
+
+    def __reduce__(self) -> tuple[type["PlumblineError"], tuple[str, str]]:
+        """Pickle by cause and mend, so that an error survives the way back from another process."""
+        return type(self), (self.cause, self.mend)
+
+
+class RecipeError(PlumblineError, ValueError):
+    """The recipe does not say what it should."""
+
+
+class DataError(PlumblineError, ValueError):
+    """Records that cannot be read, or that would make the result false."""
+
+
+class ModelError(PlumblineError):
+    """A model, tokenizer or checkpoint that cannot be used."""
+
+
+class StorageError(PlumblineError, OSError):
+    """The disk refused a write or a read."""
+
+
+class RunError(PlumblineError):
+    """A run directory that cannot be started, resumed or read."""
+
+
+class IncomparableError(PlumblineError, ValueError):
+    """Two results that must not be compared."""
+
+
+class TrainingStopped(PlumblineError):  # noqa: N818 - it says what happened, which is what the reader wants
+    """Training was stopped because going on would make the result false or waste the run."""

@@ -1,0 +1,377 @@
+"""The typed recipe: everything that defines a run.
+
+A recipe is a YAML file. `extends: other.yaml` starts from another file; `--set rl.steps=50` overrides one value.
+An unknown key is an error, because a typo must not train for six hours. What a run was started with is written,
+resolved and complete, into its directory.
+"""
+
+import copy
+import difflib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from plumbline.errors import RecipeError
+from plumbline.records import Sampling
+
+Schedule = Literal["constant", "constant_with_warmup", "cosine", "linear"]
+PositiveInt = Annotated[int, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Section(BaseModel):
+    """A part of a recipe: frozen, and closed to keys that it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
+
+
+class TaskSection(Section):
+    """Which task, and its own options (checked by the task when it is opened, before anything is trained)."""
+
+    name: str = "commerce"
+    """A name from `plumbline.tasks.TASKS`, or `module:Class` for a task of yours."""
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class TinySection(Section):
+    """A model made on the spot, for demos and tests: a Llama of this size with its own tokenizer.
+
+    It is pretrained on the task's clean demonstrations, from records of its own (`task_options`, laid over the
+    recipe's), so that what the run's splits hold out stays unseen.
+    """
+
+    hidden: PositiveInt = 96
+    layers: PositiveInt = 3
+    heads: PositiveInt = 4
+    vocabulary: PositiveInt = 1536
+    context: PositiveInt = 1024
+    steps: PositiveInt = 400
+    batch_size: PositiveInt = 16
+    learning_rate: float = Field(default=3e-3, gt=0)
+    task_options: dict[str, Any] = Field(default_factory=dict)
+
+
+class LoraSection(Section):
+    """Low-rank adapters on the linear layers; the base stays frozen, and without its adapter it is the reference."""
+
+    rank: PositiveInt = 16
+    alpha: PositiveInt = 32
+    targets: str | list[str] = "all-linear"
+
+
+class ModelSection(Section):
+    """The policy: which weights, how they are loaded, and what of them is trained."""
+
+    family: Literal["autoregressive"] = "autoregressive"
+    name: str | None = None
+    """A local directory or a hub name. Without one, `tiny` says how to make a model."""
+    tiny: TinySection | None = None
+    lora: LoraSection | None = None
+    """None trains every weight."""
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """auto: bfloat16 on a GPU, float32 on a CPU."""
+    quantize: Literal["4bit"] | None = None
+    device: str = "auto"
+    threads: PositiveInt | None = None
+    """CPU threads; None leaves it to torch. A tiny model works faster with one, and its results depend on it."""
+    context: PositiveInt | None = None
+    """Longest prompt plus completion; None takes the model's own limit."""
+    chat_template: str | None = None
+    """For a tokenizer without one: `chatml`, or the path of a Jinja file."""
+    decoder: Literal["auto", "lean", "transformers"] = "auto"
+    """Who decodes: our own one-token forward, or the model's. auto: ours where it was checked equal at loading."""
+    scoring: Literal["auto", "packed", "rows"] = "auto"
+    """How a group is scored: packed behind one copy of its prompt, or in padded rows."""
+    gradient_checkpointing: bool = False
+    trust_remote_code: bool = False
+
+    @model_validator(mode="after")
+    def _source(self) -> Self:
+        if self.name is None and self.tiny is None:
+            raise ValueError("give model.name (a local directory or a hub name), or model.tiny to make one on the spot")
+        if self.quantize and self.lora is None:
+            raise ValueError("4-bit weights cannot be trained themselves: set model.lora, for example {rank: 16}")
+        return self
+
+
+class OptimiserSection(Section):
+    """AdamW, its schedule and the clipping of the gradient."""
+
+    learning_rate: float = Field(default=1e-4, gt=0)
+    schedule: Schedule = "constant_with_warmup"
+    warmup: float = Field(default=0.05, ge=0)
+    """Below 1: share of the steps; from 1 on: a number of steps."""
+    weight_decay: float = Field(default=0.0, ge=0)
+    betas: tuple[float, float] = (0.9, 0.95)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+
+
+class SftSection(Section):
+    """Supervised fine-tuning on the task's demonstrations."""
+
+    steps: PositiveInt | None = None
+    epochs: float | None = Field(default=None, gt=0)
+    batch_size: PositiveInt = 16
+    tokens_per_pass: PositiveInt = 16384
+    """A batch is cut into passes of at most this many tokens; the result is the same, the memory is not."""
+    allow_truncation: bool = False
+    """A demonstration longer than the context is an error; allowed, it is cut and counted."""
+    optimiser: OptimiserSection = OptimiserSection()
+
+    @model_validator(mode="after")
+    def _length(self) -> Self:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("give either sft.steps or sft.epochs")
+        return self
+
+
+class RlSection(Section):
+    """GRPO over exact trajectories."""
+
+    steps: PositiveInt
+    prompts_per_step: PositiveInt = 4
+    group_size: Annotated[int, Field(ge=2)] = 8
+    inner_epochs: PositiveInt = 1
+    """Optimiser steps on one batch of rollouts (mu); with more than one the clip is live."""
+    clip_low: float = Field(default=0.2, gt=0)
+    clip_high: float = Field(default=0.2, gt=0)
+    beta: float = Field(default=0.0, ge=0)
+    """Weight of the KL to the model that RL started from; 0 computes none, and reports none."""
+    scale_advantages: Literal["none", "group"] = "none"
+    """none: reward minus the group's mean (Dr. GRPO); group: also divided by its standard deviation."""
+    normaliser: Literal["dr_grpo", "grpo", "dapo"] = "dr_grpo"
+    """What the sum over tokens is divided by: the constant rollouts x max_tokens, or a realised length."""
+    mask_truncated: bool = False
+    shuffle_advantages: bool = False
+    """A negative control: advantages are dealt at random within the batch, so nothing can be learnt."""
+    patience: PositiveInt = 10
+    """Stop when this many steps in a row gave no group with a signal."""
+    max_gap: float = Field(default=0.1, gt=0)
+    """Stop when the sampler's and the scorer's log-probabilities differ by more than this many nats on average."""
+    tokens_per_pass: PositiveInt = 8192
+    optimiser: OptimiserSection = OptimiserSection(learning_rate=5e-6)
+
+
+class SamplingSection(Section):
+    """How training rollouts are drawn; evaluations draw the same way, and greedily beside it."""
+
+    temperature: float = Field(default=1.0, gt=0)
+    top_k: int = Field(default=0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    max_tokens: PositiveInt = 256
+
+    def law(self) -> Sampling:
+        """The record that trajectories carry."""
+        return Sampling(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, max_tokens=self.max_tokens)
+
+    def greedy(self) -> Sampling:
+        """The same limits, the most probable token."""
+        return Sampling(temperature=0.0, max_tokens=self.max_tokens)
+
+
+class EvaluationSection(Section):
+    """When and on what the model is evaluated."""
+
+    every: int = Field(default=20, ge=0)
+    """RL steps between evaluations inside training; 0 evaluates at the ends only."""
+    split: str = "val"
+    limit: PositiveInt | None = 64
+    """Examples of the split that are used inside training; the ends use all."""
+    final: list[str] = ["val", "test"]
+    sampled: bool = True
+    """Beside greedy answers, one answer each drawn as in training."""
+
+
+class RunSection(Section):
+    """Where the run is written, and how often."""
+
+    folder: str = "runs"
+    trackers: list[Literal["trackio", "wandb", "tensorboard"]] = []
+    project: str = "plumbline"
+    checkpoint_every: PositiveInt = 20
+    keep_checkpoints: PositiveInt = 2
+
+
+class Recipe(Section):
+    """Everything that defines a run."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    description: str = ""
+    seed: int = 0
+    task: TaskSection = TaskSection()
+    model: ModelSection
+    sft: SftSection | None = None
+    rl: RlSection | None = None
+    sampling: SamplingSection = SamplingSection()
+    evaluation: EvaluationSection = EvaluationSection()
+    run: RunSection = RunSection()
+
+    def to_yaml(self) -> str:
+        """The resolved recipe: every key, defaults included."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110)
+
+    def identity(self) -> str:
+        """12 hex digits of everything that can change the result (where it is written and tracked cannot)."""
+        content = self.model_dump(mode="json", exclude={"run", "description"})
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe file, what it extends, and overrides such as `rl.steps=50`.
+
+    Args:
+        source: a path, or the name of a recipe that comes with Plumbline (`commerce-demo`).
+        overrides: `a.b=value` each; the value is read as YAML.
+
+    Raises:
+        RecipeError: no such file, not YAML, an unknown key or a value out of range (each named with its path).
+    """
+    path = find(source)
+    values = _read(path, ())
+    for override in overrides:
+        _set(values, override)
+    return parse(values, str(path))
+
+
+def parse(values: Mapping[str, Any], name: str = "recipe") -> Recipe:
+    """Check plain values and type them.
+
+    Raises:
+        RecipeError: names every wrong key, with the nearest right one.
+    """
+    try:
+        return Recipe.model_validate(values)
+    except ValidationError as error:
+        raise RecipeError(
+            f"{name}: " + "; ".join(_problems(error)), "`plumbline recipe NAME` prints all keys"
+        ) from error
+
+
+def find(source: str | Path) -> Path:
+    """The file that a path or a recipe's name means.
+
+    Raises:
+        RecipeError: there is none.
+    """
+    path = Path(source)
+    if path.suffix in {".yaml", ".yml"} or path.exists():
+        if path.is_file():
+            return path
+        raise RecipeError(f"no recipe at {path}", f"recipes that come with Plumbline: {', '.join(names())}")
+    for folder in _folders():
+        if (folder / f"{path}.yaml").is_file():
+            return folder / f"{path}.yaml"
+    close = difflib.get_close_matches(str(source), names(), n=1)
+    mend = f"did you mean {close[0]}?" if close else f"there are: {', '.join(names())}"
+    raise RecipeError(f"no recipe named {source}", mend)
+
+
+def names() -> list[str]:
+    """Names of the recipes that come with Plumbline."""
+    return sorted({path.stem for folder in _folders() for path in folder.glob("*.yaml")})
+
+
+def _folders() -> list[Path]:
+    here = Path(__file__).parent
+    return [folder for folder in (here / "recipes", here.parents[1] / "recipes") if folder.is_dir()]
+
+
+def differences(old: Recipe, new: Recipe) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (path, old value, new value) for every leaf that differs."""
+    before, after = dict(_leaves(old.model_dump(mode="json"))), dict(_leaves(new.model_dump(mode="json")))
+    for key in [*before, *(key for key in after if key not in before)]:
+        if before.get(key) != after.get(key):
+            yield key, before.get(key), after.get(key)
+
+
+def _leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(values, dict) and values:
+        for key, value in values.items():
+            yield from _leaves(value, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, values
+
+
+def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
+    path = path.resolve()
+    if path in seen:
+        raise RecipeError(f"{path} extends itself, by way of {' -> '.join(p.name for p in seen)}")
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RecipeError(f"{seen[-1] if seen else path} extends {path}, which does not exist") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is not YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise RecipeError(f"{path}: a recipe is a mapping of keys, not {type(values).__name__}")
+    parent = values.pop("extends", None)
+    if parent is None:
+        return values
+    return _merge(_read(path.parent / str(parent), (*seen, path)), values)
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay `over` on `base`: mappings are merged key by key, everything else is replaced."""
+    merged = copy.deepcopy(dict(base))
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(merged.get(key), dict):
+            merged[key] = _merge(merged[key], value)
+        else:
+            merged[key] = copy.deepcopy(value)
+    return merged
+
+
+def _set(values: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise RecipeError(f"cannot read the override {override!r}", "write --set key.subkey=value")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise RecipeError(f"the value in {override!r} is not YAML: {error}") from error
+    if isinstance(value, str):
+        value = _number(value)
+    *folders, leaf = key.strip().split(".")
+    target = values
+    for folder in folders:
+        if not isinstance(target.get(folder), dict):
+            target[folder] = {}
+        target = target[folder]
+    target[leaf] = value
+
+
+def _number(text: str) -> str | float:
+    """YAML 1.1 reads `5e-6` as text; people mean the number."""
+    try:
+        return float(text) if "e" in text.lower() else text
+    except ValueError:
+        return text
+
+
+def _problems(error: ValidationError) -> Iterator[str]:
+    for problem in error.errors():
+        where = ".".join(str(part) for part in problem["loc"]) or "recipe"
+        if problem["type"] == "extra_forbidden":
+            close = difflib.get_close_matches(str(problem["loc"][-1]), _keys_at(problem["loc"][:-1]), n=1, cutoff=0.5)
+            yield f"unknown key {where}" + (f" (did you mean {close[0]}?)" if close else "")
+        else:
+            yield f"{where}: {problem['msg'].removeprefix('Value error, ')}"
+
+
+def _keys_at(location: Sequence[int | str]) -> list[str]:
+    """The keys that the section at this location knows."""
+    section: Any = Recipe
+    for part in location:
+        field = section.model_fields.get(str(part))
+        if field is None:
+            return []
+        arguments = [field.annotation, *getattr(field.annotation, "__args__", ())]
+        section = next((a for a in arguments if isinstance(a, type) and issubclass(a, Section)), None)
+        if section is None:
+            return []
+    return list(section.model_fields)

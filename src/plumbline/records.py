@@ -1,0 +1,234 @@
+"""The nouns that flow between all other parts.
+
+Letters in shapes: G rollouts in a group, K choices made in one step, L positions, N terms.
+
+Everything here is plain, typed and frozen, and needs numpy and the standard library only, so that a report or an
+offline scoring runs without torch.
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+Finish = Literal["stop", "length"]
+"""Why a trajectory ended: the model said so, or the limit cut it off."""
+
+
+class Message(TypedDict):
+    """One turn of a chat."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One question whose answer can be checked.
+
+    Example:
+        Example(id="extraction-03fa", messages=[system, user], gold='{"sentiment": "negativo"}',
+                reference={"sentiment": "negativo"}, stratum="extraction")
+    """
+
+    id: str
+    messages: Sequence[Message]
+    """The prompt: every turn before the answer."""
+    gold: str
+    """The oracle's answer: it scores 1.0."""
+    reference: Mapping[str, Any] = field(default_factory=dict)
+    """What the verifier compares with."""
+    stratum: str = ""
+    """The job or kind that evaluations break down by (`eval/<stratum>`)."""
+
+    def fingerprint(self) -> str:
+        """16 hex digits of the prompt's content: equal prompts are equal whatever their ids (overlap checks)."""
+        text = "\x1e".join(f"{m['role']}\x1f{m['content']}" for m in self.messages)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """The law by which text is drawn. A trajectory carries it, so the scorer cannot use another."""
+
+    temperature: float = 1.0
+    """0 is greedy: the most probable choice, whose log-probability is recorded as 0."""
+    top_k: int = 0
+    """Keep the k most probable tokens; 0 keeps all."""
+    top_p: float = 1.0
+    """Keep the smallest set of tokens that holds this probability; 1 keeps all."""
+    max_tokens: int = 256
+    steps: int | None = None
+    """Denoising steps; None for autoregressive policies."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(f"temperature must be finite and at least 0, not {self.temperature}")
+        if self.top_k < 0:
+            raise ValueError(f"top_k must be at least 0 (0 keeps all tokens), not {self.top_k}")
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must lie in (0, 1], not {self.top_p}")
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}")
+
+    @property
+    def greedy(self) -> bool:
+        """Whether nothing is drawn at all."""
+        return self.temperature == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Step:
+    """One stochastic choice: which tokens were put at which positions.
+
+    An autoregressive trajectory has a single step that holds its whole response, because one causal forward pass
+    scores it; a diffusion trajectory has a step for each denoising step, with the `state` that it started from.
+    """
+
+    positions: NDArray[np.int64]  # [K], counted from the first token after the prompt
+    tokens: NDArray[np.int64]  # [K]
+    logprobs: NDArray[np.float32]  # [K], under the law and the weights that drew them
+    state: NDArray[np.int64] | None = None  # [L] before the choice, where the tokens alone do not say it
+    time: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trajectory:
+    """Everything a policy did for one prompt: enough to score it again under other weights."""
+
+    prompt: NDArray[np.int64]
+    steps: tuple[Step, ...]
+    text: str
+    sampling: Sampling
+    finish: Finish
+
+    @property
+    def tokens(self) -> NDArray[np.int64]:
+        """Every token chosen, step after step."""
+        return np.concatenate([step.tokens for step in self.steps])
+
+    @property
+    def logprobs(self) -> NDArray[np.float32]:
+        """The recorded log-probability of each choice, in the order of `tokens`."""
+        return np.concatenate([step.logprobs for step in self.steps])
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens were chosen."""
+        return sum(len(step.tokens) for step in self.steps)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the limit ended it."""
+        return self.finish == "length"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Facts that the world reports about a completion (how it parsed, what a server received); no judgement."""
+
+    how: str = ""
+    """How the completion was read: "strict", the repairs that it needed, or "none" (parse modes in reports)."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A judgement: the total in [0, 1], and the named parts that it was made of.
+
+    A part that could not be computed is None, never 0.0.
+    """
+
+    total: float
+    parts: Mapping[str, float | None] = field(default_factory=dict)
+    rubric: str = ""
+    """Name and version: scores of two rubrics are not comparable."""
+    readings: Mapping[str, float] = field(default_factory=dict)
+    """The total under each way to read the completion ("strict", "lenient"), where a task has several."""
+
+    def __post_init__(self) -> None:
+        values = {**self.parts, **self.readings, "total": self.total}
+        for name, value in values.items():
+            if value is not None and not 0 <= value <= 1:  # NaN and infinity fail this, too
+                raise ValueError(f"a score lies in [0, 1], but {name} is {value} (rubric {self.rubric or 'unnamed'})")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why a rollout could not be judged. It is data: the run goes on, and the failure is counted and shown."""
+
+    cause: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Rollout:
+    """A trajectory and what became of it: an outcome and a score, or a failure with its cause."""
+
+    trajectory: Trajectory
+    outcome: Outcome
+    score: Score | None = None
+    failure: Failure | None = None
+
+    @property
+    def reward(self) -> float:
+        """The score's total; NaN for a rollout that could not be judged, which earns and loses nothing."""
+        return self.score.total if self.score is not None else math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Group:
+    """One example and its G rollouts: the unit of credit."""
+
+    example: Example
+    rollouts: tuple[Rollout, ...]
+
+    def rewards(self) -> NDArray[np.float64]:
+        """Rewards [G], NaN where a rollout could not be judged."""
+        return np.array([rollout.reward for rollout in self.rollouts], dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """One completion of one example, judged: a row of an evaluation."""
+
+    id: str
+    stratum: str
+    completion: str
+    reward: float
+    parts: Mapping[str, float | None]
+    readings: Mapping[str, float]
+    how: str
+    truncated: bool | None = None
+    """None where nobody knows: a completion from elsewhere, an oracle, a control."""
+    tokens: int | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """What one source of answers (a model, the oracle, a control) earned on a fixed set of examples."""
+
+    source: str
+    task: str
+    split: str
+    rubric: str
+    sampling: Mapping[str, Any]
+    """How the answers were drawn (empty for the oracle, controls and completions from elsewhere)."""
+    seed: int
+    rows: tuple[Judged, ...]
+    form: tuple[str, ...] = ()
+    """Names of the parts that judge how an answer is written, not what it says."""
+
+    def rewards(self) -> NDArray[np.float64]:
+        """Rewards [n], in the order of the rows."""
+        return np.array([row.reward for row in self.rows], dtype=np.float64)
+
+    @property
+    def mean_reward(self) -> float:
+        """The plain mean; its interval is computed by `plumbline.evaluation.statistics`."""
+        return float(self.rewards().mean()) if self.rows else math.nan

@@ -1,0 +1,46 @@
+"""Fixtures that several rooms share: a tiny model in the standard format, opened through the real loading path."""
+
+import os
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# Two threads on tiny matrices wait for each other more than they work.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from pathlib import Path
+
+import pytest
+
+WORDS = ["o produto chegou atrasado e com defeito", "não recomendo, 12 dias de atraso", "ótima compra, nota 10", "sim"]
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory) -> Path:
+    """An untrained Llama of 3 layers with sharpened logits, saved as a directory."""
+    from plumbline.policies.autoregressive.tiny import make_tiny
+    from plumbline.recipe import TinySection
+
+    folder = tmp_path_factory.mktemp("models") / "tiny"
+    make_tiny(folder, TinySection(hidden=32, layers=2, heads=2, vocabulary=300, context=256), WORDS * 10, seed=0)
+    sharpen(folder)
+    return folder
+
+
+def sharpen(folder: Path, factor: float = 6.0) -> None:
+    """Scale the embeddings of a saved model, so that its distributions are not nearly uniform."""
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    for name in weights:
+        if "embed_tokens" in name or "lm_head" in name:
+            weights[name] = weights[name] * factor
+    save_file(weights, path, metadata={"format": "pt"})
+
+
+@pytest.fixture(scope="session")
+def tiny_policy(tiny_folder):
+    """The tiny model as a policy; tests must not change its weights."""
+    from plumbline.policies import open_policy
+    from plumbline.recipe import ModelSection
+
+    return open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))

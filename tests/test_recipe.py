@@ -1,0 +1,114 @@
+"""Recipes: what they accept, how they are laid over each other, and what they say about a mistake."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.errors import RecipeError
+from plumbline.recipe import Recipe, differences, load, names, parse
+
+MINIMAL = {"name": "x", "model": {"name": "some-model"}}
+
+
+def write(folder, name, text):
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_resolved_recipe_reads_back_as_itself(tmp_path):
+    recipe = parse({**MINIMAL, "rl": {"steps": 3}, "sft": {"epochs": 1}})
+    again = load(write(tmp_path, "again.yaml", recipe.to_yaml()))
+    assert again == recipe
+    assert again.identity() == recipe.identity()
+
+
+def test_extends_is_laid_under_key_by_key(tmp_path):
+    write(tmp_path, "base.yaml", "name: base\nmodel: {name: m}\nrl: {steps: 5, group_size: 4}\n")
+    child = load(write(tmp_path, "child.yaml", "extends: base.yaml\nname: child\nrl: {steps: 7}\n"))
+    assert (child.name, child.rl.steps, child.rl.group_size) == ("child", 7, 4)
+
+
+def test_null_removes_a_section_that_was_extended(tmp_path):
+    write(tmp_path, "base.yaml", "name: base\nmodel: {name: m}\nsft: {epochs: 1}\nrl: {steps: 5}\n")
+    child = load(write(tmp_path, "child.yaml", "extends: base.yaml\nsft: null\n"))
+    assert child.sft is None
+
+
+def test_overrides_are_yaml_and_numbers_are_numbers(tmp_path):
+    path = write(tmp_path, "r.yaml", "name: x\nmodel: {name: m}\n")
+    recipe = load(
+        path, ["rl.steps=50", "rl.optimiser.learning_rate=5e-6", "model.lora={rank: 8}", "run.trackers=[trackio]"]
+    )
+    assert recipe.rl.steps == 50
+    assert recipe.rl.optimiser.learning_rate == 5e-6
+    assert recipe.model.lora.rank == 8
+    assert recipe.run.trackers == ["trackio"]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({**MINIMAL, "seeed": 1}, r"unknown key seeed \(did you mean seed\?\)"),
+        ({**MINIMAL, "rl": {"steps": 1, "groupsize": 2}}, r"unknown key rl.groupsize \(did you mean group_size\?\)"),
+        ({**MINIMAL, "rl": {"steps": 1, "optimiser": {"lr": 1}}}, r"unknown key rl.optimiser.lr"),
+        ({**MINIMAL, "rl": {"steps": 0}}, "rl.steps: Input should be greater than 0"),
+        ({**MINIMAL, "rl": {"steps": 1, "group_size": 1}}, "rl.group_size: Input should be greater than or equal to 2"),
+        ({**MINIMAL, "sampling": {"temperature": 0}}, "sampling.temperature"),
+        ({**MINIMAL, "rl": {"steps": 1, "optimiser": {"learning_rate": float("inf")}}}, "learning_rate"),
+        ({**MINIMAL, "sft": {}}, "give either sft.steps or sft.epochs"),
+        ({**MINIMAL, "name": "../up"}, "name"),
+        ({"name": "x", "model": {}}, "give model.name"),
+        ({"name": "x", "model": {"name": "m", "quantize": "4bit"}}, "set model.lora"),
+    ],
+)
+def test_a_mistake_is_named_with_its_path(values, message):
+    with pytest.raises(RecipeError, match=message):
+        parse(values)
+
+
+def test_files_that_are_no_recipes(tmp_path):
+    with pytest.raises(RecipeError, match="no recipe at"):
+        load(tmp_path / "absent.yaml")
+    with pytest.raises(RecipeError, match="is not YAML"):
+        load(write(tmp_path, "broken.yaml", "a: [1,"))
+    with pytest.raises(RecipeError, match="a mapping of keys"):
+        load(write(tmp_path, "list.yaml", "- 1"))
+    with pytest.raises(RecipeError, match="extends itself"):
+        load(write(tmp_path, "loop.yaml", "extends: loop.yaml"))
+    with pytest.raises(RecipeError, match=r"extends .* which does not exist"):
+        load(write(tmp_path, "orphan.yaml", "extends: nowhere.yaml"))
+    with pytest.raises(RecipeError, match="no recipe named commerce-dmeo"):
+        load("commerce-dmeo")
+    with pytest.raises(RecipeError, match=r"write --set key\.subkey=value"):
+        load(write(tmp_path, "r.yaml", "name: x\nmodel: {name: m}\n"), ["rl.steps"])
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_recipe_that_comes_along_is_valid(name):
+    assert load(name).description
+
+
+def test_differences_are_leaves_with_old_and_new():
+    old, new = parse({**MINIMAL, "rl": {"steps": 200}}), parse({**MINIMAL, "rl": {"steps": 600}, "seed": 3})
+    assert list(differences(old, new)) == [("seed", 0, 3), ("rl.steps", 200, 600)]
+
+
+def test_where_a_run_is_written_does_not_change_its_identity():
+    recipe = parse(MINIMAL)
+    assert parse({**MINIMAL, "run": {"folder": "elsewhere", "trackers": ["wandb"]}}).identity() == recipe.identity()
+    assert parse({**MINIMAL, "seed": 1}).identity() != recipe.identity()
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=8),
+        st.one_of(st.none(), st.integers(), st.text(max_size=5), st.lists(st.integers(), max_size=2)),
+        max_size=5,
+    )
+)
+def test_any_mapping_is_a_recipe_or_a_recipe_error(values):
+    with suppress(RecipeError):
+        assert isinstance(parse(values), Recipe)

@@ -1,0 +1,88 @@
+"""Files are whole or absent; a malformed row is named by file and line; a full disk is said as what it is."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.errors import DataError, StorageError
+from plumbline.storage import JsonLines, read_json, read_jsonl, write_json, write_jsonl, write_text
+
+FULL = Path("/dev/full")
+needs_dev_full = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file.json"
+    write_json(path, {"old": 1})
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(path, {"new": float("nan")})
+    assert read_json(path) == {"old": 1}
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_written_is_a_storage_error(tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(StorageError, match="cannot write"):
+        write_text(tmp_path / "file" / "inside", "x")
+
+
+@needs_dev_full
+def test_a_full_disk_is_named(tmp_path):
+    (tmp_path / "metrics.jsonl").symlink_to(FULL)
+    with pytest.raises(StorageError, match="No space left on device"):
+        JsonLines(tmp_path / "metrics.jsonl").append({"step": 1})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"a": 1}\n{"a": \n', r"rows.jsonl:2: not JSON"),
+        (b'{"a": 1}\n\n[1]\n', r"rows.jsonl:3: a JSON object is expected, not list"),
+        (b'{"a": 1}\n{"a": "\xff"}\n', r"rows.jsonl:\d+: not UTF-8"),
+    ],
+)
+def test_a_malformed_row_is_named_by_file_and_line(tmp_path, content, message):
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        list(read_jsonl(path))
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(DataError, match=r"absent.jsonl does not exist"):
+        list(read_jsonl(tmp_path / "absent.jsonl"))
+    with pytest.raises(DataError, match="does not exist"):
+        read_json(tmp_path / "absent.json")
+
+
+@given(st.lists(st.dictionaries(st.text(), st.one_of(st.text(), st.integers(), st.none(), st.booleans()))))
+def test_rows_read_back_as_they_were_written(rows):
+    """Line separators inside texts (U+2028, vertical tab, ...) do not end a row."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.jsonl"
+        try:
+            write_jsonl(path, rows)
+        except UnicodeEncodeError:
+            return  # a lone surrogate cannot be written as UTF-8
+        assert [row for _, row in read_jsonl(path)] == rows
+        assert JsonLines(path).rows() == rows
+
+
+def test_appended_rows_are_cut_back_to_a_mark_and_a_torn_line_is_left_out(tmp_path):
+    lines = JsonLines(tmp_path / "metrics.jsonl")
+    assert lines.rows() == []
+    lines.append({"step": 1})
+    mark = lines.size()
+    lines.append({"step": 2, "text": "caf\u00e9\u2028"})
+    with lines.path.open("ab") as file:
+        file.write(b'{"step": 3, "te')
+    assert [row["step"] for row in lines.rows()] == [1, 2]
+    lines.truncate(mark)
+    assert lines.rows() == [{"step": 1}]
+    assert lines.path.read_bytes() == (json.dumps({"step": 1}) + "\n").encode()
+    assert lines.path.stat().st_size == mark
