@@ -1,0 +1,350 @@
+"""Finding the value that was meant in a text: thoughts, fences, prose, quotings, and several objects."""
+
+import html
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from plumbline.tasks.text.json_escapes import unescape
+from plumbline.tasks.text.json_scanner import Scanner
+from plumbline.tasks.text.json_schema import Schema
+from plumbline.tasks.text.json_strict import valid_at
+from plumbline.tasks.text.json_strings import BLANK, NAME
+
+_STRINGS = json.JSONDecoder(strict=False)
+
+_NAMES = "think|thinking|thought|thoughts|reasoning|reflection|scratchpad|racioc[ií]nio|pensamento|pensando"
+_TAG = rf"[<\[◁]/?(?:(?i:{_NAMES})|\|(?:begin|end)_of_thought\|)[>\]▷]"
+_KEY = rf"[uUbBrR]?[\"'“‘«`„”’]|{NAME}[\"']?\s*[:：=]|\d{{1,20}}\s*:"
+_OBJECT = rf"\{{(?=\s*+(?:{_KEY}|\}}|[uU]?\\+[\"nrt]|//|/\*|\#|,))"
+_ARRAY = r"\[(?=\s*+[\[{\"'“‘«\]\w+\-.])"
+_STRING = r'(?<!\\)"(?=(?:\s|\\[nrt])*+[\[{])'
+_OBJECTS = re.compile(f"(?P<tag>{_TAG})|{_OBJECT}|{_STRING}").search
+_VALUES = re.compile(f"(?P<tag>{_TAG})|{_OBJECT}|{_STRING}|{_ARRAY}").search
+_ANY_TAG = re.compile(_TAG).search
+_CLOSING_TAG = re.compile(rf"[<\[◁](?:/(?i:{_NAMES})|\|end_of_thought\|)[>\]▷]").search
+
+_ESCAPED = re.compile(r'\{(?:\s|\\+[nrt])*[uU]?\\+"').match
+_ESCAPED_END = re.compile(r'(?:[^"\\]|\\.)*+\\?', re.DOTALL).match
+_DOUBLED = re.compile(r'\{\s*""\w').match
+_ENTITIES = re.compile(r"\{\s*&(?:quot|apos|#34|#39|#x22|#x27);", re.IGNORECASE).search
+_MAX_LEVELS = 4
+
+_MAY_BE_VALID = re.compile(r'\{\s*+(?:\}|"[^"\\\n]*+"\s*+:)|\[').match
+_NO_BRACE = re.compile(r'\s*(?:(?:```|~~~)[ \t]*\w*\s*)?(?="([^"\\\n]{1,80})"\s*:)').match
+_GOES_ON = re.compile(rf'{BLANK}*+,?{BLANK}*+(?="([^"\\\n]{{1,80}})"\s*:)').match
+_BEHIND_KEY = re.compile(r"[\"'”’]\s*[:：=]>?\s*\Z").search
+_BEHIND_ELEMENT = re.compile(r"(?:[,\[{]\s*|[\"'”’,\]}]\s*[:：=]?[ \t]*)\Z").search
+_FENCE_BEFORE = re.compile(r"(?:`{1,3}|~{3,})[ \t]*[\w+-]*\s*\Z").search
+_FENCE_BEHIND = re.compile(r"\s*(?:`{1,3}|~{3,})").match
+_ENDS_PHRASE = re.compile(r"[:\n>*`]\s*\Z").search
+_ENDS_LINE = re.compile(r"[ \t]*[.!*]*[ \t]*(?:\n|\Z|</)").match
+_NOTHING = re.compile(r"[\s`~{}\[\]]*+(?:json\s*)?(?=(?P<end>\Z)|)", re.IGNORECASE).match
+
+_SCANS = 8
+"""At most so many times its own length is read of a text; hostile texts would make it more."""
+_ALWAYS = 20_000
+"""Characters that may be read whatever the length."""
+_EACH = 16
+"""What a bracket costs besides its characters."""
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A value that was found in a text, and where."""
+
+    value: Any
+    start: int
+    end: int
+    complete: bool
+    repairs: set[str]
+    rank: tuple[int, int, bool, bool]
+    """Whether it is or holds an object, how many keys count, whether they are quoted (where no schema names them),
+    whether it is complete: the greatest is meant, and of equals the last."""
+    bare: int = 0
+    """How many of its texts have no quotes."""
+    since: int = 0
+    """Where the part of the text begins that is searched: behind the last thought."""
+
+
+def find(text: str, schema: Schema | None, *, invalid: bool = False) -> Candidate | None:
+    """Find the value that was meant.
+
+    With a schema of an object it is the object with most keys of the schema, then a complete one, then the last;
+    otherwise the object with most keys likewise, or an array where there is no object. An object inside of a thought
+    counts only where the thought never ends.
+
+    Args:
+        text: a completion.
+        schema: what is expected.
+        invalid: whether the text is known not to begin with valid JSON.
+
+    Returns:
+        The candidate with its repairs, those of its surroundings included; None where there is no value.
+    """
+    return _Search(text, schema, max(_ALWAYS, _SCANS * len(text)), invalid=invalid).run()
+
+
+def without_entities(text: str) -> str | None:
+    """The text with its HTML entities decoded, if an object in it has its quotes written so; else None."""
+    return html.unescape(text) if "&" in text and _ENTITIES(text) else None
+
+
+class _Search:
+    """One walk through a text, from one bracket or tag to the next."""
+
+    def __init__(self, text: str, schema: Schema | None, budget: int, level: int = 0, *, invalid: bool = False) -> None:
+        self.text = text
+        self.schema = schema
+        self.level = level
+        self.invalid = invalid
+        self.wants_object = schema is not None and "object" in schema.types
+        self.best: Candidate | None = None
+        self.fallback: Candidate | None = None
+        """From a thought that never ended, or from before a closing tag that nothing opened."""
+        self.several = False
+        self.since = 0
+        self.first = True
+        """Whether nothing was found yet since `since`."""
+        self.thought = False
+        self.unending = False
+        self.broken = False
+        """Whether an object was not read to its end: what follows may be parts of it."""
+        self.torn = False
+        """Whether such an object had members."""
+        self.budget = budget
+        """How many characters may still be read."""
+
+    def run(self) -> Candidate | None:
+        search = _OBJECTS if self.wants_object else _VALUES
+        pos = 0
+        if self.text[:1] == "{":  # the most common text: an object, and nothing else
+            candidate, pos = self._at_bracket(0)
+            if candidate is not None:
+                if candidate.complete and candidate.value and not self.text[pos:].strip():
+                    return candidate
+                self._offer(candidate)
+        else:
+            pos = self._without_brace(0)
+        while self.budget > 0 and (match := search(self.text, pos)) is not None:
+            if match["tag"]:
+                pos = self._without_brace(self._at_tag(match))
+            else:
+                candidate, pos = self._at_bracket(match.start())
+                if candidate is not None:
+                    self._offer(candidate)
+        best = self.best or self.fallback
+        if best is not None:
+            if self.several:
+                best.repairs.add("several")
+            if self.thought:
+                best.repairs.add("thought")
+            self._name_surroundings(best)
+        return best
+
+    def _at_tag(self, match: re.Match[str]) -> int:
+        """Pass over a thought; where to search on."""
+        self.thought, self.first, self.broken, self.torn = True, True, False, False
+        self.since = match.end()
+        if match[0][1] == "/" or "end_of" in match[0]:
+            # What came before was a thought that the prompt had opened, unless the text began with the object.
+            if self.best is not None and self.best.start == 0:
+                self.fallback = self.best
+            self.best, self.several, self.unending = None, False, False
+        else:
+            closing = None if self.unending else _CLOSING_TAG(self.text, match.end())
+            if closing is None:
+                self.unending = True
+            else:
+                self.since = closing.end()
+        return self.since
+
+    def _offer(self, candidate: Candidate) -> None:
+        candidate.since = self.since
+        plausible = not self._is_part(candidate) and self._plausible(candidate)
+        self.first = False
+        self.broken = self.broken or not candidate.complete
+        self.torn = self.torn or (not candidate.complete and bool(candidate.value))
+        if not plausible:
+            return
+        if self.unending:
+            if self.fallback is None or candidate.rank >= self.fallback.rank:
+                self.fallback = candidate
+            return
+        if self.best is not None and min(candidate.rank, self.best.rank) >= (1, 1):
+            self.several = True
+        if self.best is None or candidate.rank >= self.best.rank:
+            self.best = candidate
+
+    # --- reading at one place ---------------------------------------------------------------------------------------
+
+    def _without_brace(self, pos: int) -> int:
+        """Read an object whose opening brace is missing (it may have stood in the prompt); where to search on."""
+        match = _NO_BRACE(self.text, pos)
+        known = self.schema.properties if self.schema is not None else {}
+        if match is None or (known and match[1] not in known):
+            return pos
+        candidate, resume = self._nearly(match.end(), braced=False)
+        if not candidate.complete and not (known and candidate.rank[1]):
+            return pos
+        self._offer(candidate)
+        return resume
+
+    def _at_bracket(self, start: int) -> tuple[Candidate | None, int]:
+        """What is at a bracket or a quote, and where to search on."""
+        text = self.text
+        self.budget -= _EACH
+        found = self._quoted(start)
+        if found is not None:
+            return found, found.end
+        if text[start] == '"':
+            return None, start + 1
+        if not (self.invalid and start == 0) and _MAY_BE_VALID(text, start):
+            self.budget -= start // 256  # a failure counts the lines before it
+            valid = valid_at(text, start)
+            if valid is not None:
+                value, end = valid
+                self.budget -= end - start
+                if not isinstance(value, dict) or not self._goes_on(value, start, end):
+                    return self._candidate(value, start, end, set(), complete=True), end
+        return self._nearly(start, braced=True)
+
+    def _quoted(self, start: int) -> Candidate | None:
+        """JSON inside a JSON string, or with its quotes escaped or doubled."""
+        text = self.text
+        if text[start] == '"':
+            try:
+                inner, end = _STRINGS.raw_decode(text, start)
+            except ValueError:
+                self.budget -= len(text) - start
+                rest = _ESCAPED_END(text, start + 1)
+                if rest is None or rest.end() < len(text):  # not cut off, but something that is no JSON string
+                    return None
+                inner, end = unescape(text[start + 1 :], cut=True)[0], len(text)
+        elif "\\" in text[start + 1 : start + 12] and _ESCAPED(text, start):
+            match = _ESCAPED_END(text, start)
+            end = match.end() if match is not None else len(text)
+            inner = unescape(text[start:end], cut=end == len(text))[0]
+        elif '""' in text[start + 1 : start + 12] and _DOUBLED(text, start):
+            inner, end = text[start:].replace('""', '"'), len(text)
+        else:
+            return None
+        self.budget -= end - start
+        if self.level >= _MAX_LEVELS:
+            return None
+        search = _Search(inner, self.schema, self.budget, self.level + 1)
+        found = search.run()
+        self.budget = search.budget
+        if found is not None:
+            found.start, found.end = start, end
+            found.repairs.add("double_encoded")
+        return found
+
+    def _nearly(self, start: int, *, braced: bool) -> tuple[Candidate, int]:
+        """Read nearly-JSON, and say where to search on."""
+        text, schema = self.text, self.schema
+        repairs: set[str] = set()
+        scanner = Scanner(text, repairs)
+        if braced:
+            value = scanner.read(start, schema)
+        else:
+            repairs.add("brackets")
+            value = scanner.members(start, schema, {}, 0)
+        while not scanner.stopped and isinstance(value, dict) and (more := self._goes_on(value, start, scanner.pos)):
+            repairs.add("brackets")
+            value = scanner.members(more, schema, value, 0)
+        resume = max(start + 1, scanner.resume if scanner.stopped else scanner.pos)
+        candidate = self._candidate(value, start, scanner.pos, repairs, complete=not (scanner.stopped or scanner.lost))
+        candidate.bare = scanner.bare
+        self.budget -= max(scanner.pos, scanner.reach) - start
+        return candidate, resume
+
+    def _goes_on(self, value: dict[str, Any], start: int, end: int) -> int:
+        """Where an object that was closed too early goes on (`{"a": 1}, "b": 2}`); 0 where it does not."""
+        match = _GOES_ON(self.text, end) if self.schema is not None else None
+        if match is None or self.schema is None or match[1] not in self.schema.properties or not self._keys(value):
+            return 0
+        return 0 if _BEHIND_KEY(self.text, max(self.since, start - 30), start) else match.end()
+
+    def _candidate(self, value: Any, start: int, end: int, repairs: set[str], *, complete: bool) -> Candidate:
+        quoted = self.schema is not None or "bare_key" not in repairs
+        if isinstance(value, dict):
+            rank = (1, self._keys(value), quoted, complete)
+        else:
+            inner = [self._keys(item) for item in value if isinstance(item, dict)]
+            rank = (int(bool(inner)), max(inner, default=0), quoted, complete)
+        return Candidate(value, start, end, complete, repairs, rank)
+
+    def _keys(self, value: dict[str, Any]) -> int:
+        if self.schema is None or not self.schema.properties:
+            return len(value)
+        return sum(key in self.schema.properties for key in value)
+
+    # --- prose or not -----------------------------------------------------------------------------------------------
+
+    def _is_part(self, candidate: Candidate) -> bool:
+        """Whether it stands where a member or element of another object would, which was not read to its end."""
+        place = (self.text, max(self.since, candidate.start - 30), candidate.start)
+        named = self.schema is not None and self.schema.properties and candidate.rank[1]
+        if _BEHIND_KEY(*place):
+            return not (self.first and named)
+        if not self.broken:
+            return False
+        if isinstance(candidate.value, list):
+            return not self._begins_phrase(candidate)
+        escaped = self.torn and "double_encoded" in candidate.repairs
+        return not named and (escaped or _BEHIND_ELEMENT(*place) is not None)
+
+    def _plausible(self, candidate: Candidate) -> bool:
+        """Whether what was found is JSON that somebody meant, and not a brace or a bracket of prose."""
+        value = candidate.value
+        named = bool(self.schema is not None and self.schema.properties)
+        if isinstance(value, dict) and candidate.rank[1] and named:
+            return True
+        if not value:
+            return candidate.complete and not candidate.repairs and (self._alone(candidate) or self._fenced(candidate))
+        if isinstance(value, dict):
+            quoted = "bare_key" not in candidate.repairs or (not named and candidate.bare < len(value))
+            return quoted or self._alone(candidate) or self._fenced(candidate)
+        if candidate.rank[0] or self._alone(candidate) or self._fenced(candidate):
+            return True
+        whole = candidate.complete and "bare_string" not in candidate.repairs
+        return whole and self._begins_phrase(candidate) and _ENDS_LINE(self.text, candidate.end) is not None
+
+    def _begins_phrase(self, candidate: Candidate) -> bool:
+        """Whether it stands at the beginning of a line or behind a colon."""
+        begin = max(candidate.since, candidate.start - 20)
+        alone = begin == candidate.since and not self.text[begin : candidate.start].strip()
+        return alone or _ENDS_PHRASE(self.text, begin, candidate.start) is not None
+
+    def _alone(self, candidate: Candidate) -> bool:
+        """Whether nothing but fences and stray brackets stands around it."""
+        if not self.first:
+            return False
+        before = _NOTHING(self.text, candidate.since, candidate.start)
+        after = _NOTHING(self.text, candidate.end)
+        return bool(before and before.end() == candidate.start and after and after["end"] is not None)
+
+    def _fenced(self, candidate: Candidate) -> bool:
+        return _FENCE_BEFORE(self.text, max(0, candidate.start - 60), candidate.start) is not None
+
+    def _name_surroundings(self, candidate: Candidate) -> None:
+        """Add the repairs that say what was left out around the value."""
+        text, repairs = self.text, candidate.repairs
+        start, end = candidate.start, candidate.end
+        tag = _ANY_TAG(text, end)
+        fence = _FENCE_BEFORE(text, max(candidate.since, start - 60), start)
+        if fence is not None:
+            start = fence.start()
+            repairs.add("fence")
+            behind = _FENCE_BEHIND(text, end)
+            end = behind.end() if behind is not None else end
+        before, after = text[candidate.since : start].strip(), text[end : tag.start() if tag else len(text)].strip()
+        if self.wants_object and before[:1] == "[" and (before == "[" or self.several):
+            repairs.add("unwrapped")
+            before = "" if before == "[" else before
+            after = after.lstrip(" ,;\n").removesuffix("]").rstrip()
+        for rest in (before, after):
+            if rest:
+                repairs.add("prose" if rest.strip("{}[]()<>,;. \n`~") else "brackets")

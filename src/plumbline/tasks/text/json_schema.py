@@ -1,0 +1,218 @@
+"""Types from a JSON Schema, and the coercions that they make unambiguous.
+
+Only what helps to read a text is taken from a schema: `type`, `properties`, `items`, `enum`, `const`, `required`, and
+`anyOf`/`oneOf` of types (how an optional number is often written). Every other keyword can only narrow these further,
+so it is left aside; a key whose type is not said this way (`$ref`, `allOf`) has no typed coercion, and nothing can go
+wrong there.
+"""
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from plumbline.errors import DataError
+from plumbline.tasks.text.numbers import read_number
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+_MAX_DEPTH = 64
+
+_TRUE = frozenset({"true", "verdadeiro", "verdadeira", "sim", "s", "yes", "y", "v"})
+_FALSE = frozenset({"false", "falso", "falsa", "não", "nao", "n", "no", "f"})
+_NULL = frozenset({"null", "none", "nil", "undefined", "nulo", "nula", "nenhum", "nenhuma", "n/a", "nan", "-", "—", ""})
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """What is expected at one place of a document. Build it with `Schema.from_json`; `Schema()` expects nothing.
+
+    Example:
+        schema = Schema.from_json({"type": "object", "properties": {"nota": {"type": ["number", "null"]}}})
+    """
+
+    types: frozenset[str] = frozenset()
+    """Names of the types that are admitted; empty where any is, or where the schema says it in a way not supported."""
+    properties: Mapping[str, "Schema"] = field(default_factory=dict)
+    items: "Schema | None" = None
+    enum: tuple[Any, ...] = ()
+    required: frozenset[str] = frozenset()
+    accepts: frozenset[type] = field(init=False)
+    """The Python types that fit as they are."""
+
+    def __post_init__(self) -> None:
+        accepts = frozenset(python for name in self.types for python in _TYPES[name])
+        object.__setattr__(self, "accepts", accepts)
+
+    @classmethod
+    def from_json(cls, schema: Any) -> "Schema":
+        """Compile a JSON Schema.
+
+        Args:
+            schema: the decoded schema, a mapping (or True, which admits everything).
+
+        Raises:
+            DataError: it is no schema: not a mapping, an unknown type, properties that are no mapping.
+        """
+        return _compile(schema, "schema", 0)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the schema names a number or an integer."""
+        return "number" in self.types or "integer" in self.types
+
+    @property
+    def textual(self) -> bool:
+        """Whether the schema names a text, and no number."""
+        return "string" in self.types and not self.numeric
+
+    def admits(self, name: str) -> bool:
+        """Whether a value of this JSON type may stand here, as far as the schema says."""
+        return not self.types or name in self.types
+
+
+def _compile(schema: Any, where: str, depth: int) -> Schema:
+    if isinstance(schema, bool):
+        return Schema()
+    if not isinstance(schema, Mapping):
+        raise DataError(f"{where} is no JSON Schema: a mapping is expected, not {type(schema).__name__}")
+    if depth > _MAX_DEPTH or "$ref" in schema:
+        return Schema()
+    types = _types(schema.get("type", []), where)
+    properties = schema.get("properties", {})
+    if not isinstance(properties, Mapping):
+        raise DataError(f"{where}.properties must be a mapping of keys to schemas")
+    members = {str(key): _compile(child, f"{where}.properties.{key}", depth + 1) for key, child in properties.items()}
+    items = schema.get("items")
+    elements = None
+    if isinstance(items, Mapping | bool):
+        elements = _compile(items, f"{where}.items", depth + 1)
+    elif items is not None and not _is_list(items):  # a list (one schema for each position) is not supported
+        raise DataError(f"{where}.items must be a schema")
+    enum = schema.get("enum", [schema["const"]] if "const" in schema else [])
+    required = schema.get("required", [])
+    if not _is_list(enum):
+        raise DataError(f"{where}.enum must be a list of values")
+    if not _is_list(required) or not all(isinstance(key, str) for key in required):
+        raise DataError(f"{where}.required must be a list of keys")
+    if not types and members:
+        types = frozenset({"object"})
+    if not types and enum:
+        types = frozenset(_type_name(member) for member in enum)
+    branches = schema.get("anyOf", schema.get("oneOf"))
+    if branches is not None and not types:
+        return _either(branches, where, depth)
+    return Schema(types, members, elements, tuple(enum), frozenset(required))
+
+
+def _types(names: Any, where: str) -> frozenset[str]:
+    listed = [names] if isinstance(names, str) else names
+    if not _is_list(listed) or not all(isinstance(name, str) and name in _TYPES for name in listed):
+        raise DataError(f"{where}.type is {names!r}", f"use one or a list of {', '.join(_TYPES)}")
+    return frozenset(listed)
+
+
+def _either(branches: Any, where: str, depth: int) -> Schema:
+    """`anyOf` of types, at most one of which says more than its type; anything else admits everything."""
+    if not _is_list(branches):
+        raise DataError(f"{where}.anyOf must be a list of schemas")
+    compiled = [_compile(branch, f"{where}.anyOf", depth + 1) for branch in branches]
+    rich = [branch for branch in compiled if branch.properties or branch.items or branch.enum]
+    if len(rich) > 1 or not all(branch.types for branch in compiled):
+        return Schema()
+    types = frozenset[str]().union(*(branch.types for branch in compiled))
+    if not rich:
+        return Schema(types)
+    return Schema(types, rich[0].properties, rich[0].items, rich[0].enum, rich[0].required)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _type_name(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    names = [name for name, python in _TYPES.items() if isinstance(value, python)]
+    return names[0] if names else "string"
+
+
+def coerce(value: Any, schema: Schema, repairs: set[str]) -> Any:
+    """Turn what disagrees with the schema into what was meant, where there is only one thing it can be.
+
+    Args:
+        value: a decoded JSON value; its objects and arrays are changed in place.
+        schema: what is expected.
+        repairs: the names of what was done are added here.
+
+    Returns:
+        The value: the same object where nothing was to be done, or where the disagreement has no single reading (a
+        text such as "4,5/5" for a number stays a text, so that its wrong type is seen).
+    """
+    if isinstance(value, dict):
+        properties = schema.properties
+        for key, old in value.items():
+            child = properties.get(key)
+            if child is not None and (type(old) not in child.accepts or child.enum or isinstance(old, dict | list)):
+                value[key] = coerce(old, child, repairs)
+        return value
+    if isinstance(value, list):
+        child = schema.items or Schema()
+        if child.types:
+            value[:] = [coerce(element, child, repairs) for element in value]
+        return value
+    if schema.types and type(value) not in schema.accepts:
+        value = _convert(value, schema, repairs)
+    if schema.enum and isinstance(value, str) and value not in schema.enum:
+        value = _member(value, schema.enum, repairs)
+    return value
+
+
+def _convert(value: Any, schema: Schema, repairs: set[str]) -> Any:
+    types = schema.types
+    if isinstance(value, int) and not isinstance(value, bool) and "boolean" in types and value in (0, 1):
+        repairs.add("boolean_word")
+        return value == 1
+    if not isinstance(value, str):
+        return value
+    if schema.numeric:
+        number = read_number(value, integer="number" not in types, quoted=True)
+        if number is not None:
+            wanted = _whole(number.value) if "number" not in types else number.value
+            if wanted is not None or (number.value is None and "null" in types):
+                repairs.update(number.repairs, ("quoted_number",))
+                return wanted
+    word = value.strip().casefold()
+    if "boolean" in types and (word in _TRUE or word in _FALSE):
+        repairs.add("boolean_word")
+        return word in _TRUE
+    if "null" in types and word in _NULL:
+        repairs.add("null_word")
+        return None
+    return value
+
+
+def _whole(value: int | float | None) -> int | None:
+    return int(value) if value is not None and value == int(value) else None
+
+
+def _member(text: str, enum: tuple[Any, ...], repairs: set[str]) -> Any:
+    plain = _plain(text)
+    equal = [member for member in enum if isinstance(member, str) and _plain(member) == plain]
+    if len(equal) != 1:
+        return text
+    repairs.add("enum")
+    return equal[0]
+
+
+def _plain(text: str) -> str:
+    """Without case, outer blanks and accents."""
+    decomposed = unicodedata.normalize("NFKD", text.strip().casefold())
+    return "".join(char for char in decomposed if not unicodedata.combining(char))

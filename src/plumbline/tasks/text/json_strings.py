@@ -1,0 +1,263 @@
+"""Where a quoted text ends.
+
+Models leave quotes inside a text unescaped (`"disse "oi" e saiu"`, `'caixa d'água'`), so a quote alone ends nothing:
+what follows it must be what follows a value. Once a quote was passed over, more is asked of the next ones, because a
+text may itself hold a comma, a colon or a brace. Where the doubt stays, the text is called broken and is not read:
+half a text, or a text that swallowed its neighbours, looks right and is wrong.
+"""
+
+import re
+from collections.abc import Collection
+from typing import Literal, NamedTuple
+
+
+class Ending(NamedTuple):
+    """Where a text ends: its content is `text[start:end]`, and reading goes on at `after`."""
+
+    state: Literal["closed", "unclosed", "cut", "broken"]
+    """unclosed: its quote is missing, but the next key shows where it was; cut: the whole text ends first."""
+    end: int
+    after: int
+    inner: bool = False
+    """Whether quotes inside were not escaped."""
+
+
+OPENING = "\"'“‘«`„”’´"
+CLOSERS = {
+    '"': '"',
+    "'": "'",
+    "“": '”“"',
+    "„": '”“"',
+    "”": '”"',
+    "‘": "’‘'",
+    "’": "’'",
+    "«": "»",
+    "`": "`´",
+    "´": "´`",
+}
+"""Which quotes may close a text that each quote opens."""
+
+_MAX_INNER = 2_000
+"""A text with more unescaped quotes is not read, so that a megabyte of quotes costs no more than its length."""
+
+_BODIES = {
+    opener: re.compile(rf"[^{closers}\\]*+(?:\\.[^{closers}\\]*+)*+\\?", re.DOTALL).match
+    for opener, closers in CLOSERS.items()
+}
+
+BLANK = r"[\s\x00-\x1f\ufeff\u200b-\u200d\u2060]"
+QUOTE = "[\"'“‘«`„”’»´]"
+NAME = r"[^\W\d][\w.\\-]{0,80}"
+"""A key without quotes; a backslash may stand before its underscores."""
+_FENCE = r"```|~~~"
+_COMMENT = r"//|/\*|\#"
+_LITERAL = r"(?:true|false|null|True|False|None)\b"
+_OPENING = f"(?:[uUbBrR](?=[\"']))?{QUOTE}"
+"""The beginning of a quoted text, Python's u'…' included."""
+_COLON = r"(?:[:：]|=>?)"
+
+
+def quoted_key(group: str) -> str:
+    """A pattern for a quoted key and its colon; `group` names the key, "" does not."""
+    name = f"?P<{group}>" if group else "?:"
+    content = r"(?:[^\"'“”‘’«»`„\n\\]|\\.|(?<=\w)['’](?=\w)){0,120}"
+    return rf"{_OPENING}({name}{content}){QUOTE}{BLANK}*{_COLON}"
+
+
+_JUNK = rf"[^\"'“‘«`{{}}\[\]\n:,]{{1,80}}(?:,{BLANK}*(?:{quoted_key('')}|{NAME}[ \t]*[:：=])|{BLANK}*\}})"
+"""Words without quotes, and then a member or the end of the object."""
+
+_FIRST_IN_OBJECT = re.compile(
+    rf"""{BLANK}*+(?:
+        \Z | [}}\];；] | {_FENCE} | </ | {_COMMENT}
+        | [,，]{BLANK}*+(?:
+            \Z | [}}\],，] | {_OPENING} | \.\.\. | … | {_FENCE} | {_COMMENT} | {_JUNK}
+            | {NAME}(?:[\t\x20]*[:：=] | \Z) | \d{{1,20}}\x20*:)
+        | {quoted_key("")}
+        | (?<=\s){_OPENING}[\w\x20.-]{{0,80}}{QUOTE}?{BLANK}*\Z)
+    | [\t\r\x20]*\n{BLANK}*{NAME}[\t\x20]*[:：=]""",
+    re.VERBOSE,
+).match
+"""What may follow the first quote that can end a value of an object."""
+
+_FIRST_IN_ARRAY = re.compile(
+    rf"""{BLANK}*+(?:
+        \Z | [\]}},，;；:：] | (?<={BLANK}){_OPENING} | {_FENCE} | </ | {_COMMENT} | \.\.\. | …)
+    | [\t\r\x20]*\n{BLANK}*(?:[\d\[{{+−-] | [^\W\d]\w*[\t\x20]*[,\]\n])""",
+    re.VERBOSE,
+).match
+"""What may follow the first quote that can end an element of an array."""
+
+_LATER = re.compile(
+    rf"""{BLANK}*+(?:
+        (?P<end>\Z | {_FENCE})
+        | (?P<colon>[:：])
+        | (?P<remark>{_COMMENT})
+        | (?P<bracket>[}}\]])(?P<strong>{BLANK}*+(?:\Z | [,，;}}\]] | {_FENCE} | </) | [\t\r\x20]*\n)?
+        | (?P<comma>[,，;；]){BLANK}*+(?:
+            (?P<tail>\Z | [}}\]] | {_FENCE})
+            | (?P<comment>{_COMMENT})
+            | {quoted_key("key")}
+            | (?P<bare>{NAME})[\t\x20]*{_COLON}(?P<valued>{BLANK}*(?:[\"'“\d\[{{-] | {_LITERAL}))?
+            | (?P<junk>{_JUNK}))?
+        | (?P<next>{quoted_key("next_key")}))
+    | [\t\r\x20]*\n{BLANK}*(?:(?P<line>{_OPENING}) | (?P<line_key>{NAME})[\t\x20]*[:：=])""",
+    re.VERBOSE,
+).match
+"""What follows a quote when others were passed over before it."""
+
+_CLOSING = "\"'”’»`"
+_DOUBTFUL = "+,，;；{[:："
+"""Behind a quote that closes nothing, these are as likely to follow a value as to be part of a text."""
+_KEY_BEFORE_COLON = re.compile(r"(\w[\w .-]{0,80})[\"'”’]\s*[:：]").match
+_AT_LINE_END = re.compile(r"[ \t\r]*\n").match
+_PATH = re.compile(r"\w:\\|\\\\").match
+_BACKSLASH_AT_END = re.compile(rf"\\(?=[\"']{BLANK}*+(?:[}}\]]+{BLANK}*+\Z|[,，]{BLANK}*+{quoted_key('')}))")
+_FENCE_AT_END = re.compile(r"\s*(?:```|~~~)\s*\Z")
+
+
+def find_end(text: str, start: int, quote: str, *, in_array: bool, known: Collection[str] | None) -> Ending:
+    """Find where a quoted text ends.
+
+    Args:
+        text: the whole text.
+        start: the place after the opening quote.
+        quote: the opening quote, one of `OPENING`.
+        in_array: whether the value is an element of an array (else a member of an object).
+        known: the keys that the schema names for the object around it, if it does.
+    """
+    body = _BODIES[quote]
+    size = len(text)
+    first = _FIRST_IN_ARRAY if in_array else _FIRST_IN_OBJECT
+    apostrophe = quote in "'‘’`´"
+    inner, nested, weak = 0, 0, -1
+    doubtful = False  # whether a quote inside may be the opening quote of the next text
+    at = _end(body(text, start))
+    while at < size:
+        after = text[at + 1 : at + 2]
+        word_before, word_after = at > start and text[at - 1].isalnum(), after.isalnum() or after == "\\"
+        if apostrophe and word_before and word_after:
+            pass  # d'água: it quotes nothing
+        elif inner == 0 and first(text, at + 1):
+            return Ending("closed", at, at + 1)
+        else:
+            if inner == 0:
+                verdict = _at_first(text, at, start, known)
+            else:
+                verdict = _at_later(text, at, known, balanced=nested == 0, loose=apostrophe, in_array=in_array)
+            if doubtful and verdict == "close" and (weak >= 0 or inner % 2):
+                verdict = "broken"
+            if verdict == "close":
+                return Ending("closed", at, at + 1, inner=True)
+            if verdict == "unclosed":
+                return _unclosed(text, start, at, quote)
+            if not doubtful and weak >= 0 and (verdict == "stop" or (verdict == "broken" and in_array)):
+                return Ending("closed", weak, weak + 1, inner=True)
+            if not doubtful and verdict == "stop":
+                return Ending("closed", at, at + 1, inner=True)
+            if verdict in ("broken", "stop") or inner >= _MAX_INNER:
+                return Ending("broken", at, at)
+            if verdict == "weak" and weak < 0:
+                weak = at
+            inner += 1
+            doubtful = doubtful or text[max(start, at - 20) : at].rstrip()[-1:] in (",", "，", ";")
+            # An inch mark (32") closes nothing that was opened, so it does not count.
+            if word_after and not word_before:
+                nested += 1
+            elif word_before and not word_after and nested:
+                nested -= 1
+        at = _end(body(text, at + 1))
+    if inner == 0 and _PATH(text, start) and (path := _BACKSLASH_AT_END.search(text, start)):
+        return Ending("closed", path.end(), path.end() + 1)
+    fence = _FENCE_AT_END.search(text, max(start, size - 40))
+    return Ending("cut", fence.start() if fence else size, size, inner=inner > 0)
+
+
+def _end(match: re.Match[str] | None) -> int:
+    assert match is not None, "every body matches at least the empty text"
+    return match.end()
+
+
+_Verdict = Literal["close", "stop", "weak", "unclosed", "broken", "inside"]
+"""stop: an end, unless there was a weak one before; weak: an end, if there is no better one."""
+
+
+def _unclosed(text: str, start: int, at: int, quote: str) -> Ending:
+    """The text ended before the comma in front of the next key, whose quote is at `at`."""
+    end = len(text[start:at].rstrip(", \t\r\n")) + start
+    if end == start or text[end - 1] in "[]{}:":
+        return Ending("broken", at, at)
+    if text[end - 1] == quote and text[end - 2] == "\\":  # "C:\pasta\", "next": the backslash escaped nothing
+        return Ending("closed", end - 1, at)
+    if text[end - 1] in _CLOSING and text[end - 1] != quote:
+        end -= 1  # it was closed by a quote of another kind
+    return Ending("unclosed", end, at)
+
+
+def _at_first(text: str, at: int, start: int, known: Collection[str] | None) -> _Verdict:
+    """Judge the first quote of a text, where what comes next does not follow a value."""
+    key = _KEY_BEFORE_COLON(text, at + 1)
+    before = text[max(start, at - 40) : at].rstrip(" \t")[-1:]
+    if key is None:
+        # A quote straight behind a quote, as in "a" "b" of Python: no telling which of them are part of the text.
+        after = text[at + 1 : at + 40].lstrip()[:1]
+        behind = at > start and not text[at - 1].isspace()
+        return "broken" if behind and after and after in _DOUBTFUL + text[at] else "inside"
+    if before in (",", "\n") and known is not None and key[1] in known:
+        return "unclosed"
+    return "broken" if before in (",", "\n", "{") else "inside"
+
+
+def _at_later(
+    text: str, at: int, known: Collection[str] | None, *, balanced: bool, loose: bool, in_array: bool
+) -> _Verdict:
+    """Judge a quote behind others that were inside.
+
+    Args:
+        text: the whole text.
+        at: the place of the quote.
+        known: the keys that the schema names for the object around it, if it does.
+        balanced: whether each quote that was opened inside was closed again. If not, one is missing somewhere.
+        loose: whether that says nothing, because the quotes are apostrophes.
+        in_array: whether the value is an element of an array.
+    """
+    follows = _LATER(text, at + 1)
+    if follows is None:
+        structure = text[max(0, at - 20) : at].rstrip()[-1:] == "{" and _KEY_BEFORE_COLON(text, at + 1)
+        return "broken" if structure or (balanced and _AT_LINE_END(text, at + 1)) else "inside"
+    if follows["end"] is not None:
+        return "close" if balanced and not text[at - 1].isspace() else "inside"
+    if follows["colon"]:
+        return "broken"
+    if follows["remark"]:
+        return "close" if balanced else "inside"
+    if follows["bracket"]:
+        return "close" if balanced else "stop" if follows["strong"] is not None else "weak"
+    if follows["next"]:
+        newline = "\n" in text[at + 1 : follows.start("next")]
+        ends = newline or (known is not None and follows["next_key"] in known)
+        return "close" if ends and (balanced or loose) else "broken"
+    if in_array:
+        return "close" if balanced or follows["tail"] is not None else "weak"
+    if follows["line"]:
+        return "inside"
+    if follows["line_key"]:
+        return "close" if balanced or (loose and known is not None and follows["line_key"] in known) else "broken"
+    return _at_comma(follows, known, balanced=balanced, loose=loose)
+
+
+def _at_comma(follows: re.Match[str], known: Collection[str] | None, *, balanced: bool, loose: bool) -> _Verdict:
+    """Judge a quote before a comma in an object, behind others that were inside."""
+    if follows["tail"] is not None or (follows["junk"] and balanced):
+        return "close"
+    if follows["key"] is not None:
+        return "close" if balanced or loose else "broken"
+    if follows["comment"]:
+        return "close" if balanced else "broken"
+    if follows["bare"] is None:
+        return "broken" if balanced else "inside"
+    if balanced or (loose and known is not None and follows["bare"] in known):
+        return "close"
+    # `, word:` may be part of the text; not where a value follows, or where the schema knows the word.
+    named = follows["valued"] is not None if known is None else follows["bare"] in known
+    return "broken" if named else "inside"

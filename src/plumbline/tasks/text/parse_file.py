@@ -1,0 +1,40 @@
+"""`plumbline parse`: the lenient reading of many texts, one line of output each."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from plumbline.errors import DataError
+from plumbline.storage import read_json, read_jsonl
+from plumbline.tasks.text import lenient_json
+from plumbline.tasks.text.json_schema import Schema
+
+
+def parse_lines(file: Path | None, stdin: TextIO, schema: Path | None) -> Iterator[dict[str, Any]]:
+    """Read each row's text.
+
+    Args:
+        file: JSON lines of {"id", "text"}; None (or "-") takes standard input as one plain text.
+        stdin: standard input.
+        schema: a JSON Schema file, or None.
+
+    Yields:
+        {"id", "value", "how"}: the value that was meant, or null; how it was read.
+
+    Raises:
+        DataError: a row without id and text (with file and line), or a schema that is none.
+    """
+    typed = None if schema is None else Schema.from_json(read_json(schema))
+    for identity, text in _texts(file, stdin):
+        reading = lenient_json.read_json(text, typed)
+        yield {"id": identity, "value": reading.value, "how": reading.how}
+
+
+def _texts(file: Path | None, stdin: TextIO) -> Iterator[tuple[Any, str]]:
+    if file is None or str(file) == "-":
+        yield None, stdin.read()
+        return
+    for number, row in read_jsonl(file):
+        if "id" not in row or not isinstance(row.get("text"), str):
+            raise DataError(f'{file}:{number}: a row needs "id" and "text" (a string)', "mend that line")
+        yield row["id"], row["text"]

@@ -1,0 +1,177 @@
+"""Whatever the text, the reader returns, soon, and says something that is JSON."""
+
+import json
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.tasks.text.lenient_json import REPAIRS, Schema, read_json, strict_json
+from tests.text.json_fuzz import SCHEMA as FUZZ_SCHEMA
+
+SCHEMA = Schema.from_json(FUZZ_SCHEMA)
+PIECES = [
+    *"{}[]\"'“”‘’:,;=.\\/#*`~<>-+ \n\t\r01a\x00é\ud800\udc00$%&_()|",
+    *('{"sentiment":', '"a"', ": ", "null", "tru", "NaN", "R$ ", "1.234,56", "```json", "</think>", "<think>", "\\u00"),
+    *(
+        '\\"',
+        '"""',
+        "'''",
+        "//",
+        "/*",
+        "*/",
+        "...",
+        '{"',
+        '"}',
+        '", "',
+        "': '",
+        '"nota": 4,5',
+        "1e999",
+        "&quot;",
+        '{\\"',
+    ),
+    *('"{', '{""a"": ', "9" * 5_000, "[" * 200, "{" * 200, '{"a":' * 150, "\\" * 31, " " * 300, "not a key"),
+]
+
+
+def check(text: str) -> None:
+    for schema in (SCHEMA, None):
+        reading = read_json(text, schema)
+        assert reading.value is None or isinstance(reading.value, dict | list)
+        assert schema is None or reading.value is None or isinstance(reading.value, dict)
+        assert set(reading.repairs) <= set(REPAIRS)
+        assert isinstance(reading.how, str)
+        json.dumps(reading.value, allow_nan=False)
+    strict = strict_json(text)
+    if isinstance(strict, dict):
+        assert repr(read_json(text).value) == repr(strict)
+
+
+def test_ten_thousand_hostile_completions():
+    rng = random.Random(0)
+    for _ in range(10_000):
+        text = "".join(rng.choice(PIECES) for _ in range(rng.randint(1, 40)))
+        check('{"sentiment":' + text if rng.random() < 0.3 else text)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.text(alphabet=st.sampled_from("{}[]\"',:\\ \n4aé<>/`“”"), max_size=60))
+def test_texts_of_structure(text):
+    check(text)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(max_size=200))
+def test_any_text(text):
+    check(text)
+    check('{"main_complaint": "' + text + '", "churn_risk": 0,5}')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "{" * 100_000,
+        '{"a":' * 100_000,
+        "[" * 100_000 + "]" * 100_000,
+        "{'a':[" * 50_000,
+        '"' * 1_000_000,
+        "'" * 1_000_000,
+        '{"a": ' + "9" * 5_000 + "}",
+        "{'a': " + "9" * 5_000 + "}",
+        "{'a': " + "9" * 1_000_000 + "}",
+        '{"a": 1e999999999999999999999}',
+        "\x00" * 1_000,
+        '{"a": "\x00"}',
+        '{"a": "\ud800"}',
+        "\ud800",
+        "{'a': '\\ud800'}",
+        "```" * 100_000,
+        "<think>" * 100_000,
+        "</think>" * 100_000,
+        '"{\\"' * 100_000,
+        "1," * 300_000,
+        "{'a': 1" + "," * 300_000,
+        "{'a': [" + "1, " * 100_000 + "]}",
+        "/*" * 100_000,
+        "{//" * 100_000,
+        "{'a':'b'//" * 50_000,
+        "&quot;" * 100_000,
+        "{&quot;" * 20_000,
+    ],
+    ids=lambda text: ascii(text[:24]),
+)
+def test_extreme_texts(text):
+    check(text)
+
+
+def test_near_the_recursion_limit_nothing_is_raised():
+    reached = 0
+
+    def down(levels: int) -> None:
+        nonlocal reached
+        reached = levels
+        down(levels + 1)
+
+    def deep(levels: int):
+        return read_json("{'a': [1, {'b': 4,5}]}") if levels == 0 else deep(levels - 1)
+
+    with pytest.raises(RecursionError):
+        down(0)
+    for left in range(8, 60):
+        assert deep(reached - left).value in ({"a": [1, {"b": 4.5}]}, None)
+
+
+UNITS = [
+    *("[", "{", '"', "'", '{"', '{"a":', '{"a":"', "{'a':'", "“", "\\", '\\"', '{\\"', '"{', '"{\\"', "```", "<think>"),
+    *("//", "/*", '"//', "1,", '{"a":1,1,', "9", "[1;", "[1,2;", "1, ", '"a", ', "\n", " ", "{ ", '" "', '","', '":'),
+    *(
+        "'a'b",
+        "d'",
+        "{'d'",
+        "\x00",
+        "é",
+        "a",
+        "{a",
+        "{a:b,",
+        "{a:b c,",
+        "...",
+        "{,",
+        '{"a":1}',
+        '{"a":1}\n',
+        "R$ 1",
+        "_1",
+    ),
+    *(
+        '{""a',
+        '{""a"":',
+        "&quot;",
+        "{&quot;",
+        '"sentiment":',
+        '{"sentiment":1},',
+        '"""',
+        '["a "b" ',
+        '{"a":"b "c" ',
+        "<",
+    ),
+]
+
+
+def cost(text: str) -> float:
+    best = float("inf")
+    for _ in range(3):
+        start = time.process_time()
+        read_json(text, SCHEMA)
+        best = min(best, time.process_time() - start)
+    return best
+
+
+@pytest.mark.parametrize("frame", ["{}", '{"sentiment":"{}', "{'x':{}", "{'x':['a',{}]}"])
+def test_time_grows_in_proportion_to_the_length(frame):
+    """Eight times the text may cost at most about eight times the time; a square would cost 64 times."""
+    for unit in UNITS:
+        short, long = (frame.replace("{}", unit * (length // len(unit))) for length in (5_000, 40_000))
+        if (base := cost(short)) > 0.0005:  # less than that is noise
+            assert cost(long) < 24 * base, (unit, frame)
