@@ -1,0 +1,1 @@
+"""The commerce task: a synthetic Brazilian shop, and jobs on its records."""

@@ -1,0 +1,90 @@
+"""Ways to answer without reading the review: what they earn is the floor that every figure stands on."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from plumbline.records import Example
+from plumbline.seeds import generator
+from plumbline.tasks.commerce.extraction.schema import CATEGORIES, KEYS, MAX_SPAN, SENTIMENTS
+
+
+def blank(examples: Sequence[Example]) -> list[str]:
+    """Nothing at all."""
+    return [""] * len(examples)
+
+
+def constant(examples: Sequence[Example]) -> list[str]:
+    """The same object every time: each key's most frequent gold value on these very examples, the best constant."""
+    best = {}
+    for key in KEYS:
+        values = Counter(json.dumps(example.reference[key]) for example in examples)
+        best[key] = json.loads(values.most_common(1)[0][0])
+    return [json.dumps(best, ensure_ascii=False)] * len(examples)
+
+
+def shuffled_gold(examples: Sequence[Example]) -> list[str]:
+    """Perfect answers, each to another example's question."""
+    order = generator(0, "shuffled-gold", len(examples)).permutation(len(examples))
+    answers = [""] * len(examples)
+    for index, other in zip(order, [*order[1:], order[0]], strict=True):
+        answers[index] = examples[other].gold
+    return answers
+
+
+def echo(examples: Sequence[Example]) -> list[str]:
+    """The prompt's last message, written back."""
+    return [example.messages[-1]["content"] for example in examples]
+
+
+def stuffing(examples: Sequence[Example]) -> list[str]:
+    """Every keyword in every field, every flag up, and the review's beginning as the complaint."""
+    answers = []
+    for example in examples:
+        everything = {
+            "sentiment": " ".join(SENTIMENTS),
+            "sentiment_score": 2.5,
+            "complaint_category": " ".join(CATEGORIES),
+            "delivery_issue": True,
+            "product_issue": True,
+            "service_issue": True,
+            "would_recommend": True,
+            "delay_days": 1,
+            "churn_risk": 0.5,
+            "main_complaint": example.messages[-1]["content"][-MAX_SPAN:],
+        }
+        answers.append(json.dumps(everything, ensure_ascii=False))
+    return answers
+
+
+def facts_only(examples: Sequence[Example]) -> list[str]:
+    """The order's dates and not one word of the review: late or missing is a complaint about that, else all is well."""
+    answers = []
+    for example in examples:
+        days = example.reference["delay_days"]
+        category = "nao_entregue" if days is None else "entrega_atrasada" if days else "nenhum"
+        late = category != "nenhum"
+        guess = {
+            "sentiment": "negativo" if late else "positivo",
+            "sentiment_score": 0.5 if late else 4.8,
+            "complaint_category": category,
+            "delivery_issue": late,
+            "product_issue": False,
+            "service_issue": False,
+            "would_recommend": None,
+            "delay_days": days,
+            "churn_risk": 1.0 if late else 0.0,
+            "main_complaint": None,
+        }
+        answers.append(json.dumps(guess))
+    return answers
+
+
+CONTROLS = {
+    "blank": blank,
+    "constant": constant,
+    "facts-only": facts_only,
+    "shuffled-gold": shuffled_gold,
+    "echo": echo,
+    "keyword-stuffing": stuffing,
+}

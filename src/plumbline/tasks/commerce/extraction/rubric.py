@@ -1,0 +1,132 @@
+"""What an extraction is worth: its values against the gold, less a share for the way it was written.
+
+The values pay; form (it parses, it has the keys, nothing stands around it) takes away. So an object of the right
+shape that says nothing right earns nothing, and a right answer with decimal commas earns nine tenths.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from plumbline.records import Outcome, Score
+from plumbline.tasks.commerce.extraction.schema import ISSUES, JSON_SCHEMA, KEYS, MAX_SPAN, fits
+from plumbline.tasks.rubric import Part, Rubric
+from plumbline.tasks.text.json_schema import Schema
+from plumbline.tasks.text.lenient_json import Reading, read_json, strict_json
+
+RUBRIC = Rubric(
+    "commerce-extraction",
+    1,
+    parts=(
+        Part("complaint_category", 0.20, "exact"),
+        Part("main_complaint", 0.20, "a literal span of the review: token F1 with the gold span; null where none"),
+        Part("exact", 0.15, "every one of the ten values right, numbers within 0.1"),
+        Part("issues", 0.13, "the three flags: intersection over union of the issues that are true"),
+        Part("sentiment", 0.12, "exact"),
+        Part("sentiment_score", 0.07, "1 - 2 |difference|, at least 0"),
+        Part("delay_days", 0.06, "exact 1, a day off 0.5"),
+        Part("would_recommend", 0.04, "exact, null included"),
+        Part("churn_risk", 0.03, "1 - 5 |difference|, at least 0"),
+    ),
+    form=(
+        Part("parses", 0.30, "it is JSON: as it stands 1, after repairs 0.5, cut short 0.25"),
+        Part("schema", 0.10, "the share of the ten keys with the right type and range, invented keys counted against"),
+        Part("alone", 0.10, "nothing stands around the object"),
+    ),
+)
+SCHEMA = Schema.from_json(JSON_SCHEMA)
+AROUND = frozenset({"fence", "prose", "thought"})
+"""Repairs that took something away from around the object, and changed nothing in it."""
+NOTHING = dict.fromkeys(RUBRIC.names, 0.0)
+RIGHT = {
+    "sentiment": 1.0,
+    "complaint_category": 1.0,
+    "issues": 1.0,
+    "delay_days": 1.0,
+    "sentiment_score": 0.79,
+    "churn_risk": 0.49,
+    "would_recommend": 1.0,
+    "main_complaint": 1.0,
+}
+"""From which value on a part counts as right; the two numbers may be 0.1 off."""
+ABSENT = object()
+"""Stands for a key that is not there, which is not the same as null."""
+
+
+def judge(reference: Mapping[str, Any], review: str, completion: str, reading: str) -> tuple[Outcome, Score]:
+    """Read a completion and score it.
+
+    Args:
+        reference: the ten gold values.
+        review: the text that `main_complaint` must be a span of.
+        completion: what the model wrote.
+        reading: which reading's total is the reward: "lenient" or "strict".
+    """
+    read = read_json(completion, SCHEMA)
+    parts = {"lenient": _parts(reference, review, read)}
+    parts["strict"] = parts["lenient"] if read.how == "strict" else _strict_parts(reference, review, completion)
+    readings = {name: RUBRIC.total(values) for name, values in parts.items()}
+    return Outcome(how=read.how), RUBRIC.score(parts[reading], readings)
+
+
+def _strict_parts(reference: Mapping[str, Any], review: str, completion: str) -> Mapping[str, float]:
+    return _parts(reference, review, Reading(strict_json(completion), (), complete=True))
+
+
+def _parts(reference: Mapping[str, Any], review: str, read: Reading) -> Mapping[str, float]:
+    """The value of every part; all 0 where there is no object."""
+    value = read.value
+    if not isinstance(value, dict):
+        return NOTHING
+    repaired = not AROUND.issuperset(read.repairs)
+    values = {
+        "parses": 0.25 if not read.complete else 0.5 if repaired else 1.0,
+        "schema": sum(key in value and fits(key, value[key]) for key in KEYS) / len(value.keys() | set(KEYS)),
+        "alone": float(AROUND.isdisjoint(read.repairs)),
+        "sentiment": float(value.get("sentiment") == reference["sentiment"]),
+        "complaint_category": float(value.get("complaint_category") == reference["complaint_category"]),
+        "issues": _issues(reference, value),
+        "delay_days": _days(reference["delay_days"], value.get("delay_days", ABSENT)),
+        "sentiment_score": _closeness(reference["sentiment_score"], value.get("sentiment_score"), 0.5),
+        "churn_risk": _closeness(reference["churn_risk"], value.get("churn_risk"), 0.2),
+        "would_recommend": float(value.get("would_recommend", ABSENT) is reference["would_recommend"]),
+        "main_complaint": _span(reference["main_complaint"], value.get("main_complaint", ABSENT), review),
+    }
+    values["exact"] = float(all(values[name] >= least for name, least in RIGHT.items()))
+    return values
+
+
+def _issues(reference: Mapping[str, Any], value: Mapping[str, Any]) -> float:
+    """Intersection over union of the issues that are true; a flag that is missing or no flag counts as wrong."""
+    both = sum(reference[issue] is True and value.get(issue) is True for issue in ISSUES)
+    either = sum(reference[issue] is True or value.get(issue) is not False for issue in ISSUES)
+    return both / either if either else 1.0
+
+
+def _days(gold: int | None, value: object) -> float:
+    if gold is None or value is None:
+        return float(value is gold)
+    if type(value) is not int:
+        return 0.0
+    return {0: 1.0, 1: 0.5}.get(abs(value - gold), 0.0)
+
+
+def _closeness(gold: float, value: object, reach: float) -> float:
+    """1 where equal, falling to 0 at a distance of `reach`."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0.0
+    return max(0.0, 1.0 - abs(value - gold) / reach)
+
+
+def _span(gold: str | None, value: object, review: str) -> float:
+    """Token F1 of a literal span with the gold span. White space is folded: a copied newline may become a blank."""
+    if gold is None:
+        return float(value is None)
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_SPAN:
+        return 0.0
+    span = " ".join(value.split())
+    if span not in " ".join(review.split()):
+        return 0.0
+    mine, wanted = span.casefold().split(), gold.casefold().split()
+    shared = sum((Counter(mine) & Counter(wanted)).values())
+    return 2 * shared / (len(mine) + len(wanted))

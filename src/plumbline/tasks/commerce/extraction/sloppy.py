@@ -1,0 +1,39 @@
+"""The gold answer as a careless person would have written it: faults of form, none of fact."""
+
+import re
+
+import numpy as np
+
+from plumbline.tasks.commerce.extraction.schema import ISSUES
+from plumbline.tasks.commerce.options import Sloppiness
+
+DECIMAL = re.compile(r"(?<=: )(\d+)\.(\d+)(?=[,}])")
+
+
+def sloppily(gold: str, sloppiness: Sloppiness, rng: np.random.Generator) -> str:
+    """Write a gold answer with each fault at its probability.
+
+    Args:
+        gold: one line of JSON with ", " between members.
+        sloppiness: probabilities.
+        rng: decides which faults; five numbers are drawn whatever they come to, so one probability moves no other.
+    """
+    chance = rng.random(5)
+    text = gold
+    if chance[0] < sloppiness.abridged:
+        text = _abridged(text)
+    if chance[1] < sloppiness.decimal_comma:
+        text = DECIMAL.sub(r"\1,\2", text)
+    if chance[2] < sloppiness.unclosed:
+        text = text.removesuffix("}")
+    if chance[3] < sloppiness.fenced:
+        text = f"```json\n{text}\n```"
+    if chance[4] < sloppiness.chatty:
+        text = f"Claro! Aqui está a análise:\n{text}"
+    return text
+
+
+def _abridged(gold: str) -> str:
+    """The members before the issue flags."""
+    head, found, _ = gold.partition(f', "{ISSUES[0]}": ')
+    return head + "}" if found else gold

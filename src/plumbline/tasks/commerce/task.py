@@ -1,0 +1,110 @@
+"""The commerce task: records in a folder, a job for each row, one verifier for each job."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from plumbline.errors import DataError
+from plumbline.records import Example, Outcome, Score
+from plumbline.seeds import generator
+from plumbline.storage import read_jsonl
+from plumbline.tasks import Progress
+from plumbline.tasks.commerce.build import SPLITS, ensure_commerce
+from plumbline.tasks.commerce.extraction import rubric as extraction
+from plumbline.tasks.commerce.extraction.controls import CONTROLS
+from plumbline.tasks.commerce.extraction.schema import KEYS
+from plumbline.tasks.commerce.extraction.sloppy import sloppily
+from plumbline.tasks.commerce.options import CommerceOptions, read_options
+from plumbline.tasks.task import Control
+
+EXTRACTION = "extraction"
+
+
+def open_commerce(options: Mapping[str, Any], folder: Path, progress: Progress) -> "CommerceTask":
+    """Open the commerce task on the records that the options name, or build them in `folder`.
+
+    Raises:
+        RecipeError: an unknown option.
+        DataError: the records are missing or malformed, or `folder` holds records of other options.
+    """
+    checked = read_options(dict(options))
+    if checked.data is not None:
+        return CommerceTask(Path(checked.data), checked)
+    ensure_commerce(checked, folder, progress)
+    return CommerceTask(folder, checked)
+
+
+class CommerceTask:
+    """See `plumbline.tasks.task.Task`."""
+
+    name = "commerce"
+    splits = SPLITS
+
+    def __init__(self, folder: Path, options: CommerceOptions) -> None:
+        self.folder, self.options = folder, options
+        self._read = cache(self._read_split)
+
+    @property
+    def rubric(self) -> str:
+        """See `Task.rubric`; the reading is part of it, because it decides the totals."""
+        return f"{extraction.RUBRIC.identity}:{self.options.reading}"
+
+    @property
+    def form(self) -> Sequence[str]:
+        """See `Task.form`."""
+        return [part.name for part in extraction.RUBRIC.form]
+
+    def examples(self, split: str) -> Sequence[Example]:
+        """See `Task.examples`."""
+        if split not in self.splits:
+            raise DataError(f"the commerce task has no split {split!r}", f"it has {', '.join(self.splits)}")
+        return self._read(split)
+
+    def _read_split(self, split: str) -> list[Example]:
+        path = self.folder / f"{split}.jsonl"
+        examples = [_example(row, f"{path}:{number}") for number, row in read_jsonl(path)]
+        if not examples:
+            raise DataError(f"{path} has no examples", "build the records: plumbline data commerce")
+        return examples
+
+    def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
+        """See `Task.judge`."""
+        return extraction.judge(example.reference, example.reference["review"], completion, self.options.reading)
+
+    def demonstration(self, example: Example, seed: int) -> str:
+        """See `Task.demonstration`: the gold answer, as carelessly written as the options say."""
+        return sloppily(example.gold, self.options.sloppiness, generator(seed, "sloppiness"))
+
+    @property
+    def controls(self) -> Mapping[str, Control]:
+        """See `Task.controls`."""
+        return CONTROLS
+
+
+def _example(row: Mapping[str, Any], where: str) -> Example:
+    """Check and type one row of a split's file.
+
+    Raises:
+        DataError: a key is missing or of the wrong kind; the message has file and line.
+    """
+    messages, reference = row.get("messages"), row.get("reference")
+    if row.get("task") != EXTRACTION:
+        raise DataError(f"{where}: the task is {row.get('task')!r}, which this version does not know")
+    if not isinstance(row.get("id"), str) or not isinstance(messages, list) or not isinstance(reference, dict):
+        raise DataError(f"{where}: a row needs id (text), messages (a list) and reference (an object)")
+    well_formed = all(
+        isinstance(message, dict) and isinstance(message.get("role"), str) and isinstance(message.get("content"), str)
+        for message in messages
+    )
+    if not well_formed or [message["role"] for message in messages][-2:] != ["user", "assistant"]:
+        raise DataError(f"{where}: messages are role and content, and end with user, then assistant")
+    if missing := [key for key in (*KEYS, "review") if key not in reference]:
+        raise DataError(f"{where}: the reference lacks {', '.join(missing)}")
+    return Example(
+        id=row["id"],
+        messages=messages[:-1],
+        gold=messages[-1]["content"],
+        reference=reference,
+        stratum=EXTRACTION,
+    )

@@ -1,0 +1,22 @@
+"""The commerce task on a small shop, built once."""
+
+from pathlib import Path
+
+import pytest
+
+from plumbline.tasks import open_task
+from plumbline.tasks.commerce.task import CommerceTask
+
+OPTIONS = {"seed": 5, "orders": 3000, "extraction": 200}
+
+
+@pytest.fixture(scope="session")
+def commerce_folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("commerce")
+    open_task("commerce", OPTIONS, folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def commerce(commerce_folder) -> CommerceTask:
+    return open_task("commerce", OPTIONS, commerce_folder)

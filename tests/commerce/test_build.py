@@ -1,0 +1,131 @@
+"""The splits: disjoint, shuffled, reproducible byte for byte, as even as the shop allows; and what a bad row says."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from plumbline.errors import DataError, RecipeError
+from plumbline.storage import read_jsonl
+from plumbline.tasks import open_task
+from plumbline.tasks.commerce.build import SPLITS, _quotas, build_commerce
+from plumbline.tasks.commerce.options import CommerceOptions, read_options
+from tests.commerce.conftest import OPTIONS
+
+
+def rows(folder, split):
+    return [row for _, row in read_jsonl(folder / f"{split}.jsonl")]
+
+
+def test_the_splits_share_no_order_customer_review_or_text(commerce_folder):
+    keys = ("id", "order_id", "customer_id", "customer_unique_id", "review_id")
+    everything = [row for split in SPLITS for row in rows(commerce_folder, split)]
+    for key in keys:
+        assert len({row[key] for row in everything}) == len(everything) == 200
+    texts = {" ".join(row["reference"]["review"].casefold().split()) for row in everything}
+    assert len(texts) == len(everything)
+
+
+def test_sizes_are_eighty_ten_ten_and_the_default_is_590(commerce_folder):
+    assert [len(rows(commerce_folder, split)) for split in SPLITS] == [160, 20, 20]
+    assert CommerceOptions().extraction == 590
+
+
+def test_same_seed_same_bytes_and_another_seed_another_shop(commerce_folder, tmp_path):
+    options = read_options(OPTIONS)
+    build_commerce(options, tmp_path / "same")
+    build_commerce(options.model_copy(update={"seed": 6}), tmp_path / "other")
+    for name in (*(f"{split}.jsonl" for split in SPLITS), "commerce.db"):
+        assert (tmp_path / "same" / name).read_bytes() == (commerce_folder / name).read_bytes()
+        assert (tmp_path / "other" / name).read_bytes() != (commerce_folder / name).read_bytes()
+
+
+def test_every_row_is_a_chat_that_ends_with_the_gold_answer(commerce_folder):
+    for split in SPLITS:
+        for row in rows(commerce_folder, split):
+            assert [message["role"] for message in row["messages"]] == ["system", "user", "assistant"]
+            gold = json.loads(row["messages"][-1]["content"])
+            assert {**gold, "review": row["reference"]["review"]} == row["reference"]
+            assert row["reference"]["review"] in row["messages"][1]["content"]
+
+
+def test_categories_are_even_and_every_split_has_its_share(commerce_folder):
+    counts = {
+        split: Counter(row["reference"]["complaint_category"] for row in rows(commerce_folder, split))
+        for split in SPLITS
+    }
+    assert counts["train"].most_common(1)[0][1] / 160 < 0.45
+    for category, count in counts["train"].items():
+        assert abs(counts["test"][category] - count / 8) <= 2
+    order = [row["reference"]["complaint_category"] for row in rows(commerce_folder, "train")]
+    assert order != sorted(order), "the rows are shuffled"
+
+
+def test_quotas_add_up_and_never_exceed_what_there_is():
+    assert _quotas({"a": 3, "b": 100, "nenhum": 500}, 100) == {"a": 3, "b": 72, "nenhum": 25}
+    assert _quotas({"a": 3, "b": 5, "nenhum": 500}, 100) == {"a": 3, "b": 5, "nenhum": 92}
+    assert sum(_quotas({"a": 40, "b": 41, "c": 42, "nenhum": 5}, 100).values()) == 100
+
+
+def test_too_few_reviews_is_an_error_with_a_mend(tmp_path):
+    with pytest.raises(DataError, match=r"5000 prompts were asked for(.|\n)*more orders"):
+        build_commerce(CommerceOptions(orders=300, extraction=5000), tmp_path)
+
+
+def test_a_folder_of_other_records_is_not_taken_for_these(commerce_folder):
+    with pytest.raises(DataError, match="extraction: 200 there, 300 wanted"):
+        open_task("commerce", {**OPTIONS, "extraction": 300}, commerce_folder)
+
+
+def test_an_unknown_option_and_an_unknown_task(tmp_path):
+    with pytest.raises(RecipeError, match=r"task\.options\.orderz"):
+        open_task("commerce", {"orderz": 3}, tmp_path)
+    with pytest.raises(RecipeError, match=r"no task named comerce(.|\n)*did you mean commerce"):
+        open_task("comerce", {}, tmp_path)
+    with pytest.raises(RecipeError, match="cannot open the task"):
+        open_task("no.such.module:task", {}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda row: row.pop("messages"), r"train.jsonl:2: a row needs id"),
+        (lambda row: row["messages"].pop(), r"train.jsonl:2: messages .* end with user, then assistant"),
+        (lambda row: row["messages"].append({"role": 3}), r"train.jsonl:2: messages"),
+        (lambda row: row["reference"].pop("sentiment"), r"train.jsonl:2: the reference lacks sentiment"),
+        (lambda row: row.update(task="sql_qa"), r"train.jsonl:2: the task is 'sql_qa'"),
+    ],
+)
+def test_a_malformed_row_is_named_by_file_and_line(commerce_folder, tmp_path, spoil, message):
+    spoilt = rows(commerce_folder, "train")[:3]
+    spoil(spoilt[1])
+    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in spoilt))
+    with pytest.raises(DataError, match=message):
+        open_task("commerce", {"data": str(tmp_path)}, tmp_path).examples("train")
+
+
+def test_an_empty_split_and_an_unknown_split(commerce, tmp_path):
+    (tmp_path / "train.jsonl").write_text("")
+    with pytest.raises(DataError, match="has no examples"):
+        open_task("commerce", {"data": str(tmp_path)}, tmp_path).examples("train")
+    with pytest.raises(DataError, match="does not exist"):
+        open_task("commerce", {"data": str(tmp_path)}, tmp_path).examples("val")
+    with pytest.raises(DataError, match="no split 'dev'"):
+        commerce.examples("dev")
+
+
+def test_a_build_that_was_killed_is_done_again_and_a_users_records_are_left_alone(commerce_folder, tmp_path):
+    killed = tmp_path / "killed"
+    killed.mkdir()
+    (killed / ".building").touch()
+    (killed / "train.jsonl").write_text("half")
+    assert len(open_task("commerce", OPTIONS, killed).examples("test")) == 20
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "val.jsonl").write_bytes((commerce_folder / "val.jsonl").read_bytes())
+    assert len(open_task("commerce", {}, mine).examples("val")) == 20
+    assert {path.name for path in mine.iterdir()} == {"val.jsonl"}
+
+
+def test_options_left_alone_are_those_of_the_records(commerce_folder):
+    assert len(open_task("commerce", {}, commerce_folder).examples("train")) == 160

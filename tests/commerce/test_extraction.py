@@ -1,0 +1,260 @@
+"""The extraction rubric: the law of the task, hand-scored answers, and properties over damaged answers."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.tasks.commerce.extraction.rubric import RUBRIC, judge
+from plumbline.tasks.commerce.extraction.schema import CATEGORIES, JSON_SCHEMA, KEYS, SENTIMENTS, fits
+from plumbline.tasks.commerce.extraction.sloppy import sloppily
+from plumbline.tasks.commerce.options import Sloppiness
+from plumbline.tasks.rubric import Part, Rubric
+from plumbline.testing import HOSTILE, check_task
+
+REVIEW = 'Demorou 12 dias a mais,\nveio quebrado e ninguém responde. O vendedor disse que era "original".'
+GOLD = {
+    "sentiment": "negativo",
+    "sentiment_score": 1.5,
+    "complaint_category": "entrega_atrasada",
+    "delivery_issue": True,
+    "product_issue": True,
+    "service_issue": True,
+    "would_recommend": None,
+    "delay_days": 12,
+    "churn_risk": 0.9,
+    "main_complaint": "Demorou 12 dias a mais",
+}
+
+
+def total(answer, reading="lenient", gold=GOLD):
+    text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    return judge(gold, REVIEW, text, reading)[1].total
+
+
+def parts(answer, gold=GOLD):
+    text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    return judge(gold, REVIEW, text, "lenient")[1].parts
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_the_law_of_the_task(commerce, split):
+    laws = check_task(commerce, split)
+    assert laws.oracle == 1.0
+    assert laws.raised == ()
+    assert laws.controls["blank"] == laws.controls["echo"] == 0
+    assert laws.controls["keyword-stuffing"] < 0.2
+    assert laws.controls["shuffled-gold"] < 0.35
+    assert laws.controls["constant"] < 0.45
+    assert laws.controls["facts-only"] < 0.5
+
+
+def test_a_rubric_that_pays_the_wrong_answer_breaks_the_law(commerce):
+    """The negative control of the law: with a gold answer exchanged, the oracle no longer earns 1."""
+    from dataclasses import replace
+
+    examples = commerce.examples("val")
+    _, score = commerce.judge(replace(examples[0], reference=examples[1].reference), examples[0].gold)
+    assert score.total < 1
+
+
+@pytest.mark.parametrize(
+    ("change", "part", "value"),
+    [
+        ({"sentiment": "positivo"}, "sentiment", 0),
+        ({"complaint_category": "nao_entregue"}, "complaint_category", 0),
+        ({"service_issue": False}, "issues", 2 / 3),
+        ({"delivery_issue": False, "product_issue": False, "service_issue": False}, "issues", 0),
+        ({"delay_days": 13}, "delay_days", 0.5),
+        ({"delay_days": 14}, "delay_days", 0),
+        ({"delay_days": None}, "delay_days", 0),
+        ({"sentiment_score": 1.7}, "sentiment_score", 0.6),
+        ({"churn_risk": 0.8}, "churn_risk", 0.5),
+        ({"would_recommend": False}, "would_recommend", 0),
+        ({"main_complaint": "veio quebrado"}, "main_complaint", 0),
+        ({"main_complaint": "Demorou 12 dias a mais, veio quebrado"}, "main_complaint", 2 * 4 / (7 + 5)),
+        ({"main_complaint": "demorou doze dias"}, "main_complaint", 0),
+        ({"main_complaint": None}, "main_complaint", 0),
+    ],
+)
+def test_one_wrong_value_costs_its_part(change, part, value):
+    got = parts({**GOLD, **change})
+    assert got[part] == pytest.approx(value)
+    assert got["exact"] == (1.0 if part == "churn_risk" else 0.0)
+    assert total({**GOLD, **change}) < 1
+
+
+def test_absent_is_not_null_and_missing_flags_are_wrong():
+    fewer = {key: value for key, value in GOLD.items() if key != "would_recommend"}
+    assert parts(fewer)["would_recommend"] == 0
+    calm = {**GOLD, "delivery_issue": False, "product_issue": False, "service_issue": False, "main_complaint": None}
+    flagless = {key: value for key, value in calm.items() if not key.endswith("_issue")}
+    assert parts(calm, gold=calm)["issues"] == 1
+    assert parts(flagless, gold=calm)["issues"] == 0
+
+
+def test_form_takes_away_and_never_pays():
+    wrong = {**GOLD, "sentiment": "positivo", "sentiment_score": 4.8, "complaint_category": "nenhum", "delay_days": 0}
+    wrong |= {"delivery_issue": False, "product_issue": False, "service_issue": False}
+    wrong |= {"would_recommend": True, "churn_risk": 0.0, "main_complaint": None}
+    assert total(wrong) == 0, "perfect JSON with nothing right in it"
+    assert total(GOLD) == 1
+    fenced = f"```json\n{json.dumps(GOLD, ensure_ascii=False)}\n```"
+    assert total(fenced) == pytest.approx(0.9)
+    comma = json.dumps(GOLD, ensure_ascii=False).replace("1.5", "1,5")
+    assert total(comma) == pytest.approx(0.85)
+    invented = {**GOLD, "cliente": "Maria", "loja": "X"}
+    assert total(invented) == pytest.approx(1 - 0.1 * 2 / 12)
+
+
+def test_strict_parsing_scores_a_right_answer_as_nothing():
+    """The seed's first finding, as a test: `4,5` is correct Portuguese and no JSON."""
+    comma = json.dumps(GOLD, ensure_ascii=False).replace("1.5", "1,5")
+    outcome, score = judge(GOLD, REVIEW, comma, "lenient")
+    assert outcome.how == "decimal_comma"
+    assert score.readings["strict"] == 0
+    assert score.readings["lenient"] == score.total > 0.8
+    assert total(comma, "strict") == 0
+    assert total(GOLD, "strict") == 1
+
+
+def test_a_copied_line_break_is_still_the_literal_span():
+    spans = {**GOLD, "main_complaint": "Demorou 12 dias a mais, veio"}
+    assert parts(spans)["main_complaint"] > 0.7
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(KEYS),
+        st.one_of(
+            st.none(),
+            st.booleans(),
+            st.integers(-5, 30),
+            st.floats(0, 6),
+            st.text(max_size=12),
+            st.sampled_from([*SENTIMENTS, *CATEGORIES]),
+        ),
+    ),
+    st.sampled_from(KEYS),
+)
+@settings(max_examples=300, deadline=None)
+def test_a_better_answer_never_scores_lower(answer, key):
+    """Putting the gold value in place of any value, or where there was none, never costs anything."""
+    assert total({**answer, key: GOLD[key]}) >= total(answer) - 1e-12
+
+
+@given(st.text())
+@settings(max_examples=300, deadline=None)
+def test_any_text_is_scored(text):
+    for reading in ("strict", "lenient"):
+        assert 0 <= total(text, reading) <= 1
+
+
+def damaged(rng: np.random.Generator, text: str) -> str:
+    """A completion as a broken model might write it: cut, doubled, spliced, with noise and hostile pieces."""
+    for _ in range(rng.integers(1, 5)):
+        kind, at = rng.integers(8), int(rng.integers(0, len(text) + 1))
+        if kind == 0:
+            text = text[:at]
+        elif kind == 1:
+            text = text[:at] + str(rng.choice(list('{}[]",:\\\n\t 0,.'))) + text[at:]
+        elif kind == 2:
+            text = text[:at] + text[at + 1 + int(rng.integers(0, 5)) :]
+        elif kind == 3:
+            text = text + text
+        elif kind == 4:
+            text = text[:at] + HOSTILE[int(rng.integers(len(HOSTILE)))][:300] + text[at:]
+        elif kind == 5:
+            text = "<think>" + text[:at] + "</think>" + text
+        elif kind == 6:
+            text = text.replace(".", ",").replace('"', "'")
+        else:
+            text = "".join(chr(int(c)) for c in rng.integers(1, 0x2FFF, size=20)) + text
+    return text
+
+
+def test_ten_thousand_damaged_completions_are_all_scored_in_time(commerce):
+    rng = np.random.default_rng(0)
+    examples = [example for split in commerce.splits for example in commerce.examples(split)]
+    slowest = 0.0
+    for number in range(10_000):
+        example = examples[number % len(examples)]
+        text = damaged(rng, example.gold)
+        began = time.perf_counter()
+        _, score = commerce.judge(example, text)
+        slowest = max(slowest, time.perf_counter() - began)
+        assert 0 <= score.total <= 1
+    assert slowest < 5, "none hangs"
+
+
+def test_the_schema_and_the_check_of_a_value_agree():
+    """`fits` is the fast form of the JSON Schema that users are given."""
+    samples = [None, True, False, 0, 1, 3, -1, 0.5, 5.5, 4.5, "", "positivo", "nenhum", "x", "y" * 81, [], {}]
+    types = {"string": str, "boolean": bool, "null": type(None), "integer": int, "number": (int, float)}
+    for key, spec in JSON_SCHEMA["properties"].items():
+        for value in samples:
+            names = spec["type"] if isinstance(spec["type"], list) else [spec["type"]]
+            right = any(isinstance(value, types[n]) and (n == "boolean" or not isinstance(value, bool)) for n in names)
+            if right and value is not None and not isinstance(value, bool):
+                right = value in spec.get("enum", [value])
+                if isinstance(value, str):
+                    right = right and spec.get("minLength", 0) <= len(value) <= spec.get("maxLength", 10**9)
+                else:
+                    right = right and spec.get("minimum", -1e9) <= value <= spec.get("maximum", 1e9)
+            assert fits(key, value) == right, (key, value)
+
+
+class TestSloppiness:
+    gold = json.dumps(GOLD, ensure_ascii=False)
+
+    def write(self, **faults):
+        return sloppily(self.gold, Sloppiness(**faults), np.random.default_rng(0))
+
+    def test_none_is_the_gold(self):
+        assert self.write() == self.gold
+
+    def test_each_fault_is_of_form_alone(self):
+        assert self.write(decimal_comma=1) == self.gold.replace("1.5", "1,5").replace("0.9", "0,9")
+        assert self.write(unclosed=1) == self.gold[:-1]
+        assert json.loads(self.write(abridged=1)) == {key: GOLD[key] for key in KEYS[:3]}
+        assert total(self.write(decimal_comma=1, fenced=1, chatty=1)) > 0.7
+
+    def test_a_probability_is_a_share(self):
+        rng = np.random.default_rng(1)
+        share = np.mean([sloppily(self.gold, Sloppiness(unclosed=0.3), rng)[-1] != "}" for _ in range(2000)])
+        assert share == pytest.approx(0.3, abs=0.04)
+
+
+class TestRubric:
+    def test_an_unscored_part_is_left_out_and_stays_none(self):
+        rubric = Rubric("toy", 1, (Part("a", 1, ""), Part("b", 3, "")))
+        score = rubric.score({"a": 0.5, "b": None})
+        assert score.total == 0.5
+        assert score.parts["b"] is None
+
+    @pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), float("inf")])
+    def test_a_part_out_of_range_is_an_error(self, value):
+        with pytest.raises(ValueError, match="a score lies in"):
+            Rubric("toy", 1, (Part("a", 1, ""),)).score({"a": value})
+
+    def test_missing_and_unknown_parts_are_errors(self):
+        with pytest.raises(ValueError, match=r"unknown parts \['c'\], missing parts \['a'\]"):
+            Rubric("toy", 1, (Part("a", 1, ""),)).score({"c": 1.0})
+
+    def test_a_changed_weight_changes_the_identity(self):
+        one, other = (Rubric("toy", 1, (Part("a", weight, ""),)).identity for weight in (1, 2))
+        assert one != other
+
+    def test_rubrics_that_make_no_sense(self):
+        with pytest.raises(ValueError, match="twice"):
+            Rubric("toy", 1, (Part("a", 1, ""), Part("a", 1, "")))
+        with pytest.raises(ValueError, match="positive weight"):
+            Rubric("toy", 1, (Part("a", 0, ""),))
+        with pytest.raises(ValueError, match="more than everything"):
+            Rubric("toy", 1, (Part("a", 1, ""),), form=(Part("b", 1.5, ""),))
+
+    def test_the_weights_of_this_rubric_add_up(self):
+        assert sum(part.weight for part in RUBRIC.parts) == pytest.approx(1)
