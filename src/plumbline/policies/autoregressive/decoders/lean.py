@@ -1,0 +1,224 @@
+"""A one-token forward pass for Llama-shaped models: the same layers, without the general machinery around them.
+
+Letters in shapes: P prompts, G copies, K key-value heads, Q query heads for each of those, D head size, L longest
+prompt, C token limit, T tokens so far, H hidden size, V vocabulary.
+
+The layers' own modules are called (so LoRA and 4-bit layers work as they are) and the prompt's keys and values are
+held once for a group of copies: a query attends to two blocks, its prompt's [P, K, L, D] and its own [P, K, G, C, D],
+under one softmax. On a GPU the step is captured once as a CUDA graph and replayed, because at these sizes launching
+the kernels costs more than running them.
+
+It is used only after `probe.py` has compared it with the model's forward pass on the loaded weights.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from plumbline.policies.autoregressive.decoders.threads import threads_for
+
+MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
+GRAPH_SPAN = 128
+"""On a GPU a graph is captured for each multiple of this many positions: attention reads that far, masked."""
+
+
+def unsupported(model: Any) -> str | None:
+    """Why this model cannot be decoded here; None where it can."""
+    config = model.config
+    if config.model_type not in MODEL_TYPES:
+        return f"model type {config.model_type} is not one of {', '.join(sorted(MODEL_TYPES))}"
+    if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
+        return "sliding-window attention"
+    if "dynamic" in str(getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)):
+        return "rotary frequencies that depend on the length"
+    return None
+
+
+class LeanDecoder:
+    """The fast engine; see `decoders.Decoder`. Raises ValueError for a model that `unsupported` names."""
+
+    name = "lean"
+
+    def __init__(self, model: Any) -> None:
+        if reason := unsupported(model):
+            raise ValueError(f"the lean decoder does not fit: {reason}")
+        self.model = model
+        self.body = model.get_decoder()
+        self.layers = list(self.body.layers)
+        config = model.config
+        self.heads = config.num_attention_heads
+        self.kv_heads = config.num_key_value_heads or self.heads
+        self.head_size = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        self.scale = self.layers[0].self_attn.scaling
+        self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
+
+    @torch.no_grad()
+    def begin(self, prompts: Sequence[Sequence[int]], copies: int, max_tokens: int) -> Tensor:
+        """See `Decoder.begin`. Padding stands on the right, where causal attention never sees it."""
+        device, dtype = self.model.device, self.model.dtype
+        lengths = torch.tensor([len(prompt) for prompt in prompts])
+        ids = torch.zeros((len(prompts), int(lengths.max())), dtype=torch.long)
+        for row, prompt in enumerate(prompts):
+            ids[row, : len(prompt)] = torch.tensor(prompt)
+        output = self.body(ids.to(device), use_cache=True)
+        cache = output.past_key_values.layers
+        self.prompt_keys = [layer.keys.transpose(-1, -2) for layer in cache]  # [P, K, D, L]
+        self.prompt_values = [layer.values for layer in cache]  # [P, K, L, D]
+        lengths = lengths.to(device)
+        self.prompt_bias = _bias(torch.arange(ids.shape[1], device=device) < lengths.unsqueeze(1), dtype)  # [P, L]
+        self.padded = bool((lengths < ids.shape[1]).any())
+        shape = (len(self.layers), len(prompts), self.kv_heads, copies, max_tokens, self.head_size)
+        self.keys = torch.zeros(shape, dtype=dtype, device=device)
+        self.values = torch.zeros(shape, dtype=dtype, device=device)
+        self.lengths = lengths
+        self.rope = self._rope(int(lengths.max()) + max_tokens)
+        self.time = torch.zeros(1, dtype=torch.long, device=device)
+        self.past = 0
+        self.shape = (len(prompts), copies)
+        self.tokens = torch.zeros(len(prompts) * copies, dtype=torch.long, device=device)
+        self.graphs = {}
+        last = output.last_hidden_state[torch.arange(len(prompts), device=device), lengths - 1]
+        logits: Tensor = self.model.get_output_embeddings()(last)
+        return logits
+
+    def _rope(self, length: int) -> Tensor:
+        """Cosines and signed sines [length, 2, D], from the model's own rotary module, so every scaling is kept."""
+        device, dtype = self.model.device, self.model.dtype
+        cos, sin = self.body.rotary_emb(
+            torch.zeros(1, device=device, dtype=dtype), torch.arange(length, device=device).unsqueeze(0)
+        )
+        half = self.head_size // 2
+        # rotate_half(x) * sin == roll(x, D/2) * signed sin: one kernel less than negating and concatenating.
+        signed = torch.cat([-sin[..., :half], sin[..., half:]], dim=-1)
+        return torch.stack([cos[0], signed[0]], dim=1)
+
+    @torch.no_grad()
+    def step(self, tokens: Tensor) -> Tensor:
+        """See `Decoder.step`."""
+        if tokens.device.type == "cuda":
+            return self._replay(tokens)
+        width = self.model.config.hidden_size
+        with threads_for(len(tokens) * width * width):
+            hidden = self._forward(tokens, self.past + 1, masked=False)
+        self.past += 1
+        self.time += 1
+        head = self.model.get_output_embeddings()
+        with threads_for(len(tokens) * width * head.weight.shape[0]):
+            logits: Tensor = head(hidden)
+        return logits
+
+    def _replay(self, tokens: Tensor) -> Tensor:
+        """Replay the graph of this span, capturing it at its first use."""
+        capacity = self.keys.shape[4]
+        span = min(capacity, -(-(self.past + 1) // GRAPH_SPAN) * GRAPH_SPAN)
+        self.tokens.copy_(tokens)
+        if span not in self.graphs:
+            self.graphs[span] = self._capture(span)
+        graph, logits = self.graphs[span]
+        graph.replay()
+        self.past += 1
+        self.time += 1
+        return logits
+
+    def _capture(self, span: int) -> tuple[torch.cuda.CUDAGraph, Tensor]:
+        """Record one step over `span` positions; its output tensor is overwritten by each replay."""
+        head = self.model.get_output_embeddings()
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):  # a warm-up outside the capture, as CUDA graphs require; it may run twice,
+            head(self._forward(self.tokens, span, masked=True))  # because it writes the same keys to the same place
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            logits = head(self._forward(self.tokens, span, masked=True))
+        return graph, logits
+
+    def _forward(self, tokens: Tensor, span: int, *, masked: bool) -> Tensor:
+        """The hidden states [R, H] of one more position; `span` own positions are read, those after `time` masked if
+        `masked`.
+        """
+        num_prompts = self.shape[0]
+        cos, sin = self.rope[self.lengths + self.time].unbind(1)  # [P, D] each
+        cos, sin = cos[:, None, None, None], sin[:, None, None, None]
+        bias = None
+        if self.padded or masked:
+            prompt_bias = self.prompt_bias[:, None, None, None]
+            own = torch.arange(span, device=tokens.device) <= self.time if masked else None
+            own_bias = self.prompt_bias.new_zeros(span) if own is None else _bias(own, self.prompt_bias.dtype)
+            bias = torch.cat([prompt_bias, own_bias.expand(num_prompts, 1, 1, 1, span)], dim=-1)
+        hidden = self.body.embed_tokens(tokens)
+        for index, layer in enumerate(self.layers):
+            hidden = hidden + self._attend(index, layer, _norm(layer.input_layernorm, hidden), (cos, sin), span, bias)
+            normed = _norm(layer.post_attention_layernorm, hidden)
+            mlp = layer.mlp
+            hidden = hidden + mlp.down_proj(mlp.act_fn(mlp.gate_proj(normed)) * mlp.up_proj(normed))
+        return _norm(self.body.norm, hidden)
+
+    def _attend(
+        self, index: int, layer: Any, hidden: Tensor, rope: tuple[Tensor, Tensor], span: int, bias: Tensor | None
+    ) -> Tensor:
+        """Attention of one new position in each row to its prompt and to its own past, under one softmax."""
+        num_prompts, copies = self.shape
+        attention = layer.self_attn
+        grid = (num_prompts, copies, self.kv_heads, -1, self.head_size)
+        query = attention.q_proj(hidden).view(grid)
+        key = attention.k_proj(hidden).view(grid)
+        value = attention.v_proj(hidden).view(grid)
+        if hasattr(attention, "q_norm"):
+            query, key = _norm(attention.q_norm, query), _norm(attention.k_norm, key)
+        query, key = _rotate(query, *rope), _rotate(key, *rope)
+        # Heads before copies: the copies of a prompt then share one matrix product with its keys.
+        query = query.transpose(1, 2)  # [P, K, G, Q, D]
+        own_keys, own_values = self.keys[index], self.values[index]
+        own_keys.index_copy_(3, self.time, key.transpose(1, 2))
+        own_values.index_copy_(3, self.time, value.transpose(1, 2))
+        own_keys, own_values = own_keys[..., :span, :], own_values[..., :span, :]
+        shape = (num_prompts, self.kv_heads, -1, self.head_size)
+        to_prompt = (query.reshape(shape) @ self.prompt_keys[index]).view(*query.shape[:-1], -1)
+        scores = torch.cat([to_prompt, query @ own_keys.transpose(-1, -2)], dim=-1) * self.scale
+        if bias is not None:
+            scores = scores + bias
+        weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
+        length = to_prompt.shape[-1]
+        from_prompt = weights[..., :length].reshape(*shape[:-1], length) @ self.prompt_values[index]
+        mixed = from_prompt.view(query.shape) + weights[..., length:] @ own_values
+        result: Tensor = attention.o_proj(mixed.transpose(1, 2).reshape(num_prompts * copies, -1))
+        return result
+
+    @torch.no_grad()
+    def keep(self, prompts: Tensor, copies: Tensor) -> None:
+        """See `Decoder.keep`."""
+        if len(prompts) < self.shape[0]:
+            self.prompt_keys = [keys[prompts] for keys in self.prompt_keys]
+            self.prompt_values = [values[prompts] for values in self.prompt_values]
+            self.prompt_bias, self.lengths = self.prompt_bias[prompts], self.lengths[prompts]
+        rows, columns = prompts.unsqueeze(1), copies
+        # Advanced indices at axes 1 and 3 come first in the result: [P', G', layers, K, C, D].
+        self.keys = self.keys[:, rows, :, columns].permute(2, 0, 3, 1, 4, 5).contiguous()
+        self.values = self.values[:, rows, :, columns].permute(2, 0, 3, 1, 4, 5).contiguous()
+        self.shape = (len(prompts), copies.shape[1])
+        self.tokens = self.tokens.new_zeros(self.shape[0] * self.shape[1])
+        self.graphs = {}
+
+
+def _bias(allowed: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where allowed, minus infinity elsewhere."""
+    return torch.zeros_like(allowed, dtype=dtype).masked_fill(~allowed, float("-inf"))
+
+
+def _norm(module: Any, hidden: Tensor) -> Tensor:
+    """RMS norm in one kernel; in 16 bits with the rounding of transformers' module: normalise, round, then weigh."""
+    size = (hidden.shape[-1],)
+    if hidden.dtype == torch.float32:
+        return functional.rms_norm(hidden, size, module.weight, module.variance_epsilon)
+    normed = functional.rms_norm(hidden.float(), size, None, module.variance_epsilon)
+    result: Tensor = normed.to(hidden.dtype) * module.weight
+    return result
+
+
+def _rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary embedding of [P, G, K, Q, D] by cosines and signed sines [P, 1, 1, 1, D]."""
+    return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), sin)

@@ -1,0 +1,241 @@
+"""From a directory or a hub name to a causal model and its tokenizer, or to an error that says what to do.
+
+transformers starts weights that a checkpoint lacks from random numbers and mentions it in a warning. Here that is an
+error, because a model that was never loaded looks like one that learns badly.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from plumbline.errors import ModelError
+from plumbline.policies.autoregressive.chat import Chat
+from plumbline.policies.autoregressive.quiet import quieten
+from plumbline.recipe import LoraSection, ModelSection
+from plumbline.storage import read_json
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loaded:
+    """A model, its adapter where it has one, and the chat that goes with it."""
+
+    model: Any
+    """The transformers causal model (with LoRA layers in place)."""
+    adapter: Any
+    """The PeftModel around it, or None where every weight is trained."""
+    chat: Chat
+    context: int
+
+
+def load(section: ModelSection, source: str, seed: int) -> Loaded:
+    """Load the model at `source` as the recipe's section says.
+
+    Args:
+        section: dtype, device, adapters, template.
+        source: a model directory, a LoRA adapter's directory, or a hub name.
+        seed: for the start of new LoRA matrices.
+
+    Raises:
+        ModelError: no such model, not a causal one, weights missing or of another shape, no chat template.
+    """
+    quieten()
+    if section.threads is not None:
+        torch.set_num_threads(section.threads)
+    base, adapter_folder = source, None
+    if (Path(source) / "adapter_config.json").is_file():
+        adapter_folder = source
+        base = str(read_json(Path(source) / "adapter_config.json").get("base_model_name_or_path"))
+    tokenizer = _tokenizer(source if adapter_folder is None or _has_tokenizer(source) else base, section)
+    model = _model(base, section)
+    _without_dropout(model)
+    _check_fit(model, tokenizer, source)
+    adapter = None
+    if adapter_folder is not None:
+        adapter = _adapter(model, adapter_folder)
+    elif section.lora is not None:
+        adapter = _new_adapter(model, section.lora, seed)
+    if section.gradient_checkpointing:
+        _checkpoint_layers(model)
+    stops = model.generation_config.eos_token_id if model.generation_config is not None else None
+    chat = Chat(tokenizer, [stops] if isinstance(stops, int) else list(stops or ()), section.chat_template)
+    return Loaded(model=model, adapter=adapter, chat=chat, context=_context(model, section))
+
+
+def _has_tokenizer(source: str) -> bool:
+    return (Path(source) / "tokenizer_config.json").is_file()
+
+
+def _tokenizer(source: str, section: ModelSection) -> Any:
+    from transformers import AutoTokenizer
+
+    _check_there(source)
+    try:
+        return AutoTokenizer.from_pretrained(source, trust_remote_code=section.trust_remote_code)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise ModelError(
+            f"cannot load a tokenizer from {source}: {_first_line(error)}",
+            "save the model's tokenizer into the same directory (tokenizer.save_pretrained)",
+        ) from error
+
+
+def _check_there(source: str) -> None:
+    """A path that is not there would be taken for a hub name, and fail with a message about the network."""
+    path = Path(source).expanduser()
+    looks_like_path = source.startswith((".", "/", "~")) or source.count("/") > 1
+    if path.is_dir():
+        if not (path / "config.json").is_file() and not (path / "adapter_config.json").is_file():
+            raise ModelError(f"{source} is a directory without a model (no config.json)", "give the model's directory")
+    elif looks_like_path or path.exists():
+        raise ModelError(
+            f"there is no model directory at {source}", "check the path, or give a hub name such as org/model"
+        )
+
+
+def _model(source: str, section: ModelSection) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    _check_there(source)
+    device = torch.device(
+        ("cuda" if torch.cuda.is_available() else "cpu") if section.device == "auto" else section.device
+    )
+    dtype = {"auto": torch.bfloat16 if device.type == "cuda" else torch.float32}.get(section.dtype) or getattr(
+        torch, section.dtype
+    )
+    options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": section.trust_remote_code}
+    if section.quantize == "4bit":
+        options |= {"quantization_config": _four_bits(), "device_map": {"": device}}
+    try:
+        model, info = AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **options)
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+        raise ModelError(
+            f"cannot load a causal language model from {source}: {_first_line(error)}",
+            "give a directory or hub name of a causal model (its config.json names an architecture ...ForCausalLM)",
+        ) from error
+    _check_complete(source, info)
+    if section.quantize is None:
+        model = model.to(device)
+    model.eval()
+    return model
+
+
+def _four_bits() -> Any:
+    try:
+        import bitsandbytes  # noqa: F401 - only asks whether it is there
+    except ImportError as error:
+        raise ModelError("model.quantize: 4bit needs bitsandbytes", "pip install 'plumbline[4bit]'") from error
+    from transformers import BitsAndBytesConfig
+
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+
+
+def _check_complete(source: str, info: Mapping[str, Any]) -> None:
+    for key, what in (
+        ("missing_keys", "lacks"),
+        ("mismatched_keys", "has another shape for"),
+        ("unexpected_keys", "also has"),
+    ):
+        names = sorted(str(name) for name in info.get(key) or ())
+        if names:
+            some = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+            raise ModelError(
+                f"the checkpoint in {source} is of another model: it {what} {len(names)} weights ({some})",
+                "use the config.json that was saved with these weights",
+            )
+
+
+def _check_fit(model: Any, tokenizer: Any, source: str) -> None:
+    """A tokenizer with more tokens than the embedding would index past its end."""
+    rows = model.get_input_embeddings().weight.shape[0]
+    if len(tokenizer) > rows:
+        raise ModelError(
+            f"the tokenizer of {source} has {len(tokenizer)} tokens, but the model has embeddings for {rows}",
+            "use the tokenizer that was saved with this model, or resize the model's embeddings",
+        )
+
+
+def _without_dropout(model: Any) -> None:
+    """Sampler and scorer are one law only without dropout, so it is off everywhere, in training as well."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name in ("attention_dropout", "attn_dropout", "dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+
+
+def _checkpoint_layers(model: Any) -> None:
+    """Recompute each layer in the backward pass, wherever a gradient is asked for.
+
+    transformers' own switch works in training mode only, where it also drops the cache that sampling needs.
+    """
+    stacks = [module for module in model.get_decoder().modules() if isinstance(module, nn.ModuleList)]
+    for layer in max(stacks, key=len):
+        layer.forward = partial(_recomputed, layer.forward)
+
+
+def _recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    if not torch.is_grad_enabled():
+        return forward(*args, **kwargs)
+    return checkpoint(forward, *args, use_reentrant=False, **kwargs)
+
+
+def _new_adapter(model: Any, section: LoraSection, seed: int) -> Any:
+    from peft import LoraConfig, get_peft_model
+
+    config = LoraConfig(
+        r=section.rank,
+        lora_alpha=section.alpha,
+        target_modules=section.targets,
+        lora_dropout=0.0,
+        task_type="CAUSAL_LM",
+    )
+    with torch.random.fork_rng():  # peft draws its start from the global generator
+        torch.manual_seed(seed)
+        try:
+            return get_peft_model(model, config)
+        except ValueError as error:
+            raise ModelError(
+                f"model.lora does not fit this model: {_first_line(error)}", "check model.lora.targets"
+            ) from error
+
+
+def _adapter(model: Any, folder: str) -> Any:
+    from peft import PeftModel
+
+    try:
+        return PeftModel.from_pretrained(model, folder, is_trainable=True)
+    except (RuntimeError, ValueError, KeyError, OSError, SafetensorError) as error:
+        raise ModelError(
+            f"the adapter in {folder} is of another model: {_first_line(error)}",
+            "check base_model_name_or_path in its adapter_config.json",
+        ) from error
+
+
+def _context(model: Any, section: ModelSection) -> int:
+    config = model.config.get_text_config()
+    own = next(
+        (getattr(config, key) for key in ("max_position_embeddings", "n_positions") if hasattr(config, key)), None
+    )
+    if section.context is not None:
+        if own is not None and section.context > own:
+            raise ModelError(
+                f"model.context is {section.context}, but this model was made for {own} tokens", "lower it"
+            )
+        return section.context
+    return int(own) if own is not None else 2**31
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0][:300]

@@ -1,0 +1,274 @@
+"""The autoregressive policy: samples by decoding, scores by one forward pass, under one token law.
+
+Letters in shapes: N terms, P prompts, G copies.
+
+A trajectory is a single step that holds the whole answer, the token that ends it included: its log-probability is
+the sum over its tokens of log p(token | prompt, earlier tokens) under `token_law`, and it is exact.
+"""
+
+import copy
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plumbline.errors import DataError, ModelError
+from plumbline.policies.autoregressive.decoders import Decoder
+from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
+from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
+from plumbline.policies.autoregressive.head import head_log_prob
+from plumbline.policies.autoregressive.loading import Loaded, load
+from plumbline.policies.autoregressive.packing import pack, pack_sizes, rows
+from plumbline.policies.autoregressive.probe import additive, probe
+from plumbline.policies.autoregressive.sampler import Drawn, decode
+from plumbline.policies.policy import Demonstration, Terms
+from plumbline.policies.token_law import log_prob
+from plumbline.recipe import ModelSection
+from plumbline.records import Message, Sampling, Step, Trajectory
+from plumbline.runs.cards import CARD
+from plumbline.storage import clear_os_errors, sync_folder, write_json
+
+PLAIN = Sampling()
+"""The law of supervised training: temperature 1, no filter."""
+
+
+class AutoregressivePolicy:
+    """A causal model as a `Policy`. Open one with `AutoregressivePolicy.open`."""
+
+    family = "autoregressive"
+    exact = True
+
+    def __init__(self, loaded: Loaded, section: ModelSection) -> None:
+        self.model, self.adapter, self.chat, self.context = loaded.model, loaded.adapter, loaded.chat, loaded.context
+        self.device: torch.device = self.model.device
+        self.rows_at_once = 64 if self.device.type == "cpu" else 512
+        self._reference: Any = None
+        self._abilities = probe(self.model)
+        self._lean = self._choose_decoder(section)
+        self._packed = self._choose_scoring(section)
+
+    @classmethod
+    def open(cls, section: ModelSection, source: str, seed: int = 0) -> "AutoregressivePolicy":
+        """Load a model directory, an adapter directory or a hub name.
+
+        Raises:
+            ModelError: it cannot be loaded or does not fit (see `loading.load`), or an engine that was asked for by
+                name does not agree with the model.
+        """
+        return cls(load(section, source, seed), section)
+
+    def _choose_decoder(self, section: ModelSection) -> bool:
+        if section.decoder == "lean" and not self._abilities.lean:
+            raise ModelError(
+                f"model.decoder: lean does not fit this model: {self._abilities.why_not_lean}",
+                "set model.decoder to auto or transformers",
+            )
+        return self._abilities.lean and section.decoder != "transformers"
+
+    def _choose_scoring(self, section: ModelSection) -> bool:
+        if section.scoring == "packed" and not self._abilities.packing:
+            raise ModelError(
+                "model.scoring: packed differs from plain scoring on this model", "set model.scoring to auto or rows"
+            )
+        return self._abilities.packing and section.scoring != "rows"
+
+    @property
+    def engine(self) -> Mapping[str, str]:
+        """See `Policy.engine`."""
+        return {
+            "family": self.family,
+            "model_type": str(self.model.config.model_type),
+            "decoder": "lean" if self._lean else "transformers",
+            "why_not_lean": self._abilities.why_not_lean,
+            "scoring": "packed" if self._packed else "rows",
+            "head": "sliced" if self._abilities.linear_head else "whole",
+            "trains": "every weight" if self.adapter is None else "LoRA adapters",
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "device": str(self.device),
+            "parameters": str(sum(parameter.numel() for parameter in self.model.parameters())),
+        }
+
+    def prompt_length(self, messages: Sequence[Message]) -> int:
+        """See `Policy.prompt_length`."""
+        return len(self.chat.prompt(messages))
+
+    def sample(
+        self, prompts: Sequence[Sequence[Message]], copies: int, sampling: Sampling, seed: int
+    ) -> list[list[Trajectory]]:
+        """See `Policy.sample`. Prompts are decoded in chunks of `rows_at_once` rows."""
+        encoded = [self.chat.prompt(messages) for messages in prompts]
+        for ids in encoded:
+            self._check_length(len(ids), sampling.max_tokens)
+        generator = torch.Generator().manual_seed(seed)
+        decoder: Decoder = LeanDecoder(self.model) if self._lean else CachedDecoder(self.model, self.chat.stop_ids[0])
+        drawn: list[list[Drawn]] = []
+        size = max(1, self.rows_at_once // copies)
+        for start in range(0, len(encoded), size):
+            part = encoded[start : start + size]
+            drawn += decode(decoder, part, copies, sampling, self.chat.stop_ids, generator, self.device)
+        return [
+            [self._trajectory(ids, completion, sampling) for completion in group]
+            for ids, group in zip(encoded, drawn, strict=True)
+        ]
+
+    def _check_length(self, prompt: int, answer: int) -> None:
+        if prompt + answer > self.context:
+            raise DataError(
+                f"a prompt of {prompt} tokens and an answer of up to {answer} exceed the context of {self.context}",
+                "lower sampling.max_tokens, shorten the prompts, or use a model with a longer context",
+            )
+
+    def _trajectory(self, prompt: list[int], drawn: Drawn, sampling: Sampling) -> Trajectory:
+        step = Step(
+            positions=np.arange(len(drawn.tokens)),
+            tokens=np.array(drawn.tokens, dtype=np.int64),
+            logprobs=np.array(drawn.logprobs, dtype=np.float32),
+        )
+        return Trajectory(
+            prompt=np.array(prompt, dtype=np.int64),
+            steps=(step,),
+            text=self.chat.text(drawn.tokens),
+            sampling=sampling,
+            finish="stop" if drawn.stopped else "length",
+        )
+
+    def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
+        """See `Policy.batches`: consecutive trajectories of one prompt, as many as are cheapest together."""
+        width = self.model.config.get_text_config().hidden_size
+        return pack_sizes(trajectories, tokens_per_pass, width)
+
+    def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False) -> Terms:
+        """See `Policy.score`."""
+        if not trajectories:
+            raise ValueError("nothing to score")
+        sampling = trajectories[0].sampling
+        if any(trajectory.sampling != sampling for trajectory in trajectories):
+            raise ValueError("trajectories of one call share one sampling law")
+        if reference:
+            with torch.no_grad(), self._as_reference() as model:
+                logprobs, owner = self._score(model, trajectories, sampling)
+        else:
+            logprobs, owner = self._score(self.model, trajectories, sampling)
+        recorded = np.concatenate([trajectory.logprobs for trajectory in trajectories])
+        return Terms(logprobs=logprobs, recorded=torch.from_numpy(recorded).to(self.device), owner=owner)
+
+    def _score(self, model: Any, trajectories: Sequence[Trajectory], sampling: Sampling) -> tuple[Tensor, Tensor]:
+        if self._packed:
+            packed = pack(trajectories, self.device)
+            hidden = model.get_decoder()(
+                packed.ids,
+                attention_mask=additive(packed.mask, model.dtype),
+                position_ids=packed.positions,
+                use_cache=False,
+            ).last_hidden_state[0, packed.predictors]
+            head = model.get_output_embeddings()
+            return head_log_prob(hidden, head.weight, head.bias, packed.targets, sampling), packed.owner
+        sequences = []
+        for trajectory in trajectories:
+            prompt, answer = trajectory.prompt.tolist(), trajectory.tokens.tolist()
+            sequences.append((prompt + answer, [False] * len(prompt) + [True] * len(answer)))
+        return self._score_rows(model, sequences, sampling)
+
+    def _score_rows(
+        self, model: Any, sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], sampling: Sampling
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probabilities [N] of the targets of padded rows, and the row of each."""
+        batch = rows(sequences, self.device)
+        if self._abilities.linear_head:
+            hidden = model.get_decoder()(batch.ids, use_cache=False).last_hidden_state[batch.predictors]
+            head = model.get_output_embeddings()
+            return head_log_prob(hidden, head.weight, head.bias, batch.targets, sampling), batch.owner
+        logits = model(batch.ids, use_cache=False).logits[batch.predictors]
+        return log_prob(logits, batch.targets, sampling), batch.owner
+
+    def keep_reference(self) -> None:
+        """See `Policy.keep_reference`. With LoRA only the small adapter is copied; else the whole model is."""
+        if self.adapter is None:
+            self._reference = copy.deepcopy(self.model).requires_grad_(False)
+            return
+        if "reference" not in self.adapter.peft_config:
+            self.adapter.add_adapter("reference", copy.deepcopy(self.adapter.peft_config["default"]))
+            self.adapter.set_adapter("default")
+        weights = dict(self.model.named_parameters())
+        with torch.no_grad():
+            for name, parameter in weights.items():
+                if ".reference." in name:
+                    parameter.copy_(weights[name.replace(".reference.", ".default.")])
+                    parameter.requires_grad_(False)
+        self._reference = "adapter"
+
+    def _as_reference(self) -> "_ReferenceWeights":
+        if self._reference is None:
+            raise ValueError("no reference is kept: call keep_reference first")
+        return _ReferenceWeights(self.model, self.adapter, self._reference)
+
+    def demonstrate(self, messages: Sequence[Message], *, allow_truncation: bool = False) -> Demonstration:
+        """See `Policy.demonstrate`."""
+        whole = self.chat.demonstration(messages)
+        if len(whole.tokens) <= self.context:
+            return whole
+        if not allow_truncation:
+            raise DataError(
+                f"a demonstration of {len(whole.tokens)} tokens exceeds the model's context of {self.context}",
+                "shorten it, use a longer context, or set sft.allow_truncation (the cut ones are counted)",
+            )
+        cut = Demonstration(whole.tokens[: self.context], whole.is_target[: self.context], truncated=True)
+        if cut.num_targets == 0:
+            raise DataError("nothing of the answer is left after truncation", "remove this record")
+        return cut
+
+    def supervised_loss(self, batch: Sequence[Demonstration], generator: torch.Generator) -> Tensor:  # noqa: ARG002
+        """See `Policy.supervised_loss`: the summed negative log-likelihood of the targets; nothing is drawn."""
+        sequences = [(demonstration.tokens, demonstration.is_target) for demonstration in batch]
+        return -self._score_rows(self.model, sequences, PLAIN)[0].sum()
+
+    def trainable(self) -> Mapping[str, Tensor]:
+        """See `Policy.trainable`."""
+        return {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
+
+    def save(self, folder: Path, card: Mapping[str, Any]) -> None:
+        """See `Policy.save`: a model directory, or an adapter directory where LoRA was trained."""
+        with clear_os_errors(folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
+            try:
+                if self.adapter is None:
+                    self.model.save_pretrained(temporary)
+                else:
+                    self.adapter.save_pretrained(temporary, selected_adapters=["default"])
+                self.chat.tokenizer.save_pretrained(temporary)
+                write_json(temporary / CARD, dict(card))
+                temporary.chmod(0o755)
+                if folder.exists():
+                    shutil.rmtree(folder)
+                temporary.rename(folder)
+                sync_folder(folder.parent)
+            except BaseException:
+                shutil.rmtree(temporary, ignore_errors=True)
+                raise
+
+
+class _ReferenceWeights:
+    """While open, the policy's layers hold the reference's weights."""
+
+    def __init__(self, model: Any, adapter: Any, reference: Any) -> None:
+        self.model, self.adapter, self.reference = model, adapter, reference
+
+    def __enter__(self) -> Any:
+        if self.adapter is None:
+            return self.reference
+        self.adapter.set_adapter("reference")
+        return self.model
+
+    def __exit__(self, *error: object) -> None:
+        if self.adapter is not None:
+            self.adapter.set_adapter("default")
+            # Switching adapters makes the active one trainable; the reference never is.
+            for name, parameter in self.model.named_parameters():
+                if ".reference." in name:
+                    parameter.requires_grad_(False)

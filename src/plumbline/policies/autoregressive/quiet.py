@@ -1,0 +1,12 @@
+"""transformers' own voice, turned down: its progress bars and advice would cut through the run's own view."""
+
+import os
+
+
+def quieten() -> None:
+    """Keep transformers' progress bars and advice off the terminal; errors still come through."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

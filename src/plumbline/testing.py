@@ -1,0 +1,138 @@
+"""The laws, as functions that a test calls on any policy and any task.
+
+A new model family or task is held to them the day it appears; each law has a negative control in the test suite that
+must fail.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from plumbline.evaluation.evaluate import ORACLE, references
+from plumbline.policies.policy import Policy
+from plumbline.records import Message, Sampling, Trajectory
+from plumbline.tasks.task import Task
+
+HOSTILE = (
+    "",
+    " \n\t",
+    "\x00",
+    "\ud800",
+    "{" * 5000,
+    '"' * 5000,
+    "}{][",
+    "NaN",
+    "9" * 6000,
+    "<script>alert(1)</script>",
+    "'; DROP TABLE orders; --",
+    "🦙" * 500,
+    "\\u" * 500,
+    "null",
+    "[[[]]]",
+    '{"a": 1e999999}',
+)
+"""Texts that break careless verifiers."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyLaws:
+    """What `check_policy` measured."""
+
+    gap: float
+    """Law 1: the largest |scored - recorded| log-probability of a choice [nats]."""
+    chi_square_p: float
+    """Law 2: how likely draws of the declared law are to miss it by this much."""
+    mass: float
+    """Sum of the declared probabilities of all distinct trajectories that were drawn: at most 1 under a true law."""
+    kinds: int
+    """Distinct trajectories drawn."""
+
+
+def check_policy(
+    policy: Policy, messages: Sequence[Message], sampling: Sampling, *, draws: int = 20_000, seed: int = 0
+) -> PolicyLaws:
+    """Measure both laws of a policy by drawing many trajectories for one prompt.
+
+    Law 1 alone passes for a sampler that is wrong in the same way as its scorer; law 2 compares how often each
+    trajectory came with the probability that the scorer gives it. Choose a prompt and limits for which the distinct
+    trajectories are few (tens to hundreds), or the counts say nothing.
+
+    Args:
+        policy: any family.
+        messages: the prompt.
+        sampling: the law to test.
+        draws: trajectories.
+        seed: of the sampler.
+    """
+    (trajectories,) = policy.sample([messages], draws, sampling, seed)
+    counts = Counter(_key(trajectory) for trajectory in trajectories)
+    one_of_each = list({_key(trajectory): trajectory for trajectory in trajectories}.values())
+    scored = policy.score(one_of_each)
+    logprobs, owner = scored.logprobs.detach().double().cpu().numpy(), scored.owner.cpu().numpy()
+    totals = np.bincount(owner, weights=logprobs, minlength=len(one_of_each))
+    probabilities = np.exp(totals)
+    observed = np.array([counts[_key(trajectory)] for trajectory in one_of_each], dtype=np.float64)
+    gap = float((scored.logprobs.detach() - scored.recorded).abs().max())
+    return PolicyLaws(
+        gap=gap,
+        chi_square_p=_chi_square_p(observed, probabilities * draws, draws),
+        mass=float(probabilities.sum()),
+        kinds=len(one_of_each),
+    )
+
+
+def _key(trajectory: Trajectory) -> bytes:
+    return b"|".join(step.positions.tobytes() + b":" + step.tokens.tobytes() for step in trajectory.steps)
+
+
+def _chi_square_p(observed: np.ndarray, expected: np.ndarray, draws: int) -> float:
+    """Upper tail of Pearson's statistic; kinds expected fewer than 5 times are pooled, with those never drawn."""
+    often = expected >= 5
+    counts = np.append(observed[often], observed[~often].sum())
+    means = np.append(expected[often], max(draws - expected[often].sum(), 1e-9))
+    if means[-1] < 5:  # a remainder too small to be a cell of its own
+        counts, means = np.append(counts[:-2], counts[-2:].sum()), np.append(means[:-2], means[-2:].sum())
+    statistic = float(((counts - means) ** 2 / means).sum())
+    return _upper_tail(statistic, len(counts) - 1)
+
+
+def _upper_tail(statistic: float, degrees: int) -> float:
+    """P(chi-square > statistic), by Wilson and Hilferty's cube root (1931); within 1e-3 for 3 degrees or more."""
+    if degrees < 1:
+        return 1.0
+    z = ((statistic / degrees) ** (1 / 3) - (1 - 2 / (9 * degrees))) / math.sqrt(2 / (9 * degrees))
+    return 0.5 * math.erfc(z / math.sqrt(2))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLaws:
+    """What `check_task` measured on one split."""
+
+    oracle: float
+    """The least reward of a gold answer: 1.0."""
+    controls: Mapping[str, float]
+    """Mean reward of each control."""
+    raised: tuple[str, ...]
+    """Hostile texts on which the verifier raised: none."""
+
+
+def check_task(task: Task, split: str, *, hostile: Sequence[str] = HOSTILE) -> TaskLaws:
+    """Measure the laws of a task on a split: the oracle, the controls, and texts that no verifier expects."""
+    examples = task.examples(split)
+    evaluations = references(task, examples, split)
+    raised = []
+    for text in hostile:
+        for example in (examples[0], examples[-1]):
+            try:
+                _, score = task.judge(example, text)
+                assert 0 <= score.total <= 1
+            except Exception as error:  # noqa: BLE001 - that it raised at all is what is measured
+                raised.append(f"{text[:20]!r}: {type(error).__name__}: {error}")
+    return TaskLaws(
+        oracle=float(evaluations[ORACLE].rewards().min()),
+        controls={name: e.mean_reward for name, e in evaluations.items() if name != ORACLE},
+        raised=tuple(raised),
+    )

@@ -1,0 +1,159 @@
+"""Models that cannot be used say why, and what to do."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from plumbline.errors import ModelError
+from plumbline.policies import open_policy
+from plumbline.policies.autoregressive.chat import CHATML
+from plumbline.recipe import LoraSection, ModelSection
+
+
+@pytest.fixture
+def copy(tiny_folder, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_folder, folder)
+    return folder
+
+
+def edit(path, **changes):
+    values = json.loads(path.read_text())
+    for key, value in changes.items():
+        if value is None:
+            values.pop(key, None)
+        else:
+            values[key] = value
+    path.write_text(json.dumps(values))
+
+
+def opened(folder, **options):
+    return open_policy(ModelSection(name=str(folder), **options), str(folder))
+
+
+def test_a_missing_model(tmp_path):
+    with pytest.raises(ModelError, match="there is no model directory at"):
+        opened(tmp_path / "absent")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelError, match=r"no config\.json"):
+        opened(tmp_path / "empty")
+
+
+def test_a_directory_without_a_tokenizer(copy):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (copy / name).unlink()
+    with pytest.raises(ModelError, match="cannot load a tokenizer"):
+        opened(copy)
+
+
+def test_a_tokenizer_without_a_chat_template_and_two_ways_to_give_one(copy, tmp_path):
+    (copy / "chat_template.jinja").unlink(missing_ok=True)
+    edit(copy / "tokenizer_config.json", chat_template=None)
+    with pytest.raises(ModelError, match="has no chat template"):
+        opened(copy)
+    chat = [{"role": "user", "content": "oi"}]
+    by_name = opened(copy, chat_template="chatml").chat.prompt(chat)
+    (tmp_path / "template.jinja").write_text(CHATML)
+    assert opened(copy, chat_template=str(tmp_path / "template.jinja")).chat.prompt(chat) == by_name
+    with pytest.raises(ModelError, match="cannot read the chat template"):
+        opened(copy, chat_template=str(tmp_path / "absent.jinja"))
+
+
+def test_weights_that_are_missing_of_another_shape_or_too_many(copy):
+    weights = load_file(copy / "model.safetensors")
+    name = next(name for name in weights if "down_proj" in name)
+
+    def refused(changed, message):
+        save_file(changed, copy / "model.safetensors", metadata={"format": "pt"})
+        with pytest.raises(ModelError, match=message):
+            opened(copy)
+
+    refused({n: w for n, w in weights.items() if n != name}, "is of another model: it lacks 1 weights")
+    refused({**weights, "model.extra.weight": torch.zeros(2)}, "also has 1 weights")
+    refused({**weights, name: torch.zeros(3, 3)}, "another (shape|model)|cannot load")
+
+
+def test_a_checkpoint_that_is_no_causal_model(copy):
+    edit(copy / "config.json", model_type="t5", architectures=["T5ForConditionalGeneration"])
+    with pytest.raises(ModelError, match="cannot load a causal language model"):
+        opened(copy)
+
+
+def test_damaged_weights(copy):
+    (copy / "model.safetensors").write_bytes(b"not safetensors")
+    with pytest.raises(ModelError):
+        opened(copy)
+
+
+def test_a_tokenizer_with_more_tokens_than_the_model(copy):
+    edit(copy / "config.json", vocab_size=100)
+    weights = load_file(copy / "model.safetensors")
+    weights = {n: (w[:100].contiguous() if "embed_tokens" in n or "lm_head" in n else w) for n, w in weights.items()}
+    save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match="has 300 tokens, but the model has embeddings for 100"):
+        opened(copy)
+
+
+def test_an_adapter_of_another_model(copy, tmp_path):
+    opened(copy, lora=LoraSection(rank=2)).save(tmp_path / "adapter", {})
+    weights = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    name = next(iter(weights))
+    save_file({**weights, name: torch.zeros(7, 7)}, tmp_path / "adapter" / "adapter_model.safetensors")
+    with pytest.raises(ModelError, match=r"the adapter in .* is of another model"):
+        opened(tmp_path / "adapter")
+
+
+def test_lora_on_layers_that_are_not_there(copy):
+    with pytest.raises(ModelError, match=r"model\.lora does not fit"):
+        opened(copy, lora=LoraSection(targets=["no_such_layer"]))
+
+
+def test_a_context_longer_than_the_model_was_made_for(copy):
+    with pytest.raises(ModelError, match="made for 256 tokens"):
+        opened(copy, context=4096)
+    assert opened(copy, context=64).context == 64
+
+
+def test_four_bits_without_bitsandbytes(copy, monkeypatch):
+    import builtins
+
+    real = builtins.__import__
+
+    def without(name, *arguments, **named):
+        if name == "bitsandbytes":
+            raise ImportError(name)
+        return real(name, *arguments, **named)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ModelError, match="needs bitsandbytes"):
+        opened(copy, quantize="4bit", lora=LoraSection())
+
+
+def test_bfloat16_works_within_its_precision(tiny_folder):
+    from plumbline.records import Sampling
+
+    policy = opened(tiny_folder, dtype="bfloat16")
+    assert policy.engine["dtype"] == "bfloat16"
+    chats = [[{"role": "user", "content": "oi"}], [{"role": "user", "content": "não recomendo"}]]
+    trajectories = [t for g in policy.sample(chats, 4, Sampling(max_tokens=12), 0) for t in g]
+    terms = policy.score(trajectories)
+    assert terms.logprobs.dtype == torch.float32
+    gap = (terms.logprobs - terms.recorded).abs()
+    assert gap.mean() < 0.05
+    assert gap.max() < 0.5
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_the_graph_decoder_draws_what_the_plain_one_draws(tiny_folder):
+    from plumbline.records import Sampling
+
+    chats = [[{"role": "user", "content": "oi"}], [{"role": "user", "content": "não recomendo"}]]
+    law = Sampling(max_tokens=160, temperature=1.2)
+    lean, plain = (
+        opened(tiny_folder, dtype="float32", decoder=d).sample(chats, 4, law, 0) for d in ("lean", "transformers")
+    )
+    assert [[t.tokens.tolist() for t in g] for g in lean] == [[t.tokens.tolist() for t in g] for g in plain]

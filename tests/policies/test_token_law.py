@@ -1,0 +1,103 @@
+"""The token law against transformers' own warpers and against counted draws."""
+
+import pytest
+import torch
+from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
+
+from plumbline.policies.token_law import draw, log_prob, restrict
+from plumbline.records import Sampling
+
+LAWS = [
+    Sampling(),
+    Sampling(temperature=0.3),
+    Sampling(temperature=2.0),
+    Sampling(top_k=5),
+    Sampling(top_p=0.8),
+    Sampling(temperature=0.7, top_k=20, top_p=0.9),
+    Sampling(top_p=1e-6),
+    Sampling(top_k=1),
+]
+
+
+def transformers_law(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
+    """Probabilities by the peer's warpers, in the order in which `generate` applies them."""
+    scores = TemperatureLogitsWarper(sampling.temperature)(None, logits) if sampling.temperature != 1 else logits
+    if sampling.top_k:
+        scores = TopKLogitsWarper(sampling.top_k)(None, scores)
+    if sampling.top_p < 1:
+        scores = TopPLogitsWarper(sampling.top_p)(None, scores)
+    return scores.softmax(-1)
+
+
+@pytest.mark.parametrize("sampling", LAWS, ids=str)
+def test_the_law_is_transformers_law(sampling):
+    logits = torch.randn(20, 211, generator=torch.Generator().manual_seed(1)) * 3
+    ours = restrict(logits, sampling).softmax(-1)
+    torch.testing.assert_close(ours, transformers_law(logits, sampling), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("sampling", LAWS, ids=str)
+@pytest.mark.parametrize("vocabulary", [7, 128, 300])
+def test_draws_follow_the_law(sampling, vocabulary):
+    """A chi-square over 50,000 draws; scipy is the oracle of its tail."""
+    from scipy import stats
+
+    generator = torch.Generator().manual_seed(vocabulary)
+    logits = torch.randn(1, vocabulary, generator=generator) * 2
+    uniforms = torch.rand(50_000, dtype=torch.float64, generator=generator)
+    tokens, logprobs = draw(logits.expand(50_000, -1), uniforms, sampling)
+    law = restrict(logits, sampling).softmax(-1)[0].double()
+    counts = torch.bincount(tokens, minlength=vocabulary).double()
+    assert counts[law == 0].sum() == 0
+    often = law * 50_000 >= 5
+    observed = torch.cat([counts[often], counts[~often].sum()[None]])
+    expected = torch.cat([law[often], law[~often].sum()[None]]) * 50_000
+    kept = expected > 0
+    if kept.sum() > 1:
+        assert stats.chisquare(observed[kept], expected[kept] * observed.sum() / expected.sum()).pvalue > 1e-3
+    torch.testing.assert_close(logprobs.double(), law[tokens].log(), atol=1e-5, rtol=0)
+
+
+def test_draws_at_another_temperature_fail_the_same_test():
+    """The negative control: the chi-square above has the power to see a wrong law."""
+    from scipy import stats
+
+    logits = torch.randn(1, 40, generator=torch.Generator().manual_seed(0)) * 2
+    uniforms = torch.rand(50_000, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    tokens, _ = draw(logits.expand(50_000, -1), uniforms, Sampling(temperature=0.9))
+    counts = torch.bincount(tokens, minlength=40).double()
+    assert stats.chisquare(counts, logits.softmax(-1)[0].double() * 50_000 * (1 + 1e-12), sum_check=False).pvalue < 1e-6
+
+
+def test_the_largest_uniform_draws_a_token_that_can_be_drawn():
+    logits = torch.tensor([[0.0, 1.0, float("-inf"), float("-inf")]])
+    tokens, logprobs = draw(logits, torch.tensor([1.0 - 2.0**-53], dtype=torch.float64), Sampling())
+    assert tokens.item() == 1
+    assert logprobs.isfinite().all()
+    tokens, _ = draw(logits, torch.tensor([0.0], dtype=torch.float64), Sampling())
+    assert tokens.item() == 0
+
+
+def test_a_recorded_token_stays_in_the_support_of_the_scorer():
+    logits = torch.tensor([[3.0, 2.0, 1.0]])
+    inside = log_prob(logits, torch.tensor([0]), Sampling(top_k=1))
+    outside = log_prob(logits, torch.tensor([2]), Sampling(top_k=1))
+    assert inside.item() == 0
+    assert outside.isfinite().all()
+    assert outside.item() < -1
+
+
+def test_greedy_takes_the_largest_and_cannot_be_scored():
+    logits = torch.tensor([[0.1, 5.0, 0.2]])
+    tokens, logprobs = draw(logits, torch.zeros(1, dtype=torch.float64), Sampling(temperature=0))
+    assert tokens.tolist() == [1]
+    assert logprobs.tolist() == [0.0]
+    with pytest.raises(ValueError, match="temperature 0"):
+        log_prob(logits, tokens, Sampling(temperature=0))
+
+
+def test_bfloat16_logits_are_normalised_in_float32():
+    logits = (torch.randn(4, 5000, generator=torch.Generator().manual_seed(0)) * 4).bfloat16()
+    tokens = torch.tensor([1, 2, 3, 4])
+    exact = torch.log_softmax(logits.double(), -1).gather(-1, tokens[:, None])[:, 0]
+    torch.testing.assert_close(log_prob(logits, tokens, Sampling()).double(), exact, atol=1e-5, rtol=0)
