@@ -1,0 +1,1 @@
+"""How judged rollouts become a gradient: advantages, and objectives over the log-probabilities of recorded choices."""

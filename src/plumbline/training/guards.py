@@ -1,0 +1,90 @@
+"""What stops a run, or is said aloud, because going on would make the result false.
+
+Each guard stands for a run that somebody lost. Those that need history keep it in the stage's memory, which a resumed
+run takes up again.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from plumbline.algorithms.advantages import has_signal
+from plumbline.errors import TrainingStopped
+from plumbline.records import Group, Sampling
+
+MAX_FAILED = 0.2
+"""Share of a step's rollouts that may fail to be judged."""
+SOLVED = 0.999
+"""A reward above this is everything that can be earned."""
+ENOUGH = 200
+"""Rollouts after which a part that was always 0 is called dead."""
+
+
+def check_failures(groups: Sequence[Group]) -> None:
+    """Stop where the verifier itself breaks on many rollouts (a reward that is infinite, a database that is gone).
+
+    Raises:
+        TrainingStopped: more than `MAX_FAILED` of the step's rollouts could not be judged.
+    """
+    failures = [rollout.failure for group in groups for rollout in group.rollouts if rollout.failure is not None]
+    total = sum(len(group.rollouts) for group in groups)
+    if len(failures) > MAX_FAILED * total:
+        cause, count = Counter(f"{failure.cause}: {failure.detail}" for failure in failures).most_common(1)[0]
+        raise TrainingStopped(
+            f"{len(failures)} of {total} rollouts could not be judged; {count} of them because of {cause}",
+            "mend the task's verifier: it must return parts in [0, 1] for every text",
+        )
+
+
+def check_signal(groups: Sequence[Group], patience: int, memory: dict[str, Any]) -> None:
+    """Stop where no group has said anything for `patience` steps: such a run ends with success and learns nothing.
+
+    Steps in which every answer earned everything do not count: there a solved task is quiet.
+
+    Raises:
+        TrainingStopped: see above.
+    """
+    rewards = [group.rewards() for group in groups]
+    silent = not any(map(has_signal, rewards)) and not all(np.nanmin(r) > SOLVED for r in rewards)
+    memory["steps_without_signal"] = memory.get("steps_without_signal", 0) + 1 if silent else 0
+    if memory["steps_without_signal"] >= patience:
+        raise TrainingStopped(
+            f"for {patience} steps in a row every group's rewards were equal, so nothing can be learnt",
+            "look at samples.jsonl: if all rewards are 0, start from a better SFT model or pay parts of the answer; "
+            "else raise rl.group_size or sampling.temperature (rl.patience is the number of steps)",
+        )
+
+
+def check_gap(gap: float, limit: float, sampling: Sampling) -> None:
+    """Stop where sampler and scorer are two laws, which makes every gradient wrong.
+
+    Raises:
+        TrainingStopped: the mean gap exceeds `limit` nats, or is not a number.
+    """
+    if not gap <= limit:
+        raise TrainingStopped(
+            f"the scorer's log-probabilities differ from the sampler's by {gap:.3f} nats a choice (temperature "
+            f"{sampling.temperature}, top_k {sampling.top_k}, top_p {sampling.top_p}); the limit is {limit}",
+            "set model.decoder=transformers and model.scoring=rows to find which engine disagrees; with 16-bit "
+            "weights a gap below 0.05 is rounding, and rl.max_gap may be raised",
+        )
+
+
+def dead_parts(groups: Sequence[Group], memory: dict[str, Any]) -> Iterator[str]:
+    """Name, once each, the parts of the reward that have been 0 in every one of at least `ENOUGH` rollouts."""
+    seen: dict[str, int] = memory.setdefault("part_counts", {})
+    alive: list[str] = memory.setdefault("parts_alive", [])
+    said: list[str] = memory.setdefault("parts_dead", [])
+    for group in groups:
+        for rollout in group.rollouts:
+            for name, value in (rollout.score.parts if rollout.score else {}).items():
+                if value is not None:
+                    seen[name] = seen.get(name, 0) + 1
+                    if value > 0 and name not in alive:
+                        alive.append(name)
+    for name, count in seen.items():
+        if count >= ENOUGH and name not in alive and name not in said:
+            said.append(name)
+            yield f"the part {name!r} of the reward was 0 in all of {count} rollouts: its weight is dead"

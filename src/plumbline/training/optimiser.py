@@ -1,0 +1,145 @@
+"""AdamW with a schedule, gradient clipping, and master weights where the model is held in 16 bits.
+
+An update of 5e-6 is far below bfloat16's resolution (2^-8 of the weight), so a 16-bit weight is updated in a float32
+copy and rounded once, after the step; otherwise most updates would vanish without a word.
+"""
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from plumbline.errors import RunError, TrainingStopped
+from plumbline.recipe import OptimiserSection, Schedule
+
+
+def schedule(kind: Schedule, step: int, total: int, warmup: int) -> float:
+    """The factor on the learning rate at `step` (from 0) of `total`.
+
+    The warm-up rises linearly and its first step already moves: (step + 1) / warmup. After it `constant` and
+    `constant_with_warmup` stay at 1, `linear` falls to 0 at `total`, `cosine` falls along half a cosine.
+    """
+    if kind != "constant" and step < warmup:
+        return (step + 1) / warmup
+    progress = (step - warmup) / max(1, total - warmup)
+    if kind == "linear":
+        return max(0.0, 1.0 - progress)
+    if kind == "cosine":
+        return 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
+    return 1.0
+
+
+def warmup_steps(warmup: float, total: int) -> int:
+    """A share below 1 of all steps, or a number of steps."""
+    return round(warmup * total) if warmup < 1 else int(warmup)
+
+
+class Optimiser:
+    """Steps the trainable weights of a policy.
+
+    Args:
+        weights: by name, as `Policy.trainable` gives them.
+        section: learning rate, schedule, clipping.
+        total: steps of the whole stage, for the schedule.
+    """
+
+    def __init__(self, weights: Mapping[str, Tensor], section: OptimiserSection, total: int) -> None:
+        if not weights:
+            raise RunError("nothing to train: no weight of the model requires a gradient")
+        self.weights = dict(weights)
+        self.section, self.total = section, total
+        self.warmup = warmup_steps(section.warmup, total)
+        self.masters = {
+            name: weight.detach().float().clone() if weight.dtype in (torch.bfloat16, torch.float16) else weight
+            for name, weight in self.weights.items()
+        }
+        self.adam = torch.optim.AdamW(
+            list(self.masters.values()),
+            lr=section.learning_rate,
+            betas=section.betas,
+            weight_decay=section.weight_decay,
+            fused=True,
+        )
+
+    def learning_rate(self, step: int) -> float:
+        """The learning rate of `step` (from 0)."""
+        return self.section.learning_rate * schedule(self.section.schedule, step, self.total, self.warmup)
+
+    def step(self, step: int) -> float:
+        """Clip the gradients, update the weights, clear the gradients; the norm [nats / weight] before clipping.
+
+        Raises:
+            TrainingStopped: the gradient is not finite; the weights are as they were.
+        """
+        gradients = [weight.grad for weight in self.weights.values() if weight.grad is not None]
+        norm = float(torch.nn.utils.get_total_norm(gradients)) if gradients else 0.0
+        if not math.isfinite(norm):
+            raise TrainingStopped(
+                f"the gradient is {norm} at step {step}; the weights were not updated",
+                "lower the learning rate or clip lower, look for extreme rewards, or use float32; then --resume",
+            )
+        scale = min(1.0, self.section.max_grad_norm / (norm + 1e-6))
+        for name, weight in self.weights.items():
+            if weight.grad is not None:
+                master = self.masters[name]
+                gradient = weight.grad.float() if master is not weight else weight.grad
+                master.grad = gradient.mul_(scale) if scale < 1 else gradient
+        for group in self.adam.param_groups:
+            group["lr"] = self.learning_rate(step)
+        self.adam.step()
+        with torch.no_grad():
+            for name, weight in self.weights.items():
+                if self.masters[name] is not weight:
+                    weight.copy_(self.masters[name])
+        self.clear()
+        return norm
+
+    def clear(self) -> None:
+        """Forget the gradients."""
+        for name, weight in self.weights.items():
+            weight.grad = None
+            self.masters[name].grad = None
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that a resumed run needs, as flat tensors: weights, masters, moments, counts."""
+        tensors: dict[str, Tensor] = {}
+        for name, weight in self.weights.items():
+            tensors[f"weight:{name}"] = weight.detach()
+            if self.masters[name] is not weight:
+                tensors[f"master:{name}"] = self.masters[name]
+            for key, value in self.adam.state.get(self.masters[name], {}).items():
+                tensors[f"{key}:{name}"] = value
+        return tensors
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what `state` gave.
+
+        Raises:
+            RunError: the tensors are of another model.
+        """
+        names = {key.partition(":")[2] for key in tensors}
+        if names != set(self.weights):
+            odd = sorted(names ^ set(self.weights))
+            raise RunError(
+                f"the checkpoint is of another model: {len(odd)} weights differ ({', '.join(odd[:3])})",
+                "resume with the model that the run was started with",
+            )
+        with torch.no_grad():
+            for name, weight in self.weights.items():
+                saved = tensors[f"weight:{name}"]
+                if saved.shape != weight.shape:
+                    raise RunError(f"the checkpoint is of another model: {name} is {tuple(saved.shape)} there")
+                weight.copy_(saved)
+                master = self.masters[name]
+                if master is not weight:
+                    master.copy_(tensors[f"master:{name}"])
+                moments = {
+                    key: tensors[f"{key}:{name}"].clone()
+                    for key in ("step", "exp_avg", "exp_avg_sq")
+                    if f"{key}:{name}" in tensors
+                }
+                if moments:
+                    self.adam.state[master] = {
+                        key: value if key == "step" else value.to(master.device) for key, value in moments.items()
+                    }

@@ -1,0 +1,264 @@
+"""GRPO over exact trajectories: collect, credit, score, step. Nothing here knows the model's family.
+
+Letters in shapes: P prompts of a step, G rollouts of each, N terms (log-probabilities of single choices).
+
+What it does not do: no value model, no reward model, no standard deviation in the advantage unless asked, no KL unless
+asked, no sampling that is older than this step. Groups without signal cost neither a forward nor a backward pass; the
+denominator counts them all the same.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from plumbline.algorithms.advantages import advantages, has_signal, shuffled
+from plumbline.algorithms.objective import clipped_surrogate, weights
+from plumbline.errors import DataError, TrainingStopped
+from plumbline.policies.policy import Policy
+from plumbline.recipe import RlSection, RunSection
+from plumbline.records import Example, Group, Sampling, Trajectory
+from plumbline.rollouts import collect
+from plumbline.runs.run import Run
+from plumbline.seeds import derive, generator
+from plumbline.tasks.task import Task
+from plumbline.training import guards
+from plumbline.training.optimiser import Optimiser
+from plumbline.training.stage import Stage
+
+STAGE = "rl"
+Evaluator = Callable[[int], Mapping[str, float]]
+"""Evaluates the policy after so many steps and returns metrics to log."""
+
+
+def train_rl(
+    policy: Policy,
+    task: Task,
+    examples: Sequence[Example],
+    section: RlSection,
+    sampling: Sampling,
+    run: Run,
+    options: RunSection,
+    *,
+    seed: int,
+    evaluate: Evaluator | None = None,
+    evaluate_every: int = 0,
+) -> None:
+    """Train a policy with verified rewards for the section's steps.
+
+    Raises:
+        DataError: there are no examples, or a prompt exceeds the context.
+        TrainingStopped: going on would make the result false (see `guards`).
+    """
+    if not examples:
+        raise DataError("there is nothing to train on: the training split is empty")
+    optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps)
+    progress = Stage(run, STAGE, optimiser, options)
+    if section.beta > 0:
+        policy.keep_reference()  # before the stage resumes: the weights that this stage began with
+    for step in progress.steps():
+        if step == 0 and evaluate is not None:
+            run.metrics(STAGE, 0, evaluate(0))
+        began = time.perf_counter()
+        batch = step_examples(examples, section.prompts_per_step, step, seed)
+        groups = collect(
+            policy, task, batch, copies=section.group_size, sampling=sampling, seed=derive(seed, STAGE, "sample", step)
+        )
+        sampled = time.perf_counter()
+        guards.check_failures(groups)
+        credits_ = credit(groups, section, generator(seed, STAGE, "shuffle", step))
+        update = update_policy(policy, optimiser, credits_, section, sampling, step)
+        guards.check_signal(groups, section.patience, progress.memory)
+        updated = time.perf_counter()
+        for message in guards.dead_parts(groups, progress.memory):
+            run.event("dead_part", message)
+        for row in _samples(groups, credits_, step + 1):
+            run.sample(row)
+        values = _metrics(groups, update) | {
+            "train/learning_rate": optimiser.learning_rate(step),
+            "train/epoch": (step + 1) * section.prompts_per_step / len(examples),
+        }
+        if evaluate is not None and evaluate_every and ((step + 1) % evaluate_every == 0 or step + 1 == section.steps):
+            values |= evaluate(step + 1)
+        run.metrics(STAGE, step + 1, values)
+        ended = time.perf_counter()
+        run.timings(
+            STAGE,
+            step + 1,
+            {"time/rollouts": sampled - began, "time/update": updated - sampled, "time/rest": ended - updated},
+        )
+
+
+def step_examples(examples: Sequence[Example], count: int, step: int, seed: int) -> list[Example]:
+    """The prompts of a step: a fresh order each epoch, every example once before any comes again."""
+    n = len(examples)
+    chosen = []
+    for position in range(step * count, (step + 1) * count):
+        epoch, index = divmod(position, n)
+        chosen.append(examples[int(_order(n, seed, epoch)[index])])
+    return chosen
+
+
+def _order(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    return generator(seed, STAGE, "order", epoch).permutation(n)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Credit:
+    """A trajectory with its advantage, and the weight of each of its terms in the loss."""
+
+    trajectory: Trajectory
+    advantage: float
+    weight: float
+
+
+def credit(groups: Sequence[Group], section: RlSection, rng: np.random.Generator) -> list[Credit]:
+    """Advantages and weights of all rollouts, group by group; `rng` deals them anew for the negative control."""
+    given = [advantages(group.rewards(), section.scale_advantages) for group in groups]
+    if section.shuffle_advantages:
+        given = shuffled(given, rng)
+    trajectories = [rollout.trajectory for group in groups for rollout in group.rollouts]
+    lengths = [trajectory.num_tokens for trajectory in trajectories]
+    counted = [not (section.mask_truncated and trajectory.truncated) for trajectory in trajectories]
+    weight = weights(lengths, counted, section.normaliser, trajectories[0].sampling.max_tokens)
+    return [
+        Credit(trajectory, float(advantage), float(w))
+        for trajectory, advantage, w in zip(trajectories, np.concatenate(given), weight, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What the inner epochs of one step did. None: not computed, which is not 0."""
+
+    loss: float
+    grad_norm: float
+    clip_fraction: float
+    kl: float | None
+    gap: float
+    """Mean |scored - recorded| log-probability [nats] before the first update: 0 up to rounding, by law 1."""
+    terms: int
+    """Choices that were scored with gradient; 0 where no group had a signal."""
+
+
+def update_policy(
+    policy: Policy, optimiser: Optimiser, credits_: Sequence[Credit], section: RlSection, sampling: Sampling, step: int
+) -> Update:
+    """`inner_epochs` optimiser steps on one batch of rollouts.
+
+    A rollout with advantage 0 has gradient 0 and is skipped, unless a KL is asked for, which has a gradient everywhere.
+    """
+    useful = [c for c in credits_ if c.weight > 0 and (c.advantage != 0 or section.beta > 0)]
+    if not useful:
+        gap = _probe_gap(policy, credits_)
+        guards.check_gap(gap, section.max_gap, sampling)
+        return Update(0.0, 0.0, 0.0, None, gap, 0)
+    passes = policy.batches([c.trajectory for c in useful], section.tokens_per_pass)
+    references = [_reference(policy, useful, part) if section.beta > 0 else None for part in passes]
+    loss = clipped = kl = gap = norm = 0.0
+    terms = 0
+    for epoch in range(section.inner_epochs):
+        for part, reference in zip(passes, references, strict=True):
+            scored = policy.score([useful[index].trajectory for index in part])
+            per_rollout = scored.logprobs.new_tensor([(useful[i].advantage, useful[i].weight) for i in part])
+            advantage, weight = per_rollout[scored.owner].unbind(1)
+            losses = clipped_surrogate(
+                scored.logprobs,
+                scored.recorded,
+                advantage,
+                weight if scored.weight is None else weight * scored.weight,
+                clip_low=section.clip_low,
+                clip_high=section.clip_high,
+                reference=reference,
+                beta=section.beta,
+            )
+            losses.loss.backward()
+            if epoch == 0:
+                gap += float((scored.logprobs.detach() - scored.recorded).abs().sum())
+                terms += len(scored.logprobs)
+            loss += float(losses.loss.detach()) / section.inner_epochs
+            clipped += float(losses.clipped)
+            kl += float(losses.kl) if losses.kl is not None else 0.0
+        if epoch == 0:
+            guards.check_gap(gap / terms, section.max_gap, sampling)
+        if not math.isfinite(loss):
+            raise TrainingStopped(
+                f"the loss is {loss} at step {step}; the weights were not updated",
+                "lower the learning rate, or use float32; then --resume",
+            )
+        norm += optimiser.step(step) / section.inner_epochs
+    scored_terms = terms * section.inner_epochs
+    return Update(
+        loss, norm, clipped / scored_terms, kl / scored_terms if section.beta > 0 else None, gap / terms, terms
+    )
+
+
+@torch.no_grad()
+def _reference(policy: Policy, credits_: Sequence[Credit], part: Sequence[int]) -> torch.Tensor:
+    return policy.score([credits_[index].trajectory for index in part], reference=True).logprobs
+
+
+@torch.no_grad()
+def _probe_gap(policy: Policy, credits_: Sequence[Credit]) -> float:
+    """The gap on one rollout, where no rollout had to be scored: the two laws are watched at every step."""
+    scored = policy.score([credits_[0].trajectory])
+    return float((scored.logprobs - scored.recorded).abs().mean())
+
+
+def _metrics(groups: Sequence[Group], update: Update) -> dict[str, float | int | None]:
+    """The metrics of one step, under the names that the field uses (docs/metrics.md says what each means)."""
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    judged = [rollout.score for rollout in rollouts if rollout.score is not None]
+    lengths = [rollout.trajectory.num_tokens for rollout in rollouts]
+    logprobs = np.concatenate([rollout.trajectory.logprobs for rollout in rollouts])
+    values: dict[str, float | int | None] = {
+        "train/reward": _mean([score.total for score in judged]),
+        "train/reward_std": _mean([float(np.nanstd(group.rewards())) for group in groups]),
+        "train/frac_reward_zero_std": _mean([not has_signal(group.rewards()) for group in groups]),
+        "train/completion_length": _mean(lengths),
+        "train/frac_truncated": _mean([rollout.trajectory.truncated for rollout in rollouts]),
+        "train/frac_strict": _mean([rollout.outcome.how == "strict" for rollout in rollouts]),
+        "train/frac_failed": _mean([rollout.failure is not None for rollout in rollouts]),
+        "train/entropy": float(-logprobs.mean(dtype=np.float64)),
+        "train/loss": update.loss,
+        "train/grad_norm": update.grad_norm,
+        "train/clip_fraction": update.clip_fraction,
+        "train/kl": update.kl,
+        "train/sampler_scorer_gap": update.gap,
+        "train/scored_terms": update.terms,
+    }
+    for name in judged[0].parts if judged else ():
+        values[f"train/reward/{name}"] = _mean([p for score in judged if (p := score.parts.get(name)) is not None])
+    for name in judged[0].readings if judged else ():
+        values[f"train/reading/{name}"] = _mean([score.readings[name] for score in judged])
+    return values
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None
+
+
+def _samples(groups: Sequence[Group], credits_: Sequence[Credit], step: int) -> list[dict[str, Any]]:
+    """Every rollout of the step as a plain row."""
+    rollouts = [(group.example.id, rollout) for group in groups for rollout in group.rollouts]
+    return [
+        {
+            "step": step,
+            "id": example,
+            "text": rollout.trajectory.text,
+            "reward": rollout.score.total if rollout.score else None,
+            "parts": dict(rollout.score.parts) if rollout.score else {},
+            "readings": dict(rollout.score.readings) if rollout.score else {},
+            "how": rollout.outcome.how,
+            "advantage": credited.advantage,
+            "tokens": rollout.trajectory.num_tokens,
+            "finish": rollout.trajectory.finish,
+            "failure": rollout.failure.cause if rollout.failure else "",
+        }
+        for (example, rollout), credited in zip(rollouts, credits_, strict=True)
+    ]

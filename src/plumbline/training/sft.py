@@ -1,0 +1,124 @@
+"""Supervised fine-tuning: the loss of the answers' tokens, and nothing else.
+
+Batches are drawn without replacement, epoch by epoch, from windows sorted by length, so that a batch's sequences are
+about equally long and little is padded. The loss of a batch is the sum over its targets divided by their number,
+however many passes it was cut into.
+
+Not here: packing of several sequences into one row, which changes what a causal model attends to unless it is masked;
+sorting by length already leaves little padding.
+"""
+
+import math
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from plumbline.errors import DataError, TrainingStopped
+from plumbline.policies.policy import Demonstration, Policy
+from plumbline.recipe import RunSection, SftSection
+from plumbline.runs.run import Run
+from plumbline.seeds import derive, generator
+from plumbline.training.optimiser import Optimiser
+from plumbline.training.stage import Stage
+
+WINDOW = 16
+"""Batches in a window that is sorted by length."""
+
+
+def train_sft(
+    policy: Policy,
+    demonstrations: Sequence[Demonstration],
+    section: SftSection,
+    run: Run,
+    options: RunSection,
+    *,
+    seed: int,
+    stage: str = "sft",
+) -> None:
+    """Train on demonstrations until the section's steps or epochs are done.
+
+    Raises:
+        DataError: there are no demonstrations.
+        TrainingStopped: the loss or the gradient is not finite.
+    """
+    if not demonstrations:
+        raise DataError("there is nothing to train on: the training split is empty")
+    per_epoch = math.ceil(len(demonstrations) / section.batch_size)
+    total = section.steps or max(1, round((section.epochs or 0) * per_epoch))
+    optimiser = Optimiser(policy.trainable(), section.optimiser, total)
+    truncated = sum(demonstration.truncated for demonstration in demonstrations)
+    if truncated:
+        run.event("truncated", f"{truncated} of {len(demonstrations)} demonstrations were cut to the context")
+    progress = Stage(run, stage, optimiser, options)
+    batches: list[list[int]] = []
+    epoch = -1
+    for step in progress.steps():
+        began = time.perf_counter()
+        if step // per_epoch != epoch:
+            epoch = step // per_epoch
+            batches = epoch_batches(demonstrations, section.batch_size, generator(seed, stage, "order", epoch))
+        batch = [demonstrations[index] for index in batches[step % per_epoch]]
+        loss = _backward(policy, batch, section.tokens_per_pass, derive(seed, stage, "noise", step))
+        if not math.isfinite(loss):
+            raise TrainingStopped(
+                f"the loss is {loss} at step {step}; the weights were not updated",
+                "lower the learning rate, or use float32; then --resume",
+            )
+        norm = optimiser.step(step)
+        run.metrics(
+            stage,
+            step + 1,
+            {
+                "train/loss": loss,
+                "train/grad_norm": norm,
+                "train/learning_rate": optimiser.learning_rate(step),
+                "train/epoch": (step + 1) / per_epoch,
+                "train/tokens": sum(len(demonstration.tokens) for demonstration in batch),
+                "train/frac_truncated": truncated / len(demonstrations),
+            },
+        )
+        run.timings(stage, step + 1, {"time/step": time.perf_counter() - began})
+
+
+def epoch_batches(
+    demonstrations: Sequence[Demonstration], batch_size: int, rng: np.random.Generator
+) -> list[list[int]]:
+    """Indices of each batch of one epoch: every demonstration once, neighbours in length together."""
+    order = rng.permutation(len(demonstrations))
+    lengths = np.array([len(demonstration.tokens) for demonstration in demonstrations])
+    batches: list[list[int]] = []
+    for start in range(0, len(order), batch_size * WINDOW):
+        window = order[start : start + batch_size * WINDOW]
+        window = window[np.argsort(lengths[window], kind="stable")]
+        batches += [window[at : at + batch_size].tolist() for at in range(0, len(window), batch_size)]
+    # The short batch at an epoch's end stays the last one, so that a step's place in the epoch is its number.
+    last = [batches.pop()] if len(batches[-1]) < batch_size else []
+    return [batches[index] for index in rng.permutation(len(batches))] + last
+
+
+def _backward(policy: Policy, batch: Sequence[Demonstration], tokens_per_pass: int, seed: int) -> float:
+    """Mean loss [nats a target] of a batch, its gradient left in the weights."""
+    targets = sum(demonstration.num_targets for demonstration in batch)
+    noise = torch.Generator().manual_seed(seed)
+    total = 0.0
+    for part in _passes(batch, tokens_per_pass):
+        loss = policy.supervised_loss(part, noise) / targets
+        loss.backward()
+        total += float(loss.detach())
+    return total
+
+
+def _passes(batch: Sequence[Demonstration], tokens_per_pass: int) -> list[list[Demonstration]]:
+    """Cut a batch into rectangles of at most `tokens_per_pass` tokens, at least one sequence each."""
+    parts: list[list[Demonstration]] = []
+    longest = 0
+    for demonstration in batch:
+        longest = max(longest, len(demonstration.tokens))
+        if parts and (len(parts[-1]) + 1) * longest <= tokens_per_pass:
+            parts[-1].append(demonstration)
+        else:
+            parts.append([demonstration])
+            longest = len(demonstration.tokens)
+    return parts

@@ -1,0 +1,103 @@
+"""What the two loops share: going on from a checkpoint, leaving one, and stopping when asked.
+
+Ctrl-C and SIGTERM (a preempted job) let the step in progress end, leave a checkpoint, and stop; a second Ctrl-C stops
+at once, and the last checkpoint stands.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from plumbline.recipe import RunSection
+from plumbline.runs.run import Run
+from plumbline.storage import read_json, write_json
+from plumbline.training import checkpoints
+from plumbline.training.optimiser import Optimiser
+
+
+class Stage:
+    """A stage of a run (base, sft, rl) that can be stopped and resumed at any step.
+
+    Args:
+        run: where records and checkpoints go.
+        name: of the stage.
+        optimiser: holds all weights and moments that change.
+        section: how often to leave a checkpoint, and how many to keep.
+    """
+
+    def __init__(self, run: Run, name: str, optimiser: Optimiser, section: RunSection) -> None:
+        self.run, self.name, self.optimiser, self.section = run, name, optimiser, section
+        self.folder: Path = run.checkpoints(name)
+        self.memory: dict[str, Any] = {}
+        """Plain values that the loop must remember across a resume."""
+        self._begin = run.marks()
+
+    def resume(self) -> int:
+        """Take up the newest checkpoint, if there is one; the number of steps already done."""
+        checkpoint = checkpoints.latest(self.folder)
+        if checkpoint is None:
+            marks = self.folder / "begin.json"
+            if marks.is_file():
+                self.run.rewind(read_json(marks))
+            else:
+                write_json(marks, self._begin)
+            return 0
+        tensors, state = checkpoints.read(checkpoint)
+        self.optimiser.load(tensors)
+        self.run.rewind(state["marks"])
+        self.memory = state["memory"]
+        return int(state["step"])
+
+    def steps(self) -> Iterator[int]:
+        """Yield each step that is still to do; after each, leave a checkpoint where one is due.
+
+        Raises:
+            KeyboardInterrupt: the user or the system asked to stop; a checkpoint was left.
+        """
+        done, total = self.resume(), self.optimiser.total
+        self.run.stage(self.name, total, done)
+        with stop_requests() as asked:
+            for step in range(done, total):
+                yield step
+                stopping = asked()
+                if stopping or (step + 1) % self.section.checkpoint_every == 0 or step + 1 == total:
+                    self._save(step + 1)
+                if stopping:
+                    raise KeyboardInterrupt
+
+    def _save(self, step: int) -> None:
+        checkpoints.save(
+            self.folder,
+            step,
+            self.optimiser.state(),
+            {"marks": self.run.marks(), "memory": self.memory},
+            self.section.keep_checkpoints,
+        )
+
+
+@contextmanager
+def stop_requests() -> Iterator[Callable[[], bool]]:
+    """Count SIGINT and SIGTERM instead of dying of the first; yields a function that says whether one came.
+
+    Only the main thread can set handlers; elsewhere nothing is caught.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    asked = False
+
+    def ask(*_: object) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,133 @@
+"""The same batch through TRL's GRPO loss and through ours: log-probabilities, loss and gradients to 1e-5."""
+
+import numpy as np
+import pytest
+import torch
+
+from plumbline.algorithms.objective import clipped_surrogate, weights
+from plumbline.policies import open_policy
+from plumbline.recipe import ModelSection
+from plumbline.records import Sampling
+
+trl = pytest.importorskip("trl", reason="TRL is the peer of this test; pip install 'plumbline[dev]'")
+
+CHATS = [
+    [{"role": "user", "content": "o produto chegou"}],
+    [{"role": "user", "content": "não recomendo, 12 dias " * 2}],
+]
+G, LIMIT = 4, 12
+TEMPERATURE = 0.8
+
+
+@pytest.fixture(scope="module")
+def trainer(tiny_folder, tmp_path_factory):
+    """A GRPOTrainer on the tiny model; only its loss is used."""
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    def build(loss_type: str, beta: float):
+        config = trl.GRPOConfig(
+            output_dir=str(tmp_path_factory.mktemp("trl")),
+            per_device_train_batch_size=2 * G,
+            num_generations=G,
+            max_completion_length=LIMIT,
+            temperature=TEMPERATURE,
+            loss_type=loss_type,
+            beta=beta,
+            epsilon=0.1,
+            epsilon_high=0.15,
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            report_to="none",
+        )
+        return trl.GRPOTrainer(
+            model=AutoModelForCausalLM.from_pretrained(tiny_folder, dtype=torch.float32),
+            reward_funcs=lambda completions, **_: [0.0] * len(completions),
+            args=config,
+            train_dataset=Dataset.from_list([{"prompt": chat} for chat in CHATS]),
+            processing_class=AutoTokenizer.from_pretrained(tiny_folder),
+        )
+
+    return build
+
+
+def batch_for_trl(policy, groups, advantages, old, reference):
+    """TRL's tensors: prompts padded on the left, completions on the right."""
+    trajectories = [t for group in groups for t in group]
+    longest_prompt = max(len(t.prompt) for t in trajectories)
+    longest = max(t.num_tokens for t in trajectories)
+    batch = {
+        "prompt_ids": torch.zeros(len(trajectories), longest_prompt, dtype=torch.long),
+        "prompt_mask": torch.zeros(len(trajectories), longest_prompt, dtype=torch.long),
+        "completion_ids": torch.zeros(len(trajectories), longest, dtype=torch.long),
+        "completion_mask": torch.zeros(len(trajectories), longest, dtype=torch.long),
+        "old_per_token_logps": torch.zeros(len(trajectories), longest),
+        "ref_per_token_logps": torch.zeros(len(trajectories), longest),
+    }
+    at = 0
+    for row, t in enumerate(trajectories):
+        batch["prompt_ids"][row, longest_prompt - len(t.prompt) :] = torch.from_numpy(t.prompt)
+        batch["prompt_mask"][row, longest_prompt - len(t.prompt) :] = 1
+        batch["completion_ids"][row, : t.num_tokens] = torch.from_numpy(t.tokens)
+        batch["completion_mask"][row, : t.num_tokens] = 1
+        batch["old_per_token_logps"][row, : t.num_tokens] = old[at : at + t.num_tokens]
+        batch["ref_per_token_logps"][row, : t.num_tokens] = reference[at : at + t.num_tokens]
+        at += t.num_tokens
+    batch["advantages"] = torch.tensor(advantages, dtype=torch.float32)
+    batch["num_items_in_batch"] = batch["completion_mask"].sum()
+    return batch
+
+
+@pytest.mark.parametrize(("loss_type", "beta"), [("dr_grpo", 0.0), ("dr_grpo", 0.3), ("grpo", 0.1), ("dapo", 0.0)])
+def test_same_batch_same_loss_and_gradients(trainer, tiny_folder, loss_type, beta):
+    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+    law = Sampling(temperature=TEMPERATURE, max_tokens=LIMIT)
+    groups = policy.sample(CHATS, G, law, seed=2)
+    trajectories = [t for group in groups for t in group]
+    assert len({t.num_tokens for t in trajectories}) > 1, "the batch should hold completions of several lengths"
+    rng = np.random.default_rng(0)
+    advantages = rng.normal(size=len(trajectories))
+    with torch.no_grad():
+        scored = policy.score(trajectories)
+        noise = torch.from_numpy(rng.normal(size=len(scored.logprobs), scale=0.15)).float()
+    old, reference = scored.logprobs + noise, scored.logprobs - noise.roll(1)
+
+    # Ours: two passes, so that cutting a batch is tested, too.
+    lengths = [t.num_tokens for t in trajectories]
+    weight = weights(lengths, [True] * len(lengths), loss_type, LIMIT)
+    total, at = 0.0, 0
+    for part in (trajectories[:3], trajectories[3:]):
+        terms = policy.score(part)
+        first = trajectories.index(part[0])
+        owner = terms.owner + first
+        losses = clipped_surrogate(
+            terms.logprobs,
+            old[at : at + len(terms.logprobs)],
+            torch.tensor(advantages, dtype=torch.float32)[owner],
+            torch.tensor(weight, dtype=torch.float32)[owner],
+            clip_low=0.1,
+            clip_high=0.15,
+            reference=reference[at : at + len(terms.logprobs)] if beta else None,
+            beta=beta,
+        )
+        at += len(terms.logprobs)
+        losses.loss.backward()
+        total += losses.loss.item()
+
+    peer = trainer(loss_type, beta)
+    peer.model.train()
+    peer.current_gradient_accumulation_steps = 1
+    batch = batch_for_trl(policy, groups, advantages, old, reference)
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+    theirs, *_ = peer._get_per_token_logps_and_entropies(peer.model, ids, mask, batch["completion_ids"].shape[1])
+    torch.testing.assert_close(theirs[batch["completion_mask"].bool()], scored.logprobs, atol=1e-5, rtol=0)
+
+    loss = peer._compute_loss(peer.model, batch)
+    loss.backward()
+    assert total == pytest.approx(loss.item(), abs=1e-5)
+    wanted = {name: parameter.grad for name, parameter in peer.model.named_parameters()}
+    for name, parameter in policy.trainable().items():
+        torch.testing.assert_close(parameter.grad, wanted[name], atol=1e-5, rtol=1e-3)
+    assert max(float(g.abs().max()) for g in wanted.values()) > 1e-3

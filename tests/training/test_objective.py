@@ -1,0 +1,109 @@
+"""Advantages and the clipped objective, against hand-computed numbers and against what must not matter."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plumbline.algorithms.advantages import advantages, has_signal, shuffled
+from plumbline.algorithms.objective import clipped_surrogate, weights
+
+REWARDS = st.lists(st.floats(0, 1), min_size=2, max_size=16).map(np.array)
+
+
+@given(REWARDS)
+def test_advantages_sum_to_zero_and_ignore_a_constant(rewards):
+    given_ = advantages(rewards)
+    assert abs(given_.sum()) < 1e-9
+    np.testing.assert_allclose(advantages(rewards / 2 + 0.25), given_ / 2, atol=1e-6)
+
+
+@given(REWARDS, st.randoms())
+def test_advantages_follow_their_rollouts(rewards, random):
+    order = list(range(len(rewards)))
+    random.shuffle(order)
+    np.testing.assert_allclose(advantages(rewards)[order], advantages(rewards[order]), atol=1e-12)
+
+
+def test_equal_float32_rewards_have_no_signal():
+    """Their standard deviation is 1e-8, not 0, so a comparison with 0 would divide by it."""
+    rewards = np.full(8, np.float32(0.1), dtype=np.float32) + np.float32(1e-8) * np.arange(8, dtype=np.float32)
+    assert rewards.std() > 0
+    assert not has_signal(rewards.astype(np.float64))
+    assert (advantages(rewards.astype(np.float64), "group") == 0).all()
+    assert has_signal(np.array([0.5, 0.5, 0.51]))
+
+
+def test_an_unjudged_rollout_gets_no_credit_and_gives_none():
+    got = advantages(np.array([1.0, 0.0, np.nan]))
+    np.testing.assert_allclose(got, [0.5, -0.5, 0.0])
+    assert (advantages(np.array([1.0, np.nan, np.nan])) == 0).all()
+
+
+def test_shuffled_advantages_are_the_same_numbers_elsewhere():
+    groups = [np.array([1.0, -1.0]), np.array([0.25, -0.75, 0.5])]
+    dealt = shuffled(groups, np.random.default_rng(0))
+    assert [len(group) for group in dealt] == [2, 3]
+    assert sorted(np.concatenate(dealt)) == sorted(np.concatenate(groups))
+
+
+def test_three_tokens_by_hand():
+    """new - old of log 1.5, 0, log 0.5; advantages +1, +1, -1; clip 0.2: min(1.5, 1.2), 1, -max(0.5, 0.8)."""
+    new = torch.tensor([np.log(1.5), 0.0, np.log(0.5)], dtype=torch.float64, requires_grad=True)
+    losses = clipped_surrogate(
+        new,
+        torch.zeros(3, dtype=torch.float64),
+        torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64),
+        torch.full((3,), 0.1, dtype=torch.float64),
+        clip_low=0.2,
+        clip_high=0.2,
+    )
+    assert losses.loss.item() == pytest.approx(-0.1 * (1.2 + 1.0 - 0.8))
+    assert losses.clipped.item() == 2
+    losses.loss.backward()
+    assert new.grad.tolist() == pytest.approx([0.0, -0.1, 0.0])
+
+
+def test_gradients_are_finite_differences_away_from_the_kinks():
+    generator = torch.Generator().manual_seed(0)
+    old, new, reference = (torch.randn(12, generator=generator, dtype=torch.float64) * 0.05 for _ in range(3))
+    signs = torch.randn(12, generator=generator, dtype=torch.float64)
+    weight = torch.rand(12, generator=generator, dtype=torch.float64)
+
+    def loss(values):
+        return clipped_surrogate(
+            values, old, signs, weight, clip_low=0.3, clip_high=0.3, reference=reference, beta=0.1
+        ).loss
+
+    assert torch.autograd.gradcheck(loss, (new.requires_grad_(),))
+
+
+def test_the_kl_term_is_the_kl():
+    """Enumerated: the expectation of ratio * k3 under the old policy is KL(new || reference)."""
+    generator = torch.Generator().manual_seed(3)
+    new, old, reference = (torch.randn(9, generator=generator, dtype=torch.float64).log_softmax(-1) for _ in range(3))
+    losses = clipped_surrogate(
+        new,
+        old,
+        torch.zeros(9, dtype=torch.float64),
+        old.exp(),
+        clip_low=0.2,
+        clip_high=0.2,
+        reference=reference,
+        beta=1.0,
+    )
+    assert losses.loss.item() == pytest.approx((new.exp() * (new - reference)).sum().item())
+
+
+@pytest.mark.parametrize(
+    ("normaliser", "wanted"),
+    [("dr_grpo", [1 / 40, 1 / 40]), ("grpo", [1 / 10, 1 / 6]), ("dapo", [1 / 8, 1 / 8])],
+)
+def test_denominators(normaliser, wanted):
+    np.testing.assert_allclose(weights([5, 3], [True, True], normaliser, 20), wanted)
+
+
+def test_a_masked_rollout_weighs_nothing_and_a_constant_denominator_stays():
+    np.testing.assert_allclose(weights([5, 3], [False, True], "dr_grpo", 20), [0, 1 / 40])
+    np.testing.assert_allclose(weights([5, 3], [False, True], "dapo", 20), [0, 1 / 3])

@@ -1,0 +1,126 @@
+"""The optimiser: schedules, clipping, master weights, state."""
+
+import math
+
+import pytest
+import torch
+from transformers import (
+    get_constant_schedule_with_warmup,
+    get_cosine_schedule_with_warmup,
+    get_linear_schedule_with_warmup,
+)
+
+from plumbline.errors import RunError, TrainingStopped
+from plumbline.recipe import OptimiserSection
+from plumbline.training.optimiser import Optimiser, schedule, warmup_steps
+
+PEERS = {
+    "constant_with_warmup": lambda o: get_constant_schedule_with_warmup(o, 10),
+    "linear": lambda o: get_linear_schedule_with_warmup(o, 10, 50),
+    "cosine": lambda o: get_cosine_schedule_with_warmup(o, 10, 50),
+}
+
+
+@pytest.mark.parametrize("kind", PEERS)
+def test_schedules_are_transformers_after_the_warmup(kind):
+    optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
+    peer = PEERS[kind](optimiser)
+    theirs = []
+    for _ in range(50):
+        theirs.append(peer.get_last_lr()[0])
+        optimiser.step()
+        peer.step()
+    ours = [schedule(kind, step, 50, 10) for step in range(50)]
+    assert ours[10:] == pytest.approx(theirs[10:])
+    assert ours[:10] == pytest.approx(theirs[1:11])  # ours moves from the first step on; theirs loses it at rate 0
+
+
+def test_a_cosine_ends_in_nothing_and_a_constant_does_not():
+    """The seed's run spent its last 70 steps at a learning rate of 1.5e-10."""
+    assert schedule("cosine", 199, 200, 20) < 1e-3
+    assert schedule("constant_with_warmup", 199, 200, 20) == 1.0
+
+
+def test_warmup_is_a_share_or_a_number():
+    assert warmup_steps(0.05, 600) == 30
+    assert warmup_steps(7, 600) == 7
+
+
+def weights(dtype=torch.float32):
+    generator = torch.Generator().manual_seed(0)
+    return {name: torch.randn(4, 3, generator=generator).to(dtype).requires_grad_() for name in ("a", "b")}
+
+
+def descend(optimiser, steps, start=0):
+    for step in range(start, start + steps):
+        sum((weight.float() ** 2).sum() for weight in optimiser.weights.values()).backward()
+        optimiser.step(step)
+
+
+def test_the_gradient_is_clipped_and_the_norm_told_is_before_it():
+    mine = weights()
+    optimiser = Optimiser(mine, OptimiserSection(learning_rate=1e-3, max_grad_norm=1e-3), 10)
+    sum((weight**2).sum() for weight in mine.values()).backward()
+    expected = math.sqrt(sum(float((weight.grad**2).sum()) for weight in mine.values()))
+    clipped = {}
+    original = optimiser.adam.step
+    optimiser.adam.step = lambda: (
+        clipped.update({n: m.grad.clone() for n, m in optimiser.masters.items()}) or original()
+    )
+    assert optimiser.step(0) == pytest.approx(expected)
+    assert math.sqrt(sum(float((gradient**2).sum()) for gradient in clipped.values())) == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_small_updates_reach_16_bit_weights():
+    """Without a master copy an update of 1e-5 on weights near 1 is rounded away every time."""
+    section = OptimiserSection(learning_rate=1e-5, schedule="constant")
+    mine = {"a": torch.ones(64, dtype=torch.bfloat16).requires_grad_()}
+    optimiser = Optimiser(mine, section, 1000)
+    descend(optimiser, 500)
+    assert mine["a"].max() < 1
+    naive = torch.ones(64, dtype=torch.bfloat16)
+    for _ in range(500):
+        naive -= 1e-5
+    assert naive.min() == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_gradient_that_is_no_number_stops_before_the_weights_change(value):
+    mine = weights()
+    optimiser = Optimiser(mine, OptimiserSection(), 10)
+    before = {name: weight.detach().clone() for name, weight in mine.items()}
+    mine["a"].grad = torch.full((4, 3), value)
+    with pytest.raises(TrainingStopped, match="not updated"):
+        optimiser.step(0)
+    for name, weight in mine.items():
+        assert torch.equal(weight.detach(), before[name])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_state_taken_up_again_goes_on_bit_for_bit(dtype):
+    section = OptimiserSection(learning_rate=1e-2, weight_decay=0.1)
+    whole = Optimiser(weights(dtype), section, 20)
+    descend(whole, 20)
+    first = Optimiser(weights(dtype), section, 20)
+    descend(first, 8)
+    state = {name: tensor.clone() for name, tensor in first.state().items()}
+    second = Optimiser(weights(dtype), section, 20)
+    second.load(state)
+    descend(second, 12, start=8)
+    for name, weight in whole.weights.items():
+        assert torch.equal(weight, second.weights[name])
+
+
+def test_a_state_of_another_model_is_refused():
+    optimiser = Optimiser(weights(), OptimiserSection(), 10)
+    state = optimiser.state()
+    other = Optimiser({"c": torch.zeros(2).requires_grad_()}, OptimiserSection(), 10)
+    with pytest.raises(RunError, match="another model"):
+        other.load(state)
+    with pytest.raises(RunError, match="another model"):
+        optimiser.load({**state, "weight:a": torch.zeros(2, 2)})
+
+
+def test_nothing_to_train_is_an_error():
+    with pytest.raises(RunError, match="nothing to train"):
+        Optimiser({}, OptimiserSection(), 1)

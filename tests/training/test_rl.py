@@ -1,0 +1,186 @@
+"""The RL loop: it learns, it says what it did, skipping is free, and it stops where going on would be false."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from plumbline.algorithms.objective import clipped_surrogate
+from plumbline.errors import DataError, TrainingStopped
+from plumbline.policies import open_policy
+from plumbline.recipe import ModelSection, RlSection
+from plumbline.records import Sampling
+from plumbline.rollouts import collect
+from plumbline.runs.run import Run
+from plumbline.seeds import generator
+from plumbline.training import rl as loop
+from plumbline.training.optimiser import Optimiser
+from plumbline.training.rl import credit, step_examples, train_rl, update_policy
+from tests.toy import ToyTask
+from tests.training.toy_runs import toy_recipe, train_toy
+
+DESIGN_METRICS = {
+    "train/reward",
+    "train/frac_reward_zero_std",
+    "train/completion_length",
+    "train/frac_truncated",
+    "train/grad_norm",
+    "train/kl",
+    "train/clip_fraction",
+    "train/entropy",
+    "train/learning_rate",
+    "train/epoch",
+    "train/sampler_scorer_gap",
+    "train/reward/letters",
+    "train/reward/any",
+}
+
+
+def test_it_learns_and_its_negative_control_does_not(tiny_folder, tmp_path):
+    settings = {"steps": 30, "group_size": 8, "optimiser": {"learning_rate": 1e-2, "schedule": "constant"}}
+    gains = {}
+    for name, extra in (("true", {}), ("shuffled", {"shuffle_advantages": True})):
+        _, run = train_toy(tiny_folder, tmp_path / name, **settings, **extra)
+        rewards = [row["train/reward"] for row in run.rows("rl")]
+        gains[name] = np.mean(rewards[-5:]) - np.mean(rewards[:5])
+    assert gains["true"] > 0.3
+    assert gains["shuffled"] < gains["true"] / 3
+
+
+def test_every_metric_that_the_design_names_stands_at_every_step(tiny_folder, tmp_path):
+    _, run = train_toy(tiny_folder, tmp_path / "run")
+    rows = run.rows("rl")
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    for row in rows:
+        assert row.keys() >= DESIGN_METRICS
+        assert row["train/kl"] is None, "without beta no KL is computed, and none is reported as 0"
+        assert all(
+            isinstance(v, (int, float)) and math.isfinite(v)
+            for k, v in row.items()
+            if k.startswith("train/") and k != "train/kl"
+        )
+    assert rows[-1]["train/epoch"] == pytest.approx(8 / 12)
+    samples = run.files["samples"].rows()
+    assert len(samples) == 4 * 2 * 4
+    assert all(set(sample["parts"]) == {"letters", "any"} for sample in samples)
+
+
+def test_a_kl_is_computed_when_asked_for(tiny_folder, tmp_path):
+    for name, model_options in (("full", {}), ("lora", {"lora": {"rank": 4}})):
+        settings = {"beta": 0.1, "steps": 3, "optimiser": {"learning_rate": 2e-2, "schedule": "constant"}}
+        _, run = train_toy(tiny_folder, tmp_path / name, model_options=model_options, **settings)
+        kl = [row["train/kl"] for row in run.rows("rl")]
+        assert kl[0] == pytest.approx(0, abs=1e-6)
+        assert kl[-1] > 1e-4
+
+
+def test_the_clip_is_live_with_inner_epochs_and_idle_without(tiny_folder, tmp_path):
+    settings = {
+        "steps": 4,
+        "clip_low": 0.02,
+        "clip_high": 0.02,
+        "optimiser": {"learning_rate": 1e-2, "schedule": "constant"},
+    }
+    _, once = train_toy(tiny_folder, tmp_path / "once", inner_epochs=1, **settings)
+    _, thrice = train_toy(tiny_folder, tmp_path / "thrice", inner_epochs=3, **settings)
+    assert all(row["train/clip_fraction"] == 0 for row in once.rows("rl"))
+    assert max(row["train/clip_fraction"] for row in thrice.rows("rl")) > 0.1
+
+
+def rollouts(policy, **options):
+    task = ToyTask(options)
+    return collect(policy, task, task.examples("train")[:4], copies=4, sampling=Sampling(max_tokens=8), seed=0)
+
+
+def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
+    """Against a plain sum over all rollouts in rows, nothing skipped, nothing packed."""
+    section = RlSection(steps=1, group_size=4, tokens_per_pass=60)
+    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+    groups = rollouts(policy)
+    from dataclasses import replace
+
+    dull = replace(groups[1], rollouts=(groups[1].rollouts[0],) * 4)
+    credits_ = credit([groups[0], dull, *groups[2:]], section, np.random.default_rng(0))
+    assert sum(c.advantage == 0 for c in credits_) >= 4
+
+    gradients = []
+    optimiser = Optimiser(policy.trainable(), section.optimiser, 1)
+    optimiser.step = lambda step: gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
+    update = update_policy(policy, optimiser, credits_, section, Sampling(max_tokens=8), 0)
+    assert update.terms < sum(c.trajectory.num_tokens for c in credits_)
+
+    plain = open_policy(ModelSection(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
+    scored = plain.score([c.trajectory for c in credits_])
+    advantage = torch.tensor([c.advantage for c in credits_], dtype=torch.float32)[scored.owner]
+    total = (-(scored.logprobs - scored.recorded).exp() * advantage).sum() / (16 * 8)
+    total.backward()
+    for name, weight in plain.trainable().items():
+        torch.testing.assert_close(gradients[0][name], weight.grad, atol=2e-6, rtol=1e-3)
+    assert update.loss == pytest.approx(total.item(), abs=1e-5)
+
+
+def test_every_prompt_comes_once_before_any_comes_again():
+    examples = ToyTask({"size": 10}).examples("train")
+    seen = [e.id for step in range(10) for e in step_examples(examples, 3, step, seed=1)]
+    assert len(set(seen[:10])) == len(set(seen[10:20])) == len(set(seen[20:30])) == 10
+    assert seen[:10] != seen[10:20]
+
+
+def test_a_dead_part_of_the_reward_is_said_once(tiny_folder, tmp_path):
+    _, run = train_toy(
+        tiny_folder, tmp_path / "run", options={"reward": "dead_part"}, steps=9, group_size=16, patience=9
+    )
+    said = [event["message"] for event in run.files["events"].rows() if event["kind"] == "dead_part"]
+    assert len(said) == 1
+    assert "'letters'" in said[0]
+
+
+def test_no_signal_stops_the_run_and_a_solved_task_does_not(tiny_folder, tmp_path):
+    with pytest.raises(TrainingStopped, match="3 steps in a row"):
+        train_toy(tiny_folder, tmp_path / "dull", options={"reward": "constant"}, steps=9, patience=3)
+    assert len(Run.read(tmp_path / "dull").rows("rl")) == 2
+
+
+def test_a_failing_verifier_stops_the_run_with_its_cause(tiny_folder, tmp_path):
+    with pytest.raises(TrainingStopped, match=r"8 of 8 rollouts could not be judged.*database is gone"):
+        train_toy(tiny_folder, tmp_path / "run", options={"reward": "raises"})
+
+
+def test_a_sampler_that_is_not_the_scorer_stops_the_run(tiny_folder, tmp_path, monkeypatch):
+    """The seed's bug of versions 3 and 4: sampled at 0.7, scored at 1."""
+    from plumbline.policies.autoregressive import sampler
+
+    honest = sampler.draw
+    monkeypatch.setattr(sampler, "draw", lambda logits, uniforms, law: honest(logits / 0.3, uniforms, law))
+    with pytest.raises(TrainingStopped, match="differ from the sampler's"):
+        train_toy(tiny_folder, tmp_path / "run")
+
+
+def test_a_nan_stops_before_the_weights_change(tiny_folder, tmp_path, monkeypatch):
+    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+    before = {name: weight.detach().clone() for name, weight in policy.trainable().items()}
+    calls = []
+
+    def poisoned(*arguments, **named):
+        calls.append(1)
+        losses = clipped_surrogate(*arguments, **named)
+        return losses if len(calls) < 3 else type(losses)(losses.loss * float("nan"), losses.clipped, losses.kl)
+
+    monkeypatch.setattr(loop, "clipped_surrogate", poisoned)
+    with pytest.raises(TrainingStopped, match="the weights were not updated"):
+        train_toy(tiny_folder, tmp_path / "run", policy=policy, steps=6)
+    assert all(weight.isfinite().all() for weight in policy.trainable().values())
+    assert any(not torch.equal(weight, before[name]) for name, weight in policy.trainable().items())
+
+
+def test_an_empty_training_split_is_an_error(tiny_policy, tmp_path):
+    recipe = toy_recipe()
+    with Run.start(recipe, tmp_path / "run", resume=False) as run, pytest.raises(DataError, match="empty"):
+        train_rl(tiny_policy, ToyTask({}), [], recipe.rl, Sampling(max_tokens=8), run, recipe.run, seed=0)
+
+
+def test_masking_truncated_rollouts_takes_them_out(tiny_policy):
+    section = RlSection(steps=1, group_size=4, mask_truncated=True)
+    credits_ = credit(rollouts(tiny_policy), section, generator(0))
+    assert {c.weight == 0 for c in credits_ if c.trajectory.truncated} == {True}

@@ -1,0 +1,128 @@
+"""SFT: the loss is transformers' own, on answers only; batches cover every record; truncation is loud."""
+
+import numpy as np
+import pytest
+import torch
+
+from plumbline.errors import DataError
+from plumbline.policies import open_policy
+from plumbline.policies.policy import Demonstration
+from plumbline.recipe import ModelSection, OptimiserSection, RunSection, SftSection
+from plumbline.runs.run import Run
+from plumbline.training.sft import _backward, _passes, epoch_batches, train_sft
+from tests.training.toy_runs import toy_recipe
+
+CHAT = [
+    {"role": "system", "content": "extraia"},
+    {"role": "user", "content": "não recomendo"},
+    {"role": "assistant", "content": "nota 10, sim"},
+]
+
+
+def test_the_loss_is_transformers_loss_on_the_answer_alone(tiny_folder):
+    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+    shorter = [*CHAT[:2], {"role": "assistant", "content": "sim"}]
+    batch = [policy.demonstrate(chat) for chat in (CHAT, shorter)]
+    ours = _backward(policy, batch, 10_000, 0)
+    gradients = {name: weight.grad.clone() for name, weight in policy.trainable().items()}
+
+    longest = max(len(d.tokens) for d in batch)
+    ids, labels = torch.zeros(2, longest, dtype=torch.long), torch.full((2, longest), -100)
+    mask = torch.zeros(2, longest, dtype=torch.long)
+    for row, d in enumerate(batch):
+        ids[row, : len(d.tokens)] = torch.tensor(d.tokens)
+        mask[row, : len(d.tokens)] = 1
+        labels[row, : len(d.tokens)] = torch.where(torch.tensor(d.is_target), torch.tensor(d.tokens), -100)
+    policy.model.zero_grad()
+    theirs = policy.model(ids, attention_mask=mask, labels=labels).loss
+    theirs.backward()
+    assert ours == pytest.approx(theirs.item(), abs=1e-5)
+    for name, weight in policy.trainable().items():
+        torch.testing.assert_close(gradients[name], weight.grad, atol=1e-5, rtol=1e-3)
+
+
+def test_cutting_a_batch_into_passes_changes_nothing(tiny_folder):
+    losses, gradients = [], []
+    for budget in (10_000, 60):
+        policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+        batch = [policy.demonstrate([*CHAT[:2], {"role": "assistant", "content": "sim " * n}]) for n in (1, 2, 9)]
+        assert len(_passes(batch, budget)) == (1 if budget > 1000 else 3)
+        losses.append(_backward(policy, batch, budget, 0))
+        gradients.append([weight.grad for weight in policy.trainable().values()])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-4)
+
+
+def test_targets_are_the_answer_and_the_token_that_ends_it(tiny_policy):
+    demonstration = tiny_policy.demonstrate(CHAT)
+    targets = [t for t, is_target in zip(demonstration.tokens, demonstration.is_target, strict=True) if is_target]
+    tokenizer = tiny_policy.chat.tokenizer
+    assert tokenizer.decode(targets) == "nota 10, sim<|im_end|>"
+    before = [t for t, is_target in zip(demonstration.tokens, demonstration.is_target, strict=True) if not is_target]
+    assert before == tiny_policy.chat.prompt(CHAT[:2]), "training shows exactly what sampling starts from"
+
+
+def test_every_assistant_turn_is_a_target_and_nothing_else(tiny_policy):
+    chat = [*CHAT, {"role": "user", "content": "e agora"}, {"role": "assistant", "content": "ótima"}]
+    demonstration = tiny_policy.demonstrate(chat)
+    tokenizer = tiny_policy.chat.tokenizer
+    targets = [t for t, is_target in zip(demonstration.tokens, demonstration.is_target, strict=True) if is_target]
+    assert tokenizer.decode(targets) == "nota 10, sim<|im_end|>ótima<|im_end|>"
+    whole = tokenizer.apply_chat_template(chat, tokenize=False).rstrip("\n")
+    assert tokenizer.decode(demonstration.tokens) == whole
+
+
+def test_a_template_that_rewrites_earlier_turns_is_refused(tiny_folder):
+    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+    policy.chat.tokenizer.chat_template = (
+        "{{ messages | length }}:{% for m in messages %}{{ m['content'] }}<|im_end|>{% endfor %}"
+    )
+    chat = [*CHAT, {"role": "user", "content": "e agora"}, {"role": "assistant", "content": "ótima"}]
+    with pytest.raises(DataError, match="rewrites earlier turns"):
+        policy.demonstrate(chat)
+
+
+def test_a_demonstration_longer_than_the_context_is_an_error_unless_allowed(tiny_policy, tmp_path, tiny_folder):
+    long = [*CHAT[:2], {"role": "assistant", "content": "sim " * 400}]
+    with pytest.raises(DataError, match="exceeds the model's context of 256"):
+        tiny_policy.demonstrate(long)
+    cut = tiny_policy.demonstrate(long, allow_truncation=True)
+    assert len(cut.tokens) == 256
+    assert cut.truncated
+    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+    with Run.start(toy_recipe(), tmp_path / "run", resume=False) as run:
+        train_sft(policy, [cut, policy.demonstrate(CHAT)], SftSection(steps=1), run, RunSection(), seed=0)
+    assert run.rows("sft")[0]["train/frac_truncated"] == 0.5
+    assert any("1 of 2 demonstrations were cut" in e["message"] for e in run.files["events"].rows())
+
+
+def test_an_epoch_is_every_demonstration_once_with_neighbours_in_length():
+    rng = np.random.default_rng(0)
+    demonstrations = [Demonstration(tuple(range(int(n))), (True,) * int(n)) for n in rng.integers(1, 300, size=203)]
+    batches = epoch_batches(demonstrations, 8, np.random.default_rng(1))
+    assert sorted(index for batch in batches for index in batch) == list(range(203))
+    assert [len(batch) for batch in batches[:-1]] == [8] * 25
+    padded = sum(max(len(demonstrations[i].tokens) for i in batch) * len(batch) for batch in batches)
+    real = sum(len(d.tokens) for d in demonstrations)
+    assert padded / real < 1.15
+    assert batches != epoch_batches(demonstrations, 8, np.random.default_rng(2))
+
+
+def test_it_learns_what_it_is_shown(tiny_folder, tmp_path):
+    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+    shown = [
+        policy.demonstrate([{"role": "user", "content": w}, {"role": "assistant", "content": w[::-1]}])
+        for w in ("sim", "nota", "dia")
+    ]
+    section = SftSection(epochs=40, batch_size=2, optimiser=OptimiserSection(learning_rate=1e-2))
+    with Run.start(toy_recipe(), tmp_path / "run", resume=False) as run:
+        train_sft(policy, shown, section, run, RunSection(), seed=0)
+    losses = [row["train/loss"] for row in run.rows("sft")]
+    assert len(losses) == 80
+    assert losses[-1] < 0.1 < losses[0]
+
+
+def test_no_demonstrations_is_an_error(tiny_policy, tmp_path):
+    with Run.start(toy_recipe(), tmp_path / "run", resume=False) as run, pytest.raises(DataError, match="empty"):
+        train_sft(tiny_policy, [], SftSection(steps=1), run, RunSection(), seed=0)

@@ -1,0 +1,48 @@
+"""RL on the toy task with the tiny model, as a function that tests call."""
+
+from pathlib import Path
+from typing import Any
+
+from plumbline.policies import open_policy
+from plumbline.policies.policy import Policy
+from plumbline.recipe import ModelSection, Recipe, RlSection, RunSection, parse
+from plumbline.records import Sampling
+from plumbline.runs.run import Run
+from plumbline.training.rl import train_rl
+from tests.toy import ToyTask
+
+
+def toy_recipe(name: str = "toy", **rl: Any) -> Recipe:
+    values = {"steps": 4, "prompts_per_step": 2, "group_size": 4, "optimiser": {"learning_rate": 1e-3}, **rl}
+    return parse({"name": name, "model": {"name": "given"}, "rl": values, "task": {"name": "tests.toy:open_toy"}})
+
+
+def train_toy(
+    model: Path,
+    folder: Path,
+    *,
+    options: dict[str, Any] | None = None,
+    sampling: Sampling | None = None,
+    resume: bool = False,
+    checkpoint_every: int = 100,
+    model_options: dict[str, Any] | None = None,
+    policy: Policy | None = None,
+    **rl: Any,
+) -> tuple[Policy, Run]:
+    """Train for a few steps; returns the policy and the (closed) run."""
+    recipe = toy_recipe(**rl)
+    section: RlSection = recipe.rl
+    policy = policy or open_policy(ModelSection(name=str(model), **(model_options or {})), str(model))
+    task = ToyTask(options or {})
+    with Run.start(recipe, folder, resume=resume) as run:
+        train_rl(
+            policy,
+            task,
+            task.examples("train"),
+            section,
+            sampling or Sampling(max_tokens=8),
+            run,
+            RunSection(checkpoint_every=checkpoint_every),
+            seed=0,
+        )
+    return policy, run
