@@ -1,0 +1,1 @@
+"""A frozen collect: a fixed split, intervals, breakdowns, paired tests, and the controls and the oracle beside."""

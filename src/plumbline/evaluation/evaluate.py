@@ -1,0 +1,116 @@
+"""Evaluations of models, of completions from elsewhere, of the oracle and of the controls.
+
+Only a model needs torch; judging completions, the oracle and the controls runs on a laptop in a second.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from plumbline.errors import DataError
+from plumbline.policies.policy import Policy
+from plumbline.records import Evaluation, Example, Judged, Rollout, Sampling
+from plumbline.rollouts import collect, judge
+from plumbline.seeds import derive
+from plumbline.tasks.task import Task
+
+ORACLE = "oracle"
+AT_ONCE = 64
+"""Examples that are sampled together. Part of the definition: it decides which numbers a sampled answer is drawn by."""
+
+
+def evaluate_policy(
+    policy: Policy,
+    task: Task,
+    examples: Sequence[Example],
+    *,
+    source: str,
+    split: str,
+    sampling: Sampling,
+    seed: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """One answer of the policy to each example; `progress` is told how many of how many are judged."""
+    rows: list[Judged] = []
+    for start in range(0, len(examples), AT_ONCE):
+        part = examples[start : start + AT_ONCE]
+        groups = collect(policy, task, part, copies=1, sampling=sampling, seed=derive(seed, "evaluate", start))
+        rows += [_row(group.example, group.rollouts[0]) for group in groups]
+        if progress is not None:
+            progress(len(rows), len(examples))
+    return _evaluation(task, source, split, tuple(rows), asdict(sampling), seed)
+
+
+def evaluate_completions(
+    task: Task, examples: Sequence[Example], completions: Sequence[str], *, source: str, split: str
+) -> Evaluation:
+    """Completions from anywhere, one for each example in the same order."""
+    if len(examples) != len(completions):
+        raise DataError(f"{len(completions)} completions for {len(examples)} examples")
+    rows = tuple(_judged(task, example, text) for example, text in zip(examples, completions, strict=True))
+    return _evaluation(task, source, split, rows, {}, 0)
+
+
+def evaluate_reference(task: Task, examples: Sequence[Example], *, source: str, split: str) -> Evaluation:
+    """The oracle, or a control by name.
+
+    Raises:
+        DataError: the task has no control of that name.
+    """
+    if source == ORACLE:
+        answers = [example.gold for example in examples]
+    elif source in task.controls:
+        answers = task.controls[source](examples)
+    else:
+        raise DataError(f"task {task.name} has no control {source!r}", f"it has {', '.join((ORACLE, *task.controls))}")
+    return evaluate_completions(task, examples, answers, source=source, split=split)
+
+
+def references(task: Task, examples: Sequence[Example], split: str) -> dict[str, Evaluation]:
+    """The oracle and every control: the ceiling and the floor that stand beside each evaluation."""
+    return {name: evaluate_reference(task, examples, source=name, split=split) for name in (ORACLE, *task.controls)}
+
+
+def _row(example: Example, rollout: Rollout) -> Judged:
+    score, trajectory = rollout.score, rollout.trajectory
+    return Judged(
+        id=example.id,
+        stratum=example.stratum,
+        completion=trajectory.text,
+        reward=score.total if score else 0.0,
+        parts=dict(score.parts) if score else {},
+        readings=dict(score.readings) if score else {},
+        how=rollout.outcome.how,
+        truncated=trajectory.truncated,
+        tokens=trajectory.num_tokens,
+        failure=rollout.failure.cause if rollout.failure else "",
+    )
+
+
+def _judged(task: Task, example: Example, completion: str) -> Judged:
+    outcome, score, failure = judge(task, example, completion)
+    return Judged(
+        id=example.id,
+        stratum=example.stratum,
+        completion=completion,
+        reward=score.total if score else 0.0,
+        parts=dict(score.parts) if score else {},
+        readings=dict(score.readings) if score else {},
+        how=outcome.how,
+        failure=failure.cause if failure else "",
+    )
+
+
+def _evaluation(
+    task: Task, source: str, split: str, rows: tuple[Judged, ...], sampling: Mapping[str, Any], seed: int
+) -> Evaluation:
+    return Evaluation(
+        source=source,
+        task=task.name,
+        split=split,
+        rubric=task.rubric,
+        sampling=sampling,
+        seed=seed,
+        rows=rows,
+        form=tuple(task.form),
+    )

@@ -1,0 +1,110 @@
+"""Intervals and paired tests over examples, with explicit seeds; numpy only.
+
+Letters in shapes: n examples, B resamples.
+
+The example is the unit: answers to one prompt are alike, so resampling answers would give intervals that are too
+narrow. The bootstrap is the percentile bootstrap of the mean (Efron 1979); the paired test flips signs (Fisher's
+randomisation test), which needs no distribution and is exact up to the number of flips.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+RESAMPLES = 5000
+LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A mean over n examples with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether the whole interval lies on one side of 0."""
+        return self.low > 0 or self.high < 0
+
+
+def mean_interval(values: ArrayLike, seed: int = 0) -> Interval:
+    """The mean of `values` [n] and its percentile bootstrap interval; NaN where there are none."""
+    array = np.asarray(values, dtype=np.float64)
+    if not len(array):
+        return Interval(math.nan, math.nan, math.nan, 0)
+    means = _resampled_means(array, np.random.default_rng(seed))
+    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(array.mean()), float(low), float(high), len(array))
+
+
+def _resampled_means(array: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Means [B] of B resamples, drawn in chunks so that n = 100,000 needs no gigabytes."""
+    n = len(array)
+    chunk = max(1, 2_000_000 // n)
+    parts = []
+    for start in range(0, RESAMPLES, chunk):
+        size = min(chunk, RESAMPLES - start)
+        parts.append(array[rng.integers(0, n, size=(size, n))].mean(axis=1))
+    return np.concatenate(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """The mean difference of two evaluations of the same examples, its interval, and how likely chance alone is."""
+
+    difference: Interval
+    p_value: float
+    """Two-sided: the share of random sign flips whose mean difference is at least as large."""
+    wins: int
+    losses: int
+    ties: int
+
+
+def paired(before: ArrayLike, after: ArrayLike, seed: int = 0) -> Paired:
+    """Compare two rewards [n] of the same examples in the same order.
+
+    Raises:
+        ValueError: the lengths differ.
+    """
+    first, second = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
+    if first.shape != second.shape:
+        raise ValueError(f"{len(first)} and {len(second)} rewards cannot be paired")
+    difference = second - first
+    rng = np.random.default_rng(seed)
+    return Paired(
+        difference=mean_interval(difference, seed),
+        p_value=_sign_flip_p(difference, rng),
+        wins=int((difference > 1e-9).sum()),
+        losses=int((difference < -1e-9).sum()),
+        ties=int((np.abs(difference) <= 1e-9).sum()),
+    )
+
+
+def _sign_flip_p(difference: NDArray[np.float64], rng: np.random.Generator) -> float:
+    """(1 + flips at least as extreme) / (1 + flips): never 0, so never more certain than the flips allow."""
+    moved = difference[np.abs(difference) > 1e-12]
+    if not len(moved):
+        return 1.0
+    observed = abs(moved.sum())
+    if len(moved) <= 12:  # few enough to flip in every way
+        signs = np.array(np.meshgrid(*[[-1.0, 1.0]] * len(moved))).reshape(len(moved), -1)
+        return float((np.abs(moved @ signs) >= observed - 1e-9).mean())
+    extreme, chunk = 0, max(1, 2_000_000 // len(moved))
+    for start in range(0, RESAMPLES, chunk):
+        size = min(chunk, RESAMPLES - start)
+        signs = rng.integers(0, 2, size=(size, len(moved))) * 2.0 - 1.0
+        extreme += int((np.abs(signs @ moved) >= observed - 1e-9).sum())
+    return (1 + extreme) / (1 + RESAMPLES)
+
+
+def skill(mean: float, floor: float, ceiling: float) -> float:
+    """Chance-corrected reward: 0 at the best control, 1 at the oracle (Cohen's kappa, with a control as chance)."""
+    return (mean - floor) / (ceiling - floor) if ceiling > floor else math.nan

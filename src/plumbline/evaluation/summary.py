@@ -1,0 +1,102 @@
+"""What an evaluation says, as plain numbers: means with intervals, breakdowns, parse modes, floor and ceiling."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from plumbline.errors import IncomparableError
+from plumbline.evaluation.evaluate import ORACLE
+from plumbline.evaluation.statistics import Interval, Paired, mean_interval, paired, skill
+from plumbline.records import Evaluation, Judged
+
+
+def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | None = None) -> dict[str, Any]:
+    """Everything that is reported of one evaluation.
+
+    Args:
+        evaluation: what to summarise.
+        references: the oracle and the controls on the same examples (`evaluate.references`), for floor and ceiling.
+    """
+    rows = evaluation.rows
+    summary: dict[str, Any] = {
+        "source": evaluation.source,
+        "task": evaluation.task,
+        "split": evaluation.split,
+        "rubric": evaluation.rubric,
+        "sampling": dict(evaluation.sampling),
+        "seed": evaluation.seed,
+        "n": len(rows),
+        "reward": asdict(mean_interval(evaluation.rewards())),
+        "readings": {
+            name: asdict(mean_interval([row.readings[name] for row in rows if name in row.readings]))
+            for name in _names(rows, "readings")
+        },
+        "parts": {name: asdict(_part(rows, name)) for name in _names(rows, "parts")},
+        "strata": {
+            stratum: asdict(mean_interval([row.reward for row in rows if row.stratum == stratum]))
+            for stratum in sorted({row.stratum for row in rows})
+        },
+        "how": dict(Counter(row.how for row in rows).most_common()),
+        "nonzero_rate": _share([row.reward > 0 for row in rows]),
+        "truncated": _share([row.truncated for row in rows if row.truncated is not None]),
+        "mean_tokens": _mean([row.tokens for row in rows if row.tokens is not None]),
+        "failures": sum(bool(row.failure) for row in rows),
+    }
+    if references is not None:
+        summary |= _bounds(evaluation, references)
+    return summary
+
+
+def _bounds(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, Any]:
+    """Floor (the best control), ceiling (the oracle), and the skill between them."""
+    controls = {name: reference.mean_reward for name, reference in references.items() if name != ORACLE}
+    floor, ceiling = max(controls.values(), default=0.0), references[ORACLE].mean_reward
+    return {
+        "controls": controls,
+        "floor": floor,
+        "ceiling": ceiling,
+        "skill": skill(evaluation.mean_reward, floor, ceiling),
+    }
+
+
+def _names(rows: tuple[Judged, ...], attribute: str) -> list[str]:
+    names: dict[str, None] = {}
+    for row in rows:
+        names |= dict.fromkeys(getattr(row, attribute))
+    return list(names)
+
+
+def _part(rows: tuple[Judged, ...], name: str) -> Interval:
+    return mean_interval([value for row in rows if (value := row.parts.get(name)) is not None])
+
+
+def _share(flags: list[bool | None]) -> float | None:
+    return sum(map(bool, flags)) / len(flags) if flags else None
+
+
+def _mean(values: list[int]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def compare(before: Evaluation, after: Evaluation) -> Paired:
+    """The paired difference of two evaluations of the same examples under the same rubric.
+
+    Raises:
+        IncomparableError: they differ in task, rubric, or examples.
+    """
+    for name in ("task", "rubric"):
+        one, other = getattr(before, name), getattr(after, name)
+        if one != other:
+            raise IncomparableError(
+                f"{before.source} was scored under {name} {one} and {after.source} under {other}",
+                "evaluate both again under one version; `plumbline score` judges stored completions anew",
+            )
+    first, second = ({row.id: row.reward for row in evaluation.rows} for evaluation in (before, after))
+    if first.keys() != second.keys():
+        shared = len(first.keys() & second.keys())
+        raise IncomparableError(
+            f"the two evaluations share {shared} examples of {len(first)} and {len(second)}",
+            "evaluate both on the same split and limit of the same data",
+        )
+    return paired(list(first.values()), [second[key] for key in first])

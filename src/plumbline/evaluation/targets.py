@@ -1,0 +1,172 @@
+"""What `plumbline eval` and `plumbline compare` may be pointed at: a model, the oracle, a control, a file, a run."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plumbline.errors import DataError
+from plumbline.evaluation.evaluate import ORACLE, evaluate_completions, evaluate_policy, evaluate_reference
+from plumbline.evaluation.statistics import Paired
+from plumbline.evaluation.summary import compare
+from plumbline.policies import open_policy
+from plumbline.recipe import ModelSection, differences
+from plumbline.records import Evaluation, Example, Sampling
+from plumbline.rollouts import check_prompts
+from plumbline.runs.cards import Card
+from plumbline.runs.evaluations import read_evaluation
+from plumbline.runs.run import Run
+from plumbline.storage import read_jsonl
+from plumbline.tasks import Progress, open_task
+from plumbline.tasks.task import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How a model is asked on the command line."""
+
+    sampling: Sampling
+    seed: int = 0
+    device: str = "auto"
+    dtype: str = "auto"
+    chat_template: str | None = None
+    allow_overlap: bool = False
+
+
+def open_task_for(target: str, name: str, options: Mapping[str, Any], data: Path | None, progress: Progress) -> Task:
+    """The task whose records fit a target: those that the model's own run held out, else the given or default ones.
+
+    Args:
+        target: a model, or the name of a reference.
+        name: the task.
+        options: from the command line; they go over the model's.
+        data: where the records are; None finds or builds them.
+        progress: told about building.
+    """
+    card = Card.read(target)
+    if card is not None and card.task == name and data is None:
+        options = {**card.options, **options}
+        beside = Path(target).resolve().parents[1] / "data"
+        data = beside if beside.is_dir() else Path("data") / f"{name}-of-{card.recipe.split()[-1]}"
+    return open_task(name, options, data or Path("data") / name, progress)
+
+
+def evaluate_target(
+    target: str, task: Task, examples: Sequence[Example], split: str, asking: Asking, progress: Progress
+) -> Evaluation:
+    """Evaluate the oracle or a control by name, else a model.
+
+    Raises:
+        DataError: the model was trained on some of these prompts.
+        ModelError: there is no such model.
+    """
+    if target == ORACLE or target in task.controls:
+        return evaluate_reference(task, examples, source=target, split=split)
+    _check_unseen(target, examples, asking)
+    section = ModelSection.model_validate(
+        {"name": target, "device": asking.device, "dtype": asking.dtype, "chat_template": asking.chat_template}
+    )
+    policy = open_policy(section, target)
+    check_prompts(policy, examples, asking.sampling)
+    return evaluate_policy(
+        policy,
+        task,
+        examples,
+        source=target,
+        split=split,
+        sampling=asking.sampling,
+        seed=asking.seed,
+        progress=lambda done, total: progress(f"evaluating {split}", done, total),
+    )
+
+
+def _check_unseen(target: str, examples: Sequence[Example], asking: Asking) -> None:
+    card = Card.read(target)
+    seen = [example.id for example in examples if card is not None and example.fingerprint() in card.trained_on]
+    if seen and not asking.allow_overlap:
+        raise DataError(
+            f"{target} was trained on {len(seen)} of these {len(examples)} prompts, for example {seen[0]}",
+            "evaluate on a split that it has not seen, or add --allow-overlap to measure memory",
+        )
+
+
+def evaluate_file(path: Path, task: Task, splits: Sequence[str]) -> tuple[Evaluation, int]:
+    """Judge a file of completions from anywhere: JSON lines of {"id", "completion"}.
+
+    Args:
+        path: the file.
+        task: whose examples the ids name.
+        splits: where the ids are looked up.
+
+    Returns:
+        The evaluation, and how many rows named no example of these splits.
+
+    Raises:
+        DataError: a row is malformed, an id comes twice, or none is known.
+    """
+    known = {example.id: example for split in splits for example in task.examples(split)}
+    answers: dict[str, str] = {}
+    unknown = 0
+    for number, row in read_jsonl(path):
+        identity, completion = row.get("id"), row.get("completion", row.get("text"))
+        if not isinstance(identity, str) or not isinstance(completion, str):
+            raise DataError(f'{path}:{number}: a row needs "id" and "completion", both text', "mend that line")
+        if identity in answers:
+            raise DataError(f"{path}:{number}: {identity} has an answer already", "give one completion for each id")
+        if identity in known:
+            answers[identity] = completion
+        else:
+            unknown += 1
+    if not answers:
+        raise DataError(
+            f"none of the {unknown} ids in {path} is an example of {', '.join(splits)}",
+            "check --data and --split: the ids come from its train, val or test file",
+        )
+    examples = [known[identity] for identity in answers]
+    evaluation = evaluate_completions(task, examples, list(answers.values()), source=path.name, split="+".join(splits))
+    return evaluation, unknown
+
+
+def find_evaluations(target: Path) -> dict[str, Evaluation]:
+    """What `plumbline compare` may compare: a file's evaluation, or the last stage's of a run, by split and mode.
+
+    Raises:
+        DataError: neither a file nor a run with evaluations.
+    """
+    if target.is_file():
+        return {"": read_evaluation(target)}
+    finals = {key: evaluation for key, evaluation in Run.read(target).evaluations().items() if key.step is None}
+    for stage in ("rl", "sft", "base"):
+        found = {f"{key.split} {key.mode}": finals[key] for key in finals if key.stage == stage}
+        if found:
+            return found
+    raise DataError(f"{target} has no evaluation yet", "let the run finish a stage")
+
+
+def compare_targets(first: Path, second: Path) -> tuple[dict[str, Paired], list[tuple[str, Any, Any]]]:
+    """Every comparison that two targets allow, and what differs between their recipes where both are runs.
+
+    Raises:
+        DataError: a target is neither a run nor an evaluation, or they have no split and mode in common.
+        IncomparableError: another rubric, or other examples.
+    """
+    before, after = find_evaluations(first), find_evaluations(second)
+    if "" in before or "" in after:
+        before, after = _single(before, after), _single(after, before)
+    shared = [name for name in before if name in after]
+    if not shared:
+        raise DataError(f"{first} and {second} have no split and mode in common", "evaluate both on the same split")
+    changes: list[tuple[str, Any, Any]] = []
+    if first.is_dir() and second.is_dir():
+        changes = list(differences(Run.read(first).recipe, Run.read(second).recipe))
+    return {name or "evaluation": compare(before[name], after[name]) for name in shared}, changes
+
+
+def _single(found: dict[str, Evaluation], other: dict[str, Evaluation]) -> dict[str, Evaluation]:
+    """A run beside a single evaluation: the run's evaluation of that split and mode."""
+    if "" in found:
+        return found
+    one = other[""]
+    mode = "sampled" if one.sampling.get("temperature") else "greedy"
+    name = f"{one.split} {mode}"
+    return {"": found[name]} if name in found else {}

@@ -1,0 +1,277 @@
+"""The tables of a report. The same ones are in the HTML, the Markdown and the files; every row says its n."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from plumbline.evaluation.evaluate import ORACLE
+from plumbline.evaluation.statistics import Interval, mean_interval
+from plumbline.records import Evaluation
+from plumbline.reports.comparisons import Change, Comparison
+from plumbline.reports.readings import LENIENT, STRICT, reading_names, rescued, reward_reading
+from plumbline.reports.tables import Cell, Column, Row, Table
+from plumbline.reports.timings import seconds_by
+from plumbline.reports.view import View, name_of
+from plumbline.runs.evaluations import REFERENCE, EvaluationKey
+
+
+def all_tables(view: View) -> list[Table]:
+    """Every table, always all of them: one with nothing to say has its heading only."""
+    mode = view.headline[1] if view.headline else "greedy"
+    found = [view.last_two(split, mode) for split in view.splits]
+    comparisons = [one for one in found if isinstance(one, Comparison)]
+    return [
+        results(view, view.splits),
+        differences(view, view.splits),
+        parts(comparisons),
+        strata(comparisons),
+        parse_modes(view),
+        curve(view),
+        time(view),
+    ]
+
+
+# -- before and after --------------------------------------------------------------------------------------------
+
+
+def results(view: View, splits: Sequence[str]) -> Table:
+    """Stages, controls and oracle as rows: the reward under each reading, and what stands beside it."""
+    keys = [key for split in splits for key in _result_keys(view, split)]
+    evaluations = [view.evaluations[key] for key in keys]
+    named = reward_reading(evaluations)
+    readings = [name for name in reading_names(evaluations) if name != named]
+    columns = (
+        Column("source", "Answers from"),
+        *([Column("split", "Split")] if len(splits) != 1 else []),
+        Column("mode", "Asked"),
+        Column("n", "n", "count"),
+        Column("reward", f"Reward ({named})" if named else "Reward", "interval"),
+        *(Column(name, name.capitalize(), "interval") for name in readings),
+        Column("skill", "Skill", "number", 2),
+        Column("nonzero", "Nonzero", "share"),
+        Column("truncated", "Truncated", "share"),
+        Column("tokens", "Tokens", "number", 1),
+        Column("failures", "Failures", "count"),
+    )
+    rows = tuple(_result_row(view, key, readings, split=len(splits) != 1) for key in keys)
+    where = f"on {splits[0]}" if len(splits) == 1 else "by split"
+    return Table("results", f"Mean reward {where} [95 % interval], with floor and ceiling", columns, rows)
+
+
+def _result_keys(view: View, split: str) -> list[EvaluationKey]:
+    models = [
+        key
+        for stage in view.stages
+        for mode in view.modes(split)
+        if (key := EvaluationKey(stage, split, mode)) in view.evaluations
+    ]
+    return [*models, *view.reference_keys(split)]
+
+
+def _result_row(view: View, key: EvaluationKey, readings: Sequence[str], *, split: bool) -> Row:
+    summary = view.summary(key)
+    is_reference = key.stage == REFERENCE
+    cells: list[Cell] = [_source(view, key)]
+    cells += [key.split] if split else []
+    cells += [
+        None if is_reference else key.mode,
+        summary["n"],
+        Interval(**summary["reward"]),
+        *(_interval(summary["readings"].get(name)) for name in readings),
+        summary.get("skill"),
+        summary["nonzero_rate"],
+        summary["truncated"],
+        summary["mean_tokens"],
+        summary["failures"],
+    ]
+    return Row(tuple(cells), "reference" if is_reference else "")
+
+
+def _source(view: View, key: EvaluationKey) -> str:
+    if key.stage != REFERENCE:
+        return name_of(key.stage)
+    if key.mode == ORACLE:
+        return "Oracle (ceiling)"
+    controls = [k for k in view.reference_keys(key.split) if k.mode != ORACLE]
+    return f"Control: {key.mode} (floor)" if key == controls[-1] else f"Control: {key.mode}"
+
+
+def _interval(values: dict[str, Any] | None) -> Interval | None:
+    return Interval(**values) if values is not None else None
+
+
+def differences(view: View, splits: Sequence[str]) -> Table:
+    """Each stage against the one before, and the last against the first, pair by pair."""
+    rows = []
+    for split in splits:
+        for mode in view.modes(split):
+            stages = view.evaluated(split, mode)
+            pairs = list(pairwise(stages))
+            if len(stages) > 2:
+                pairs.append((stages[0], stages[-1]))
+            for before, after in pairs:
+                found = view.compare(split, mode, before, after)
+                name = f"{name_of(before)} → {name_of(after)}"
+                if isinstance(found, Comparison):
+                    n, first, second, *rest = _difference(found.reward)
+                    assert isinstance(first, Interval)
+                    assert isinstance(second, Interval)
+                    rows.append(Row((name, split, mode, n, first.mean, second.mean, *rest)))
+                elif found is not None:
+                    rows.append(Row((f"{name}: not comparable, {found.cause}", split, mode, *[None] * 8)))
+    columns = (
+        Column("stages", "Stages"),
+        Column("split", "Split"),
+        Column("mode", "Asked"),
+        Column("n", "n", "count"),
+        Column("before", "Before", "number"),
+        Column("after", "After", "number"),
+        Column("difference", "Difference", "change"),
+        Column("p", "p", "p"),
+        Column("wins", "Better", "count"),
+        Column("losses", "Worse", "count"),
+        Column("ties", "Equal", "count"),
+    )
+    return Table("differences", "Paired differences of the same examples [95 % interval]", columns, tuple(rows))
+
+
+def _difference(change: Change) -> tuple[Cell, ...]:
+    found = change.paired
+    shown = (found.difference.n, change.before, change.after, found.difference, change.p)
+    return (*shown, found.wins, found.losses, found.ties)
+
+
+# -- parts and strata --------------------------------------------------------------------------------------------
+
+
+def parts(comparisons: Sequence[Comparison], *, split: bool = True) -> Table:
+    """The parts of the reward before and after; `split` names the split in each row."""
+    return _changes("parts", "Reward by part", "Part", [(one, one.parts) for one in comparisons], split)
+
+
+def strata(comparisons: Sequence[Comparison], *, split: bool = True) -> Table:
+    """The reward before and after by stratum; `split` names the split in each row."""
+    return _changes("strata", "Reward by stratum", "Stratum", [(one, one.strata) for one in comparisons], split)
+
+
+def _changes(
+    name: str, caption: str, title: str, found: Sequence[tuple[Comparison, Sequence[Change]]], split: bool
+) -> Table:
+    compared = sorted({f"{name_of(one.before)} → {name_of(one.after)}, {one.mode}" for one, _ in found})
+    columns = (
+        Column(title.lower(), title),
+        *([Column("split", "Split")] if split else []),
+        Column("n", "n", "count"),
+        Column("before", "Before", "interval"),
+        Column("after", "After", "interval"),
+        Column("difference", "Difference", "change"),
+        Column("p", "p (Holm)", "p"),
+        Column("wins", "Better", "count"),
+        Column("losses", "Worse", "count"),
+        Column("ties", "Equal", "count"),
+    )
+    rows = tuple(
+        Row((change.name or "(none)", *([one.split] if split else []), *_difference(change)))
+        for one, changes in found
+        for change in changes
+    )
+    said = f"{caption}, {' and '.join(compared)} [95 % interval]" if compared else caption
+    return Table(name, said, columns, rows)
+
+
+# -- parse modes -------------------------------------------------------------------------------------------------
+
+
+def parse_modes(view: View) -> Table:
+    """How answers had to be read, and what strict and lenient reading pay for them, before and after."""
+    columns = (
+        Column("how", "Read as"),
+        Column("stage", "Stage"),
+        Column("n", "Answers", "count"),
+        Column("share", "Share", "share"),
+        Column(STRICT, "Strict reward", "interval"),
+        Column(LENIENT, "Lenient reward", "interval"),
+        Column("lost", "Lost strictly", "count"),
+        Column("right", "of them right", "count"),
+    )
+    rows = [row for name, evaluation in headline_evaluations(view) for row in _mode_rows(name, evaluation)]
+    where = f" ({view.headline[1]}, {view.headline[0]})" if view.headline else ""
+    return Table("parse-modes", f"How answers were read{where}", columns, tuple(rows))
+
+
+def headline_evaluations(view: View) -> list[tuple[str, Evaluation]]:
+    """The last two stages' evaluations that the verdict compares."""
+    if view.headline is None:
+        return []
+    split, mode = view.headline
+    found = [(stage, view.final(stage, split, mode)) for stage in view.evaluated(split, mode)[-2:]]
+    return [(stage, evaluation) for stage, evaluation in found if evaluation is not None]
+
+
+def _mode_rows(stage: str, evaluation: Evaluation) -> list[Row]:
+    by_mode: dict[str, list[Any]] = {}
+    for row in evaluation.rows:
+        by_mode.setdefault(row.how, []).append(row)
+    order = sorted(by_mode, key=lambda how: (-len(by_mode[how]), how))
+    return [
+        *(_mode_row(how or "(none)", stage, by_mode[how], evaluation) for how in order),
+        _mode_row("all answers", stage, evaluation.rows, evaluation, "reference"),
+    ]
+
+
+def _mode_row(how: str, stage: str, rows: Sequence[Any], evaluation: Evaluation, style: str = "") -> Row:
+    counted, n = rescued(rows, evaluation.form), len(evaluation.rows)
+    return Row(
+        (
+            how,
+            name_of(stage),
+            len(rows),
+            len(rows) / n if n else None,
+            *(_reading(rows, name) for name in (STRICT, LENIENT)),
+            counted.earning if counted.n else None,
+            counted.right if counted.n else None,
+        ),
+        style,
+    )
+
+
+def _reading(rows: Sequence[Any], name: str) -> Interval | None:
+    values = [row.readings[name] for row in rows if name in row.readings]
+    return mean_interval(values) if values else None
+
+
+# -- over time ---------------------------------------------------------------------------------------------------
+
+
+def curve(view: View) -> Table:
+    """Every evaluation during training."""
+    columns = (
+        Column("step", "Step", "count"),
+        Column("split", "Split"),
+        Column("mode", "Asked"),
+        Column("n", "n", "count"),
+        Column("reward", "Reward", "interval"),
+    )
+    rows = tuple(
+        Row((step, split, mode, len(evaluation.rows), view.reward(evaluation)))
+        for (split, mode), points in view.inside().items()
+        for step, evaluation in points
+    )
+    return Table("curve", "Evaluations during RL [95 % interval]", columns, rows)
+
+
+def time(view: View) -> Table:
+    """Recorded seconds by stage and kind of work."""
+    spent = seconds_by(view.timings)
+    total = sum(spent.values())
+    columns = (
+        Column("work", "Work"),
+        Column("stage", "Stage"),
+        Column("seconds", "Seconds", "number", 1),
+        Column("share", "Share", "share"),
+    )
+    rows = tuple(
+        Row((work, name_of(stage), seconds, seconds / total if total else None))
+        for (stage, work), seconds in spent.items()
+    )
+    return Table("time", "Recorded seconds of training", columns, rows)

@@ -1,0 +1,169 @@
+"""Two evaluations of the same examples, pair by pair: the reward, its parts, its strata, and where the gain came from.
+
+What counts as a change is decided here, once: the 95 % interval of the paired difference excludes 0 and the paired
+test gives p < 0.05. Parts and strata are many questions at a time, so their p-values are Holm's.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from plumbline.errors import IncomparableError
+from plumbline.evaluation.statistics import Interval, Paired, mean_interval, paired
+from plumbline.evaluation.summary import compare
+from plumbline.records import Evaluation, Judged
+
+Direction = Literal["rise", "fall", "same"]
+SIGNIFICANT = 0.05
+POWER = 2.8 / 1.96
+"""A difference of so many half-widths of the interval is found four times in five (two-sided 5 %, normal)."""
+TIE = 1e-9
+
+Pair = tuple[Judged, Judged]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One quantity of the same examples before and after; `p` is adjusted where it is one of several."""
+
+    name: str
+    before: Interval
+    after: Interval
+    paired: Paired
+    p: float
+    is_form: bool = False
+    """Whether it judges how the answer is written, not what it says."""
+
+    @property
+    def direction(self) -> Direction:
+        """A rise or a fall needs both the interval and the test."""
+        difference = self.paired.difference
+        if self.p >= SIGNIFICANT or not difference.excludes_zero:
+            return "same"
+        return "rise" if difference.low > 0 else "fall"
+
+    @property
+    def detectable(self) -> float:
+        """The least difference that this many examples show four times in five."""
+        difference = self.paired.difference
+        return POWER * (difference.high - difference.low) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class FormShare:
+    """How much of the mean difference comes from the examples whose form parts changed, and how much from the rest.
+
+    An answer that cannot be read has no content either, so content rises when form does; the rest shows whether it
+    rises by itself.
+    """
+
+    changed: int
+    from_changed: float
+    from_rest: float
+    rest: Change | None
+    """The reward of the examples whose form stayed as it was; None where there are none."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A stage against the one before, on one split, asked in one way."""
+
+    split: str
+    mode: str
+    before: str
+    after: str
+    reward: Change
+    pairs: tuple[Pair, ...]
+    form: tuple[str, ...]
+    """Names of the parts that judge how an answer is written."""
+
+    @cached_property
+    def parts(self) -> list[Change]:
+        """Every part that was computed on both sides of at least one example."""
+        names = dict.fromkeys(name for pair in self.pairs for row in pair for name in row.parts)
+        changes = (_change(name, self.pairs, _part(name), name in self.form) for name in names)
+        return holm([change for change in changes if change is not None])
+
+    @cached_property
+    def strata(self) -> list[Change]:
+        """The reward by stratum, where there is more than one."""
+        names = sorted({after.stratum for _, after in self.pairs})
+        if len(names) < 2:
+            return []
+        changes = (
+            _change(name, [pair for pair in self.pairs if pair[1].stratum == name], lambda row: row.reward)
+            for name in names
+        )
+        return holm([change for change in changes if change is not None])
+
+    @cached_property
+    def form_share(self) -> FormShare | None:
+        """Where the difference came from; None where no part pays for form."""
+        names = [name for name in dict.fromkeys(n for _, after in self.pairs for n in after.parts) if name in self.form]
+        if not names or not self.pairs:
+            return None
+        rest = [
+            (before, after)
+            for before, after in self.pairs
+            if all((before.parts.get(n) or 0.0) == (after.parts.get(n) or 0.0) for n in names)
+        ]
+        n = len(self.pairs)
+        from_rest = math.fsum(after.reward - before.reward for before, after in rest) / n
+        return FormShare(
+            changed=n - len(rest),
+            from_changed=self.reward.paired.difference.mean - from_rest,
+            from_rest=from_rest,
+            rest=_change("reward", rest, lambda row: row.reward),
+        )
+
+
+def comparison(
+    split: str, mode: str, before: tuple[str, Evaluation], after: tuple[str, Evaluation]
+) -> Comparison | IncomparableError:
+    """Compare two stages' evaluations; the error says why they must not be."""
+    (first_stage, first), (second_stage, second) = before, after
+    try:
+        result = compare(first, second)
+    except IncomparableError as error:
+        return error
+    rows = {row.id: row for row in second.rows}
+    pairs = tuple((row, rows[row.id]) for row in {row.id: row for row in first.rows}.values())
+    if not pairs:
+        return IncomparableError(f"the evaluations of {first_stage} and {second_stage} hold no examples")
+    reward = Change(
+        name="reward",
+        before=mean_interval([row.reward for row, _ in pairs]),
+        after=mean_interval([row.reward for _, row in pairs]),
+        paired=result,
+        p=result.p_value,
+    )
+    return Comparison(split, mode, first_stage, second_stage, reward, pairs, second.form)
+
+
+def _part(name: str) -> Callable[[Judged], float | None]:
+    return lambda row: row.parts.get(name)
+
+
+def _change(
+    name: str, pairs: Sequence[Pair], value: Callable[[Judged], float | None], is_form: bool = False
+) -> Change | None:
+    values = [(value(before), value(after)) for before, after in pairs]
+    both = np.array([(b, a) for b, a in values if b is not None and a is not None], dtype=np.float64)
+    if not len(both):
+        return None
+    result = paired(both[:, 0], both[:, 1])
+    return Change(name, mean_interval(both[:, 0]), mean_interval(both[:, 1]), result, result.p_value, is_form)
+
+
+def holm(changes: Sequence[Change]) -> list[Change]:
+    """The same changes with p-values adjusted for their number (Holm 1979)."""
+    order = sorted(range(len(changes)), key=lambda index: changes[index].p)
+    adjusted, worst = list(changes), 0.0
+    for rank, index in enumerate(order):
+        worst = max(worst, min(1.0, changes[index].p * (len(changes) - rank)))
+        adjusted[index] = replace(changes[index], p=worst)
+    return adjusted

@@ -1,0 +1,93 @@
+"""Text from models, recipes and records is hostile until it is escaped: one function for each place it goes to.
+
+Every function first makes the text harmless to show (`visible`): no control characters, no marks that turn the
+reading direction, no half of a surrogate pair, which no file can hold.
+"""
+
+import html as markup
+import re
+
+LINE = re.compile(r"\s+")
+HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
+    "|[\ud800-\udfff\ufffe\uffff]"
+)
+MARKDOWN = re.compile(r"([\\`*_|~#$]|\[(?![-+]?\d)|(?<!\d)\]|\](?=[(\[:]))")
+"""What is escaped; the brackets of an interval are left as they are, unless what follows could make them a link."""
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "_": r"\_",
+    "%": r"\%",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "[": "{[}",  # at the start of a row it would be read as an option of the row before
+    "]": "{]}",
+    "*": "{*}",
+    "\u2192": r"$\to$",
+}
+
+
+def visible(text: str) -> str:
+    """The same text with nothing in it that cannot be seen: a control character becomes its code, `<U+202E>`."""
+    return HIDDEN.sub(_code, text.replace("\r\n", "\n"))
+
+
+def _code(match: re.Match[str]) -> str:
+    point = ord(match.group())
+    return "\ufffd" if point >= 0xD800 else f"\u2039U+{point:04X}\u203a"
+
+
+def line(text: str) -> str:
+    """Visible text on one line."""
+    return LINE.sub(" ", visible(text)).strip()
+
+
+def html(text: object) -> str:
+    """For an element's content or a quoted attribute, in HTML and in SVG."""
+    return markup.escape(visible(str(text)), quote=True)
+
+
+def clip(text: str, limit: int) -> tuple[str, int]:
+    """The beginning of a text whose HTML is at most `limit` bytes, and how many characters are left out."""
+    if len(text) * 12 <= limit:  # no character needs more
+        return text, 0
+    size = 0
+    for index, character in enumerate(text):
+        size += len(html(character).encode())
+        if size > limit:
+            return text[:index], len(text) - index
+    return text, 0
+
+
+def markdown(text: str) -> str:
+    """For a line or a table cell: nothing in it is a link, a picture, a tag or a column."""
+    escaped = markup.escape(line(text), quote=False).replace("&lt; ", "< ")  # no tag begins with a space
+    return MARKDOWN.sub(r"\\\1", escaped)
+
+
+def markdown_block(text: str) -> str:
+    """A code block; its fence is longer than any row of backticks in the text."""
+    shown = visible(text)
+    longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{shown}\n{fence}"
+
+
+def latex(text: str) -> str:
+    """For a cell of a LaTeX table."""
+    return "".join(LATEX.get(character, character) for character in line(text))
+
+
+def csv(text: str) -> str:
+    """For a cell of a CSV file: what a spreadsheet would run as a formula begins with an apostrophe."""
+    shown = visible(text)
+    return f"'{shown}" if shown.lstrip()[:1] in {*"=+-@\uff1d\uff0b\uff0d\uff20"} or shown[:1] == "\t" else shown

@@ -1,0 +1,93 @@
+"""The report as Markdown, to paste into an issue or a model card: the verdict, the tables, the samples."""
+
+from collections.abc import Sequence
+
+from plumbline.reports import numbers
+from plumbline.reports.build_tables import headline_evaluations
+from plumbline.reports.escaping import clip, markdown, markdown_block
+from plumbline.reports.sections.parts import form_sentence
+from plumbline.reports.sections.record import COMMANDS, environment, events, identity, tokens
+from plumbline.reports.sections.samples import golds_of, prompt_of
+from plumbline.reports.sections.strict import sentence
+from plumbline.reports.sections.top import CONTROL, progress, warning_lines
+from plumbline.reports.select_samples import RULE, Picked, select
+from plumbline.reports.tables import Table
+from plumbline.reports.verdict import Verdict
+from plumbline.reports.view import View, name_of
+
+LONGEST = 2000
+
+
+def markdown_report(view: View, said: Verdict, tables: Sequence[Table]) -> str:
+    """The whole file; every text in it that a model or a person wrote is escaped."""
+    recipe = view.run.recipe
+    blocks = [f"# {markdown(recipe.name)}", markdown(recipe.description)]
+    blocks.append(f"> **Not finished.** {markdown(progress(view))}" if not view.finished else "")
+    blocks += [f"**{markdown(said.sentence)}**", markdown(said.reason)]
+    blocks.append(f"> {markdown(CONTROL)}" if view.negative_control else "")
+    blocks += [f"- {markdown(line)}" for line in warning_lines(view)]
+    blocks += [block for table in tables for block in _table(view, table)]
+    blocks += _samples(view)
+    blocks += [
+        "## Time and tokens",
+        *(_facts(tokens(view)) if view.timings else ["No timings have been recorded yet."]),
+    ]
+    blocks += ["## Recipe", *_facts(identity(view)), markdown_block(clip(recipe.to_yaml(), 16_000)[0])]
+    blocks += ["## Environment", *(_facts(environment(view)) or ["No environment has been recorded."])]
+    blocks += ["## Events", *(_facts(events(view)) or ["None."])]
+    blocks += ["## Make it again", markdown_block(COMMANDS)]
+    return "\n\n".join(block.rstrip() for block in blocks if block) + "\n"
+
+
+HEADINGS = {
+    "results": "Before and after",
+    "parse-modes": "Strict against lenient",
+    "parts": "Parts and strata",
+    "curve": "During training",
+}
+
+
+def _table(view: View, table: Table) -> list[str]:
+    heading = f"## {HEADINGS[table.name]}" if table.name in HEADINGS else ""
+    said: list[str] = []
+    if table.name == "parse-modes":
+        said = [markdown(sentence(stage, evaluation)) for stage, evaluation in headline_evaluations(view)]
+    if table.name == "parts" and (compared := view.headline_comparison()) is not None:
+        said = [markdown(form_sentence(compared))]
+    if table.name == "time":
+        return [table.to_markdown()] if table.rows else []
+    return [heading, *said, table.to_markdown() if table.rows else f"No {table.name} to show yet."]
+
+
+def _facts(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    return ["\n".join(f"- **{markdown(name)}**: {markdown(value)}" for name, value in pairs)] if pairs else []
+
+
+def _samples(view: View) -> list[str]:
+    compared = view.headline_comparison()
+    if compared is None:
+        return []
+    golds = golds_of(view, compared.split)
+    blocks = ["## Samples side by side", markdown(RULE)]
+    for picked in select(compared):
+        blocks += _sample(view, picked, golds.get(picked.after.id), name_of(compared.before), name_of(compared.after))
+    return blocks
+
+
+def _sample(view: View, picked: Picked, gold: str | None, before: str, after: str) -> list[str]:
+    prompt = prompt_of(view, picked.after.id)
+    title = f"### {markdown(picked.after.id)}"
+    why = f"{picked.why}: {numbers.fixed(picked.before.reward)} to {numbers.fixed(picked.after.reward)}"
+    blocks = [title, f"{markdown(picked.after.stratum)} {markdown(why)}".strip()]
+    blocks += ["Prompt:", _block(prompt)] if prompt else []
+    blocks += ["Gold:", _block(gold)] if gold is not None else []
+    for name, row in ((before, picked.before), (after, picked.after)):
+        parts = ", ".join(f"{part} {numbers.fixed(value, 2)}" for part, value in row.parts.items())
+        blocks += [f"{name}, reward {numbers.fixed(row.reward)}, read as {markdown(row.how)}. {markdown(parts)}"]
+        blocks += [_block(row.completion)]
+    return blocks
+
+
+def _block(text: str) -> str:
+    shown, left = clip(text, LONGEST)
+    return markdown_block(shown + (f"\n… {left:,} more characters" if left else ""))

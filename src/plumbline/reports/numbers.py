@@ -1,0 +1,91 @@
+"""Numbers as people read them: the same digits in every table, figure and sentence; a dash where nothing was computed.
+
+A value that was not computed is None or NaN, and is never shown as 0.
+"""
+
+import math
+
+from plumbline.evaluation.statistics import Interval
+
+DASH = "–"
+
+
+def known(value: float | None) -> bool:
+    """Whether there is a finite value at all."""
+    return value is not None and math.isfinite(value)
+
+
+def fixed(value: float | None, digits: int = 3) -> str:
+    """0.612, and never -0.000."""
+    if value is None or not math.isfinite(value):
+        return DASH
+    text = f"{value:.{digits}f}"
+    return text.removeprefix("-") if float(text) == 0 else text
+
+
+def signed(value: float | None, digits: int = 3) -> str:
+    """+0.319."""
+    text = fixed(value, digits)
+    return text if text == DASH or text.startswith("-") else f"+{text}"
+
+
+def bounds(interval: Interval, digits: int = 3) -> str:
+    """[0.280, 0.357]."""
+    return f"[{fixed(interval.low, digits)}, {fixed(interval.high, digits)}]"
+
+
+def interval_text(interval: Interval, *, sign: bool = False) -> str:
+    """0.612 [0.560, 0.664]; the mean of a difference has its sign."""
+    if not known(interval.mean):
+        return DASH
+    return f"{signed(interval.mean) if sign else fixed(interval.mean)} {bounds(interval)}"
+
+
+def p_value(p: float | None) -> str:
+    """< 0.001, 0.031, 0.28: three digits where they decide."""
+    if p is None or not math.isfinite(p):
+        return DASH
+    if p < 0.001:
+        return "< 0.001"
+    return fixed(p, 3 if p < 0.1 else 2)
+
+
+def p_text(p: float) -> str:
+    """P < 0.001, p = 0.28."""
+    text = p_value(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
+
+
+def share(value: float | None) -> str:
+    """12.5 %."""
+    return DASH if value is None or not math.isfinite(value) else f"{fixed(value * 100, 1)} %"
+
+
+def count(value: int) -> str:
+    """12,500."""
+    return f"{value:,}"
+
+
+def duration(seconds: float) -> str:
+    """0.4 s, 52 s, 12 min 05 s, 3 h 20 min."""
+    if seconds < 10:
+        return f"{fixed(seconds, 1)} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def short(value: float) -> str:
+    """A metric whose size is not known beforehand, with three digits that count: 153, 0.0412, 5.0e-06."""
+    if not math.isfinite(value):
+        return DASH
+    size = abs(value)
+    if size and (size < 1e-3 or size >= 1e6):
+        return f"{value:.1e}"
+    if size >= 100 or value == int(value):
+        return f"{value:,.0f}"
+    return fixed(value, 1 if size >= 10 else 2 if size >= 1 else 4 if size < 0.1 else 3)

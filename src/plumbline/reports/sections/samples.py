@@ -1,0 +1,123 @@
+"""Samples side by side: the same held-out examples before and after, chosen by a rule."""
+
+from typing import Any
+
+from plumbline.evaluation.evaluate import ORACLE
+from plumbline.records import Judged
+from plumbline.reports import numbers
+from plumbline.reports.escaping import clip, html
+from plumbline.reports.page import Section, paragraph
+from plumbline.reports.select_samples import RULE, Picked, select
+from plumbline.reports.tables import minus
+from plumbline.reports.view import View, name_of
+from plumbline.runs.evaluations import REFERENCE, EvaluationKey
+
+ANSWER, PROMPT, GOLD = 3000, 4000, 2000
+"""Most bytes of HTML that a text takes; what is left out is counted."""
+MOST_PARTS = 14
+
+
+def samples(view: View) -> Section:
+    """Eight examples; before there are two evaluations, the latest rollouts of training."""
+    compared = view.headline_comparison()
+    if compared is None:
+        return Section("samples", "Samples", _training(view))
+    body = paragraph(
+        f"Held-out examples of {compared.split}, {compared.mode} answers, {name_of(compared.before)} beside "
+        f"{name_of(compared.after)}. {RULE}"
+    )
+    golds = golds_of(view, compared.split)
+    for picked in select(compared):
+        body += _sample(view, picked, golds.get(picked.after.id), name_of(compared.before), name_of(compared.after))
+    return Section("samples", "Samples side by side", body)
+
+
+def golds_of(view: View, split: str) -> dict[str, str]:
+    """Gold answers: those of the examples where they are given, else what the oracle answered."""
+    oracle = view.evaluations.get(EvaluationKey(REFERENCE, split, ORACLE))
+    known = {row.id: row.completion for row in oracle.rows} if oracle else {}
+    return {**known, **{name: example.gold for name, example in view.examples.items()}}
+
+
+def prompt_of(view: View, name: str) -> str:
+    """The last thing that the user said; empty where the examples are not given."""
+    example = view.examples.get(name)
+    if example is None:
+        return ""
+    return next((m["content"] for m in reversed(example.messages) if m["role"] == "user"), "")
+
+
+def _sample(view: View, picked: Picked, gold: str | None, before: str, after: str) -> str:
+    row = picked.after
+    stratum = f" · {html(clip(row.stratum, 300)[0])}" if row.stratum else ""
+    prompt = prompt_of(view, row.id)
+    folded = _folded("Prompt (last user message)", prompt, PROMPT) if prompt else ""
+    folded += _folded("Gold answer", gold, GOLD) if gold is not None else ""
+    change = minus(numbers.signed(picked.gain))
+    return (
+        f'<article class="sample"><h3>{html(clip(row.id, 300)[0])}{stratum}</h3>'
+        f'<p class="why">{html(picked.why)}: {numbers.fixed(picked.before.reward)} to '
+        f"{numbers.fixed(row.reward)} ({change})</p>"
+        f'<div class="folded">{folded}</div>'
+        f'<div class="sides">{_side(before, picked.before)}{_side(after, row)}</div></article>'
+    )
+
+
+def _side(name: str, row: Judged) -> str:
+    facts = [f"read as {row.how}" if row.how else ""]
+    facts.append(f"{row.tokens} tokens" if row.tokens is not None else "")
+    facts.append("truncated" if row.truncated else "")
+    facts.append(f"not judged: {row.failure}" if row.failure else "")
+    said = " · ".join(clip(fact, 300)[0] for fact in facts if fact)
+    return (
+        f'<div><div class="side"><b>{html(name)}</b> <span>reward {numbers.fixed(row.reward)}</span> '
+        f'<span class="how">{html(said)}</span></div>{_chips(row.parts)}{_text(row.completion, ANSWER)}</div>'
+    )
+
+
+def _chips(parts: Any) -> str:
+    """Each part as a small bar with its value; a part that was not computed has a dash and no bar."""
+    items = []
+    for name, value in list(dict(parts).items())[:MOST_PARTS]:
+        bar = f'<i><span style="width:{min(max(value, 0.0), 1.0) * 100:.0f}%"></span></i>' if value is not None else ""
+        items.append(f"<li><b>{html(clip(name, 120)[0])}</b> {bar}{numbers.fixed(value, 2)}</li>")
+    return f'<ul class="chips">{"".join(items)}</ul>' if items else ""
+
+
+def _text(text: str, limit: int) -> str:
+    shown, left = clip(text, limit)
+    if not text.strip():
+        return '<pre><span class="ci">(empty)</span></pre>'
+    more = f'\n<span class="ci">… {left:,} more characters</span>' if left else ""
+    return f'<pre dir="auto">\n{html(shown)}{more}</pre>'
+
+
+def _folded(summary: str, text: str, limit: int) -> str:
+    return f"<details><summary>{html(summary)}</summary>{_text(text, limit)}</details>"
+
+
+def _training(view: View) -> str:
+    said = paragraph("Samples before and after need two stages that were evaluated on the same split.")
+    if not view.samples:
+        return said + paragraph("No rollout of training has been recorded either.")
+    last = view.samples[-1].get("step")
+    latest = [row for row in view.samples if row.get("step") == last and row.get("reward") is not None]
+    ranked = sorted(latest, key=lambda row: (-row["reward"], str(row.get("id", ""))))
+    shown = ranked if len(ranked) <= 4 else [*ranked[:2], *ranked[-2:]]
+    body = said + paragraph(f"Until then: the best and the worst rollouts of training step {last}.")
+    return body + "".join(_rollout(row) for row in shown)
+
+
+def _rollout(row: dict[str, Any]) -> str:
+    judged = Judged(
+        id=str(row.get("id", "")),
+        stratum="",
+        completion=str(row.get("text", "")),
+        reward=row["reward"],
+        parts=row.get("parts", {}),
+        readings={},
+        how=str(row.get("how", "")),
+        truncated=row.get("finish") == "length",
+        failure=str(row.get("failure", "")),
+    )
+    return f'<article class="sample"><h3>{html(clip(judged.id, 300)[0])}</h3>{_side("Rollout", judged)}</article>'

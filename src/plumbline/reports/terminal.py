@@ -1,0 +1,111 @@
+"""Evaluations and comparisons as tables for a terminal."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from plumbline.evaluation.statistics import Paired
+from plumbline.reports.verdict import run_verdict
+from plumbline.reports.view import View
+from plumbline.runs.run import Run
+
+
+def _interval(values: Mapping[str, float]) -> str:
+    return f"{values['mean']:.3f} [{values['low']:.3f}, {values['high']:.3f}]" if values["n"] else "-"
+
+
+def summary_tables(summary: Mapping[str, Any]) -> RenderableType:
+    """An evaluation's summary: reward under each reading, floor and ceiling, parts, parse modes."""
+    head = Table(title=f"{summary['source']} on {summary['task']} {summary['split']}, n = {summary['n']}", min_width=64)
+    head.add_column("")
+    head.add_column("mean [95 % interval]", justify="right")
+    head.add_row("reward", _interval(summary["reward"]), style="bold")
+    for name, values in summary["readings"].items():
+        head.add_row(f"  {name} reading", _interval(values))
+    for name, values in summary["strata"].items():
+        head.add_row(f"  {name}", _interval(values))
+    for name, value in _bounds(summary):
+        head.add_row(name, value)
+    for name, key in (("nonzero rate", "nonzero_rate"), ("truncated", "truncated")):
+        if summary[key] is not None:
+            head.add_row(name, f"{summary[key]:.1%}")
+    if summary["mean_tokens"] is not None:
+        head.add_row("mean tokens", f"{summary['mean_tokens']:.1f}")
+    if summary["failures"]:
+        head.add_row("could not be judged", str(summary["failures"]), style="red")
+    parts = Table(title="parts", min_width=64)
+    parts.add_column("")
+    parts.add_column("mean [95 % interval]", justify="right")
+    for name, values in summary["parts"].items():
+        parts.add_row(name, _interval(values))
+    modes = Table(title="how the answers were read", min_width=64)
+    modes.add_column("")
+    modes.add_column("answers", justify="right")
+    for name, count in list(summary["how"].items())[:12]:
+        modes.add_row(name, f"{count} ({count / summary['n']:.1%})")
+    return Group(head, parts, modes)
+
+
+def _bounds(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if "floor" in summary:
+        for name, value in sorted(summary["controls"].items(), key=lambda item: -item[1]):
+            yield f"  control: {name}", f"{value:.3f}"
+        yield "ceiling (oracle)", f"{summary['ceiling']:.3f}"
+        yield "skill (0 = best control, 1 = oracle)", f"{summary['skill']:.3f}"
+
+
+def comparison_table(comparisons: Mapping[str, Paired]) -> RenderableType:
+    """Paired differences, one row each."""
+    table = Table(title="second minus first, paired by example")
+    for name in ("", "difference [95 % interval]", "p", "n", "better", "worse", "equal"):
+        table.add_column(name, justify="left" if not name else "right")
+    for name, paired in comparisons.items():
+        difference = paired.difference
+        table.add_row(
+            name,
+            f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]",
+            f"{paired.p_value:.4f}",
+            str(difference.n),
+            str(paired.wins),
+            str(paired.losses),
+            str(paired.ties),
+        )
+    return table
+
+
+def recipe_differences(changes: list[tuple[str, Any, Any]]) -> RenderableType:
+    """Two recipes' differences, one row each."""
+    table = Table(title="recipes differ in")
+    for name in ("key", "first", "second"):
+        table.add_column(name)
+    for key, old, new in changes:
+        table.add_row(key, str(old), str(new))
+    return table
+
+
+def run_summary(run: Run) -> RenderableType:
+    """The end of a run: its verdict, where the report and the model are, and what to do next."""
+    said = run_verdict(View(run))
+    lines = [Text(said.sentence, style="bold")]
+    if said.reason:
+        lines.append(Text(said.reason))
+    result = run.result() or {}
+    lines.append(Text(f"\nreport  {run.folder / 'report.html'}\nmodel   {result.get('model', '-')}\n"))
+    if run.recipe.model.name is None:
+        lines.append(
+            Text(
+                "A tiny model can gain in format and style, not in knowledge. With a real one:\n"
+                "  plumbline run commerce-grpo --set model.name=DIRECTORY_OR_HUB_NAME"
+            )
+        )
+    lines.append(
+        Text(
+            "Look further:\n"
+            f"  plumbline eval {result.get('model', 'MODEL')} --split test\n"
+            f"  plumbline compare {run.folder} ANOTHER_RUN"
+        )
+    )
+    return Group(*lines)

@@ -1,0 +1,220 @@
+"""One honest sentence about a run, and at most one of reason.
+
+It says that the reward rose or fell only where the 95 % interval of the paired difference excludes 0 and the paired
+test gives p < 0.05; otherwise it says how large a difference this many examples could have shown.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from plumbline.errors import IncomparableError
+from plumbline.evaluation.statistics import Interval
+from plumbline.reports import numbers
+from plumbline.reports.comparisons import Change, Comparison
+from plumbline.reports.view import Bounds, View, name_of
+from plumbline.runs.evaluations import EvaluationKey
+
+Tone = Literal["rise", "fall", "same", "control", "none"]
+VERBS = {"rise": "raised", "fall": "lowered", "same": "did not change"}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The sentence, the reason (may be empty), and what kind of result it is."""
+
+    sentence: str
+    reason: str
+    tone: Tone
+
+    def __str__(self) -> str:
+        return f"{self.sentence} {self.reason}".strip()
+
+
+def verdict(
+    comparison: Comparison,
+    bounds: Bounds | None = None,
+    *,
+    other: Comparison | None = None,
+    negative_control: bool = False,
+    finished: bool = True,
+) -> Verdict:
+    """What a stage did to the reward.
+
+    Args:
+        comparison: the last stage against the one before.
+        bounds: what the controls and the oracle earn on the same examples.
+        other: the same stages asked in the other way (sampled beside greedy).
+        negative_control: the stage was trained on advantages dealt at random.
+        finished: whether the run is.
+    """
+    reward = comparison.reward
+    subject = name_of(comparison.after)
+    if negative_control:
+        subject = f"Negative control (advantages dealt at random, so the reward should not rise): {subject}"
+    if not finished:
+        subject = f"So far, {subject}"
+    sentence = f"{subject} {VERBS[reward.direction]} {_claim(comparison)}{_bounds(bounds)}."
+    clauses = [*_control(reward, negative_control), *_borderline(reward), *_disagreement(comparison, other)]
+    clauses += _origin(comparison) if reward.direction != "same" else []
+    clauses += _below_floor(comparison, bounds)
+    reason = "; ".join(clauses)
+    tone: Tone = "control" if negative_control else reward.direction
+    return Verdict(sentence, f"{reason[0].upper()}{reason[1:]}." if reason else "", tone)
+
+
+def run_verdict(view: View) -> Verdict:
+    """The verdict on a run: on the last two stages that were evaluated on its headline split, or what is missing."""
+    prefix = _control_prefix(view)
+    if view.headline is None:
+        what = "No stage has been evaluated yet" if not view.finished else "No stage was evaluated"
+        return Verdict(f"{prefix}{what}, so nothing can be said about the reward.", "", _missing_tone(view))
+    split, mode = view.headline
+    found = view.last_two(split, mode)
+    if found is None:
+        return _single(view, split, mode, prefix)
+    if isinstance(found, IncomparableError):
+        sentence = f"{prefix}The last two stages cannot be compared on {split}: {found.cause}."
+        return Verdict(sentence, f"To mend it, {found.mend}." if found.mend else "", _missing_tone(view))
+    other = next((m for m in view.modes(split) if m != mode and len(view.evaluated(split, m)) > 1), None)
+    beside = view.compare(split, other, found.before, found.after) if other else None
+    evaluation = view.final(found.after, split, mode)
+    is_control = view.negative_control and found.after == "rl"
+    result = verdict(
+        found,
+        view.bounds(evaluation) if evaluation else None,
+        other=beside if isinstance(beside, Comparison) else None,
+        negative_control=is_control,
+        finished=view.finished,
+    )
+    if view.negative_control and not is_control:
+        return Verdict(f"{prefix}{result.sentence}", result.reason, "control")
+    return result
+
+
+def _control_prefix(view: View) -> str:
+    if not view.negative_control:
+        return ""
+    return "This run is a negative control: its RL deals advantages at random and should not raise the reward. "
+
+
+def _missing_tone(view: View) -> Tone:
+    return "control" if view.negative_control else "none"
+
+
+def _single(view: View, split: str, mode: str, prefix: str) -> Verdict:
+    (stage,) = view.evaluated(split, mode)
+    evaluation = view.final(stage, split, mode)
+    assert evaluation is not None
+    reward = Interval(**view.summary(EvaluationKey(stage, split, mode))["reward"])
+    sentence = (
+        f"{prefix}Only {name_of(stage)} has been evaluated on {split}: it earns a {mode} reward of "
+        f"{numbers.interval_text(reward)} on {_examples(reward.n)}{_bounds(view.bounds(evaluation))}."
+    )
+    return Verdict(sentence, "Without a second stage there is nothing to compare it with.", _missing_tone(view))
+
+
+def _examples(n: int, split: str = "") -> str:
+    held_out = f"held-out {split}".strip()
+    return f"{numbers.count(n)} {held_out} example{'' if n == 1 else 's'}"
+
+
+def _claim(comparison: Comparison) -> str:
+    """What changed, from where to where, and how sure that is."""
+    reward, difference = comparison.reward, comparison.reward.paired.difference
+    what = f"the {comparison.mode} reward on {_examples(difference.n, comparison.split)}"
+    sure = f"{numbers.interval_text(difference, sign=True)}"
+    p = numbers.p_text(reward.paired.p_value)
+    if reward.direction != "same":
+        return f"{what} from {numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}: {sure}, {p}"
+    if reward.paired.ties == difference.n:
+        return f"{what}: every example earned the same before and after ({numbers.fixed(reward.after.mean)} on average)"
+    least = numbers.fixed(reward.detectable, 2 if reward.detectable >= 0.02 else 3)
+    return (
+        f"{what} ({numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}: {sure}, {p}): "
+        f"with n = {numbers.count(difference.n)} a difference under {least} cannot be seen reliably"
+    )
+
+
+def _bounds(bounds: Bounds | None) -> str:
+    if bounds is None or (bounds.floor is None and bounds.oracle is None):
+        return "; no control and no oracle stand beside it"
+    parts = []
+    if bounds.floor is not None:
+        parts.append(f"the best control earns {numbers.fixed(bounds.floor[1].mean)}")
+    if bounds.oracle is not None:
+        oracle = numbers.fixed(bounds.oracle.mean)
+        parts.append(f"the oracle {oracle}" if parts else f"the oracle earns {oracle}")
+    return f"; {' and '.join(parts)}"
+
+
+def _control(reward: Change, negative_control: bool) -> list[str]:
+    if not negative_control:
+        return []
+    if reward.direction == "rise":
+        return ["it rose all the same, so a rise with real advantages is no proof that they taught anything"]
+    return ["that is what a negative control should show"] if reward.direction == "same" else []
+
+
+def _borderline(reward: Change) -> list[str]:
+    if reward.direction != "same" or reward.paired.difference.excludes_zero == (reward.p < 0.05):
+        return []
+    return ["the interval and the test disagree, so this is not called a change"]
+
+
+def _disagreement(comparison: Comparison, other: Comparison | None) -> list[str]:
+    if other is None or other.reward.direction == comparison.reward.direction:
+        return []
+    moved = {"rise": "rose", "fall": "fell", "same": "did not change"}[other.reward.direction]
+    difference = numbers.interval_text(other.reward.paired.difference, sign=True)
+    return [
+        f"{other.mode} answers disagree: their reward {moved} ({difference}, {numbers.p_text(other.reward.p)})",
+    ]
+
+
+def _origin(comparison: Comparison) -> list[str]:
+    """Whether the change is in the form of the answers or in their content, by the parts that moved with it."""
+    changes = comparison.parts
+    direction = comparison.reward.direction
+    moved = [change for change in changes if change.direction == direction]
+    form = [change for change in moved if change.is_form]
+    content = [change for change in moved if not change.is_form]
+    noun = "gain" if direction == "rise" else "loss"
+    if not any(change.is_form for change in changes):
+        return []
+    if form and not content:
+        return [f"the {noun} is in format ({_named(form)}), not in content: no other part {_verb(direction)}"]
+    if content and not form:
+        return [f"the {noun} is in content ({_named(content)}), not in format"]
+    if not moved:
+        return [f"no single part {_verb(direction)} significantly"]
+    share = comparison.form_share
+    assert share is not None
+    both = f"format ({_named(form)}) and content ({_named(content)}) both {_verb(direction)}"
+    gained = f"{numbers.signed(share.from_changed)} of the difference comes from the"
+    said = f"{both}; {gained} {numbers.count(share.changed)} answers whose format changed"
+    if share.rest is None or share.rest.direction == direction:
+        return [said]
+    rest = share.rest.paired.difference
+    others = f"the change of the other {numbers.count(rest.n)}"
+    unclear = "cannot be told from 0" if share.rest.direction == "same" else "is the other way round"
+    return [f"{said}, and {others} {unclear} ({numbers.interval_text(rest, sign=True)})"]
+
+
+def _verb(direction: str) -> str:
+    return "rose" if direction == "rise" else "fell"
+
+
+def _named(changes: Sequence[Change], most: int = 3) -> str:
+    """The largest changes by name: `parse +0.370, alone +0.210`."""
+    largest = sorted(changes, key=lambda change: -abs(change.paired.difference.mean))
+    named = [f"{change.name} {numbers.signed(change.paired.difference.mean)}" for change in largest[:most]]
+    more = len(largest) - most
+    return ", ".join(named) + (f" and {more} more" if more > 0 else "")
+
+
+def _below_floor(comparison: Comparison, bounds: Bounds | None) -> list[str]:
+    floor = bounds.floor if bounds else None
+    if floor is None or comparison.reward.after.mean > floor[1].mean:
+        return []
+    return [f"the reward after is no better than the control {floor[0][:40]}, which knows nothing"]

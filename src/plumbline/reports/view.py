@@ -1,0 +1,246 @@
+"""What a report shows, read from a run once: stages, splits, evaluations, floor and ceiling, metrics, events.
+
+Nothing here is rendered, and nothing is computed that `evaluation.summary` does not define.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from plumbline.errors import IncomparableError
+from plumbline.evaluation.evaluate import ORACLE
+from plumbline.evaluation.statistics import Interval, mean_interval
+from plumbline.evaluation.summary import summarise
+from plumbline.records import Evaluation, Example
+from plumbline.reports.comparisons import Comparison, comparison
+from plumbline.runs.evaluations import REFERENCE, EvaluationKey
+from plumbline.runs.run import Run
+from plumbline.storage import read_json
+
+STAGES = ("base", "sft", "rl")
+NAMES = {"base": "Base", "sft": "SFT", "rl": "GRPO"}
+MODES = ("greedy", "sampled")
+QUIET = frozenset({"note", "resumed"})
+"""Kinds of events that are no warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What the controls and the oracle earn on the same examples."""
+
+    controls: Mapping[str, Interval]
+    oracle: Interval | None
+
+    @property
+    def floor(self) -> tuple[str, Interval] | None:
+        """The best control."""
+        return max(self.controls.items(), key=lambda item: item[1].mean) if self.controls else None
+
+
+@dataclass
+class View:
+    """A run as a report sees it. Everything is computed once, when it is first asked for."""
+
+    run: Run
+    examples: Mapping[str, Example] = field(default_factory=dict)
+
+    # -- records -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def evaluations(self) -> dict[EvaluationKey, Evaluation]:
+        """Every evaluation of the run."""
+        return self.run.evaluations()
+
+    @cached_property
+    def metrics(self) -> dict[str, list[dict[str, Any]]]:
+        """The metrics rows of each stage that has any, in the order of training."""
+        rows: dict[str, list[dict[str, Any]]] = {}
+        for row in self.run.files["metrics"].rows():
+            rows.setdefault(str(row.get("stage", "")), []).append(row)
+        return {stage: rows[stage] for stage in ordered(rows)}
+
+    @cached_property
+    def timings(self) -> list[dict[str, Any]]:
+        """The rows of timings."""
+        return self.run.files["timings"].rows()
+
+    @cached_property
+    def samples(self) -> list[dict[str, Any]]:
+        """The rollouts of training."""
+        return self.run.files["samples"].rows()
+
+    @cached_property
+    def events(self) -> list[dict[str, Any]]:
+        """What the user should know."""
+        return self.run.files["events"].rows()
+
+    @cached_property
+    def warnings(self) -> list[dict[str, Any]]:
+        """The events that say that something is amiss."""
+        return [event for event in self.events if event.get("kind") not in QUIET]
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """Versions and machine; empty before they are recorded."""
+        path = self.run.folder / "environment.json"
+        return dict(read_json(path)) if path.is_file() else {}
+
+    @cached_property
+    def finished(self) -> bool:
+        """Whether the run has its outcome."""
+        return self.run.result() is not None
+
+    # -- evaluations ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def stages(self) -> list[str]:
+        """Stages that were evaluated after their end, in the order of training."""
+        return ordered({key.stage for key in self.evaluations if key.step is None and key.stage != REFERENCE})
+
+    @cached_property
+    def splits(self) -> list[str]:
+        """Splits of those evaluations, as the recipe orders them."""
+        wanted = [*self.run.recipe.evaluation.final, self.run.recipe.evaluation.split]
+        there = {key.split for key in self.evaluations if key.step is None and key.stage != REFERENCE}
+        return [split for split in dict.fromkeys([*wanted, *sorted(there)]) if split in there]
+
+    def modes(self, split: str) -> list[str]:
+        """The ways in which models were asked on a split, greedy first."""
+        there = {k.mode for k in self.evaluations if k.split == split and k.step is None and k.stage != REFERENCE}
+        return [*(mode for mode in MODES if mode in there), *sorted(there - set(MODES))]
+
+    def final(self, stage: str, split: str, mode: str) -> Evaluation | None:
+        """The evaluation after a stage."""
+        return self.evaluations.get(EvaluationKey(stage, split, mode))
+
+    @cached_property
+    def _summaries(self) -> dict[EvaluationKey, dict[str, Any]]:
+        return {}
+
+    def summary(self, key: EvaluationKey) -> dict[str, Any]:
+        """`summarise` of an evaluation, with floor, ceiling and skill where an oracle stands beside it."""
+        if key not in self._summaries:
+            evaluation = self.evaluations[key]
+            beside = {} if key.stage == REFERENCE else self._references(evaluation)
+            self._summaries[key] = summarise(evaluation, beside if ORACLE in beside else None)
+        return self._summaries[key]
+
+    def _references(self, evaluation: Evaluation) -> dict[str, Evaluation]:
+        """The references on exactly the examples of an evaluation; those that lack one of them are left out."""
+        wanted = [row.id for row in evaluation.rows]
+        found = {}
+        for key, reference in self.evaluations.items():
+            if key.stage == REFERENCE and key.split == evaluation.split:
+                rows = {row.id: row for row in reference.rows}
+                if all(name in rows for name in wanted):
+                    found[key.mode] = replace(reference, rows=tuple(rows[name] for name in wanted))
+        return found
+
+    def bounds(self, evaluation: Evaluation) -> Bounds:
+        """Floor and ceiling on the examples of an evaluation."""
+        means = {name: mean_interval(found.rewards()) for name, found in self._references(evaluation).items()}
+        oracle = means.pop(ORACLE, None)
+        return Bounds(means, oracle)
+
+    def reference_keys(self, split: str) -> list[EvaluationKey]:
+        """The controls from the worst to the best, then the oracle."""
+        keys = [key for key in self.evaluations if key.stage == REFERENCE and key.split == split]
+        return sorted(keys, key=lambda key: (key.mode == ORACLE, self.evaluations[key].mean_reward, key.mode))
+
+    def inside(self) -> dict[tuple[str, str], list[tuple[int, Evaluation]]]:
+        """Evaluations during training: (split, mode) to (step, evaluation), in the order of the steps."""
+        series: dict[tuple[str, str], list[tuple[int, Evaluation]]] = {}
+        for key, evaluation in self.evaluations.items():
+            if key.step is not None:
+                series.setdefault((key.split, key.mode), []).append((key.step, evaluation))
+        order = sorted(series, key=lambda name: (name[0], self._mode_rank(name[1]), name[1]))
+        return {name: sorted(series[name], key=lambda point: point[0]) for name in order}
+
+    def reward(self, evaluation: Evaluation) -> Interval:
+        """The mean reward with its interval, computed once for every evaluation."""
+        if id(evaluation) not in self._rewards:
+            self._rewards[id(evaluation)] = mean_interval(evaluation.rewards())
+        return self._rewards[id(evaluation)]
+
+    @cached_property
+    def _rewards(self) -> dict[int, Interval]:
+        return {}
+
+    @staticmethod
+    def _mode_rank(mode: str) -> int:
+        return MODES.index(mode) if mode in MODES else len(MODES)
+
+    # -- comparisons ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _compared(self) -> dict[tuple[str, str, str, str], Comparison | IncomparableError]:
+        return {}
+
+    def compare(self, split: str, mode: str, before: str, after: str) -> Comparison | IncomparableError | None:
+        """Two stages on a split; None where one of them was not evaluated there."""
+        name = (split, mode, before, after)
+        if name not in self._compared:
+            first, second = self.final(before, split, mode), self.final(after, split, mode)
+            if first is None or second is None:
+                return None
+            self._compared[name] = comparison(split, mode, (before, first), (after, second))
+        return self._compared[name]
+
+    def evaluated(self, split: str, mode: str) -> list[str]:
+        """The stages that were evaluated on a split in a mode."""
+        return [stage for stage in self.stages if self.final(stage, split, mode) is not None]
+
+    def last_two(self, split: str, mode: str) -> Comparison | IncomparableError | None:
+        """The last stage against the one before."""
+        stages = self.evaluated(split, mode)
+        return self.compare(split, mode, stages[-2], stages[-1]) if len(stages) > 1 else None
+
+    @cached_property
+    def headline(self) -> tuple[str, str] | None:
+        """The split and the mode that the verdict speaks of: the recipe's last final split, asked greedily."""
+        for least in (2, 1):
+            for split in reversed(self.splits):
+                for mode in self.modes(split):
+                    if len(self.evaluated(split, mode)) >= least:
+                        return split, mode
+        return None
+
+    def headline_comparison(self) -> Comparison | None:
+        """The comparison that the verdict speaks of, if there is one."""
+        found = self.last_two(*self.headline) if self.headline else None
+        return found if isinstance(found, Comparison) else None
+
+    # -- progress ------------------------------------------------------------------------------------------------
+
+    def last_step(self) -> tuple[str, int, int | None] | None:
+        """The stage in progress or last done, its last recorded step, and how many it has, where that is known."""
+        if not self.metrics:
+            return None
+        stage = list(self.metrics)[-1]
+        step = max((int(row["step"]) for row in self.metrics[stage]), default=0)
+        return stage, step, self.total_steps(stage)
+
+    def total_steps(self, stage: str) -> int | None:
+        """How many steps the recipe gives a stage; None where that depends on the data."""
+        recipe = self.run.recipe
+        if stage == "rl":
+            return recipe.rl.steps if recipe.rl else None
+        if stage == "sft":
+            return recipe.sft.steps if recipe.sft else None
+        return recipe.model.tiny.steps if recipe.model.tiny else None
+
+    @property
+    def negative_control(self) -> bool:
+        """Whether RL deals its advantages at random."""
+        return self.run.recipe.rl is not None and self.run.recipe.rl.shuffle_advantages
+
+
+def ordered(stages: Mapping[str, Any] | set[str]) -> list[str]:
+    """Stages in the order of training; others after them, by name."""
+    return [*(stage for stage in STAGES if stage in stages), *sorted(set(stages) - set(STAGES))]
+
+
+def name_of(stage: str) -> str:
+    """What people call a stage."""
+    return NAMES.get(stage, stage)

@@ -1,0 +1,62 @@
+"""A run directory in, `report.html`, `report.md` and `tables/` out: functions of the records, always the same bytes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from plumbline.records import Example
+from plumbline.reports.build_tables import all_tables
+from plumbline.reports.markdown import markdown_report
+from plumbline.reports.page import page
+from plumbline.reports.sections.curves import curves
+from plumbline.reports.sections.parts import parts
+from plumbline.reports.sections.record import cost, record
+from plumbline.reports.sections.results import results
+from plumbline.reports.sections.samples import samples
+from plumbline.reports.sections.strict import strict
+from plumbline.reports.sections.top import top
+from plumbline.reports.verdict import Verdict, run_verdict
+from plumbline.reports.view import View
+from plumbline.runs.run import Run
+from plumbline.storage import write_text
+
+
+def write_report(run: Run, examples: Mapping[str, Example] | None = None) -> Path:
+    """Write a run's report into its directory, finished or not.
+
+    Args:
+        run: whose records are read.
+        examples: held-out examples by id, for the prompts and gold answers beside the samples; without them the
+            report shows the oracle's answers and no prompts.
+
+    Returns:
+        The path of the HTML file.
+
+    Raises:
+        DataError: a record cannot be read.
+        StorageError: the directory cannot be written.
+    """
+    view = View(run, dict(examples or {}))
+    said = run_verdict(view)
+    tables = all_tables(view)
+    for table in tables:
+        write_text(run.folder / "tables" / f"{table.name}.csv", table.to_csv())
+        write_text(run.folder / "tables" / f"{table.name}.tex", table.to_latex())
+    write_text(run.folder / "report.md", markdown_report(view, said, tables))
+    path = run.folder / "report.html"
+    write_text(path, html_report(view, said))
+    return path
+
+
+def html_report(view: View, said: Verdict) -> str:
+    """The HTML file."""
+    sections = [
+        top(view, said),
+        results(view),
+        curves(view),
+        strict(view),
+        parts(view),
+        samples(view),
+        cost(view),
+        record(view),
+    ]
+    return page(f"{view.run.recipe.name} · Plumbline", sections)

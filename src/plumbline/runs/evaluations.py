@@ -1,0 +1,68 @@
+"""Evaluations on disk: one JSON file each, with every row, so that any two can be compared later, pair by pair."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from plumbline.errors import DataError
+from plumbline.records import Evaluation, Judged
+from plumbline.storage import read_json, write_json
+
+REFERENCE = "reference"
+"""The stage of the oracle's and the controls' evaluations; their mode is their name."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class EvaluationKey:
+    """Which evaluation of a run: `rl@000040.val.greedy` inside training, `rl.test.sampled` after a stage.
+
+    Fields: the stage (base, sft, rl, reference), the split, the mode (greedy, sampled, or a reference's name), and
+    the step for one inside training (None for the one after the stage).
+    """
+
+    stage: str
+    split: str
+    mode: str
+    step: int | None = None
+
+    def __str__(self) -> str:
+        step = "" if self.step is None else f"@{self.step:06d}"
+        return f"{self.stage}{step}.{self.split}.{self.mode}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The key that `str` wrote.
+
+        Raises:
+            DataError: it is none.
+        """
+        try:
+            stage, split, mode = text.split(".")
+        except ValueError as error:
+            raise DataError(f"{text} does not name an evaluation", "names look like rl.val.greedy") from error
+        name, at, step = stage.partition("@")
+        return cls(name, split, mode, int(step) if at else None)
+
+
+def to_json(evaluation: Evaluation) -> dict[str, Any]:
+    """Plain values, rows included."""
+    return asdict(evaluation)
+
+
+def write_evaluation(path: Path, evaluation: Evaluation) -> None:
+    """Write an evaluation atomically."""
+    write_json(path, to_json(evaluation))
+
+
+def read_evaluation(path: Path) -> Evaluation:
+    """Read an evaluation back.
+
+    Raises:
+        DataError: the file is missing or is no evaluation.
+    """
+    values = read_json(path)
+    try:
+        rows = tuple(Judged(**row) for row in values["rows"])
+        return Evaluation(**{**values, "rows": rows, "form": tuple(values["form"])})
+    except (TypeError, KeyError, ValueError) as error:
+        raise DataError(f"{path} is not an evaluation of Plumbline: {error}", "give the JSON file of one") from error

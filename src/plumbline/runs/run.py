@@ -1,0 +1,260 @@
+"""The run directory: everything that happened, as plain records.
+
+    runs/commerce-demo/
+      recipe.yaml          what the run was started with, resolved
+      environment.json     versions, machine, engines, data fingerprints
+      metrics.jsonl        a row for each training step (deterministic: no clock in it)
+      timings.jsonl        where the seconds went, step by step
+      samples.jsonl        every rollout of training with its score parts
+      events.jsonl         warnings, counted skips, resumes
+      evaluations/         one JSON file for each evaluation
+      checkpoints/         of the stage in progress
+      models/              base, sft, rl: standard model directories
+      result.json          the outcome; its absence means that the run is not finished
+      report.html ...
+
+A run is its records: reports, checks and comparisons are functions of these files, on a live run, a finished one, or
+one from another machine. The four `.jsonl` files are append-only; a checkpoint remembers their lengths, and a resumed
+run first cuts them back to it.
+"""
+
+import fcntl
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from plumbline import __version__
+from plumbline.errors import RunError
+from plumbline.recipe import Recipe, differences, load
+from plumbline.records import Evaluation
+from plumbline.runs.evaluations import EvaluationKey, read_evaluation, write_evaluation
+from plumbline.storage import JsonLines, clear_os_errors, read_json, write_json, write_text
+
+PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
+
+
+class Observer(Protocol):
+    """Somebody who is told what happens: the terminal, a tracker."""
+
+    def stage(self, name: str, total: int, done: int) -> None:
+        """A stage of `total` steps begins, of which `done` are already done."""
+        ...
+
+    def metrics(self, row: Mapping[str, Any]) -> None:
+        """A row of metrics was recorded."""
+        ...
+
+    def working(self, what: str, done: int, total: int) -> None:
+        """Something that takes a while and leaves no metrics (building records, evaluating) has come so far."""
+        ...
+
+    def event(self, kind: str, message: str) -> None:
+        """Something happened that the user should know."""
+        ...
+
+    def close(self) -> None:
+        """The run is over, well or badly."""
+        ...
+
+
+class Run:
+    """An open run directory, locked against a second process.
+
+    Example:
+        with Run.start(recipe, folder, resume=False) as run:
+            run.metrics("rl", 0, {"train/reward": 0.5})
+    """
+
+    def __init__(self, folder: Path, recipe: Recipe, observers: Sequence[Observer] = ()) -> None:
+        self.folder, self.recipe, self.observers = folder, recipe, tuple(observers)
+        self.files = {name: JsonLines(folder / f"{name}.jsonl") for name in ("metrics", "timings", "samples", "events")}
+        self._lock: int | None = None
+
+    @classmethod
+    def start(cls, recipe: Recipe, folder: Path, *, resume: bool, observers: Sequence[Observer] = ()) -> "Run":
+        """Create a run directory, or open one to go on.
+
+        Raises:
+            RunError: it exists and `resume` is False, or was started with another recipe, or is in use.
+        """
+        run = cls(folder, recipe, observers)
+        started = (folder / "recipe.yaml").is_file()
+        if started and not resume:
+            raise RunError(
+                f"{folder} already holds a run", "add --resume to go on with it, or --out to write somewhere else"
+            )
+        with clear_os_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        run._acquire()
+        try:
+            if started:
+                run._check_same(load(folder / "recipe.yaml"))
+                run._sweep()
+                run.event("resumed", "the run goes on from its last checkpoint")
+            else:
+                write_text(folder / "recipe.yaml", recipe.to_yaml())
+        except BaseException:
+            run._release()
+            raise
+        return run
+
+    @classmethod
+    def read(cls, folder: Path) -> "Run":
+        """Open a finished or running directory to look at it.
+
+        Raises:
+            RunError: it is no run directory.
+        """
+        if not (folder / "recipe.yaml").is_file():
+            raise RunError(f"{folder} is not a run directory (it has no recipe.yaml)", "give the folder of a run")
+        return cls(folder, load(folder / "recipe.yaml"))
+
+    def _acquire(self) -> None:
+        path = self.folder / ".lock"
+        with clear_os_errors(path):
+            self._lock = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel frees it when the process dies
+        except BlockingIOError as error:
+            os.close(self._lock)
+            self._lock = None
+            raise RunError(f"another process is writing {self.folder}", "wait for it, or use --out") from error
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _sweep(self) -> None:
+        """Remove what a kill left half written: everything is written beside its place, under a dotted .tmp name."""
+        for leftover in list(self.folder.rglob(".*.tmp")):
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)
+
+    def _check_same(self, before: Recipe) -> None:
+        changed = [
+            f"{key}: {old} -> {new}"
+            for key, old, new in differences(before, self.recipe)
+            if not key.startswith(("run.", "description"))
+        ]
+        if changed:
+            raise RunError(
+                f"{self.folder} was started with another recipe ({'; '.join(changed[:4])})",
+                "resume with the recipe it was started with, or use --out for a new run",
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for observer in self.observers:
+            observer.close()
+        self._release()
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def stage(self, name: str, total: int, done: int = 0) -> None:
+        """Tell the observers that a stage begins."""
+        for observer in self.observers:
+            observer.stage(name, total, done)
+
+    def working(self, what: str, done: int, total: int) -> None:
+        """Tell the observers how far something has come that leaves no metrics."""
+        for observer in self.observers:
+            observer.working(what, done, total)
+
+    def metrics(self, stage: str, step: int, values: Mapping[str, float | int | None]) -> None:
+        """Record one step's metrics; None is a value that was not computed."""
+        row = {"stage": stage, "step": step, **values}
+        self.files["metrics"].append(row)
+        for observer in self.observers:
+            observer.metrics(row)
+
+    def timings(self, stage: str, step: int, seconds: Mapping[str, float]) -> None:
+        """Record where one step's seconds went; apart from the metrics, which are the same in every repetition."""
+        self.files["timings"].append({"stage": stage, "step": step, **{k: round(v, 4) for k, v in seconds.items()}})
+
+    def sample(self, row: Mapping[str, Any]) -> None:
+        """Record one rollout of training."""
+        self.files["samples"].append(row)
+
+    def event(self, kind: str, message: str) -> None:
+        """Record something that the user should know: a warning, a counted skip."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self.files["events"].append({"time": now, "kind": kind, "message": message})
+        for observer in self.observers:
+            observer.event(kind, message)
+
+    def evaluation(self, key: EvaluationKey, evaluation: Evaluation) -> None:
+        """Record an evaluation."""
+        write_evaluation(self.folder / "evaluations" / f"{key}.json", evaluation)
+
+    def environment(self, extra: Mapping[str, Any]) -> None:
+        """Record versions and machine, and what else the pipeline knows."""
+        write_json(self.folder / "environment.json", {**environment(), **extra})
+
+    def finish(self, result: Mapping[str, Any]) -> None:
+        """Record the outcome: from here on the run counts as finished."""
+        write_json(self.folder / "result.json", dict(result))
+
+    def marks(self) -> dict[str, int]:
+        """Lengths of the record files, for a checkpoint (events are never cut back)."""
+        return {name: file.size() for name, file in self.files.items() if name != "events"}
+
+    def rewind(self, marks: Mapping[str, int]) -> None:
+        """Cut the record files back to a checkpoint's marks."""
+        for name, size in marks.items():
+            self.files[name].truncate(size)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def rows(self, stage: str) -> list[dict[str, Any]]:
+        """The metrics rows of a stage."""
+        return [row for row in self.files["metrics"].rows() if row.get("stage") == stage]
+
+    def evaluations(self) -> dict[EvaluationKey, Evaluation]:
+        """Every evaluation, in the order of the file names."""
+        folder = self.folder / "evaluations"
+        return {EvaluationKey.parse(path.stem): read_evaluation(path) for path in sorted(folder.glob("*.json"))}
+
+    def result(self) -> dict[str, Any] | None:
+        """The outcome, or None while the run is not finished."""
+        path = self.folder / "result.json"
+        return dict(read_json(path)) if path.is_file() else None
+
+    def model(self, stage: str) -> Path:
+        """Where a stage's model is."""
+        return self.folder / "models" / stage
+
+    def checkpoints(self, stage: str) -> Path:
+        """Where a stage's checkpoints are."""
+        return self.folder / "checkpoints" / stage
+
+
+def environment() -> dict[str, Any]:
+    """Versions and machine; nothing that names a person or a path."""
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "plumbline": __version__,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "packages": versions,
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }

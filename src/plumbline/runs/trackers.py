@@ -1,0 +1,156 @@
+"""Trackers by name: Trackio (local), Weights & Biases, TensorBoard. Each is an observer of the same records.
+
+They are told what the run's own files say and nothing else, so a run without one loses nothing. A tracker that fails
+must not cost the run: `Guarded` turns its first failure into an event and stops calling it.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from plumbline.errors import RunError
+from plumbline.recipe import Recipe
+from plumbline.runs.run import Observer
+
+
+class Trackio:
+    """Trackio: W&B's calls, stored on this machine; `trackio show --project NAME` opens its dashboard."""
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        trackio = _imported("trackio")
+        self.run = trackio.init(
+            project=recipe.run.project, name=folder.name, config=recipe.model_dump(mode="json"), resume="allow"
+        )
+
+    def metrics(self, row: Mapping[str, Any]) -> None:
+        """Log a row under its stage's names."""
+        self.run.log(_named(row))
+
+    def close(self) -> None:
+        """Flush and close."""
+        self.run.finish()
+
+
+class Wandb:
+    """Weights & Biases; with WANDB_MODE=offline nothing leaves this machine."""
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        wandb = _imported("wandb")
+        self.run = wandb.init(
+            project=recipe.run.project,
+            name=folder.name,
+            id=f"{folder.name}-{recipe.identity()}",
+            resume="allow",
+            dir=str(folder),
+            config=recipe.model_dump(mode="json"),
+        )
+
+    def metrics(self, row: Mapping[str, Any]) -> None:
+        """Log a row under its stage's names."""
+        self.run.log(_named(row))
+
+    def close(self) -> None:
+        """Flush and close."""
+        self.run.finish()
+
+
+class TensorBoard:
+    """TensorBoard event files in the run's folder; `tensorboard --logdir RUN/tensorboard` shows them."""
+
+    def __init__(self, recipe: Recipe, folder: Path) -> None:
+        writing = _imported("torch.utils.tensorboard", "tensorboard")
+        self.writer = writing.SummaryWriter(str(folder / "tensorboard"))
+        self.writer.add_text("recipe", f"```yaml\n{recipe.to_yaml()}\n```")
+
+    def metrics(self, row: Mapping[str, Any]) -> None:
+        """Write each value at its stage's own step."""
+        for name, value in _named(row).items():
+            if isinstance(value, (int, float)):
+                self.writer.add_scalar(name, value, row["step"])
+
+    def close(self) -> None:
+        """Flush and close."""
+        self.writer.close()
+
+
+TRACKERS: dict[str, Callable[[Recipe, Path], Any]] = {"trackio": Trackio, "wandb": Wandb, "tensorboard": TensorBoard}
+
+
+class Guarded:
+    """A tracker as an observer whose failure is said once and costs nothing else."""
+
+    def __init__(self, name: str, tracker: Any, say: Callable[[str], None]) -> None:
+        self.name, self.tracker, self.say = name, tracker, say
+
+    def _call(self, method: str, *arguments: Any) -> None:
+        if self.tracker is None:
+            return
+        try:
+            with redirect_stdout(sys.stderr):  # trackers greet and say goodbye; standard output is for results
+                getattr(self.tracker, method)(*arguments)
+        except Exception as error:  # noqa: BLE001 - a tracker is a guest: whatever breaks in it, the run goes on
+            self.tracker = None
+            self.say(f"{self.name} stopped working and is told no more: {type(error).__name__}: {error}")
+
+    def stage(self, name: str, total: int, done: int) -> None:
+        """Trackers are told numbers only."""
+
+    def metrics(self, row: Mapping[str, Any]) -> None:
+        """See `Observer.metrics`."""
+        self._call("metrics", row)
+
+    def working(self, what: str, done: int, total: int) -> None:
+        """Trackers are told numbers only."""
+
+    def event(self, kind: str, message: str) -> None:
+        """Trackers are told numbers only."""
+
+    def close(self) -> None:
+        """See `Observer.close`."""
+        self._call("close")
+
+
+def open_trackers(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> Sequence[Observer]:
+    """The trackers that the recipe names.
+
+    Args:
+        recipe: names them in `run.trackers`.
+        folder: the run's.
+        say: how a tracker's later failure reaches the user.
+
+    Raises:
+        RunError: one is not installed, or does not start: better now than after six hours.
+    """
+    opened = []
+    for name in recipe.run.trackers:
+        try:
+            with redirect_stdout(sys.stderr):
+                tracker = TRACKERS[name](recipe, folder)
+        except RunError:
+            raise
+        except Exception as error:
+            raise RunError(f"{name} does not start: {error}", f"remove {name} from run.trackers, or mend it") from error
+        opened.append(Guarded(name, tracker, say))
+    return opened
+
+
+def _imported(module: str, extra: str = "") -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        name = extra or module
+        raise RunError(f"the tracker {name} is not installed", f"pip install 'plumbline[{name}]'") from error
+
+
+def _named(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row without what was not computed; SFT's and the base's `train/loss` beside RL's, not over it."""
+    stage = row["stage"]
+    prefix = "" if stage == "rl" else f"{stage}/"
+    values = {
+        f"{prefix}{key}": value for key, value in row.items() if value is not None and key not in {"stage", "step"}
+    }
+    return {f"{stage}/step": row["step"], **values}

@@ -1,0 +1,114 @@
+"""Evaluations: rows, summaries, comparisons, completions from elsewhere, and what is refused."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from plumbline.errors import DataError, IncomparableError
+from plumbline.evaluation.evaluate import evaluate_completions, evaluate_policy, evaluate_reference, references
+from plumbline.evaluation.summary import compare, summarise
+from plumbline.evaluation.targets import evaluate_file
+from plumbline.records import Sampling
+from plumbline.runs.evaluations import EvaluationKey, read_evaluation, write_evaluation
+from tests.toy import ToyTask
+
+
+@pytest.fixture
+def task():
+    return ToyTask({"size": 8})
+
+
+def test_a_summary_says_everything(task):
+    examples = task.examples("val")
+    evaluation = evaluate_completions(task, examples, ["a"] * 4 + ["b"] * 3 + [""], source="made up", split="val")
+    summary = summarise(evaluation, references(task, examples, "val"))
+    assert summary["n"] == 8
+    assert summary["reward"]["mean"] == pytest.approx((4 * 1 + 3 * 0.25 + 0) / 8)
+    assert summary["parts"]["letters"]["mean"] == pytest.approx(0.5)
+    assert set(summary["strata"]) == {"even", "odd"}
+    assert summary["nonzero_rate"] == pytest.approx(7 / 8)
+    assert summary["truncated"] is None, "nobody knows whether a completion from elsewhere was cut"
+    assert (summary["floor"], summary["ceiling"]) == (0.25, 1.0)
+    assert summary["skill"] == pytest.approx((summary["reward"]["mean"] - 0.25) / 0.75)
+    assert summary["failures"] == 0
+
+
+def test_a_verifier_that_breaks_is_counted_and_not_a_crash():
+    task = ToyTask({"reward": "raises"})
+    evaluation = evaluate_completions(task, task.examples("val"), ["a"] * 12, source="x", split="val")
+    assert summarise(evaluation)["failures"] == 12
+    assert evaluation.rows[0].failure == "RuntimeError"
+
+
+def test_a_model_is_evaluated_the_same_twice_and_its_lengths_are_known(tiny_policy, task):
+    arguments = {"source": "tiny", "split": "val", "sampling": Sampling(max_tokens=6), "seed": 1}
+    one = evaluate_policy(tiny_policy, task, task.examples("val"), **arguments)
+    assert one == evaluate_policy(tiny_policy, task, task.examples("val"), **arguments)
+    summary = summarise(one)
+    assert 0 < summary["mean_tokens"] <= 6
+    assert 0 <= summary["truncated"] <= 1
+
+
+def test_an_evaluation_reads_back_as_it_was_written(tmp_path, task):
+    evaluation = evaluate_reference(task, task.examples("val"), source="oracle", split="val")
+    write_evaluation(tmp_path / "e.json", evaluation)
+    assert read_evaluation(tmp_path / "e.json") == evaluation
+    (tmp_path / "f.json").write_text('{"rows": 3}')
+    with pytest.raises(DataError, match="not an evaluation"):
+        read_evaluation(tmp_path / "f.json")
+
+
+def test_comparing_what_cannot_be_compared_is_refused(task):
+    examples = task.examples("val")
+    one = evaluate_completions(task, examples, ["a"] * 8, source="one", split="val")
+    assert compare(one, one).difference.mean == 0
+    with pytest.raises(IncomparableError, match="rubric"):
+        compare(one, replace(one, rubric="toy/2+000000"))
+    with pytest.raises(IncomparableError, match="share 7 examples"):
+        compare(one, replace(one, rows=one.rows[:7]))
+
+
+def test_completions_from_anywhere(tmp_path, task):
+    path = tmp_path / "answers.jsonl"
+    rows = [
+        {"id": "val-0", "completion": "aa"},
+        {"id": "test-3", "completion": "b"},
+        {"id": "nobody", "completion": ""},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    evaluation, unknown = evaluate_file(path, task, ["val", "test"])
+    assert [row.reward for row in evaluation.rows] == [1.0, 0.25]
+    assert unknown == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (['{"id": "val-0"}'], r'answers.jsonl:1: a row needs "id" and "completion"'),
+        (['{"id": "val-0", "completion": 3}'], r"answers.jsonl:1"),
+        (['{"id": "val-0", "completion": "a"}'] * 2, r"answers.jsonl:2: val-0 has an answer already"),
+        (['{"id": "other", "completion": "a"}'], "none of the 1 ids"),
+        (["{"], r"answers.jsonl:1: not JSON"),
+    ],
+)
+def test_a_bad_file_of_completions(tmp_path, task, rows, message):
+    path = tmp_path / "answers.jsonl"
+    path.write_text("\n".join(rows))
+    with pytest.raises(DataError, match=message):
+        evaluate_file(path, task, ["val"])
+
+
+def test_an_unknown_control_is_named_with_the_known_ones(task):
+    with pytest.raises(DataError, match="oracle, blank, constant"):
+        evaluate_reference(task, task.examples("val"), source="cheat", split="val")
+
+
+@pytest.mark.parametrize("text", ["rl.val.greedy", "rl@000040.val.sampled", "reference.held-out.keyword-stuffing"])
+def test_keys_read_back(text):
+    assert str(EvaluationKey.parse(text)) == text
+
+
+def test_a_name_that_is_no_key():
+    with pytest.raises(DataError, match="does not name an evaluation"):
+        EvaluationKey.parse("report")

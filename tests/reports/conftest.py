@@ -1,0 +1,24 @@
+import pytest
+
+from plumbline.reports.view import View
+from plumbline.reports.write import write_report
+from plumbline.runs.run import Run
+from tests.reports.building import examples, finished_run
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory) -> Run:
+    """A finished run with its report; tests only read it."""
+    run = finished_run(tmp_path_factory.mktemp("runs") / "finished")
+    write_report(run, examples("test", 59))
+    return run
+
+
+@pytest.fixture(scope="session")
+def view(finished) -> View:
+    return View(Run.read(finished.folder))
+
+
+@pytest.fixture(scope="session")
+def html(finished) -> str:
+    return (finished.folder / "report.html").read_text(encoding="utf-8")

@@ -1,0 +1,423 @@
+"""The whole report: what it holds for every kind of run, that nothing in it can act, and that it stays small."""
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from plumbline.records import Judged
+from plumbline.reports.style import CSS, DARK, LIGHT
+from plumbline.reports.write import write_report
+from plumbline.runs.evaluations import EvaluationKey, write_evaluation
+from plumbline.runs.run import Run
+from tests.reports.building import (
+    BASE,
+    RL,
+    SFT,
+    evaluation,
+    examples,
+    finished_run,
+    recipe,
+    references,
+    write_evaluations,
+    write_rl,
+    write_supervised,
+)
+from tests.reports.reading import ATTRIBUTES, ELEMENTS, Page
+
+SECTIONS = [
+    "Before and after",
+    "Curves",
+    "Strict against lenient",
+    "Parts and strata",
+    "Samples side by side",
+    "Time and tokens",
+    "Recipe, environment, events",
+]
+LIMIT = 500_000
+
+
+def report(run: Run, **arguments) -> tuple[str, Page]:
+    text = write_report(run, **arguments).read_text(encoding="utf-8")
+    page = Page(text)
+    assert not page.wrong
+    assert page.elements <= ELEMENTS
+    assert {name for _, name, _ in page.attributes} <= ATTRIBUTES
+    assert len(text.encode()) < LIMIT
+    return text, page
+
+
+# -- a finished run ----------------------------------------------------------------------------------------------
+
+
+def test_the_sections_stand_in_their_order(html):
+    page = Page(html)
+    assert page.headings == SECTIONS
+    assert not page.wrong
+
+
+def test_the_verdict_comes_first_and_the_key_figures_follow(html):
+    page = Page(html)
+    texts = [text for text in page.texts if text.strip()]
+    start = texts.index("commerce-demo", 5)
+    assert texts[start + 2].startswith("GRPO raised the greedy reward on 59 held-out test examples from ")
+    assert html.count('<div class="card">') == 5
+    assert "This run is not finished" not in page.text
+
+
+def test_nothing_in_it_reaches_out_or_runs(html):
+    page = Page(html)
+    for _, name, value in page.attributes:
+        assert not name.startswith("on")
+        assert name != "src"
+        assert not re.match(r"\s*(https?:|//|javascript:|data:)", value)
+        if name == "href":
+            assert re.fullmatch(r"#[a-z]+", value)
+    assert "url(" not in html
+    assert "@import" not in html
+    assert "<script" not in html
+    assert "default-src 'none'" in html
+    anchors = {value for _, name, value in page.attributes if name == "id"}
+    assert {value[1:] for _, name, value in page.attributes if name == "href"} <= anchors
+
+
+def test_the_same_records_give_the_same_bytes(finished, tmp_path):
+    copy = tmp_path / "elsewhere" / "copy"
+    shutil.copytree(finished.folder, copy)
+    for name in ("report.html", "report.md"):
+        (copy / name).unlink()
+    shutil.rmtree(copy / "tables")
+    write_report(Run.read(copy), examples("test", 59))
+    made = [
+        path for path in copy.rglob("*") if path.name in {"report.html", "report.md"} or path.parent.name == "tables"
+    ]
+    assert len(made) == 16
+    for path in made:
+        written, again = (finished.folder / path.relative_to(copy)).read_bytes(), path.read_bytes()
+        # the environment of this fixture names the folder of the first run, as another machine's would
+        assert written.replace(b"RUN/models", b"X") == again.replace(f"{finished.folder}/models".encode(), b"X")
+
+
+def test_files_are_written_atomically_and_nothing_else_changes(finished):
+    assert not list(finished.folder.rglob("*.tmp"))
+    names = {path.name for path in finished.folder.iterdir()}
+    assert names - {"report.html", "report.md", "tables"} == {
+        *("recipe.yaml", "environment.json", "metrics.jsonl", "timings.jsonl", "samples.jsonl", "events.jsonl"),
+        *("evaluations", "result.json", ".lock"),
+    }
+
+
+def test_strict_and_lenient_stand_side_by_side_with_the_count_of_what_is_lost(html):
+    text = Page(html).text
+    assert "Reward (lenient)" in text
+    assert re.search(r"SFT: strict parsing scores (\d+) of 59 answers as 0 although they earn something", text)
+    assert "fence+decimal_comma" in text
+
+
+def test_samples_have_prompt_gold_and_both_answers(html):
+    assert html.count('<article class="sample">') == 8
+    text = Page(html).text
+    assert text.count("Prompt (last user message)") == 8
+    assert text.count("Gold answer") == 8
+    assert "o produto chegou com 12 dias de atraso" in text
+    assert "Responda só com JSON" not in text  # the system's message is not the last user message
+
+
+def test_without_examples_gold_comes_from_the_oracle_and_no_prompt_is_invented(finished, tmp_path):
+    shutil.copytree(finished.folder, tmp_path / "copy")
+    _, page = report(Run.read(tmp_path / "copy"))
+    assert page.text.count("Gold answer") == 8
+    assert "Prompt (last" not in page.text
+
+
+def test_no_kl_is_shown_where_none_was_computed(html, tmp_path):
+    text = Page(html).text
+    assert "rl.beta is 0, so no KL to the start was computed" in text
+    assert "KL to the start" not in re.findall(r"<b>([^<]*)</b>", html)
+    with Run.start(recipe(rl={"steps": 60, "beta": 0.1}), tmp_path / "run", resume=False) as run:
+        write_rl(run, 20, beta=0.1, evaluate=False)
+    with_kl, page = report(run)
+    assert "KL to the start" in re.findall(r"<b>([^<]*)</b>", with_kl)
+    assert "rl.beta is 0" not in page.text
+
+
+def test_markdown_holds_verdict_tables_and_samples(finished):
+    text = (finished.folder / "report.md").read_text(encoding="utf-8")
+    assert text.startswith("# commerce-demo\n")
+    assert "**GRPO raised the greedy reward on 59 held-out test examples" in text
+    for heading in ("Before and after", "Strict against lenient", "Parts and strata", "Samples side by side", "Recipe"):
+        assert f"\n## {heading}\n" in text
+    assert "````text\nClaro! Aqui está:\n```json" in text  # a longer fence around the model's own
+
+
+# -- other runs --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_in_progress_says_so_with_its_last_step(tmp_path):
+    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
+        write_supervised(run, "sft", 30)
+        write_rl(run, 23)
+        write_evaluations(run, {"base": BASE, "sft": SFT}, 20)
+    _, page = report(run)
+    said = "This run is not finished: its last recorded step is GRPO 23 of 60."
+    assert said in page.text
+    assert page.text.index(said) < page.text.index("So far, SFT raised")
+    assert "plumbline run RUN/recipe.yaml --out RUN --resume" in page.text
+    assert "Not finished." in (run.folder / "report.md").read_text(encoding="utf-8")
+
+
+def test_a_run_with_sft_only(tmp_path):
+    with Run.start(recipe(rl=None), tmp_path / "run", resume=False) as run:
+        write_supervised(run, "sft", 30)
+        write_evaluations(run, {"base": BASE, "sft": SFT}, 30)
+        run.finish({"status": "finished"})
+    _, page = report(run)
+    assert "SFT raised the greedy reward on 30 held-out test examples" in page.text
+    assert "GRPO" not in page.text
+    assert "Health of RL" not in page.text
+
+
+def test_a_run_without_evaluations_says_what_is_missing(tmp_path):
+    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
+        write_supervised(run, "sft", 5)
+        write_rl(run, 3, evaluate=False)
+    _, page = report(run)
+    assert "No stage has been evaluated yet" in page.text
+    assert "this section fills in when one is" in page.text
+    assert "the best and the worst rollouts of training step 3" in page.text
+    assert page.headings[0] == "Before and after"
+
+
+def test_a_run_that_has_only_begun(tmp_path):
+    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
+        pass
+    _, page = report(run)
+    assert "This run is not finished: no step has been recorded yet." in page.text
+    assert "No timings have been recorded yet." in page.text
+    assert "No training step has been recorded yet." in page.text
+
+
+def test_a_run_with_references_but_no_stage(tmp_path):
+    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
+        for name, found in references("test", 10).items():
+            run.evaluation(EvaluationKey("reference", "test", name), found)
+    _, page = report(run)
+    assert "Control: constant (floor)" in page.text
+
+
+def test_a_run_without_readings_parts_or_references(tmp_path):
+    def bare(row: Judged) -> Judged:
+        return replace(row, readings={}, parts={}, how="", stratum="", truncated=None, tokens=None)
+
+    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
+        for number, (stage, level) in enumerate({"sft": SFT, "rl": RL}.items()):
+            run.evaluation(
+                EvaluationKey(stage, "test", "greedy"), evaluation(stage, "test", "greedy", level, 20, number, bare)
+            )
+        run.finish({"status": "finished"})
+    _, page = report(run)
+    assert "this task does not record a strict and a lenient reading" in page.text
+    assert "floor and ceiling are unknown" in page.text
+    assert "No part was recorded." in page.text
+
+
+def test_a_negative_control_has_its_banner(tmp_path):
+    run = finished_run(
+        tmp_path / "run", n=20, levels={"sft": SFT, "rl": SFT}, rl={"steps": 60, "shuffle_advantages": True}
+    )
+    html, page = report(run)
+    assert 'class="banner control"' in html
+    assert 'class="verdict control"' in html
+    assert "Negative control (advantages dealt at random" in page.text
+
+
+def test_warnings_are_at_the_top_and_notes_are_not(tmp_path):
+    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
+        run.event("note", "only a note")
+        run.event("dead_part", "the part 'numbers' of the reward was 0 in all of 200 rollouts")
+        for number in range(8):
+            run.event("truncated", f"cut {number}")
+    html, page = report(run)
+    top = html[: html.index("<h2>")]
+    assert "dead_part: the part &#x27;numbers&#x27; of the reward" in top
+    assert "cut 4" in top
+    assert "cut 5" not in top
+    assert "and 3 more, below under Events" in top
+    assert "only a note" not in top
+    assert "only a note" in page.text
+
+
+def test_failures_are_counted_and_named(tmp_path):
+    run = finished_run(tmp_path / "run", n=20)
+    path = run.folder / "evaluations" / "rl.test.greedy.json"
+    found = run.evaluations()[EvaluationKey("rl", "test", "greedy")]
+    broken = replace(found.rows[0], reward=0.0, parts={}, readings={}, how="failed", failure="ZeroDivisionError")
+    write_evaluation(path, replace(found, rows=(broken, *found.rows[1:])))
+    html, page = report(run)
+    row = re.search(
+        r'<tr><th scope="row">GRPO</th><td>greedy</td>.*?</tr>', html[html.index("Mean reward on test [95") :]
+    )
+    assert row is not None
+    assert row.group().endswith('<td class="num">1</td></tr>')
+    assert "not judged: ZeroDivisionError" in page.text
+
+
+def test_nothing_tells_where_the_run_lay(finished, html):
+    assert str(finished.folder) not in html
+    assert str(finished.folder) not in (finished.folder / "report.md").read_text(encoding="utf-8")
+    assert "RUN/models/sft" in Page(html).text
+
+
+# -- hostile text ------------------------------------------------------------------------------------------------
+
+EVIL = (
+    "\"><script>alert(1)</script><img src=x onerror=alert(2)>' onmouseover='alert(3)</pre></style></title><!--"
+    " https://evil.example/x ]]> &lt; \x00\x07\u202e\u2028 \ud83d\ude00".encode("utf-16", "surrogatepass").decode(
+        "utf-16"
+    )
+)
+
+
+def hostile_run(folder: Path) -> Run:
+    """Hostile text wherever text comes from: the model, the task, the recipe, events, environment, file names."""
+
+    def change(row: Judged) -> Judged:
+        return replace(
+            row,
+            id=f"{EVIL}{row.id}",
+            stratum=f"{EVIL}{row.stratum}",
+            completion=f"{EVIL}{row.completion}```\n~~~",
+            how=f"{EVIL}{row.how}",
+            parts={f"{EVIL}{name}": value for name, value in row.parts.items()},
+            failure=EVIL if row.id.endswith("3") else "",
+        )
+
+    values = recipe(description=EVIL, task={"name": EVIL, "options": {EVIL: EVIL}})
+    with Run.start(values, folder, resume=False) as run:
+        run.environment({"engine": {EVIL: EVIL}, "model": EVIL, EVIL: [EVIL]})
+        run.event(EVIL, EVIL)
+        run.event("warning", EVIL)
+        run.metrics("rl", 1, {"train/reward": 0.5, f"train/reward/{EVIL}": 0.5})
+        run.metrics(EVIL, 1, {"train/loss": 0.5})
+        run.timings(EVIL, 1, {f"time/{EVIL}": 1.0})
+        for number, (stage, level) in enumerate({"sft": SFT, "rl": RL}.items()):
+            made = evaluation(stage, "test", "greedy", level, 20, number, change)
+            run.evaluation(EvaluationKey(stage, "test", "greedy"), made)
+        control = EVIL.replace("/", "").replace(".", "").replace("\x00", "")
+        run.evaluation(EvaluationKey("reference", "test", control), replace(made, source=control))
+        run.finish({"status": EVIL})
+    return run
+
+
+def test_hostile_text_is_text_everywhere(tmp_path):
+    run = hostile_run(tmp_path / "run")
+    names = [row.id for row in run.evaluations()[EvaluationKey("rl", "test", "greedy")].rows]
+    html, page = report(
+        run,
+        examples={
+            name: replace(example, id=name)
+            for name, example in zip(
+                names,
+                [
+                    replace(e, messages=[{"role": "user", "content": EVIL}], gold=EVIL)
+                    for e in examples("test", 20).values()
+                ],
+                strict=True,
+            )
+        },
+    )
+    assert "script" not in page.elements
+    assert "img" not in page.elements
+    assert not [name for _, name, _ in page.attributes if name.startswith("on") or name == "src"]
+    assert "<script" not in html.lower()
+    assert not set(html) & set("\x00\x07\u202e\u2028")
+    assert page.text.count("<script>alert(1)</script>") > 50  # it is all there, as text
+    assert all(value.count("(") == 0 for _, name, value in page.attributes if name == "style")
+
+
+def test_hostile_text_cannot_break_out_of_markdown_or_tables(tmp_path):
+    run = hostile_run(tmp_path / "run")
+    write_report(run)
+    text = (run.folder / "report.md").read_text(encoding="utf-8")
+    outside, fence = [], ""
+    for line in text.splitlines():
+        run_of_ticks = re.match(r"`{3,}", line)
+        if fence:
+            fence = "" if line == fence else fence
+        elif run_of_ticks:
+            fence = run_of_ticks.group()
+        else:
+            outside.append(line)
+    assert not fence
+    assert "<script" not in "\n".join(outside)
+    assert "<img" not in "\n".join(outside)
+    for path in (run.folder / "tables").glob("*.tex"):
+        assert not re.search(r"(?<!\\)[#%]", "".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[2:]))
+
+
+def test_half_a_surrogate_in_a_record_of_another_machine_is_survived(tmp_path):
+    run = finished_run(tmp_path / "run", n=20)
+    path = run.folder / "evaluations" / "rl.test.greedy.json"
+    path.write_text(
+        path.read_text(encoding="utf-8").replace("Claro!", "\\ud800Claro!").replace("negativo", "\\udfff"), "utf-8"
+    )
+    html, _ = report(run)
+    assert "\ufffd" in html
+
+
+# -- size, colours, imports --------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_thousand_steps_and_two_thousand_long_answers_stay_under_500_kb(tmp_path):
+    def long(row: Judged) -> Judged:
+        return replace(row, completion=row.completion + "<&\"'>ç" * 2000, how=f"{row.how}{row.id[-3:]}")
+
+    values = recipe(rl={"steps": 1000}, evaluation={"every": 5, "limit": 24}, description="<" * 50_000)
+    with Run.start(values, tmp_path / "run", resume=False) as run:
+        write_supervised(run, "sft", 1000)
+        write_rl(run, 1000, every=5, n=16)
+        for number, (stage, level) in enumerate({"sft": SFT, "rl": RL}.items()):
+            made = evaluation(stage, "test", "greedy", level, 2000, number, long)
+            run.evaluation(EvaluationKey(stage, "test", "greedy"), made)
+        for number in range(500):
+            run.event("warning", f"{number} " + "<" * 2000)
+    text, page = report(run, examples={k: replace(e, gold="<" * 9000) for k, e in examples("test", 2000).items()})
+    assert len(text.encode()) > 150_000  # the test has something to hold down
+    assert page.headings == SECTIONS
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    r, g, b = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+
+def contrast(one: str, other: str) -> float:
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("palette", [LIGHT, DARK], ids=["light", "dark"])
+def test_every_text_colour_is_readable_on_both_backgrounds(palette):
+    for name in ("text", "muted", "c1", "c2", "c3", "c4"):
+        for behind in ("page", "panel"):
+            assert contrast(palette[name], palette[behind]) >= 4.5, (name, behind)
+
+
+def test_the_style_follows_the_readers_scheme_and_names_no_unknown_variable():
+    assert "prefers-color-scheme:dark" in CSS
+    used, defined = set(re.findall(r"var\(--(\w+)\)", CSS)), set(re.findall(r"--(\w+):", CSS))
+    assert used == defined == set(LIGHT) == set(DARK)
+    assert CSS.count("{") == CSS.count("}")
+
+
+def test_a_report_needs_no_torch_and_no_plotting():
+    code = "import sys, plumbline.reports.write; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "numpy" in loaded
+    assert not {"torch", "transformers", "matplotlib", "plotly", "jinja2", "scipy", "pandas"} & set(loaded)

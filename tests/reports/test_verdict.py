@@ -1,0 +1,324 @@
+"""What the verdict says, word by word, and what it must never say."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from plumbline.errors import IncomparableError
+from plumbline.evaluation.statistics import Interval, Paired
+from plumbline.records import Evaluation, Judged
+from plumbline.reports.comparisons import Change, Comparison, comparison, holm
+from plumbline.reports.verdict import run_verdict, verdict
+from plumbline.reports.view import Bounds, View
+from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.run import Run
+from tests.reports.building import BASE, RL, SFT, Level, evaluation, finished_run, recipe, write_evaluations
+
+BOUNDS = Bounds({"constant": Interval(0.31, 0.3, 0.32, 200), "blank": Interval(0, 0, 0, 200)}, Interval(1, 1, 1, 200))
+Rewards = list[float]
+
+
+def made(
+    rewards: Rewards, mode: str = "greedy", parts: Callable[[int], dict[str, float | None]] = lambda _: {}
+) -> Evaluation:
+    rows = tuple(
+        Judged(id=f"e{i:04d}", stratum="", completion="", reward=r, parts=parts(i), readings={}, how="strict")
+        for i, r in enumerate(rewards)
+    )
+    return Evaluation(
+        source="x",
+        task="t",
+        split="test",
+        rubric="r/1",
+        sampling={},
+        seed=0,
+        rows=rows,
+        form=("parse", "parses", "schema", "alone"),
+    )
+
+
+def compared(before: Rewards, after: Rewards, mode: str = "greedy", stages=("sft", "rl"), **parts) -> Comparison:
+    found = comparison(
+        "test",
+        mode,
+        (stages[0], made(before, parts=parts.get("before_parts", lambda _: {}))),
+        (stages[1], made(after, parts=parts.get("after_parts", lambda _: {}))),
+    )
+    assert isinstance(found, Comparison)
+    return found
+
+
+def noisy(mean: float, n: int, seed: int, size: float = 0.1) -> Rewards:
+    return list(np.clip(np.random.default_rng(seed).normal(mean, size, n), 0, 1))
+
+
+# -- rise, fall, no change ---------------------------------------------------------------------------------------
+
+
+def test_a_rise():
+    found = compared([0.5, 0.7] * 100, [0.9, 1.0] * 100)
+    said = verdict(found, BOUNDS)
+    assert said.tone == "rise"
+    assert re.fullmatch(
+        r"GRPO raised the greedy reward on 200 held-out test examples from 0\.600 to 0\.950: \+0\.350 "
+        r"\[0\.34\d, 0\.35\d\], p < 0\.001; the best control earns 0\.310 and the oracle 1\.000\.",
+        said.sentence,
+    )
+
+
+def test_a_fall():
+    said = verdict(compared([0.9, 1.0] * 50, [0.5, 0.7] * 50), BOUNDS)
+    assert said.tone == "fall"
+    assert said.sentence.startswith(
+        "GRPO lowered the greedy reward on 100 held-out test examples from 0.950 to 0.600: -0.350 [-0"
+    )
+
+
+def test_no_change_says_what_could_not_have_been_seen():
+    found = compared(noisy(0.6, 59, 1), noisy(0.6, 59, 2))
+    said = verdict(found, BOUNDS)
+    assert said.tone == "same"
+    assert said.sentence.startswith("GRPO did not change the greedy reward on 59 held-out test examples (0.")
+    assert re.search(
+        r": with n = 59 a difference under 0\.0\d+ cannot be seen reliably; the best control", said.sentence
+    )
+    stated = float(re.search(r"under (\S+) cannot", said.sentence).group(1))
+    difference = found.reward.paired.difference
+    assert stated == pytest.approx(1.43 * (difference.high - difference.low) / 2, abs=0.006)
+
+
+def test_no_rise_is_claimed_whose_interval_includes_zero():
+    """Whatever the numbers are: a claim needs the interval and the test."""
+    rng = np.random.default_rng(0)
+    claims = 0
+    for _ in range(60):
+        n = int(rng.integers(2, 40))
+        before = rng.uniform(0, 1, n)
+        after = np.clip(before + rng.normal(rng.choice([-0.1, 0.0, 0.1]), 0.2, n), 0, 1)
+        found = compared(list(before), list(after))
+        said, difference = verdict(found, BOUNDS), found.reward.paired.difference
+        claimed = "raised" in said.sentence or "lowered" in said.sentence
+        sure = (difference.low > 0 or difference.high < 0) and found.reward.paired.p_value < 0.05
+        assert claimed == sure
+        assert ("raised" in said.sentence) == (sure and difference.mean > 0)
+        claims += claimed
+    assert 5 < claims < 55
+
+
+def test_five_examples_prove_nothing_even_if_all_rise():
+    found = compared([0.1, 0.2, 0.3, 0.2, 0.1], [0.5, 0.8, 0.6, 0.9, 0.4])
+    assert found.reward.paired.difference.excludes_zero
+    said = verdict(found, BOUNDS)
+    assert said.tone == "same"
+    assert "the interval and the test disagree, so this is not called a change" in str(said).lower()
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "p", "direction"),
+    [
+        (-0.001, 0.04, 0.04, "same"),
+        (0.001, 0.04, 0.06, "same"),
+        (0.001, 0.04, 0.04, "rise"),
+        (-0.04, -0.001, 0.04, "fall"),
+        (-0.04, 0.0, 0.01, "same"),
+    ],
+)
+def test_a_change_needs_the_interval_and_the_test(low, high, p, direction):
+    difference = Interval((low + high) / 2, low, high, 50)
+    level = Interval(0.5, 0.4, 0.6, 50)
+    assert Change("reward", level, level, Paired(difference, p, 30, 10, 10), p).direction == direction
+
+
+def test_one_example():
+    said = verdict(compared([0.0], [1.0]), BOUNDS)
+    assert said.tone == "same"
+    assert "on 1 held-out test example (" in said.sentence
+
+
+def test_equal_rewards_are_said_to_be_equal():
+    said = verdict(compared([0.5] * 20, [0.5] * 20), BOUNDS)
+    assert "every example earned the same before and after (0.500 on average)" in said.sentence
+
+
+def test_sft_against_base_is_called_sft():
+    assert verdict(compared([0.1] * 20, [0.5] * 20, stages=("base", "sft"))).sentence.startswith("SFT raised")
+
+
+def test_without_references_it_says_that_none_stand_beside():
+    assert "no control and no oracle stand beside it." in verdict(compared([0.1] * 20, [0.5] * 20)).sentence
+
+
+def test_a_reward_below_the_best_control_is_said_to_be():
+    said = verdict(compared([0.1] * 20, [0.3] * 20), BOUNDS)
+    assert said.tone == "rise"
+    assert "no better than the control constant" in said.reason
+
+
+# -- reasons -----------------------------------------------------------------------------------------------------
+
+
+def parts_of(parse: float, fields: float | None) -> Callable[[int], dict[str, float | None]]:
+    return lambda i: {
+        "parse": float(i % 10 < parse * 10),
+        "fields": None if fields is None else float(i % 10 < fields * 10),
+    }
+
+
+def test_a_gain_in_format_alone_is_said_to_be():
+    found = compared([0.3] * 100, [0.5] * 100, before_parts=parts_of(0.5, 0.4), after_parts=parts_of(1.0, 0.4))
+    assert verdict(found).reason == "The gain is in format (parse +0.500), not in content: no other part rose."
+
+
+def test_a_gain_in_content_alone_is_said_to_be():
+    found = compared([0.3] * 100, [0.5] * 100, before_parts=parts_of(1.0, 0.4), after_parts=parts_of(1.0, 0.9))
+    assert verdict(found).reason == "The gain is in content (fields +0.500), not in format."
+
+
+def test_a_gain_in_both_says_how_much_comes_with_the_form():
+    found = compared(
+        [0.0] * 50 + [0.5] * 50,
+        [0.4] * 50 + [0.7] * 50,
+        before_parts=lambda i: {"parse": float(i >= 50), "fields": 0.0 if i < 50 else 0.5},
+        after_parts=lambda i: {"parse": 1.0, "fields": 0.4 if i < 50 else 0.7},
+    )
+    said = verdict(found).reason
+    assert said.startswith("Format (parse +0.500) and content (fields +0.300) both rose; +0.200 of the difference")
+    assert said.endswith("comes from the 50 answers whose format changed.")
+    share = found.form_share
+    assert (share.changed, round(share.from_changed, 9), round(share.from_rest, 9)) == (50, 0.2, 0.1)
+
+
+def test_content_that_rises_only_where_the_format_changed_is_said_to():
+    """Unreadable answers have no content either: reading them is not the same as knowing more."""
+    stays = noisy(0.5, 50, 8)
+    found = compared(
+        [0.0] * 50 + stays,
+        [0.5] * 50 + noisy(0.5, 50, 9),
+        before_parts=lambda i: {"parses": float(i >= 50), "fields": 0.0 if i < 50 else 0.5},
+        after_parts=lambda i: {"parses": 1.0, "fields": 0.5},
+    )
+    said = verdict(found).reason
+    assert said.startswith("Format (parses +0.500) and content (fields +0.250) both rose; +0.25")
+    assert re.search(
+        r"comes from the 50 answers whose format changed, and the change of the other 50 cannot be told from 0 "
+        r"\(.0\.0\d\d \[-0.*\]\)\.$",
+        said,
+    )
+
+
+def test_nothing_is_said_of_format_where_no_part_pays_for_it():
+    found = compared([0.3] * 50, [0.5] * 50, before_parts=lambda _: {"fact": 0.3}, after_parts=lambda _: {"fact": 0.5})
+    assert "format" not in verdict(found).reason
+
+
+def test_sampled_answers_that_disagree_are_named():
+    greedy = compared([0.3] * 50, [0.5] * 50)
+    sampled = compared(noisy(0.4, 50, 3), noisy(0.4, 50, 4), mode="sampled")
+    assert verdict(greedy, other=sampled).reason.startswith("Sampled answers disagree: their reward did not change (")
+    agreeing = compared([0.3] * 50, [0.5] * 50, mode="sampled")
+    assert "disagree" not in str(verdict(greedy, other=agreeing))
+
+
+def test_many_parts_are_not_called_moved_by_chance():
+    """Twenty parts of noise: without Holm's correction one of them would pass in most draws."""
+    rng = np.random.default_rng(1)
+    moved = raw = 0
+    for _ in range(10):
+        before, after = rng.integers(0, 2, (40, 20)), rng.integers(0, 2, (40, 20))
+        found = compared(
+            [0.5] * 40,
+            [0.5] * 40,
+            before_parts=lambda i, b=before: {f"p{j}": float(b[i, j]) for j in range(20)},
+            after_parts=lambda i, a=after: {f"p{j}": float(a[i, j]) for j in range(20)},
+        )
+        moved += sum(change.direction != "same" for change in found.parts)
+        raw += sum(change.paired.p_value < 0.05 for change in found.parts)
+    assert raw > 3
+    assert moved <= 1
+
+
+def test_holm_multiplies_by_rank_and_never_reorders():
+    base = compared([0.1] * 20, [0.5] * 20).reward
+    changes = [replace(base, name=name, p=p) for name, p in (("a", 0.01), ("b", 0.04), ("c", 0.03), ("d", 0.9))]
+    assert [round(change.p, 9) for change in holm(changes)] == [0.04, 0.09, 0.09, 0.9]
+
+
+# -- runs --------------------------------------------------------------------------------------------------------
+
+
+def started(tmp_path, levels: dict[str, Level], *, finish: bool = True, n: int = 59, **over) -> View:
+    with Run.start(recipe(**over), tmp_path / "run", resume=False) as run:
+        write_evaluations(run, levels, n)
+        if finish:
+            run.finish({"status": "finished"})
+    return View(Run.read(tmp_path / "run"))
+
+
+CONTROL = {"rl": {"steps": 60, "shuffle_advantages": True}}
+
+
+def test_the_verdict_speaks_of_the_last_two_stages_on_test_greedily(view):
+    said = run_verdict(view)
+    assert said.sentence.startswith("GRPO raised the greedy reward on 59 held-out test examples from ")
+    before, after = (view.evaluations[EvaluationKey(s, "test", "greedy")].mean_reward for s in ("sft", "rl"))
+    assert f"from {before:.3f} to {after:.3f}" in said.sentence
+
+
+def test_a_run_in_progress_speaks_of_what_it_has(tmp_path):
+    said = run_verdict(started(tmp_path, {"base": BASE, "sft": SFT}, finish=False))
+    assert said.sentence.startswith("So far, SFT raised the greedy reward on 59 held-out test examples from ")
+
+
+def test_a_negative_control_that_holds(tmp_path):
+    said = run_verdict(started(tmp_path, {"sft": SFT, "rl": SFT}, **CONTROL))
+    assert said.tone == "control"
+    assert said.sentence.startswith(
+        "Negative control (advantages dealt at random, so the reward should not rise): GRPO did not change"
+    )
+    assert "hat is what a negative control should show" in said.reason
+
+
+def test_a_negative_control_that_rises_is_not_good_news(tmp_path):
+    said = run_verdict(started(tmp_path, {"sft": SFT, "rl": RL}, **CONTROL))
+    assert said.tone == "control"
+    assert said.sentence.startswith("Negative control (")
+    assert "raised" in said.sentence
+    assert said.reason.startswith("It rose all the same, so a rise with real advantages is no proof")
+
+
+def test_a_negative_control_is_named_before_its_rl_is_evaluated(tmp_path):
+    for name, levels in (("one", {"base": BASE}), ("two", {"base": BASE, "sft": SFT}), ("none", {})):
+        said = run_verdict(started(tmp_path / name, levels, finish=False, **CONTROL))
+        assert said.tone == "control"
+        assert "negative control" in said.sentence
+
+
+def test_no_evaluation_and_one_evaluation(tmp_path):
+    none = run_verdict(started(tmp_path / "none", {}, finish=False))
+    assert none.sentence == "No stage has been evaluated yet, so nothing can be said about the reward."
+    one = run_verdict(started(tmp_path / "one", {"base": BASE}))
+    assert one.sentence.startswith("Only Base has been evaluated on test: it earns a greedy reward of 0.")
+    assert "on 59 held-out examples; the best control earns 0.3" in one.sentence
+
+
+def test_different_examples_are_not_compared(tmp_path):
+    view = started(tmp_path, {"sft": SFT})
+    view.run.evaluation(EvaluationKey("rl", "test", "greedy"), evaluation("rl", "test", "greedy", RL, 40, 1))
+    view.run.evaluation(EvaluationKey("rl", "test", "sampled"), evaluation("rl", "test", "sampled", RL, 40, 1))
+    again = View(view.run)
+    assert isinstance(again.last_two("test", "greedy"), IncomparableError)
+    said = run_verdict(again)
+    assert said.tone == "none"
+    assert "cannot be compared on test: the two evaluations share 40 examples of 59 and 40." in said.sentence
+
+
+def test_the_oracle_alone_or_the_controls_alone_are_enough(tmp_path):
+    run = finished_run(tmp_path / "run", n=20)
+    for name in ("constant", "blank", "shuffled-gold"):
+        (run.folder / "evaluations" / f"reference.test.{name}.json").unlink()
+    assert "; the oracle earns 1.000." in run_verdict(View(run)).sentence
+    (run.folder / "evaluations" / "reference.test.oracle.json").unlink()
+    assert "no control and no oracle" in run_verdict(View(run)).sentence

@@ -1,0 +1,116 @@
+"""Who is told while a run goes on: the terminal, and trackers by name."""
+
+import io
+import sys
+
+import pytest
+from rich.console import Console
+
+from plumbline.errors import RunError
+from plumbline.recipe import parse
+from plumbline.runs.live import LiveView, sparkline
+from plumbline.runs.run import Run
+from plumbline.runs.trackers import TRACKERS, Guarded, open_trackers
+
+
+def recipe(*trackers: str):
+    return parse({"name": "watched", "model": {"name": "m"}, "run": {"trackers": list(trackers), "project": "test"}})
+
+
+def rows():
+    for step in (1, 2, 3):
+        yield {"stage": "rl", "step": step, "train/reward": step / 10, "train/kl": None, "eval/mean_reward": 0.5}
+
+
+def write(folder, observers):
+    with Run.start(recipe(), folder, resume=False, observers=observers) as run:
+        run.stage("rl", 3)
+        for row in rows():
+            run.metrics("rl", row["step"], {k: v for k, v in row.items() if k not in {"stage", "step"}})
+        run.event("warning", "look here")
+
+
+class TestLiveView:
+    def test_a_log_file_gets_lines_and_the_last_step(self, tmp_path):
+        text = io.StringIO()
+        write(tmp_path / "run", [LiveView(Console(file=text, width=200))])
+        assert "rl: 3 steps" in text.getvalue()
+        assert "rl 3/3  reward 0.300" in text.getvalue()
+        assert "warning: look here" in text.getvalue()
+
+    def test_a_terminal_gets_a_bar_numbers_and_a_curve(self, tmp_path):
+        text = io.StringIO()
+        view = LiveView(Console(file=text, force_terminal=True, width=100))
+        write(tmp_path / "run", [view])
+        assert "3/3" in text.getvalue()
+        assert "0.300" in text.getvalue()
+        assert "▁" in text.getvalue()
+        view.close()
+
+    def test_sparklines(self):
+        assert sparkline([0, 0.5, 1]) == "▁▄█"
+        assert sparkline([2, 2]) == "▁▁"
+
+
+class TestTrackers:
+    def test_tensorboard_writes_what_was_recorded(self, tmp_path):
+        pytest.importorskip("tensorboard", reason="pip install 'plumbline[tensorboard]'")
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        write(tmp_path / "run", open_trackers(recipe("tensorboard"), tmp_path / "run", print))
+        events = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+        events.Reload()
+        assert [round(e.value, 3) for e in events.Scalars("train/reward")] == [0.1, 0.2, 0.3]
+        assert [e.step for e in events.Scalars("train/reward")] == [1, 2, 3]
+        assert set(events.Tags()["scalars"]) == {"rl/step", "train/reward", "eval/mean_reward"}, "no KL was computed"
+
+    def test_trackio_stores_what_was_recorded(self, tmp_path, monkeypatch):
+        pytest.importorskip("trackio", reason="pip install 'plumbline[trackio]'")
+        import sqlite3
+
+        monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        for name in [name for name in sys.modules if name.startswith("trackio")]:
+            monkeypatch.delitem(sys.modules, name)  # its folder is read when it is imported
+        write(tmp_path / "run", open_trackers(recipe("trackio"), tmp_path / "run", print))
+        (database,) = (tmp_path / "trackio").glob("*.db")
+        with sqlite3.connect(database) as connection:
+            stored = " ".join(str(row) for row in connection.execute("SELECT * FROM metrics"))
+        assert "train/reward" in stored
+        assert "0.3" in stored
+
+    def test_wandb_offline_writes_a_run(self, tmp_path, monkeypatch):
+        pytest.importorskip("wandb", reason="pip install 'plumbline[wandb]'")
+        monkeypatch.setenv("WANDB_MODE", "offline")
+        monkeypatch.setenv("WANDB_SILENT", "true")
+        write(tmp_path / "run", open_trackers(recipe("wandb"), tmp_path / "run", print))
+        (stored,) = (tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb")
+        assert b"train/reward" in stored.read_bytes()
+
+    def test_one_that_is_not_installed_says_how_to_install_it(self, tmp_path, monkeypatch):
+        monkeypatch.setitem(sys.modules, "trackio", None)
+        with pytest.raises(RunError, match=r"trackio is not installed(.|\n)*pip install 'plumbline\[trackio\]'"):
+            open_trackers(recipe("trackio"), tmp_path, print)
+
+    def test_one_that_does_not_start_is_an_error_now(self, tmp_path, monkeypatch):
+        def broken(recipe, folder):
+            raise OSError("no network")
+
+        monkeypatch.setitem(TRACKERS, "wandb", broken)
+        with pytest.raises(RunError, match="wandb does not start: no network"):
+            open_trackers(recipe("wandb"), tmp_path, print)
+
+    def test_one_that_fails_later_is_said_once_and_costs_nothing(self, tmp_path):
+        class Failing:
+            calls = 0
+
+            def metrics(self, row):
+                self.calls += 1
+                raise OSError("server gone")
+
+        said = []
+        failing = Failing()
+        write(tmp_path / "run", [Guarded("wandb", failing, said.append)])
+        assert failing.calls == 1
+        assert said == ["wandb stopped working and is told no more: OSError: server gone"]
+        assert len(Run.read(tmp_path / "run").rows("rl")) == 3
