@@ -1,0 +1,303 @@
+"""The commands: they parse arguments, call one function, and print what it returns. Nothing else is decided here.
+
+Results go to standard output; progress, notes and errors go to standard error. With `--json` standard output is one
+JSON object. What needs torch is imported inside the command that needs it.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from plumbline import __version__
+from plumbline.errors import PlumblineError
+
+app = typer.Typer(
+    name="plumbline",
+    help="Post-train small language models on checkable tasks, and show whether the training is true.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+data_app = typer.Typer(no_args_is_help=True, help="Build a task's records.")
+app.add_typer(data_app, name="data")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
+TaskName = Annotated[str, typer.Option("--task", help="The task: commerce, or module:name of one of yours.")]
+Data = Annotated[Path | None, typer.Option(help="Folder of the task's records; built there if it is empty.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the recipe; repeatable.")
+]
+
+
+def main() -> None:
+    """Run the command line; errors that a user can mend are printed without a traceback."""
+    # Two torch threads that spin while they wait collapse on a busy machine; must be set before torch is imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    try:
+        app()
+    except PlumblineError as error:
+        _fail(error)
+    except KeyboardInterrupt:
+        print("\nstopped; what is finished is kept. Go on with the same command and --resume.", file=sys.stderr)
+        raise SystemExit(130) from None
+    except BrokenPipeError:  # the reader of our output went away (`plumbline parse ... | head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
+
+
+def _fail(error: PlumblineError) -> NoReturn:
+    print(f"error: {error}", file=sys.stderr)
+    raise SystemExit(1)
+
+
+def _print_json(value: object) -> None:
+    from plumbline.storage import dumps
+
+    print(dumps(value))
+
+
+def _print(*renderables: Any, wrap: bool = True) -> None:
+    """Print tables and texts; without `wrap`, paths stay in one piece, to be copied."""
+    from rich.console import Console
+
+    console = Console()
+    for renderable in renderables:
+        console.print(renderable, soft_wrap=not wrap)
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"plumbline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
+@data_app.command("commerce", epilog="Example: `plumbline data commerce --seed 7 --orders 5000 --out data/seven`")
+def data_commerce(
+    out: Annotated[Path, typer.Option(help="Folder for commerce.db and train, val and test.jsonl.")] = Path(
+        "data/commerce"
+    ),
+    seed: Annotated[int, typer.Option(help="Same seed, same bytes; another seed, another shop.")] = 42,
+    orders: Annotated[int, typer.Option(min=1, help="Orders in the database.")] = 20_000,
+    extraction: Annotated[int, typer.Option(min=3, help="Extraction prompts over the three splits.")] = 590,
+    as_json: Json = False,
+) -> None:
+    """Build a synthetic Brazilian shop and the prompts on its records.
+
+    Writes `commerce.db` (SQLite, the Olist schema and `orders_enriched`) and `train.jsonl`, `val.jsonl` and
+    `test.jsonl`: chat messages in Portuguese, disjoint by order, customer and review.
+    """
+    from plumbline.runs.live import LiveView
+    from plumbline.tasks.commerce.build import build_commerce
+    from plumbline.tasks.commerce.options import CommerceOptions
+
+    view = LiveView()
+    try:
+        built = build_commerce(CommerceOptions(seed=seed, orders=orders, extraction=extraction), out, view.working)
+    finally:
+        view.close()
+    if as_json:
+        _print_json(built)
+    else:
+        _print(f"{out}: " + ", ".join(f"{name} {count}" for name, count in built["splits"].items()), wrap=False)
+
+
+@app.command(epilog="Examples: `plumbline recipe` lists them; `plumbline recipe commerce-demo --set rl.steps=50`")
+def recipe(
+    source: Annotated[str | None, typer.Argument(help="A path, or the name of a recipe that comes along.")] = None,
+    overrides: Overrides = None,
+) -> None:
+    """Print a recipe with every key, defaults included; without a name, list the recipes."""
+    from plumbline.recipe import find, load, names
+
+    if source is None:
+        for name in names():
+            print(f"{name:28} {load(find(name)).description}")
+    else:
+        print(load(source, overrides or ()).to_yaml(), end="")
+
+
+@app.command(
+    epilog="Examples: `plumbline run commerce-demo` · `plumbline run commerce-demo --resume` · "
+    "`plumbline run commerce-grpo --set model.name=./my-model --set rl.steps=200 --out runs/mine`"
+)
+def run(
+    source: Annotated[str, typer.Argument(metavar="RECIPE", help="A path, or the name of a recipe that comes along.")],
+    overrides: Overrides = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    out: Annotated[Path | None, typer.Option(help="The run directory; by default runs/<name of the recipe>.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Train and evaluate as a recipe says: records, SFT, GRPO, evaluation, report."""
+    from plumbline.pipeline import run_recipe
+    from plumbline.recipe import load
+    from plumbline.reports.terminal import run_summary
+    from plumbline.runs.live import LiveView
+    from plumbline.runs.trackers import open_trackers
+
+    loaded = load(source, overrides or ())
+    folder = out or Path(loaded.run.folder) / loaded.name
+    view = LiveView()
+    trackers = open_trackers(loaded, folder, lambda message: view.event("tracker", message))
+    finished = run_recipe(loaded, folder, resume=resume, observers=[view, *trackers])
+    if as_json:
+        _print_json({"folder": str(folder), "report": str(folder / "report.html"), **(finished.result() or {})})
+    else:
+        _print(run_summary(finished), wrap=False)
+
+
+@app.command(
+    name="eval",
+    epilog="Examples: `plumbline eval runs/commerce-demo/models/rl --split test` · `plumbline eval oracle --json` · "
+    "`plumbline eval constant` · `plumbline eval ./my-model --limit 20 --temperature 1.0`",
+)
+def evaluate(
+    model: Annotated[str, typer.Argument(help="A model directory or hub name; `oracle`; or a control by name.")],
+    task: TaskName = "commerce",
+    split: Annotated[str, typer.Option(help="train, val or test.")] = "val",
+    data: Data = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many examples.")] = None,
+    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 256,
+    seed: Annotated[int, typer.Option(help="Of sampled answers.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Write the evaluation with every answer, for `compare`.")] = None,
+    allow_overlap: Annotated[
+        bool, typer.Option(help="Evaluate even on prompts that the model was trained on.")
+    ] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16.")] = "auto",
+    chat_template: Annotated[str | None, typer.Option(help="chatml or a file, for a tokenizer without one.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Evaluate a model, the oracle or a control on a fixed split, with floor and ceiling beside it."""
+    from plumbline.evaluation.evaluate import references
+    from plumbline.evaluation.summary import summarise
+    from plumbline.evaluation.targets import Asking, evaluate_target, open_task_for
+    from plumbline.records import Sampling
+    from plumbline.reports.terminal import summary_tables
+    from plumbline.runs.evaluations import write_evaluation
+    from plumbline.runs.live import LiveView
+
+    view = LiveView()
+    try:
+        opened = open_task_for(model, task, {}, data, view.working)
+        examples = opened.examples(split)[:limit]
+        asking = Asking(
+            sampling=Sampling(temperature=temperature, max_tokens=max_tokens),
+            seed=seed,
+            device=device,
+            dtype=dtype,
+            chat_template=chat_template,
+            allow_overlap=allow_overlap,
+        )
+        evaluation = evaluate_target(model, opened, examples, split, asking, view.working)
+    finally:
+        view.close()
+    if out is not None:
+        write_evaluation(out, evaluation)
+    summary = summarise(evaluation, references(opened, examples, split))
+    if as_json:
+        _print_json(summary)
+    else:
+        _print(summary_tables(summary))
+
+
+@app.command(epilog="Example: `plumbline score --completions answers.jsonl --data data/commerce --json`")
+def score(
+    completions: Annotated[Path, typer.Option(help='JSON lines of {"id", "completion"}.')],
+    task: TaskName = "commerce",
+    split: Annotated[str | None, typer.Option(help="Where the ids are from; by default any split.")] = None,
+    data: Data = None,
+    out: Annotated[Path | None, typer.Option(help="Write the evaluation with every answer, for `compare`.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Score completions from anywhere, without a model and without torch."""
+    from plumbline.evaluation.evaluate import references
+    from plumbline.evaluation.summary import summarise
+    from plumbline.evaluation.targets import evaluate_file
+    from plumbline.reports.terminal import summary_tables
+    from plumbline.runs.evaluations import write_evaluation
+    from plumbline.runs.live import LiveView
+    from plumbline.tasks import open_task
+
+    view = LiveView()
+    try:
+        opened = open_task(task, {}, data or Path("data") / task, view.working)
+    finally:
+        view.close()
+    splits = [split] if split else list(opened.splits)
+    evaluation, unknown = evaluate_file(completions, opened, splits)
+    if out is not None:
+        write_evaluation(out, evaluation)
+    known = {example.id: example for name in splits for example in opened.examples(name)}
+    beside = references(opened, [known[row.id] for row in evaluation.rows], evaluation.split)
+    summary = {**summarise(evaluation, beside), "unknown_ids": unknown}
+    if unknown:
+        print(f"note: {unknown} rows name no example of {', '.join(splits)} and were left out", file=sys.stderr)
+    if as_json:
+        _print_json(summary)
+    else:
+        _print(summary_tables(summary))
+
+
+@app.command(
+    epilog="Examples: `plumbline compare runs/a runs/b` · "
+    "`plumbline compare runs/a/evaluations/sft.test.greedy.json runs/a/evaluations/rl.test.greedy.json`"
+)
+def compare(
+    first: Annotated[Path, typer.Argument(help="A run directory, or an evaluation's JSON file.")],
+    second: Annotated[Path, typer.Argument(help="What is compared with it.")],
+    as_json: Json = False,
+) -> None:
+    """Compare two runs or two evaluations of the same examples, pair by pair."""
+    from dataclasses import asdict
+
+    from plumbline.evaluation.targets import compare_targets
+    from plumbline.reports.terminal import comparison_table, recipe_differences
+
+    comparisons, changes = compare_targets(first, second)
+    if as_json:
+        _print_json(
+            {"comparisons": {k: asdict(v) for k, v in comparisons.items()}, "recipe": [list(c) for c in changes]}
+        )
+    else:
+        _print(comparison_table(comparisons), *([recipe_differences(changes)] if changes else []))
+
+
+@app.command(
+    epilog="Examples: `plumbline parse answers.jsonl --schema schema.json` · `echo '{\"nota\": 4,5}' | plumbline parse`"
+)
+def parse(
+    file: Annotated[
+        Path | None, typer.Argument(help='JSON lines of {"id", "text"}; without one, text on stdin.')
+    ] = None,
+    schema: Annotated[Path | None, typer.Option(help="A JSON Schema: it decides where the text cannot.")] = None,
+) -> None:
+    """Read the JSON that a model meant, from what it wrote: one line of {"id", "value", "how"} each."""
+    from plumbline.tasks.text.parse_file import parse_lines
+
+    for row in parse_lines(file, sys.stdin, schema):
+        _print_json(row)
+
+
+@app.command(epilog="Example: `plumbline report runs/commerce-demo`")
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, finished or not.")],
+) -> None:
+    """Write a run's report anew: report.html, report.md, and tables as CSV and LaTeX."""
+    from plumbline.reports.write import write_report
+    from plumbline.runs.run import Run
+
+    print(write_report(Run.read(folder)))

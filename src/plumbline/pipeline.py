@@ -1,0 +1,290 @@
+"""One run, readable from top to bottom: records, base, SFT, GRPO, an evaluation after each, and the report.
+
+Every stage leaves a model directory in the standard format, and the next one starts from what is on disk: what is
+evaluated is what was saved. A stage whose model exists is not done again and an evaluation that exists is not
+repeated, so resuming is running again.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plumbline.errors import DataError
+from plumbline.evaluation.evaluate import evaluate_policy, references
+from plumbline.evaluation.summary import summarise
+from plumbline.policies import open_policy
+from plumbline.policies.policy import Demonstration, Policy
+from plumbline.recipe import Recipe, SftSection, TinySection
+from plumbline.records import Evaluation, Example, Message, Sampling
+from plumbline.reports.write import write_report
+from plumbline.rollouts import check_prompts
+from plumbline.runs.cards import CARD, Card, trained_on
+from plumbline.runs.evaluations import REFERENCE, EvaluationKey
+from plumbline.runs.run import Observer, Run
+from plumbline.seeds import derive
+from plumbline.tasks import open_task
+from plumbline.tasks.task import Task
+
+Splits = Mapping[str, Sequence[Example]]
+
+
+def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers: Sequence[Observer] = ()) -> Run:
+    """Do everything that a recipe says, or what is left of it.
+
+    Args:
+        recipe: what to do.
+        folder: the run directory.
+        resume: go on with a run that is there.
+        observers: who is told.
+
+    Returns:
+        The finished run: `result()` has its numbers, its folder the report.
+    """
+    with Run.start(recipe, folder, resume=resume, observers=observers) as run:
+        task = open_task(recipe.task.name, recipe.task.options, folder / "data", run.working)
+        train = task.examples("train")
+        held_out = {split: task.examples(split) for split in _held_out_splits(recipe)}
+        check_disjoint(train, held_out)
+        _evaluate_references(run, task, held_out)
+
+        source = recipe.model.name or _base(recipe, run)
+        _evaluate_stage(run, task, held_out, "base", source)
+        if recipe.sft is not None:
+            source = _sft(recipe, run, task, train, source)
+            _evaluate_stage(run, task, held_out, "sft", source)
+        if recipe.rl is not None:
+            source = _rl(recipe, run, task, train, held_out, source)
+            _evaluate_stage(run, task, held_out, "rl", source)
+
+        run.finish(_result(run, source))
+        write_report(run, {example.id: example for split in held_out.values() for example in split})
+        return run
+
+
+def _held_out_splits(recipe: Recipe) -> list[str]:
+    return list(dict.fromkeys([*recipe.evaluation.final, recipe.evaluation.split]))
+
+
+def check_disjoint(train: Sequence[Example], held_out: Splits) -> None:
+    """Refuse to evaluate on prompts that are trained on.
+
+    Raises:
+        DataError: names the split and an example.
+    """
+    seen = {example.fingerprint() for example in train}
+    for split, examples in held_out.items():
+        shared = [example.id for example in examples if example.fingerprint() in seen]
+        if shared:
+            raise DataError(
+                f"{len(shared)} of {len(examples)} prompts of {split} are also in train, for example {shared[0]}",
+                "build the splits anew, disjoint",
+            )
+
+
+def _evaluate_references(run: Run, task: Task, held_out: Splits) -> None:
+    for split, examples in held_out.items():
+        for name, evaluation in references(task, examples, split).items():
+            run.evaluation(EvaluationKey(REFERENCE, split, name), evaluation)
+
+
+# -- stages ------------------------------------------------------------------------------------------------------
+
+
+def _base(recipe: Recipe, run: Run) -> str:
+    """Make and pretrain the tiny model where the recipe names none; its directory."""
+    folder = run.model("base")
+    if _is_done(folder):
+        return str(folder)
+    from plumbline.policies.autoregressive.tiny import make_tiny
+
+    tiny = recipe.model.tiny or TinySection()
+    task = open_task(
+        recipe.task.name, {**recipe.task.options, **tiny.task_options}, run.folder / "data" / "base", run.working
+    )
+    examples = task.examples("train")
+    untrained = run.model("untrained")
+    texts = (text for example in examples for text in (*(m["content"] for m in example.messages), example.gold))
+    make_tiny(untrained, tiny, texts, derive(recipe.seed, "tiny"))
+    section = SftSection.model_validate(
+        {
+            "steps": tiny.steps,
+            "batch_size": tiny.batch_size,
+            "optimiser": {"learning_rate": tiny.learning_rate, "schedule": "cosine"},
+        }
+    )
+    whole = recipe.model.model_copy(update={"lora": None, "quantize": None})
+    policy = open_policy(whole, str(untrained), recipe.seed)
+    _supervise(run, policy, task, examples, section, "base")
+    _finish_stage(run, policy, "base", str(untrained), examples)
+    shutil.rmtree(untrained)
+    return str(folder)
+
+
+def _sft(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], source: str) -> str:
+    folder = run.model("sft")
+    if not _is_done(folder):
+        assert recipe.sft is not None
+        policy = _open(run, source, "sft")
+        _supervise(run, policy, task, train, recipe.sft, "sft")
+        _finish_stage(run, policy, "sft", source, train)
+    return str(folder)
+
+
+def _supervise(
+    run: Run,
+    policy: Policy,
+    task: Task,
+    examples: Sequence[Example],
+    section: SftSection,
+    stage: str,
+) -> None:
+    from plumbline.training.sft import train_sft
+
+    seed = run.recipe.seed
+    demonstrations = [_demonstration(policy, task, example, section, seed) for example in examples]
+    train_sft(policy, demonstrations, section, run, run.recipe.run, seed=seed, stage=stage)
+
+
+def _demonstration(policy: Policy, task: Task, example: Example, section: SftSection, seed: int) -> Demonstration:
+    answer = task.demonstration(example, derive(seed, "demonstration", example.id))
+    chat: list[Message] = [*example.messages, {"role": "assistant", "content": answer}]
+    try:
+        return policy.demonstrate(chat, allow_truncation=section.allow_truncation)
+    except DataError as error:
+        raise DataError(f"example {example.id}: {error.cause}", error.mend) from error
+
+
+def _rl(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], held_out: Splits, source: str) -> str:
+    from plumbline.training.rl import train_rl
+
+    folder = run.model("rl")
+    if _is_done(folder):
+        return str(folder)
+    assert recipe.rl is not None
+    policy = _open(run, source, "rl")
+    law = recipe.sampling.law()
+    check_prompts(policy, [*train, *(example for split in held_out.values() for example in split)], law)
+    inside = held_out[recipe.evaluation.split][: recipe.evaluation.limit]
+
+    def evaluate(step: int) -> dict[str, float]:
+        return _evaluate_inside(recipe, run, policy, task, inside, step)
+
+    train_rl(
+        policy,
+        task,
+        train,
+        recipe.rl,
+        law,
+        run,
+        recipe.run,
+        seed=recipe.seed,
+        evaluate=evaluate if recipe.evaluation.every else None,
+        evaluate_every=recipe.evaluation.every,
+    )
+    _finish_stage(run, policy, "rl", source, train)
+    return str(folder)
+
+
+def _open(run: Run, source: str, *names: str) -> Policy:
+    """Open a stage's model as the recipe says, and record what samples and scores it."""
+    policy = open_policy(run.recipe.model, source, derive(run.recipe.seed, "open", *names))
+    run.environment({"engine": dict(policy.engine)})
+    return policy
+
+
+def _is_done(model: Path) -> bool:
+    """A model directory is renamed into place whole, card included."""
+    return (model / CARD).is_file()
+
+
+def _finish_stage(run: Run, policy: Policy, stage: str, source: str, trained: Sequence[Example]) -> None:
+    """Save a stage's model with its card; its checkpoints only took room from here on."""
+    recipe = run.recipe
+    card = Card(
+        recipe=f"{recipe.name} {recipe.identity()}",
+        stage=stage,
+        task=recipe.task.name,
+        options=recipe.task.options,
+        trained_on=trained_on(source, (example.fingerprint() for example in trained)),
+    )
+    policy.save(run.model(stage), card.to_json())
+    shutil.rmtree(run.checkpoints(stage), ignore_errors=True)
+
+
+# -- evaluations -------------------------------------------------------------------------------------------------
+
+
+def _modes(recipe: Recipe) -> dict[str, Sampling]:
+    """The ways in which a model is asked: greedily, and as in training."""
+    modes = {"greedy": recipe.sampling.greedy()}
+    if recipe.evaluation.sampled:
+        modes["sampled"] = recipe.sampling.law()
+    return modes
+
+
+def _evaluate_stage(run: Run, task: Task, held_out: Splits, stage: str, source: str) -> None:
+    """Evaluate a stage's saved model on all of the final splits, where that was not done before."""
+    recipe = run.recipe
+    keys = [EvaluationKey(stage, split, mode) for split in recipe.evaluation.final for mode in _modes(recipe)]
+    missing = [key for key in keys if not (run.folder / "evaluations" / f"{key}.json").is_file()]
+    if not missing:
+        return
+    policy = _open(run, source, "evaluate")
+    for key in missing:
+        evaluation = _evaluate(run, policy, task, held_out[key.split], key)
+        run.evaluation(key, evaluation)
+
+
+def _evaluate(run: Run, policy: Policy, task: Task, examples: Sequence[Example], key: EvaluationKey) -> Evaluation:
+    check_prompts(policy, examples, _modes(run.recipe)[key.mode])
+    return evaluate_policy(
+        policy,
+        task,
+        examples,
+        source=key.stage if key.step is None else f"{key.stage}@{key.step}",
+        split=key.split,
+        sampling=_modes(run.recipe)[key.mode],
+        seed=derive(run.recipe.seed, "evaluation", key.split, key.mode),
+        progress=lambda done, total: run.working(f"evaluating {key}", done, total),
+    )
+
+
+def _evaluate_inside(
+    recipe: Recipe, run: Run, policy: Policy, task: Task, examples: Sequence[Example], step: int
+) -> dict[str, float]:
+    """Evaluations during RL: recorded whole, and as metrics under the names that the field uses."""
+    values: dict[str, float] = {}
+    for mode in _modes(recipe):
+        key = EvaluationKey("rl", recipe.evaluation.split, mode, step)
+        evaluation = _evaluate(run, policy, task, examples, key)
+        run.evaluation(key, evaluation)
+        if mode == "sampled":
+            values["eval/sampled_mean_reward"] = evaluation.mean_reward
+            continue
+        values["eval/mean_reward"] = evaluation.mean_reward
+        for stratum in sorted({row.stratum for row in evaluation.rows if row.stratum}):
+            values[f"eval/{stratum}"] = _mean([r.reward for r in evaluation.rows if r.stratum == stratum])
+        for reading in evaluation.rows[0].readings:
+            values[f"eval/reading/{reading}"] = _mean([r.readings[reading] for r in evaluation.rows])
+    return values
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _result(run: Run, source: str) -> dict[str, Any]:
+    """The outcome as plain values: what was made, and every final evaluation's summary."""
+    evaluations = run.evaluations()
+    summaries = {}
+    for key, evaluation in evaluations.items():
+        if key.step is None and key.stage != REFERENCE:
+            beside = {k.mode: e for k, e in evaluations.items() if k.stage == REFERENCE and k.split == key.split}
+            summaries[str(key)] = summarise(evaluation, beside)
+    return {
+        "status": "finished",
+        "recipe": {"name": run.recipe.name, "identity": run.recipe.identity()},
+        "model": source,
+        "evaluations": summaries,
+    }

@@ -1,0 +1,122 @@
+"""Imports point one way, light rooms import without torch, and files stay readable."""
+
+import ast
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "src" / "plumbline"
+# From the bottom up; a room may import what stands below it, and nothing else.
+RANKS: tuple[set[str], ...] = (
+    {"errors", "seeds"},
+    {"records", "storage"},
+    {"recipe"},
+    {"runs"},
+    {"tasks", "policies", "diagnosis"},
+    {"rollouts"},
+    {"algorithms"},
+    {"evaluation"},
+    {"reports"},
+    {"training"},
+    {"pipeline"},
+    {"jobs"},
+    {"serve"},
+    {"testing", "cli"},
+    {"__main__"},
+)
+RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
+WITHOUT_TORCH = ("records", "recipe", "runs", "tasks", "evaluation", "reports", "rollouts", "pipeline", "cli")
+HEAVY = {"torch", "transformers", "peft", "tokenizers", "safetensors", "trl", "datasets", "accelerate"}
+MAY_IMPORT_TORCH = ("policies/autoregressive", "policies/token_law.py", "algorithms/objective.py", "training")
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Dotted names that a file imports, wherever in it (relative imports are banned by the linter)."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_down(path):
+    mine = room(path)
+    if mine == "__init__":
+        return
+    for name in imported(ast.parse(path.read_text())):
+        if name.startswith("plumbline."):
+            theirs = name.split(".")[1]
+            if theirs == "__version__":
+                continue
+            assert theirs == mine or RANK[theirs] < RANK[mine], f"{mine} may not import {theirs}"
+
+
+def test_a_heavy_import_at_the_top_of_a_file_stands_only_where_it_may():
+    for path in modules():
+        where = path.relative_to(PACKAGE).as_posix()
+        tops = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Import | ast.ImportFrom)]
+        names = {name.split(".")[0] for node in tops for name in imported(ast.Module([node], []))}
+        if found := names & HEAVY:
+            assert where.startswith(MAY_IMPORT_TORCH), f"{where} imports {found} at its top"
+
+
+def test_light_rooms_import_without_torch():
+    rooms = ", ".join("plumbline." + name for name in WITHOUT_TORCH)
+    code = f"import {rooms}, sys; print(sorted(set(sys.modules) & {HEAVY!r}))"
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["recipe"], ["run", "--help"], ["parse"]])
+def test_a_command_that_needs_no_model_starts_at_once(arguments):
+    """Under half a second; the best of three, because a busy machine says nothing about the command."""
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "plumbline", *arguments], check=True, capture_output=True, input=b"{}")
+        seconds.append(time.perf_counter() - began)
+    assert min(seconds) < 0.5
+
+
+def test_files_and_functions_stay_small():
+    for path in modules():
+        text = path.read_text()
+        assert text.count("\n") <= 450, f"{path} is too long to read in one sitting"
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno - node.lineno < 80, f"{path}:{node.lineno} {node.name} is too long"
+
+
+def test_only_named_boundaries_catch_everything():
+    """A handler for every exception hides bugs; these four are boundaries to foreign code, and say so."""
+    allowed = {
+        "rollouts.py",
+        "runs/trackers.py",
+        "testing.py",
+        "policies/autoregressive/chat.py",
+        "training/checkpoints.py",
+    }
+    found = set()
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ExceptHandler) and (
+                node.type is None or getattr(node.type, "id", "") in {"Exception", "BaseException"}
+            ):
+                raises = any(isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node))
+                if not raises:
+                    found.add(path.relative_to(PACKAGE).as_posix())
+    assert found <= allowed, found - allowed

@@ -1,0 +1,224 @@
+"""The commands as a user types them: what they print, where, and what they say about bad input."""
+
+import json
+import shutil
+import sys
+
+import pytest
+
+from plumbline import cli
+from plumbline.runs.evaluations import read_evaluation
+from plumbline.storage import read_jsonl
+from plumbline.tasks import open_task
+from tests.commerce.conftest import OPTIONS
+
+EVAL_FLAGS = "allow-overlap chat-template data device dtype json limit max-tokens out seed split task temperature"
+
+
+@pytest.fixture
+def plumbline(monkeypatch, capfd):
+    """Run the command line in this process; returns exit code, standard output and standard error."""
+
+    def run(*arguments: object, stdin: str | None = None):
+        import io
+
+        monkeypatch.setattr(sys, "argv", ["plumbline", *map(str, arguments)])
+        if stdin is not None:
+            monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as exit_:
+            code = exit_.code or 0
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """A small data folder, as `plumbline data commerce` writes it."""
+    from plumbline.tasks.commerce.build import build_commerce
+    from plumbline.tasks.commerce.options import CommerceOptions
+
+    folder = tmp_path_factory.mktemp("cli") / "data"
+    build_commerce(CommerceOptions(**OPTIONS), folder)
+    return folder
+
+
+def test_data_commerce_writes_a_folder(plumbline, tmp_path):
+    code, out, _ = plumbline(
+        "data", "commerce", "--orders", 1500, "--extraction", 60, "--out", tmp_path / "d", "--json"
+    )
+    assert code == 0
+    assert json.loads(out)["splits"] == {"train": 48, "val": 6, "test": 6}
+    assert {path.name for path in (tmp_path / "d").iterdir()} >= {
+        "commerce.db",
+        "train.jsonl",
+        "val.jsonl",
+        "test.jsonl",
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["oracle", "blank", "constant", "shuffled-gold", "echo", "keyword-stuffing", "facts-only"]
+)
+def test_eval_of_the_oracle_and_each_control_prints_one_object(plumbline, data, name):
+    code, out, _ = plumbline("eval", name, "--task", "commerce", "--split", "val", "--data", data, "--json")
+    assert code == 0
+    summary = json.loads(out)
+    assert out.count("\n") == 1
+    assert summary["n"] == 20
+    assert summary["reward"]["mean"] == (1.0 if name == "oracle" else pytest.approx(summary["controls"][name]))
+    assert set(summary["readings"]) == {"strict", "lenient"}
+
+
+def test_eval_of_a_model_directory(plumbline, data, tiny_folder, tmp_path):
+    arguments = ("--data", data, "--limit", 3, "--max-tokens", 4, "--out", tmp_path / "e.json")
+    code, _, err = plumbline("eval", tiny_folder, *arguments)
+    assert code == 1
+    assert "3 of 3 prompts do not fit" in err, "the tiny model's context is shorter than these prompts"
+    task = open_task("commerce", {**OPTIONS, "instructions": "short"}, tmp_path / "short")
+    code, out, _ = plumbline("eval", tiny_folder, "--data", task.folder, *arguments[2:], "--json")
+    assert code == 0
+    summary = json.loads(out)
+    assert summary["n"] == 3
+    assert summary["truncated"] > 0
+    assert len(read_evaluation(tmp_path / "e.json").rows) == 3
+
+
+def test_score_needs_no_torch_and_counts_unknown_ids(plumbline, data, tmp_path):
+    rows = [row for _, row in read_jsonl(data / "val.jsonl")][:5]
+    answers = tmp_path / "answers.jsonl"
+    lines = [{"id": row["id"], "completion": row["messages"][-1]["content"]} for row in rows[:4]]
+    lines.append({"id": rows[4]["id"], "completion": rows[4]["messages"][-1]["content"].replace(".", ",")})
+    lines.append({"id": "somebody-else", "completion": "{}"})
+    answers.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    code, out, err = plumbline("score", "--task", "commerce", "--completions", answers, "--data", data, "--json")
+    assert code == 0
+    summary = json.loads(out)
+    assert summary["n"] == 5
+    assert summary["unknown_ids"] == 1
+    assert "1 rows name no example" in err
+    assert summary["readings"]["lenient"]["mean"] > summary["readings"]["strict"]["mean"] == pytest.approx(0.8)
+    assert summary["how"]["strict"] == 4
+
+
+def test_compare_of_two_files_and_of_what_cannot_be_compared(plumbline, data, tmp_path):
+    for name in ("oracle", "constant"):
+        plumbline("eval", name, "--data", data, "--out", tmp_path / f"{name}.json")
+    code, out, _ = plumbline("compare", tmp_path / "constant.json", tmp_path / "oracle.json", "--json")
+    assert code == 0
+    paired = json.loads(out)["comparisons"]["evaluation"]
+    assert paired["difference"]["low"] > 0.4
+    assert paired["p_value"] < 0.001
+    plumbline("eval", "oracle", "--data", data, "--split", "test", "--out", tmp_path / "test.json")
+    code, _, err = plumbline("compare", tmp_path / "constant.json", tmp_path / "test.json")
+    assert code == 1
+    assert "share 0 examples" in err
+
+
+def test_parse_of_a_file_of_text_on_stdin_and_with_a_schema(plumbline, tmp_path):
+    rows = tmp_path / "texts.jsonl"
+    rows.write_text('{"id": "a", "text": "{\\"nota\\": 4,5}"}\n{"id": "b", "text": "nada"}\n')
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "object", "properties": {"nota": {"type": "number"}}}')
+    code, out, _ = plumbline("parse", rows, "--schema", schema)
+    assert code == 0
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"id": "a", "value": {"nota": 4.5}, "how": "decimal_comma"},
+        {"id": "b", "value": None, "how": "none"},
+    ]
+    code, out, _ = plumbline("parse", stdin='```json\n{"a": [4,5]}\n```')
+    assert json.loads(out)["value"] == {"a": [4, 5]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [('{"id": "a"}', "texts.jsonl:1: a row needs"), ('{"id": "a", "text": "x"}\n{', "texts.jsonl:2: not JSON")],
+)
+def test_parse_of_a_malformed_row(plumbline, tmp_path, content, message):
+    (tmp_path / "texts.jsonl").write_text(content)
+    code, _, err = plumbline("parse", tmp_path / "texts.jsonl")
+    assert code == 1
+    assert message in err
+
+
+def test_recipe_lists_prints_and_overrides(plumbline):
+    code, out, _ = plumbline("recipe")
+    assert code == 0
+    assert "commerce-demo" in out
+    code, out, _ = plumbline("recipe", "commerce-demo", "--set", "rl.steps=7")
+    assert "steps: 7" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "commerce-demo", "--set", "rl.stepz=7"], "unknown key rl.stepz (did you mean steps?)"),
+        (["run", "no-such-recipe"], "no recipe named no-such-recipe"),
+        (["eval", "./no/such/model"], "there is no model directory at ./no/such/model"),
+        (["eval", "oracle", "--task", "comerce"], "did you mean commerce?"),
+        (["eval", "oracle", "--split", "dev"], "no split 'dev'"),
+        (["report", "nowhere"], "nowhere is not a run directory"),
+        (["compare", "nowhere", "nowhere"], "nowhere is not a run directory"),
+    ],
+)
+def test_a_mistake_is_one_message_with_its_mend(plumbline, data, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(data, tmp_path / "data" / "commerce")
+    (tmp_path / "data" / "commerce" / "manifest.json").write_text(
+        json.dumps({"options": {"seed": 42, "orders": 20000, "extraction": 590, "instructions": "full"}, "splits": {}})
+    )
+    code, out, err = plumbline(*arguments)
+    assert code == 1
+    assert out == ""
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_a_model_is_not_evaluated_on_what_it_was_trained_on(plumbline, data, tmp_path, tiny_folder):
+    from plumbline.runs.cards import Card
+    from plumbline.storage import write_json
+    from plumbline.tasks import open_task
+
+    examples = open_task("commerce", OPTIONS, data).examples("val")
+    model = tmp_path / "run" / "models" / "rl"
+    shutil.copytree(tiny_folder, model)
+    card = Card(
+        recipe="x 0",
+        stage="rl",
+        task="commerce",
+        options=OPTIONS,
+        trained_on=frozenset(e.fingerprint() for e in examples[:2]),
+    )
+    write_json(model / "plumbline.json", card.to_json())
+    code, _, err = plumbline("eval", model, "--data", data)
+    assert code == 1
+    assert "was trained on 2 of these 20 prompts" in err
+
+
+def test_the_public_commands_and_their_options_are_these(plumbline):
+    """A golden list: a flag that appears, disappears or changes its name is seen here first."""
+    import typer
+
+    group = typer.main.get_command(cli.app)
+    flags = {
+        name: sorted(option for parameter in command.params for option in parameter.opts if option.startswith("--"))
+        for name, command in group.commands.items()
+        if not hasattr(command, "commands")
+    }
+    assert flags == {
+        "recipe": ["--set"],
+        "run": ["--json", "--out", "--resume", "--set"],
+        "eval": [f"--{name}" for name in EVAL_FLAGS.split()],
+        "score": ["--completions", "--data", "--json", "--out", "--split", "--task"],
+        "compare": ["--json"],
+        "parse": ["--schema"],
+        "report": [],
+    }
+    for name in [*flags, "data commerce"]:
+        code, out, _ = plumbline(*name.split(), "--help")
+        assert code == 0
+        assert "Example" in out, f"{name} --help shows an example"

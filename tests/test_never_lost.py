@@ -1,0 +1,189 @@
+"""Ctrl-C, kill -9 at any moment, and a full disk leave a run that resumes to the same result, bit for bit.
+
+One helper process imports torch once, then forks a child for each attempt, so that a kill costs no imports.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+RECIPE = {
+    "name": "lost",
+    "seed": 3,
+    "task": {"name": "tests.toy:open_toy", "options": {"size": 8}},
+    "sft": {"steps": 6, "batch_size": 4, "optimiser": {"learning_rate": 1e-3}},
+    "rl": {"steps": 8, "prompts_per_step": 2, "group_size": 4, "inner_epochs": 2, "optimiser": {"learning_rate": 1e-3}},
+    "sampling": {"max_tokens": 8},
+    "evaluation": {"every": 4, "limit": 4, "final": ["val"]},
+    "run": {"checkpoint_every": 2},
+}
+
+DRIVER = """
+    import json, os, random, signal, sys, time
+    from pathlib import Path
+    import torch, transformers, peft  # noqa: F401 - imported once, before any fork; no tensor is touched here
+    import transformers.models.llama.modeling_llama  # noqa: F401
+    from plumbline.pipeline import run_recipe
+    from plumbline.recipe import parse
+
+    recipe, folder, mode = parse(json.loads(sys.argv[1])), Path(sys.argv[2]), sys.argv[3]
+    seed, longest = int(sys.argv[4]), float(sys.argv[5])  # longest: the latest moment of a kill, in seconds
+
+    def attempt():
+        pid = os.fork()
+        if pid == 0:
+            torch.set_num_threads(1)
+            try:
+                run_recipe(recipe, folder, resume=True)
+            except KeyboardInterrupt:
+                os._exit(130)
+            except BaseException as error:
+                print(f"{type(error).__name__}: {error}", file=sys.stderr)
+                os._exit(1)
+            os._exit(0)
+        return pid
+
+    random.seed(seed)
+    kills = 0
+    began = time.monotonic()
+    while True:
+        pid = attempt()
+        if mode != "whole" and kills < 12:
+            time.sleep(random.uniform(0.02, longest))
+            try:
+                os.kill(pid, signal.SIGKILL if mode == "kill" else signal.SIGINT)
+            except ProcessLookupError:
+                pass
+        _, status = os.waitpid(pid, 0)
+        if status == 0:
+            break
+        kills += 1
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 1:
+            sys.exit(1)
+    print(json.dumps({"kills": kills, "seconds": time.monotonic() - began}))
+"""
+
+
+def drive(recipe: dict, folder: Path, mode: str, seed: int = 0, longest: float = 0.0) -> dict[str, float]:
+    """Run to the end, killed in between; the number of kills, and the seconds."""
+    arguments = [json.dumps(recipe), str(folder), mode, str(seed), str(longest)]
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(DRIVER), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=Path(__file__).parents[1],
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    return json.loads(result.stdout.strip().splitlines()[-1])
+
+
+def fingerprint(folder: Path) -> dict[str, str]:
+    """Hashes of everything that the result consists of (no clocks, no environment)."""
+    paths = [
+        *(folder / name for name in ("metrics.jsonl", "samples.jsonl", "result.json")),
+        *sorted((folder / "evaluations").glob("*.json")),
+        *sorted((folder / "models").rglob("*.safetensors")),
+    ]
+    content = {str(p.relative_to(folder)): p.read_bytes().replace(str(folder).encode(), b"") for p in paths}
+    return {name: hashlib.sha256(data).hexdigest() for name, data in content.items()}
+
+
+@pytest.fixture(scope="module")
+def recipe(tiny_folder):
+    return {**RECIPE, "model": {"name": str(tiny_folder)}}
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(recipe, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    measured = drive(recipe, folder, "whole")
+    assert measured["kills"] == 0
+    return fingerprint(folder), measured["seconds"]
+
+
+@pytest.mark.parametrize(("mode", "seed"), [("kill", 1), ("interrupt", 3)])
+def test_a_run_killed_at_random_moments_is_the_same_run(recipe, uninterrupted, tmp_path, mode, seed):
+    wanted, seconds = uninterrupted
+    measured = drive(recipe, tmp_path / "run", mode, seed, longest=0.4 * seconds)
+    assert measured["kills"] >= 3, "it ended before it was interrupted often enough to say anything"
+    assert fingerprint(tmp_path / "run") == wanted
+    assert not list((tmp_path / "run").rglob("*.tmp"))
+    assert not list((tmp_path / "run").rglob(".writing-*"))
+
+
+def has_small_disks() -> bool:
+    probe = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", "mount -t tmpfs -o size=1m none /mnt"],
+        capture_output=True,
+    )
+    return probe.returncode == 0
+
+
+@pytest.mark.skipif(
+    shutil.which("unshare") is None or not has_small_disks(),
+    reason="this system does not let a test mount a small disk",
+)
+def test_a_full_disk_is_an_error_with_a_mend_and_loses_nothing(recipe, uninterrupted, tmp_path):
+    """The run goes to a disk of 600 kB until it is full, is copied to a larger one, and resumed."""
+    script = f"""
+        import json, os, shutil, subprocess, sys
+        from pathlib import Path
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "none", "/mnt"], check=True)
+        from plumbline.errors import StorageError
+        from plumbline.pipeline import run_recipe
+        from plumbline.recipe import parse
+        import torch
+        torch.set_num_threads(1)
+        try:
+            run_recipe(parse(json.loads(sys.argv[1])), Path("/mnt/run"))
+        except StorageError as error:
+            print(error)
+        else:
+            print("the disk was not full")
+        shutil.copytree("/mnt/run", {str(tmp_path / "run")!r})
+    """
+    result = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", sys.executable, "-c", textwrap.dedent(script), json.dumps(recipe)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=Path(__file__).parents[1],
+        env={**os.environ},
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert "No space left on device" in result.stdout
+    assert "--resume" in result.stdout
+    drive(recipe, tmp_path / "run", "whole")
+    assert fingerprint(tmp_path / "run") == uninterrupted[0]
+
+
+def test_a_second_process_is_kept_out(recipe, tmp_path):
+    from plumbline.errors import RunError
+    from plumbline.recipe import parse
+    from plumbline.runs.run import Run
+
+    with Run.start(parse(recipe), tmp_path / "run", resume=False), pytest.raises(RunError, match="another process"):
+        Run.start(parse(recipe), tmp_path / "run", resume=True)
+
+
+def test_a_run_is_not_overwritten_and_not_resumed_with_another_recipe(recipe, tmp_path):
+    from plumbline.errors import RunError
+    from plumbline.recipe import parse
+    from plumbline.runs.run import Run
+
+    with Run.start(parse(recipe), tmp_path / "run", resume=False):
+        pass
+    with pytest.raises(RunError, match="already holds a run"):
+        Run.start(parse(recipe), tmp_path / "run", resume=False)
+    with pytest.raises(RunError, match=r"another recipe \(seed: 3 -> 4\)"):
+        Run.start(parse({**recipe, "seed": 4}), tmp_path / "run", resume=True)
+    with Run.start(parse({**recipe, "run": {"checkpoint_every": 7}}), tmp_path / "run", resume=True):
+        pass
