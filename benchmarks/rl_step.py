@@ -1,0 +1,175 @@
+"""A whole RL step: sample, judge, update; ours and TRL's GRPOTrainer.
+
+    python benchmarks/rl_step.py                  # a small model on a CPU
+    python benchmarks/rl_step.py --device cuda    # 0.5B, random, bfloat16
+
+Same weights, prompts, lengths (no completion ends early), law, loss (dr_grpo, no KL), optimiser (AdamW, constant
+rate), and no gradient checkpointing on either side. TRL's step is its own `training_step` (generate, score, loss,
+backward), then clipping and AdamW, without the rest of its loop. Before anything is timed, TRL's own batch is scored
+by both: log-probabilities to 1e-4, and the cosine of the two gradients at least 0.9999.
+"""
+
+import argparse
+import os
+import tempfile
+import warnings
+from pathlib import Path
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+warnings.filterwarnings("ignore", category=FutureWarning)
+
+import numpy as np
+import torch
+
+from models import HALF_BILLION, SMALL, prompts, save_model
+from pairing import HEADER, compare
+from plumbline.policies import open_policy
+from plumbline.recipe import ModelSection, OptimiserSection, RlSection
+from plumbline.records import Example, Outcome, Sampling, Score, Step, Trajectory
+from plumbline.rollouts import collect
+from plumbline.training.optimiser import Optimiser
+from plumbline.training.rl import credit, update_policy
+
+CPU_POINTS = [(64, 64, 8, 4096), (256, 64, 8, 4096), (512, 64, 8, 32768)]
+GPU_POINTS = [(512, 256, 16, 151_936), (128, 512, 8, 151_936)]
+RATE = 1e-6
+
+
+def judge(text: str) -> float:
+    """A cheap reward that differs within a group."""
+    return (hash(text) % 1000) / 1000
+
+
+class AnyText:
+    """A task whose reward is `judge`."""
+
+    def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
+        return Outcome(), Score(total=judge(completion))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--pairs", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    device = torch.device(options.device)
+    print(f"torch {torch.__version__}, {options.threads} threads, {device}\n")
+    print("| prompt | answer | copies | vocabulary | " + " | ".join(HEADER) + " |")
+    print("|" + "---|" * (4 + len(HEADER)))
+    for length, answer, copies, vocabulary in CPU_POINTS if device.type == "cpu" else GPU_POINTS:
+        shape = {**SMALL, "vocabulary": vocabulary} if device.type == "cpu" else HALF_BILLION
+        with tempfile.TemporaryDirectory() as folder:
+            source = str(save_model(Path(folder) / "model", **shape))
+            measure(source, device, (length, answer, copies, vocabulary), options.pairs, Path(folder))
+
+
+def measure(source: str, device: torch.device, point: tuple[int, int, int, int], pairs: int, folder: Path) -> None:
+    length, answer, copies, vocabulary = point
+    chats = prompts(1, length, vocabulary)
+    ours, policy = our_step(source, device, chats, answer, copies)
+    trainer = their_trainer(source, device, chats, answer, copies, folder)
+    check_equal(policy, trainer, answer, copies)
+    ratio = compare(ours, lambda: their_step(trainer, chats, copies), device, pairs)
+    print(ratio.row(length, answer, copies, vocabulary), flush=True)
+
+
+def our_step(source, device, chats, answer, copies):
+    policy = open_policy(ModelSection(name=source, device=str(device)), source)
+    policy.chat.stop_ids = (-1,)
+    optimiser_section = OptimiserSection(learning_rate=RATE, schedule="constant", betas=(0.9, 0.999))
+    section = RlSection(steps=10**6, group_size=copies, optimiser=optimiser_section, tokens_per_pass=16384)
+    optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps)
+    examples = [Example(id=str(i), messages=chat, gold="") for i, chat in enumerate(chats)]
+    law = Sampling(max_tokens=answer)
+    count = [0]
+
+    def step():
+        count[0] += 1
+        groups = collect(policy, AnyText(), examples, copies=copies, sampling=law, seed=count[0])
+        update_policy(policy, optimiser, credit(groups, section, np.random.default_rng(0)), section, law, count[0])
+
+    return step, policy
+
+
+def their_trainer(source, device, chats, answer, copies, folder):
+    import trl
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    on_cpu = device.type == "cpu"
+    config = trl.GRPOConfig(
+        output_dir=str(folder / "trl"),
+        per_device_train_batch_size=len(chats) * copies,
+        num_generations=copies,
+        max_completion_length=answer,
+        learning_rate=RATE,
+        lr_scheduler_type="constant",
+        loss_type="dr_grpo",
+        scale_rewards="none",
+        temperature=1.0,
+        use_cpu=on_cpu,
+        bf16=not on_cpu,
+        gradient_checkpointing=False,
+        report_to="none",
+    )
+    trainer = trl.GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32 if on_cpu else torch.bfloat16),
+        reward_funcs=lambda completions, **_: [judge(c[0]["content"]) for c in completions],
+        args=config,
+        train_dataset=Dataset.from_list([{"prompt": chat} for chat in chats]),
+        processing_class=AutoTokenizer.from_pretrained(source),
+    )
+    trainer.eos_token_ids = [-1]
+    trainer.generation_config.eos_token_id = None
+    trainer.model.train()
+    trainer.create_optimizer_and_scheduler(10**6)
+    trainer.current_gradient_accumulation_steps = 1
+    return trainer
+
+
+def their_step(trainer, chats, copies):
+    trainer._step += 1
+    inputs = [{"prompt": chat} for chat in chats for _ in range(copies)]
+    trainer._buffered_inputs = None
+    trainer.training_step(trainer.model, inputs, None)
+    torch.nn.utils.clip_grad_norm_(trainer.model.parameters(), 1.0)
+    trainer.optimizer.step()
+    trainer.optimizer.zero_grad()
+
+
+def check_equal(policy, trainer, answer, copies):
+    """TRL's own batch through both."""
+    inputs = [{"prompt": row["prompt"]} for row in trainer.train_dataset for _ in range(copies)]
+    batch = trainer._generate_and_score_completions(inputs)
+    assert batch["completion_mask"].sum() == batch["completion_mask"].numel() == len(inputs) * answer
+    trajectories = []
+    for row in range(len(inputs)):
+        tokens = batch["completion_ids"][row].cpu().numpy()
+        step = Step(positions=np.arange(answer), tokens=tokens, logprobs=np.zeros(answer, np.float32))
+        prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].cpu().numpy()
+        trajectories.append(
+            Trajectory(prompt=prompt, steps=(step,), text="", sampling=Sampling(max_tokens=answer), finish="length")
+        )
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+    theirs, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, answer)
+    scored = policy.score(trajectories)
+    worst = (scored.logprobs - theirs.flatten()).abs().max().item()
+    assert worst < (1e-4 if policy.device.type == "cpu" else 0.2), worst
+    advantages = batch["advantages"]
+    trainer._compute_loss(trainer.model, batch).backward()
+    ratio = (scored.logprobs - scored.logprobs.detach()).exp()
+    (-(ratio * advantages[scored.owner]).sum() / (len(inputs) * answer)).backward()
+    wanted = {name: parameter.grad.flatten().float() for name, parameter in trainer.model.named_parameters()}
+    one = torch.cat([parameter.grad.flatten().float() for parameter in policy.trainable().values()])
+    other = torch.cat([wanted[name] for name in policy.trainable()])
+    cosine = torch.nn.functional.cosine_similarity(one, other, dim=0).item()
+    assert cosine > (0.9999 if policy.device.type == "cpu" else 0.98), cosine
+    policy.model.zero_grad()
+    trainer.model.zero_grad()
+
+
+if __name__ == "__main__":
+    main()
