@@ -16,7 +16,7 @@ WORDS = ["o produto chegou atrasado e com defeito", "não recomendo, 12 dias de 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory) -> Path:
     """An untrained Llama of 3 layers with sharpened logits, saved as a directory."""
-    from plumbline.policies.autoregressive.tiny import make_tiny
+    from plumbline.policies.pretrained.tiny import make_tiny
     from plumbline.recipe import TinySection
 
     folder = tmp_path_factory.mktemp("models") / "tiny"

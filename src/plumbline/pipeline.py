@@ -96,7 +96,7 @@ def _base(recipe: Recipe, run: Run) -> str:
     folder = run.model("base")
     if _is_done(folder):
         return str(folder)
-    from plumbline.policies.autoregressive.tiny import make_tiny
+    from plumbline.policies.pretrained.tiny import make_tiny
 
     tiny = recipe.model.tiny or TinySection()
     task = open_task(

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
-from plumbline.policies.autoregressive.chat import CHATML
+from plumbline.policies.pretrained.chat import CHATML
 from plumbline.recipe import LoraSection, ModelSection
 
 

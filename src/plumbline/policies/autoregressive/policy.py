@@ -6,11 +6,7 @@ A trajectory is a single step that holds the whole answer, the token that ends i
 the sum over its tokens of log p(token | prompt, earlier tokens) under `token_law`, and it is exact.
 """
 
-import copy
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,33 +17,30 @@ from plumbline.errors import DataError, ModelError
 from plumbline.policies.autoregressive.decoders import Decoder
 from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
-from plumbline.policies.autoregressive.head import head_log_prob
-from plumbline.policies.autoregressive.loading import Loaded, load
 from plumbline.policies.autoregressive.packing import pack, pack_sizes, rows
 from plumbline.policies.autoregressive.probe import additive, probe
 from plumbline.policies.autoregressive.sampler import Drawn, decode
 from plumbline.policies.policy import Demonstration, Terms
+from plumbline.policies.pretrained.head import head_log_prob
+from plumbline.policies.pretrained.loading import Loaded, load
+from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.token_law import log_prob
 from plumbline.recipe import ModelSection
 from plumbline.records import Message, Sampling, Step, Trajectory
-from plumbline.runs.cards import CARD
-from plumbline.storage import clear_os_errors, sync_folder, write_json
 
 PLAIN = Sampling()
 """The law of supervised training: temperature 1, no filter."""
 
 
-class AutoregressivePolicy:
+class AutoregressivePolicy(PretrainedPolicy):
     """A causal model as a `Policy`. Open one with `AutoregressivePolicy.open`."""
 
     family = "autoregressive"
     exact = True
 
     def __init__(self, loaded: Loaded, section: ModelSection) -> None:
-        self.model, self.adapter, self.chat, self.context = loaded.model, loaded.adapter, loaded.chat, loaded.context
-        self.device: torch.device = self.model.device
+        super().__init__(loaded)
         self.rows_at_once = 64 if self.device.type == "cpu" else 512
-        self._reference: Any = None
         self._abilities = probe(self.model)
         self._lean = self._choose_decoder(section)
         self._packed = self._choose_scoring(section)
@@ -82,20 +75,12 @@ class AutoregressivePolicy:
         """See `Policy.engine`."""
         return {
             "family": self.family,
-            "model_type": str(self.model.config.model_type),
             "decoder": "lean" if self._lean else "transformers",
             "why_not_lean": self._abilities.why_not_lean,
             "scoring": "packed" if self._packed else "rows",
             "head": "sliced" if self._abilities.linear_head else "whole",
-            "trains": "every weight" if self.adapter is None else "LoRA adapters",
-            "dtype": str(self.model.dtype).removeprefix("torch."),
-            "device": str(self.device),
-            "parameters": str(sum(parameter.numel() for parameter in self.model.parameters())),
+            **self.facts(),
         }
-
-    def prompt_length(self, messages: Sequence[Message]) -> int:
-        """See `Policy.prompt_length`."""
-        return len(self.chat.prompt(messages))
 
     def sample(
         self, prompts: Sequence[Sequence[Message]], copies: int, sampling: Sampling, seed: int
@@ -103,7 +88,7 @@ class AutoregressivePolicy:
         """See `Policy.sample`. Prompts are decoded in chunks of `rows_at_once` rows."""
         encoded = [self.chat.prompt(messages) for messages in prompts]
         for ids in encoded:
-            self._check_length(len(ids), sampling.max_tokens)
+            self.check_length(len(ids), sampling.max_tokens)
         generator = torch.Generator().manual_seed(seed)
         decoder: Decoder = LeanDecoder(self.model) if self._lean else CachedDecoder(self.model, self.chat.stop_ids[0])
         drawn: list[list[Drawn]] = []
@@ -115,13 +100,6 @@ class AutoregressivePolicy:
             [self._trajectory(ids, completion, sampling) for completion in group]
             for ids, group in zip(encoded, drawn, strict=True)
         ]
-
-    def _check_length(self, prompt: int, answer: int) -> None:
-        if prompt + answer > self.context:
-            raise DataError(
-                f"a prompt of {prompt} tokens and an answer of up to {answer} exceed the context of {self.context}",
-                "lower sampling.max_tokens, shorten the prompts, or use a model with a longer context",
-            )
 
     def _trajectory(self, prompt: list[int], drawn: Drawn, sampling: Sampling) -> Trajectory:
         step = Step(
@@ -150,7 +128,7 @@ class AutoregressivePolicy:
         if any(trajectory.sampling != sampling for trajectory in trajectories):
             raise ValueError("trajectories of one call share one sampling law")
         if reference:
-            with torch.no_grad(), self._as_reference() as model:
+            with torch.no_grad(), self.as_reference() as model:
                 logprobs, owner = self._score(model, trajectories, sampling)
         else:
             logprobs, owner = self._score(self.model, trajectories, sampling)
@@ -186,27 +164,6 @@ class AutoregressivePolicy:
         logits = model(batch.ids, use_cache=False).logits[batch.predictors]
         return log_prob(logits, batch.targets, sampling), batch.owner
 
-    def keep_reference(self) -> None:
-        """See `Policy.keep_reference`. With LoRA only the small adapter is copied; else the whole model is."""
-        if self.adapter is None:
-            self._reference = copy.deepcopy(self.model).requires_grad_(False)
-            return
-        if "reference" not in self.adapter.peft_config:
-            self.adapter.add_adapter("reference", copy.deepcopy(self.adapter.peft_config["default"]))
-            self.adapter.set_adapter("default")
-        weights = dict(self.model.named_parameters())
-        with torch.no_grad():
-            for name, parameter in weights.items():
-                if ".reference." in name:
-                    parameter.copy_(weights[name.replace(".reference.", ".default.")])
-                    parameter.requires_grad_(False)
-        self._reference = "adapter"
-
-    def _as_reference(self) -> "_ReferenceWeights":
-        if self._reference is None:
-            raise ValueError("no reference is kept: call keep_reference first")
-        return _ReferenceWeights(self.model, self.adapter, self._reference)
-
     def demonstrate(self, messages: Sequence[Message], *, allow_truncation: bool = False) -> Demonstration:
         """See `Policy.demonstrate`."""
         whole = self.chat.demonstration(messages)
@@ -226,49 +183,3 @@ class AutoregressivePolicy:
         """See `Policy.supervised_loss`: the summed negative log-likelihood of the targets; nothing is drawn."""
         sequences = [(demonstration.tokens, demonstration.is_target) for demonstration in batch]
         return -self._score_rows(self.model, sequences, PLAIN)[0].sum()
-
-    def trainable(self) -> Mapping[str, Tensor]:
-        """See `Policy.trainable`."""
-        return {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
-
-    def save(self, folder: Path, card: Mapping[str, Any]) -> None:
-        """See `Policy.save`: a model directory, or an adapter directory where LoRA was trained."""
-        with clear_os_errors(folder):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
-            try:
-                if self.adapter is None:
-                    self.model.save_pretrained(temporary)
-                else:
-                    self.adapter.save_pretrained(temporary, selected_adapters=["default"])
-                self.chat.tokenizer.save_pretrained(temporary)
-                write_json(temporary / CARD, dict(card))
-                temporary.chmod(0o755)
-                if folder.exists():
-                    shutil.rmtree(folder)
-                temporary.rename(folder)
-                sync_folder(folder.parent)
-            except BaseException:
-                shutil.rmtree(temporary, ignore_errors=True)
-                raise
-
-
-class _ReferenceWeights:
-    """While open, the policy's layers hold the reference's weights."""
-
-    def __init__(self, model: Any, adapter: Any, reference: Any) -> None:
-        self.model, self.adapter, self.reference = model, adapter, reference
-
-    def __enter__(self) -> Any:
-        if self.adapter is None:
-            return self.reference
-        self.adapter.set_adapter("reference")
-        return self.model
-
-    def __exit__(self, *error: object) -> None:
-        if self.adapter is not None:
-            self.adapter.set_adapter("default")
-            # Switching adapters makes the active one trainable; the reference never is.
-            for name, parameter in self.model.named_parameters():
-                if ".reference." in name:
-                    parameter.requires_grad_(False)

@@ -16,8 +16,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from plumbline.errors import ModelError
-from plumbline.policies.autoregressive.chat import Chat
-from plumbline.policies.autoregressive.quiet import quieten
+from plumbline.policies.pretrained.chat import Chat
+from plumbline.policies.pretrained.quiet import quieten
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.storage import read_json
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from plumbline.policies.autoregressive.chat import CHATML
-from plumbline.policies.autoregressive.quiet import quieten
+from plumbline.policies.pretrained.chat import CHATML
+from plumbline.policies.pretrained.quiet import quieten
 from plumbline.recipe import TinySection
 from plumbline.storage import clear_os_errors
 

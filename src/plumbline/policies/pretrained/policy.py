@@ -1,0 +1,116 @@
+"""What every policy around a pretrained causal model shares: its chat, its weights, its reference, its file format."""
+
+import copy
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plumbline.errors import DataError
+from plumbline.policies.pretrained.loading import Loaded
+from plumbline.records import Message
+from plumbline.runs.cards import CARD
+from plumbline.storage import clear_os_errors, sync_folder, write_json
+
+
+class PretrainedPolicy:
+    """The part of a `Policy` that does not depend on how it samples and scores."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self.model, self.adapter, self.chat, self.context = loaded.model, loaded.adapter, loaded.chat, loaded.context
+        self.device: torch.device = self.model.device
+        self._reference: Any = None
+
+    def facts(self) -> dict[str, str]:
+        """What every family says about its engine."""
+        return {
+            "model_type": str(self.model.config.model_type),
+            "trains": "every weight" if self.adapter is None else "LoRA adapters",
+            "dtype": str(self.model.dtype).removeprefix("torch."),
+            "device": str(self.device),
+            "parameters": str(sum(parameter.numel() for parameter in self.model.parameters())),
+        }
+
+    def prompt_length(self, messages: Sequence[Message]) -> int:
+        """See `Policy.prompt_length`."""
+        return len(self.chat.prompt(messages))
+
+    def check_length(self, prompt: int, answer: int) -> None:
+        """Raise DataError where a prompt and an answer of so many tokens exceed the context."""
+        if prompt + answer > self.context:
+            raise DataError(
+                f"a prompt of {prompt} tokens and an answer of up to {answer} exceed the context of {self.context}",
+                "lower sampling.max_tokens, shorten the prompts, or use a model with a longer context",
+            )
+
+    def keep_reference(self) -> None:
+        """See `Policy.keep_reference`. With LoRA only the small adapter is copied; else the whole model is."""
+        if self.adapter is None:
+            self._reference = copy.deepcopy(self.model).requires_grad_(False)
+            return
+        if "reference" not in self.adapter.peft_config:
+            self.adapter.add_adapter("reference", copy.deepcopy(self.adapter.peft_config["default"]))
+            self.adapter.set_adapter("default")
+        weights = dict(self.model.named_parameters())
+        with torch.no_grad():
+            for name, parameter in weights.items():
+                if ".reference." in name:
+                    parameter.copy_(weights[name.replace(".reference.", ".default.")])
+                    parameter.requires_grad_(False)
+        self._reference = "adapter"
+
+    def as_reference(self) -> "_ReferenceWeights":
+        """A context in which the model holds the reference's weights; it yields that model."""
+        if self._reference is None:
+            raise ValueError("no reference is kept: call keep_reference first")
+        return _ReferenceWeights(self.model, self.adapter, self._reference)
+
+    def trainable(self) -> Mapping[str, Tensor]:
+        """See `Policy.trainable`."""
+        return {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
+
+    def save(self, folder: Path, card: Mapping[str, Any]) -> None:
+        """See `Policy.save`: a model directory, or an adapter directory where LoRA was trained."""
+        with clear_os_errors(folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
+            try:
+                if self.adapter is None:
+                    self.model.save_pretrained(temporary)
+                else:
+                    self.adapter.save_pretrained(temporary, selected_adapters=["default"])
+                self.chat.tokenizer.save_pretrained(temporary)
+                write_json(temporary / CARD, dict(card))
+                temporary.chmod(0o755)
+                if folder.exists():
+                    shutil.rmtree(folder)
+                temporary.rename(folder)
+                sync_folder(folder.parent)
+            except BaseException:
+                shutil.rmtree(temporary, ignore_errors=True)
+                raise
+
+
+class _ReferenceWeights:
+    """While open, the policy's layers hold the reference's weights."""
+
+    def __init__(self, model: Any, adapter: Any, reference: Any) -> None:
+        self.model, self.adapter, self.reference = model, adapter, reference
+
+    def __enter__(self) -> Any:
+        if self.adapter is None:
+            return self.reference
+        self.adapter.set_adapter("reference")
+        return self.model
+
+    def __exit__(self, *error: object) -> None:
+        if self.adapter is not None:
+            self.adapter.set_adapter("default")
+            # Switching adapters makes the active one trainable; the reference never is.
+            for name, parameter in self.model.named_parameters():
+                if ".reference." in name:
+                    parameter.requires_grad_(False)
