@@ -28,7 +28,8 @@ from plumbline.recipe import ModelSection, OptimiserSection, RlSection
 from plumbline.records import Example, Outcome, Sampling, Score, Step, Trajectory
 from plumbline.rollouts import collect
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.rl import credit, update_policy
+from plumbline.training.rl import credit
+from plumbline.training.update import update_policy
 
 CPU_POINTS = [(64, 64, 8, 4096), (256, 64, 8, 4096), (512, 64, 8, 32768)]
 GPU_POINTS = [(512, 256, 16, 151_936), (128, 512, 8, 151_936)]
@@ -88,7 +89,8 @@ def our_step(source, device, chats, answer, copies):
     def step():
         count[0] += 1
         groups = collect(policy, AnyText(), examples, copies=copies, sampling=law, seed=count[0])
-        update_policy(policy, optimiser, credit(groups, section, np.random.default_rng(0)), section, law, count[0])
+        rng = np.random.default_rng(0)
+        update_policy(policy, optimiser, credit(groups, section, rng), section, law, count[0], section.beta, rng)
 
     return step, policy
 

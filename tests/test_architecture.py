@@ -33,8 +33,12 @@ HEAVY = {"torch", "transformers", "peft", "tokenizers", "safetensors", "trl", "d
 MAY_IMPORT_TORCH = (
     "policies/autoregressive",
     "policies/pretrained",
+    "policies/masked",
+    "policies/slots",
+    "policies/flow",
     "policies/token_law.py",
     "algorithms/objective.py",
+    "algorithms/ratio_free.py",
     "training",
 )
 

@@ -7,6 +7,7 @@ repeated, so resuming is running again.
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,11 +217,12 @@ def _finish_stage(run: Run, policy: Policy, stage: str, source: str, trained: Se
 
 
 def _modes(recipe: Recipe) -> dict[str, Sampling]:
-    """The ways in which a model is asked: greedily, and as in training."""
+    """The ways in which a model is asked: greedily, and as in training (but for the number of denoising steps)."""
     modes = {"greedy": recipe.sampling.greedy()}
     if recipe.evaluation.sampled:
         modes["sampled"] = recipe.sampling.law()
-    return modes
+    steps = recipe.evaluation.steps or recipe.sampling.steps
+    return {mode: replace(law, steps=steps) for mode, law in modes.items()}
 
 
 def _evaluate_stage(run: Run, task: Task, held_out: Splits, stage: str, source: str) -> None:

@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from plumbline.errors import RecipeError
-from plumbline.records import Sampling
+from plumbline.records import Kernel, Sampling, Selector
 
 Schedule = Literal["constant", "constant_with_warmup", "cosine", "linear"]
 PositiveInt = Annotated[int, Field(gt=0)]
@@ -67,7 +67,8 @@ class LoraSection(Section):
 class ModelSection(Section):
     """The policy: which weights, how they are loaded, and what of them is trained."""
 
-    family: Literal["autoregressive"] = "autoregressive"
+    family: str = "autoregressive"
+    """autoregressive, masked, slots or flow; or module:Class, a policy of yours."""
     name: str | None = None
     """A local directory or a hub name. Without one, `tiny` says how to make a model."""
     tiny: TinySection | None = None
@@ -87,6 +88,10 @@ class ModelSection(Section):
     """Who decodes: our own one-token forward, or the model's. auto: ours where it was checked equal at loading."""
     scoring: Literal["auto", "packed", "rows"] = "auto"
     """How a group is scored: packed behind one copy of its prompt, or in padded rows."""
+    attention: Literal["full", "prefix"] = "full"
+    """Diffusion: whether the prompt sees the answer (as LLaDA and Dream do), or is read once and kept."""
+    slot: PositiveInt = 4
+    """Tokens of a slot (family slots)."""
     gradient_checkpointing: bool = False
     trust_remote_code: bool = False
 
@@ -130,10 +135,31 @@ class SftSection(Section):
         return self
 
 
+class LikelihoodSection(Section):
+    """How a rollout's log-probability is computed."""
+
+    kind: Literal["trajectory", "espo", "gdpo", "diffu", "coupled"] = "trajectory"
+    """trajectory: exact, the choices that were sampled. The others are bounds for policies that can hide positions."""
+    keep: PositiveInt | None = None
+    """Score so many of a trajectory's steps, without bias; None scores all."""
+    pick: Literal["stratified", "uniform"] = "stratified"
+    draws: PositiveInt = 1
+    """Monte Carlo draws or quadrature nodes of a bound."""
+    tokens_only: bool = False
+    """A negative control: leave the choices of positions out of the log-probability."""
+    temperature: float | None = Field(default=None, gt=0)
+    """A negative control: score at another temperature than was sampled at."""
+
+
 class RlSection(Section):
-    """GRPO over exact trajectories."""
+    """GRPO over trajectories."""
 
     steps: PositiveInt
+    likelihood: LikelihoodSection = LikelihoodSection()
+    ratio: Literal["token", "step", "sequence"] = "token"
+    """What a ratio, and so the clip, is formed of; step and sequence take the mean of their terms."""
+    objective: Literal["ppo", "spg", "wd1"] = "ppo"
+    """ppo: the clipped surrogate. spg and wd1 have no ratio (see `plumbline.algorithms.ratio_free`)."""
     prompts_per_step: PositiveInt = 4
     group_size: Annotated[int, Field(ge=2)] = 8
     inner_epochs: PositiveInt = 1
@@ -142,6 +168,10 @@ class RlSection(Section):
     clip_high: float = Field(default=0.2, gt=0)
     beta: float = Field(default=0.0, ge=0)
     """Weight of the KL to the model that RL started from; 0 computes none, and reports none."""
+    kl: Literal["sampled", "closed"] = "sampled"
+    """sampled: estimated from the sampled choices; closed: summed over all choices that a step could have made."""
+    kl_target: float | None = Field(default=None, gt=0)
+    """Adapt beta so that the KL stays near this many nats: doubled above 1.5 times, halved below 1/1.5 times."""
     scale_advantages: Literal["none", "group"] = "none"
     """none: reward minus the group's mean (Dr. GRPO); group: also divided by its standard deviation."""
     normaliser: Literal["dr_grpo", "grpo", "dapo"] = "dr_grpo"
@@ -156,6 +186,28 @@ class RlSection(Section):
     tokens_per_pass: PositiveInt = 8192
     optimiser: OptimiserSection = OptimiserSection(learning_rate=5e-6)
 
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        exact = self.likelihood.kind == "trajectory"
+        if self.ratio == "sequence" and self.likelihood.keep is not None:
+            raise ValueError(
+                "a ratio of whole sequences is not a sum over steps, so rl.likelihood.keep would bias it: "
+                "set rl.ratio to token or step, or score all steps"
+            )
+        if not exact and self.likelihood.keep is not None:
+            raise ValueError("rl.likelihood.keep is for kind: trajectory; a bound has rl.likelihood.draws")
+        if self.objective == "spg" and self.likelihood.kind not in {"espo", "gdpo"}:
+            raise ValueError("rl.objective: spg needs a bound: set rl.likelihood.kind to espo or gdpo")
+        if self.objective == "wd1" and exact:
+            raise ValueError("rl.objective: wd1 needs an estimate: set rl.likelihood.kind, for example to diffu")
+        if self.objective != "ppo" and (self.inner_epochs > 1 or self.beta > 0):
+            raise ValueError(f"rl.objective: {self.objective} has no ratio and no KL: one inner epoch, beta 0")
+        if self.kl_target is not None and self.beta == 0:
+            raise ValueError("rl.kl_target adapts rl.beta, so start with a beta above 0, for example 0.01")
+        if self.kl == "closed" and not exact:
+            raise ValueError("rl.kl: closed sums over the choices of sampled steps; a bound has rl.kl: sampled")
+        return self
+
 
 class SamplingSection(Section):
     """How training rollouts are drawn; evaluations draw the same way, and greedily beside it."""
@@ -164,14 +216,21 @@ class SamplingSection(Section):
     top_k: int = Field(default=0, ge=0)
     top_p: float = Field(default=1.0, gt=0, le=1)
     max_tokens: PositiveInt = 256
+    steps: PositiveInt | None = None
+    """Denoising steps of training rollouts; evaluations have `evaluation.steps`."""
+    blocks: PositiveInt = 1
+    selector: Selector = "random"
+    position_temperature: float = Field(default=1.0, gt=0)
+    threshold: float = Field(default=0.9, gt=0, lt=1)
+    kernel: Kernel = "conditional"
 
     def law(self) -> Sampling:
         """The record that trajectories carry."""
-        return Sampling(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, max_tokens=self.max_tokens)
+        return Sampling(**self.model_dump())
 
     def greedy(self) -> Sampling:
         """The same limits, the most probable token."""
-        return Sampling(temperature=0.0, max_tokens=self.max_tokens)
+        return Sampling(**{**self.model_dump(), "temperature": 0.0, "top_k": 0, "top_p": 1.0})
 
 
 class EvaluationSection(Section):
@@ -183,6 +242,8 @@ class EvaluationSection(Section):
     limit: PositiveInt | None = 64
     """Examples of the split that are used inside training; the ends use all."""
     final: list[str] = ["val", "test"]
+    steps: PositiveInt | None = None
+    """Denoising steps of evaluations; None takes `sampling.steps`."""
     sampled: bool = True
     """Beside greedy answers, one answer each drawn as in training."""
 

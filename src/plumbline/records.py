@@ -17,6 +17,10 @@ from numpy.typing import NDArray
 
 Finish = Literal["stop", "length"]
 """Why a trajectory ended: the model said so, or the limit cut it off."""
+Selector = Literal["random", "ancestral", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence"]
+"""How a diffusion step chooses the positions that it fills (see `plumbline.policies.masked.selectors`)."""
+Kernel = Literal["conditional", "marginal"]
+"""How a flow step jumps (see `plumbline.policies.flow.kernels`)."""
 
 
 class Message(TypedDict):
@@ -63,7 +67,15 @@ class Sampling:
     """Keep the smallest set of tokens that holds this probability; 1 keeps all."""
     max_tokens: int = 256
     steps: int | None = None
-    """Denoising steps; None for autoregressive policies."""
+    """Denoising steps, or rounds of slots; None for autoregressive policies."""
+    blocks: int = 1
+    """Parts of the canvas that are filled one after the other, each in an equal share of the steps."""
+    selector: Selector = "random"
+    position_temperature: float = 1.0
+    """Of the scores by which a selector chooses positions: small prefers the most confident ones."""
+    threshold: float = 0.9
+    """The confidence from which on the threshold selector fills a position."""
+    kernel: Kernel = "conditional"
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:
@@ -74,6 +86,14 @@ class Sampling:
             raise ValueError(f"top_p must lie in (0, 1], not {self.top_p}")
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}")
+        if self.steps is not None and self.steps < 1:
+            raise ValueError(f"steps must be at least 1, not {self.steps}: without a step nothing is ever filled in")
+        if not 1 <= self.blocks <= self.max_tokens:
+            raise ValueError(f"blocks must lie between 1 and max_tokens ({self.max_tokens}), not {self.blocks}")
+        if not 0 < self.position_temperature < math.inf:
+            raise ValueError(f"position_temperature must be above 0, not {self.position_temperature}")
+        if not 0 < self.threshold < 1:
+            raise ValueError(f"threshold must lie in (0, 1), not {self.threshold}")
 
     @property
     def greedy(self) -> bool:
@@ -86,14 +106,21 @@ class Step:
     """One stochastic choice: which tokens were put at which positions.
 
     An autoregressive trajectory has a single step that holds its whole response, because one causal forward pass
-    scores it; a diffusion trajectory has a step for each denoising step, with the `state` that it started from.
+    scores it; a diffusion trajectory has a step for each denoising step, with the `state` that it started from, so
+    that it can be scored by itself.
     """
 
     positions: NDArray[np.int64]  # [K], counted from the first token after the prompt
     tokens: NDArray[np.int64]  # [K]
     logprobs: NDArray[np.float32]  # [K], under the law and the weights that drew them
+    selection: float | None = None
+    """Log-probability of the choice of the positions, where the model had a say in it."""
     state: NDArray[np.int64] | None = None  # [L] before the choice, where the tokens alone do not say it
     time: float | None = None
+    """When the step began and ended, in [0, 1]; None for families without a clock."""
+    until: float | None = None
+    weight: float = 1.0
+    """What the step counts for where only some of a trajectory's steps are scored (T/K for K of T drawn evenly)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -105,6 +132,8 @@ class Trajectory:
     text: str
     sampling: Sampling
     finish: Finish
+    answer: NDArray[np.int64] | None = None
+    """The answer's tokens, its end included, where they are not the steps' tokens in order."""
 
     @property
     def tokens(self) -> NDArray[np.int64]:
@@ -113,13 +142,18 @@ class Trajectory:
 
     @property
     def logprobs(self) -> NDArray[np.float32]:
-        """The recorded log-probability of each choice, in the order of `tokens`."""
-        return np.concatenate([step.logprobs for step in self.steps])
+        """The recorded log-probability of each term: step by step its tokens, then the choice of its positions."""
+        parts: list[NDArray[np.float32]] = []
+        for step in self.steps:
+            parts.append(step.logprobs)
+            if step.selection is not None:
+                parts.append(np.array([step.selection], dtype=np.float32))
+        return np.concatenate(parts)
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens were chosen."""
-        return sum(len(step.tokens) for step in self.steps)
+        """Tokens of the answer, its end included."""
+        return len(self.answer) if self.answer is not None else sum(len(step.tokens) for step in self.steps)
 
     @property
     def truncated(self) -> bool:

@@ -1,6 +1,7 @@
 """The RL loop: it learns, it says what it did, skipping is free, and it stops where going on would be false."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,9 +15,10 @@ from plumbline.records import Sampling
 from plumbline.rollouts import collect
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
-from plumbline.training import rl as loop
+from plumbline.training import update as loop
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.rl import credit, step_examples, train_rl, update_policy
+from plumbline.training.rl import credit, step_examples, train_rl
+from plumbline.training.update import update_policy
 from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe, train_toy
 
@@ -98,8 +100,6 @@ def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
     section = RlSection(steps=1, group_size=4, tokens_per_pass=60)
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
     groups = rollouts(policy)
-    from dataclasses import replace
-
     dull = replace(groups[1], rollouts=(groups[1].rollouts[0],) * 4)
     credits_ = credit([groups[0], dull, *groups[2:]], section, np.random.default_rng(0))
     assert sum(c.advantage == 0 for c in credits_) >= 4
@@ -107,7 +107,9 @@ def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
     gradients = []
     optimiser = Optimiser(policy.trainable(), section.optimiser, 1)
     optimiser.step = lambda step: gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
-    update = update_policy(policy, optimiser, credits_, section, Sampling(max_tokens=8), 0)
+    update = update_policy(
+        policy, optimiser, credits_, section, Sampling(max_tokens=8), 0, 0.0, np.random.default_rng(0)
+    )
     assert update.terms < sum(c.trajectory.num_tokens for c in credits_)
 
     plain = open_policy(ModelSection(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
@@ -165,7 +167,7 @@ def test_a_nan_stops_before_the_weights_change(tiny_folder, tmp_path, monkeypatc
     def poisoned(*arguments, **named):
         calls.append(1)
         losses = clipped_surrogate(*arguments, **named)
-        return losses if len(calls) < 3 else type(losses)(losses.loss * float("nan"), losses.clipped, losses.kl)
+        return losses if len(calls) < 3 else replace(losses, loss=losses.loss * float("nan"))
 
     monkeypatch.setattr(loop, "clipped_surrogate", poisoned)
     with pytest.raises(TrainingStopped, match="the weights were not updated"):

@@ -1,13 +1,16 @@
 """The clipped policy-gradient objective over recorded choices, whatever family made them.
 
-Letters in shapes: N terms (log-probabilities of single choices), n rollouts of the batch.
+Letters in shapes: N terms (log-probabilities of single choices), U units (what a ratio is formed of), n rollouts.
 
-    loss = sum_i  w_i * ( -min(r_i A_i, clip(r_i, 1 - low, 1 + high) A_i) + beta * r_i k_i )
-    r_i = exp(new_i - old_i),   k_i = exp(ref_i - new_i) - (ref_i - new_i) - 1
+    loss = sum_u  w_u s_u * -min(r_u A_u, clip(r_u, 1 - low, 1 + high) A_u)  +  beta * KL
+    r_u = exp(d_u),   d_u = (1 / s_u) * sum of (new - old) over the unit's terms
 
-The surrogate is PPO's (Schulman et al. 2017, arXiv:1707.06347, eq. 7). k is the k3 estimator of KL(new || ref)
-(Schulman 2020, "Approximating KL divergence"); the factor r makes its expectation under the old policy the KL itself,
-and so its gradient unbiased (as in DeepSeek-V3.2, arXiv:2512.02556). The weights w_i name the denominator:
+A unit is a term (`token`, size s = 1), a denoising step (`step`, s = its terms) or a rollout (`sequence`, s = its
+terms, as in GSPO, Zheng et al. 2025, arXiv:2507.18071, or its length for an ELBO, as in ESPO, arXiv:2512.03759). The
+exponent is a mean, because a plain sum over hundreds of terms explodes; the factor s in front gives every level the
+same gradient where the ratios are 1, and keeps a unit of many choices from counting as one of few.
+
+The surrogate is PPO's (Schulman et al. 2017, arXiv:1707.06347, eq. 7). The weights w name the denominator:
 
     dr_grpo   1 / (n * max_tokens)     a constant, so a long wrong answer is not punished less per token
     grpo      1 / (n * len_i)          each rollout counts once
@@ -22,10 +25,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 Normaliser = Literal["dr_grpo", "grpo", "dapo"]
+Level = Literal["token", "step", "sequence"]
 
 
 def weights(
@@ -48,13 +53,55 @@ def weights(
     return mask / max(float((length * mask).sum()), 1.0)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Units:
+    """How terms are put together into ratios: a unit's mean is the sum of weight * term over its terms, by size."""
+
+    of_term: Tensor  # [N], int64: the unit of each term
+    term_weight: Tensor  # [N]: what a term counts inside its unit
+    size: Tensor  # [U]
+    owner: Tensor  # [U], int64: the unit's rollout
+    weight: Tensor  # [U]: what the unit counts in the loss
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Means [U] of values [N]."""
+        total = values.new_zeros(len(self.size)).index_add(0, self.of_term, values * self.term_weight)
+        return total / self.size
+
+
+def units(level: Level, owner: Tensor, step: Tensor, weight: Tensor, length: Tensor | None = None) -> Units:
+    """Group terms [N] by level.
+
+    Args:
+        level: what a ratio is formed of.
+        owner: [N], the rollout of each term.
+        step: [N], the step of each term, counted over the whole batch.
+        weight: [N], the unbiased weight of each term. Terms of a step share it. Outside the ratio it counts at the
+            levels token and step; a sequence's ratio holds it, which is unbiased only where it estimates the whole
+            sequence's quantity inside (an ELBO), never for some of a trajectory's steps.
+        length: [rollouts] the size of each sequence; None takes its number of terms.
+    """
+    ones = torch.ones_like(weight)
+    if level == "token":
+        return Units(torch.arange(len(owner), device=owner.device), ones, ones, owner, weight)
+    kinds, of_term = torch.unique(step if level == "step" else owner, return_inverse=True)
+    counts = torch.zeros(len(kinds), device=owner.device).index_add(0, of_term, ones)
+    first = torch.full((len(kinds),), len(owner), dtype=torch.long, device=owner.device)
+    first = first.scatter_reduce(0, of_term, torch.arange(len(owner), device=owner.device), "amin")
+    if level == "step":
+        return Units(of_term, ones, counts, owner[first], weight[first])
+    size = counts if length is None else length[owner[first]].to(counts.dtype)
+    return Units(of_term, weight, size, owner[first], torch.ones_like(size))
+
+
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What one pass contributes: the loss to differentiate, and sums over its terms for the metrics."""
+    """What one pass contributes: the loss to differentiate, and sums over its units for the metrics."""
 
     loss: Tensor  # scalar
-    clipped: Tensor  # number of terms whose gradient the clip removed
-    kl: Tensor | None  # summed k_i, where a reference was given
+    clipped: Tensor  # number of units whose gradient the clip removed
+    units: int
+    kl: Tensor | None  # summed estimate or closed form of the KL, where a reference was given
 
 
 def clipped_surrogate(
@@ -65,30 +112,46 @@ def clipped_surrogate(
     *,
     clip_low: float,
     clip_high: float,
+    grouping: Units | None = None,
     reference: Tensor | None = None,
     beta: float = 0.0,
 ) -> Losses:
     """The weighted sum above over [N] terms.
 
+    The KL to a reference is estimated from the sampled terms: at the level of tokens by r * k3 with
+    k3 = exp(ref - new) - (ref - new) - 1 (Schulman 2020, "Approximating KL divergence"; the factor r makes its
+    gradient unbiased, as in DeepSeek-V3.2, arXiv:2512.02556), at the other levels by k2 = (new - ref)^2 / 2, whose
+    gradient is that of the KL on-policy.
+
     Args:
         new: log-probabilities under the weights being trained, with gradient.
-        old: log-probabilities recorded by the sampler.
+        old: log-probabilities under the weights that sampled.
         advantages: each term's rollout's advantage.
         weight: each term's rollout's weight, from `weights`.
         clip_low: the ratio may fall to 1 - clip_low before the gradient stops.
         clip_high: the ratio may rise to 1 + clip_high.
+        grouping: from `units`; None takes each term by itself.
         reference: log-probabilities under the reference weights, where beta > 0.
         beta: weight of the KL.
     """
+    size = torch.ones_like(new)
+    if grouping is not None:
+        first = torch.zeros_like(grouping.owner).scatter_(
+            0, grouping.of_term, torch.arange(len(new), device=new.device)
+        )
+        advantages, weight = advantages[first], weight[first] * grouping.weight
+        size = grouping.size.to(new.dtype)
+        new, old = grouping.mean(new), grouping.mean(old)
+        reference = None if reference is None else grouping.mean(reference)
     ratio = (new - old).exp()
     bounded = ratio.clamp(1 - clip_low, 1 + clip_high)
-    per_term = -(ratio * advantages).minimum(bounded * advantages)
+    per_unit = -(ratio * advantages).minimum(bounded * advantages)
     kl = None
     if reference is not None:
         away = reference - new
-        k3 = away.exp() - away - 1
-        per_term = per_term + beta * ratio * k3
-        kl = k3.detach().sum()
+        estimate = away.exp() - away - 1 if grouping is None else away.square() / 2
+        per_unit = per_unit + beta * (ratio * estimate if grouping is None else size * estimate)
+        kl = (estimate.detach() * size).sum()
     detached = ratio.detach()
     clipped = ((detached < 1 - clip_low) & (advantages < 0)) | ((detached > 1 + clip_high) & (advantages > 0))
-    return Losses(loss=(per_term * weight).sum(), clipped=clipped.sum(), kl=kl)
+    return Losses(loss=(per_unit * size * weight).sum(), clipped=clipped.sum(), units=len(ratio), kl=kl)

@@ -1,25 +1,62 @@
-"""Models that sample trajectories and score them by one law. `open_policy` opens one by its family's name."""
+"""Models that sample trajectories and score them by one law. `open_policy` opens one by its family's name.
 
+`FAMILIES` lists the families that come with Plumbline; `module:Class` opens one of yours.
+"""
+
+import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from plumbline.errors import ModelError
+from plumbline.errors import ModelError, RecipeError
 from plumbline.recipe import ModelSection
+from plumbline.storage import read_json
 
 if TYPE_CHECKING:
     from plumbline.policies.policy import Policy
+
+FAMILIES = {
+    "autoregressive": "plumbline.policies.autoregressive.policy:AutoregressivePolicy",
+    "masked": "plumbline.policies.masked.policy:MaskedPolicy",
+    "slots": "plumbline.policies.slots.policy:SlotPolicy",
+    "flow": "plumbline.policies.flow.policy:FlowPolicy",
+}
 
 
 def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
     """Load the model at `source` (a directory or hub name) as a policy of the section's family.
 
     Raises:
-        ModelError: torch is not installed, or the model cannot be loaded.
+        RecipeError: there is no such family.
+        ModelError: torch is not installed, the model cannot be loaded, or its directory says that it is of another
+            family.
     """
     try:
         import torch  # noqa: F401 - asked first, because the families import it at the top
     except ImportError as error:
         raise ModelError("a model needs torch, which is not installed", "pip install 'plumbline[train]'") from error
-    from plumbline.policies.autoregressive.policy import AutoregressivePolicy
+    module, _, name = FAMILIES.get(section.family, section.family).partition(":")
+    if not name:
+        known = ", ".join(FAMILIES)
+        raise RecipeError(f"there is no policy family {section.family}", f"there are {known}; yours is module:Class")
+    try:
+        family = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise RecipeError(
+            f"cannot open the policy family {section.family}: {error}", "write it as module:Class, both importable"
+        ) from error
+    saved = saved_family(source)
+    if saved is not None and saved != section.family:
+        raise ModelError(
+            f"the model in {source} is of family {saved}, not {section.family}", f"set model.family to {saved}"
+        )
+    policy: Policy = family.open(section, source, seed)
+    return policy
 
-    families = {"autoregressive": AutoregressivePolicy}
-    return families[section.family].open(section, source, seed)
+
+def saved_family(source: str) -> str | None:
+    """The family that a model directory of ours says it is of; None for any other model."""
+    config = Path(source) / "config.json"
+    if not config.is_file():
+        return None
+    saved = read_json(config).get("plumbline")
+    return saved.get("family") if isinstance(saved, dict) else None

@@ -12,9 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from plumbline.records import Message, Sampling, Trajectory
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.records import Message, Sampling, Step, Trajectory
 
 if TYPE_CHECKING:
     import torch
@@ -25,13 +28,47 @@ if TYPE_CHECKING:
 class Terms:
     """The log-probabilities of recorded choices under some weights, flat, and whose they are.
 
-    Example: two trajectories of 2 and 1 tokens give logprobs [3] and owner [0, 0, 1].
+    The order is that of `Trajectory.logprobs`: trajectory by trajectory, step by step, a step's tokens and then the
+    choice of its positions where the model had a say in it.
+
+    Example: two trajectories of one step with 2 and 1 tokens give logprobs [3], owner [0, 0, 1] and step [0, 0, 1].
     """
 
     logprobs: Tensor  # [N], float32, differentiable unless scored without gradient
     recorded: Tensor  # [N], float32, what the sampler wrote down
     owner: Tensor  # [N], int64, index into the scored trajectories
-    weight: Tensor | None = None  # [N], the unbiased weight of a term where only some terms were scored; None is 1
+    step: Tensor  # [N], int64, index of the step among all scored steps
+    weight: Tensor  # [N], float32, the step's weight: 1 unless only some steps are scored
+    selection: Tensor  # [N], bool: the term is a choice of positions, not a token
+    divergence: Tensor | None = None
+    """KL of each scored step [steps] from these weights to the reference, in closed form, where it was asked for."""
+
+    @classmethod
+    def of(cls, trajectories: Sequence[Trajectory], logprobs: Tensor, divergence: Tensor | None = None) -> Terms:
+        """Lay out log-probabilities [N], given in the order above, with everything that the records say about them."""
+        import torch
+
+        owner, step, weight, selection = [], [], [], []
+        count = 0
+        for index, trajectory in enumerate(trajectories):
+            for each in trajectory.steps:
+                terms = len(each.tokens) + (each.selection is not None)
+                owner += [index] * terms
+                step += [count] * terms
+                weight += [each.weight] * terms
+                selection += [False] * len(each.tokens) + [True] * (each.selection is not None)
+                count += 1
+        device = logprobs.device
+        recorded = np.concatenate([trajectory.logprobs for trajectory in trajectories])
+        return cls(
+            logprobs=logprobs,
+            recorded=torch.from_numpy(recorded).to(device),
+            owner=torch.tensor(owner, device=device),
+            step=torch.tensor(step, device=device),
+            weight=torch.tensor(weight, dtype=torch.float32, device=device),
+            selection=torch.tensor(selection, dtype=torch.bool, device=device),
+            divergence=divergence,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,14 +86,31 @@ class Demonstration:
         return sum(self.is_target)
 
 
+@runtime_checkable
+class Hides(Protocol):
+    """A policy that can also look at its own answers with some positions hidden: what ELBO estimators need."""
+
+    def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:
+        """A step that fills in the `hidden` positions [L] of the answer's canvas from the others.
+
+        Its state is the canvas with these positions masked; its tokens are the answer's own; its recorded
+        log-probabilities are not a number, because nobody sampled them.
+        """
+        ...
+
+
 class Policy(Protocol):
     """A language model that can sample, score, be trained and be saved."""
 
     family: str
-    exact: bool
-    """Whether the log-probabilities cover every random choice of the sampler."""
     context: int
     """The longest prompt plus answer, in tokens."""
+    stepwise: bool
+    """Whether each step is scored by a forward pass of its own; False: one pass scores a whole trajectory."""
+
+    def exact(self, sampling: Sampling) -> bool:
+        """Whether under this law the log-probabilities cover every random choice that the sampler makes."""
+        ...
 
     @property
     def engine(self) -> Mapping[str, str]:
@@ -81,12 +135,13 @@ class Policy(Protocol):
         """Cut trajectories into parts that one forward and backward pass can hold."""
         ...
 
-    def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False) -> Terms:
+    def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
         """Log-probabilities of the recorded choices under the present weights, each at its own sampling law.
 
         Args:
-            trajectories: what `sample` returned, any number, of any prompts.
+            trajectories: what `sample` returned, or some of its steps; any number, of any prompts, under one law.
             reference: score with the weights that `keep_reference` remembered (without gradient).
+            divergence: also compute each step's KL to the reference in closed form, with gradient.
         """
         ...
 
@@ -113,3 +168,17 @@ class Policy(Protocol):
     def save(self, folder: Path, card: Mapping[str, Any]) -> None:
         """Write a model directory in the standard format, whole or not at all; `card` says where it came from."""
         ...
+
+
+def common_law(trajectories: Sequence[Trajectory]) -> Sampling:
+    """The one law that all trajectories of a call were drawn under.
+
+    Raises:
+        ValueError: there are none, or they carry several laws.
+    """
+    if not trajectories:
+        raise ValueError("nothing to score")
+    sampling = trajectories[0].sampling
+    if any(trajectory.sampling != sampling for trajectory in trajectories):
+        raise ValueError("trajectories of one call share one sampling law")
+    return sampling

@@ -5,13 +5,14 @@ run takes up again.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from plumbline.algorithms.advantages import has_signal
 from plumbline.errors import TrainingStopped
+from plumbline.recipe import RlSection
 from plumbline.records import Group, Sampling
 
 MAX_FAILED = 0.2
@@ -88,3 +89,22 @@ def dead_parts(groups: Sequence[Group], memory: dict[str, Any]) -> Iterator[str]
         if count >= ENOUGH and name not in alive and name not in said:
             said.append(name)
             yield f"the part {name!r} of the reward was 0 in all of {count} rollouts: its weight is dead"
+
+
+def adapted_beta(section: RlSection, memory: Mapping[str, Any]) -> float:
+    """The weight of the KL in this step: the recipe's, or what adapting has made of it."""
+    return float(memory.get("beta", section.beta)) if section.kl_target is not None else section.beta
+
+
+def adapt_beta(section: RlSection, kl: float | None, memory: dict[str, Any]) -> None:
+    """Double beta where the KL left its target by more than half upwards, halve it downwards (Schulman et al. 2017,
+    arXiv:1707.06347, section 4).
+    """
+    if section.kl_target is None or kl is None:
+        return
+    beta = adapted_beta(section, memory)
+    if kl > 1.5 * section.kl_target:
+        beta *= 2
+    elif kl < section.kl_target / 1.5:
+        beta /= 2
+    memory["beta"] = min(max(beta, 1e-6), 1e3)

@@ -7,22 +7,20 @@ asked, no sampling that is older than this step. Groups without signal cost neit
 denominator counts them all the same.
 """
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from plumbline.algorithms.advantages import advantages, has_signal, shuffled
-from plumbline.algorithms.objective import clipped_surrogate, weights
-from plumbline.errors import DataError, TrainingStopped
+from plumbline.algorithms.objective import weights
+from plumbline.algorithms.ratio_free import wd1_advantages
+from plumbline.errors import DataError
 from plumbline.policies.policy import Policy
 from plumbline.recipe import RlSection, RunSection
-from plumbline.records import Example, Group, Sampling, Trajectory
+from plumbline.records import Example, Group, Sampling
 from plumbline.rollouts import collect
 from plumbline.runs.run import Run
 from plumbline.seeds import derive, generator
@@ -30,6 +28,7 @@ from plumbline.tasks.task import Task
 from plumbline.training import guards
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage
+from plumbline.training.update import Credit, Update, update_policy
 
 STAGE = "rl"
 Evaluator = Callable[[int], Mapping[str, float]]
@@ -72,7 +71,10 @@ def train_rl(
         sampled = time.perf_counter()
         guards.check_failures(groups)
         credits_ = credit(groups, section, generator(seed, STAGE, "shuffle", step))
-        update = update_policy(policy, optimiser, credits_, section, sampling, step)
+        beta = guards.adapted_beta(section, progress.memory)
+        looks = generator(seed, STAGE, "likelihood", step)
+        update = update_policy(policy, optimiser, credits_, section, sampling, step, beta, looks)
+        guards.adapt_beta(section, update.kl, progress.memory)
         guards.check_signal(groups, section.patience, progress.memory)
         updated = time.perf_counter()
         for message in guards.dead_parts(groups, progress.memory):
@@ -83,6 +85,8 @@ def train_rl(
             "train/learning_rate": optimiser.learning_rate(step),
             "train/epoch": (step + 1) * section.prompts_per_step / len(examples),
         }
+        if section.kl_target is not None:
+            values["train/beta"] = beta
         if evaluate is not None and evaluate_every and ((step + 1) % evaluate_every == 0 or step + 1 == section.steps):
             values |= evaluate(step + 1)
         run.metrics(STAGE, step + 1, values)
@@ -108,18 +112,12 @@ def _order(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
     return generator(seed, STAGE, "order", epoch).permutation(n)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Credit:
-    """A trajectory with its advantage, and the weight of each of its terms in the loss."""
-
-    trajectory: Trajectory
-    advantage: float
-    weight: float
-
-
 def credit(groups: Sequence[Group], section: RlSection, rng: np.random.Generator) -> list[Credit]:
     """Advantages and weights of all rollouts, group by group; `rng` deals them anew for the negative control."""
-    given = [advantages(group.rewards(), section.scale_advantages) for group in groups]
+    if section.objective == "wd1":
+        given = [wd1_advantages(group.rewards()) for group in groups]
+    else:
+        given = [advantages(group.rewards(), section.scale_advantages) for group in groups]
     if section.shuffle_advantages:
         given = shuffled(given, rng)
     trajectories = [rollout.trajectory for group in groups for rollout in group.rollouts]
@@ -130,84 +128,6 @@ def credit(groups: Sequence[Group], section: RlSection, rng: np.random.Generator
         Credit(trajectory, float(advantage), float(w))
         for trajectory, advantage, w in zip(trajectories, np.concatenate(given), weight, strict=True)
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """What the inner epochs of one step did. None: not computed, which is not 0."""
-
-    loss: float
-    grad_norm: float
-    clip_fraction: float
-    kl: float | None
-    gap: float
-    """Mean |scored - recorded| log-probability [nats] before the first update: 0 up to rounding, by law 1."""
-    terms: int
-    """Choices that were scored with gradient; 0 where no group had a signal."""
-
-
-def update_policy(
-    policy: Policy, optimiser: Optimiser, credits_: Sequence[Credit], section: RlSection, sampling: Sampling, step: int
-) -> Update:
-    """`inner_epochs` optimiser steps on one batch of rollouts.
-
-    A rollout with advantage 0 has gradient 0 and is skipped, unless a KL is asked for, which has a gradient everywhere.
-    """
-    useful = [c for c in credits_ if c.weight > 0 and (c.advantage != 0 or section.beta > 0)]
-    if not useful:
-        gap = _probe_gap(policy, credits_)
-        guards.check_gap(gap, section.max_gap, sampling)
-        return Update(0.0, 0.0, 0.0, None, gap, 0)
-    passes = policy.batches([c.trajectory for c in useful], section.tokens_per_pass)
-    references = [_reference(policy, useful, part) if section.beta > 0 else None for part in passes]
-    loss = clipped = kl = gap = norm = 0.0
-    terms = 0
-    for epoch in range(section.inner_epochs):
-        for part, reference in zip(passes, references, strict=True):
-            scored = policy.score([useful[index].trajectory for index in part])
-            per_rollout = scored.logprobs.new_tensor([(useful[i].advantage, useful[i].weight) for i in part])
-            advantage, weight = per_rollout[scored.owner].unbind(1)
-            losses = clipped_surrogate(
-                scored.logprobs,
-                scored.recorded,
-                advantage,
-                weight if scored.weight is None else weight * scored.weight,
-                clip_low=section.clip_low,
-                clip_high=section.clip_high,
-                reference=reference,
-                beta=section.beta,
-            )
-            losses.loss.backward()
-            if epoch == 0:
-                gap += float((scored.logprobs.detach() - scored.recorded).abs().sum())
-                terms += len(scored.logprobs)
-            loss += float(losses.loss.detach()) / section.inner_epochs
-            clipped += float(losses.clipped)
-            kl += float(losses.kl) if losses.kl is not None else 0.0
-        if epoch == 0:
-            guards.check_gap(gap / terms, section.max_gap, sampling)
-        if not math.isfinite(loss):
-            raise TrainingStopped(
-                f"the loss is {loss} at step {step}; the weights were not updated",
-                "lower the learning rate, or use float32; then --resume",
-            )
-        norm += optimiser.step(step) / section.inner_epochs
-    scored_terms = terms * section.inner_epochs
-    return Update(
-        loss, norm, clipped / scored_terms, kl / scored_terms if section.beta > 0 else None, gap / terms, terms
-    )
-
-
-@torch.no_grad()
-def _reference(policy: Policy, credits_: Sequence[Credit], part: Sequence[int]) -> torch.Tensor:
-    return policy.score([credits_[index].trajectory for index in part], reference=True).logprobs
-
-
-@torch.no_grad()
-def _probe_gap(policy: Policy, credits_: Sequence[Credit]) -> float:
-    """The gap on one rollout, where no rollout had to be scored: the two laws are watched at every step."""
-    scored = policy.score([credits_[0].trajectory])
-    return float((scored.logprobs - scored.recorded).abs().mean())
 
 
 def _metrics(groups: Sequence[Group], update: Update) -> dict[str, float | int | None]:

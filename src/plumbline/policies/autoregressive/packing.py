@@ -33,7 +33,6 @@ class Pack:
     mask: Tensor  # [1, 1, T, T], bool: may attend
     predictors: Tensor  # [N]: the packed position whose hidden state predicts each term
     targets: Tensor  # [N]
-    owner: Tensor  # [N]: index of the trajectory
 
 
 def pack(trajectories: Sequence[Trajectory], device: torch.device) -> Pack:
@@ -44,7 +43,6 @@ def pack(trajectories: Sequence[Trajectory], device: torch.device) -> Pack:
     branch_of: list[int] = []  # 0 for a prompt's tokens, else the completion's number
     predictors: list[int] = []
     targets: list[int] = []
-    owner: list[int] = []
     previous: bytes | None = None
     number = start = length = 0
     for index, trajectory in enumerate(trajectories):
@@ -61,7 +59,6 @@ def pack(trajectories: Sequence[Trajectory], device: torch.device) -> Pack:
         at = len(ids)
         predictors += [start + length - 1, *range(at, at + len(tokens) - 1)]
         targets += tokens
-        owner += [index] * len(tokens)
         ids += tokens[:-1]
         positions += range(length, length + len(tokens) - 1)
         prompt_of += [number] * (len(tokens) - 1)
@@ -76,7 +73,6 @@ def pack(trajectories: Sequence[Trajectory], device: torch.device) -> Pack:
         mask=mask[None, None],
         predictors=torch.tensor(predictors, device=device),
         targets=torch.tensor(targets, device=device),
-        owner=torch.tensor(owner, device=device),
     )
 
 
@@ -123,7 +119,6 @@ class Rows:
     ids: Tensor  # [B, L]
     predictors: tuple[Tensor, Tensor]  # rows [N] and columns [N] of the hidden states that predict each term
     targets: Tensor  # [N]
-    owner: Tensor  # [N]
 
 
 def rows(sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], device: torch.device) -> Rows:
@@ -139,5 +134,4 @@ def rows(sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], device: torc
         ids=ids.to(device),
         predictors=(row_of.to(device), (column_of - 1).to(device)),
         targets=ids[row_of, column_of].to(device),
-        owner=row_of.to(device),
     )

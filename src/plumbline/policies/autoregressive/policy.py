@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plumbline.errors import DataError, ModelError
+from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies.autoregressive.decoders import Decoder
 from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.packing import pack, pack_sizes, rows
 from plumbline.policies.autoregressive.probe import additive, probe
 from plumbline.policies.autoregressive.sampler import Drawn, decode
-from plumbline.policies.policy import Demonstration, Terms
+from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.head import head_log_prob
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy
@@ -36,7 +36,7 @@ class AutoregressivePolicy(PretrainedPolicy):
     """A causal model as a `Policy`. Open one with `AutoregressivePolicy.open`."""
 
     family = "autoregressive"
-    exact = True
+    stepwise = False
 
     def __init__(self, loaded: Loaded, section: ModelSection) -> None:
         super().__init__(loaded)
@@ -120,22 +120,25 @@ class AutoregressivePolicy(PretrainedPolicy):
         width = self.model.config.get_text_config().hidden_size
         return pack_sizes(trajectories, tokens_per_pass, width)
 
-    def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False) -> Terms:
+    def exact(self, sampling: Sampling) -> bool:  # noqa: ARG002 - every law of this family is scored exactly
+        """See `Policy.exact`."""
+        return True
+
+    def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
         """See `Policy.score`."""
-        if not trajectories:
-            raise ValueError("nothing to score")
-        sampling = trajectories[0].sampling
-        if any(trajectory.sampling != sampling for trajectory in trajectories):
-            raise ValueError("trajectories of one call share one sampling law")
+        if divergence:
+            raise RecipeError(
+                "rl.kl: closed is not available for autoregressive policies", "set rl.kl to sampled (the k3 estimate)"
+            )
+        sampling = common_law(trajectories)
         if reference:
             with torch.no_grad(), self.as_reference() as model:
-                logprobs, owner = self._score(model, trajectories, sampling)
+                logprobs = self._score(model, trajectories, sampling)
         else:
-            logprobs, owner = self._score(self.model, trajectories, sampling)
-        recorded = np.concatenate([trajectory.logprobs for trajectory in trajectories])
-        return Terms(logprobs=logprobs, recorded=torch.from_numpy(recorded).to(self.device), owner=owner)
+            logprobs = self._score(self.model, trajectories, sampling)
+        return Terms.of(trajectories, logprobs)
 
-    def _score(self, model: Any, trajectories: Sequence[Trajectory], sampling: Sampling) -> tuple[Tensor, Tensor]:
+    def _score(self, model: Any, trajectories: Sequence[Trajectory], sampling: Sampling) -> Tensor:
         if self._packed:
             packed = pack(trajectories, self.device)
             hidden = model.get_decoder()(
@@ -145,7 +148,7 @@ class AutoregressivePolicy(PretrainedPolicy):
                 use_cache=False,
             ).last_hidden_state[0, packed.predictors]
             head = model.get_output_embeddings()
-            return head_log_prob(hidden, head.weight, head.bias, packed.targets, sampling), packed.owner
+            return head_log_prob(hidden, head.weight, head.bias, packed.targets, sampling)
         sequences = []
         for trajectory in trajectories:
             prompt, answer = trajectory.prompt.tolist(), trajectory.tokens.tolist()
@@ -154,15 +157,15 @@ class AutoregressivePolicy(PretrainedPolicy):
 
     def _score_rows(
         self, model: Any, sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], sampling: Sampling
-    ) -> tuple[Tensor, Tensor]:
-        """Log-probabilities [N] of the targets of padded rows, and the row of each."""
+    ) -> Tensor:
+        """Log-probabilities [N] of the targets of padded rows."""
         batch = rows(sequences, self.device)
         if self._abilities.linear_head:
             hidden = model.get_decoder()(batch.ids, use_cache=False).last_hidden_state[batch.predictors]
             head = model.get_output_embeddings()
-            return head_log_prob(hidden, head.weight, head.bias, batch.targets, sampling), batch.owner
+            return head_log_prob(hidden, head.weight, head.bias, batch.targets, sampling)
         logits = model(batch.ids, use_cache=False).logits[batch.predictors]
-        return log_prob(logits, batch.targets, sampling), batch.owner
+        return log_prob(logits, batch.targets, sampling)
 
     def demonstrate(self, messages: Sequence[Message], *, allow_truncation: bool = False) -> Demonstration:
         """See `Policy.demonstrate`."""
@@ -182,4 +185,4 @@ class AutoregressivePolicy(PretrainedPolicy):
     def supervised_loss(self, batch: Sequence[Demonstration], generator: torch.Generator) -> Tensor:  # noqa: ARG002
         """See `Policy.supervised_loss`: the summed negative log-likelihood of the targets; nothing is drawn."""
         sequences = [(demonstration.tokens, demonstration.is_target) for demonstration in batch]
-        return -self._score_rows(self.model, sequences, PLAIN)[0].sum()
+        return -self._score_rows(self.model, sequences, PLAIN).sum()
