@@ -179,8 +179,8 @@ def test_a_run_is_not_overwritten_and_not_resumed_with_another_recipe(recipe, tm
     from plumbline.recipe import parse
     from plumbline.runs.run import Run
 
-    with Run.start(parse(recipe), tmp_path / "run", resume=False):
-        pass
+    with Run.start(parse(recipe), tmp_path / "run", resume=False) as run:
+        run.metrics("sft", 1, {"train/loss": 1.0})
     with pytest.raises(RunError, match="already holds a run"):
         Run.start(parse(recipe), tmp_path / "run", resume=False)
     with pytest.raises(RunError, match=r"another recipe \(seed: 3 -> 4\)"):

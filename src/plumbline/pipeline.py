@@ -16,7 +16,7 @@ from plumbline.evaluation.evaluate import evaluate_policy, references
 from plumbline.evaluation.summary import summarise
 from plumbline.policies import open_policy
 from plumbline.policies.policy import Demonstration, Policy
-from plumbline.recipe import Recipe, SftSection, TinySection
+from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
 from plumbline.records import Evaluation, Example, Message, Sampling
 from plumbline.reports.write import write_report
 from plumbline.rollouts import check_prompts
@@ -106,7 +106,7 @@ def _base(recipe: Recipe, run: Run) -> str:
     examples = task.examples("train")
     untrained = run.model("untrained")
     texts = (text for example in examples for text in (*(m["content"] for m in example.messages), example.gold))
-    make_tiny(untrained, tiny, texts, derive(recipe.seed, "tiny"))
+    make_tiny(untrained, tiny, texts, derive(recipe.seed, "tiny"), recipe.model.family)
     section = SftSection.model_validate(
         {
             "steps": tiny.steps,
@@ -114,7 +114,7 @@ def _base(recipe: Recipe, run: Run) -> str:
             "optimiser": {"learning_rate": tiny.learning_rate, "schedule": "cosine"},
         }
     )
-    whole = recipe.model.model_copy(update={"lora": None, "quantize": None})
+    whole = _section(recipe).model_copy(update={"lora": None, "quantize": None})
     policy = open_policy(whole, str(untrained), recipe.seed)
     _supervise(run, policy, task, examples, section, "base")
     _finish_stage(run, policy, "base", str(untrained), examples)
@@ -189,9 +189,14 @@ def _rl(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], held_out
 
 def _open(run: Run, source: str, *names: str) -> Policy:
     """Open a stage's model as the recipe says, and record what samples and scores it."""
-    policy = open_policy(run.recipe.model, source, derive(run.recipe.seed, "open", *names))
+    policy = open_policy(_section(run.recipe), source, derive(run.recipe.seed, "open", *names))
     run.environment({"engine": dict(policy.engine)})
     return policy
+
+
+def _section(recipe: Recipe) -> ModelSection:
+    """The recipe's model section with the canvas that its sampling law fills."""
+    return recipe.model.model_copy(update={"canvas": recipe.model.canvas or recipe.sampling.max_tokens})
 
 
 def _is_done(model: Path) -> bool:

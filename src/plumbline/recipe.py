@@ -88,6 +88,8 @@ class ModelSection(Section):
     """Who decodes: our own one-token forward, or the model's. auto: ours where it was checked equal at loading."""
     scoring: Literal["auto", "packed", "rows"] = "auto"
     """How a group is scored: packed behind one copy of its prompt, or in padded rows."""
+    canvas: PositiveInt | None = None
+    """Diffusion and flow: places for an answer; None takes `sampling.max_tokens`."""
     attention: Literal["full", "prefix"] = "full"
     """Diffusion: whether the prompt sees the answer (as LLaDA and Dream do), or is read once and kept."""
     slot: PositiveInt = 4

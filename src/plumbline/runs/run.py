@@ -81,11 +81,14 @@ class Run:
     def start(cls, recipe: Recipe, folder: Path, *, resume: bool, observers: Sequence[Observer] = ()) -> "Run":
         """Create a run directory, or open one to go on.
 
+        A run that ended before its first step (a misspelt model, a malformed record) has nothing to lose and is
+        begun anew.
+
         Raises:
             RunError: it exists and `resume` is False, or was started with another recipe, or is in use.
         """
         run = cls(folder, recipe, observers)
-        started = (folder / "recipe.yaml").is_file()
+        started = (folder / "recipe.yaml").is_file() and not run._is_blank()
         if started and not resume:
             raise RunError(
                 f"{folder} already holds a run", "add --resume to go on with it, or --out to write somewhere else"
@@ -99,6 +102,8 @@ class Run:
                 run._sweep()
                 run.event("resumed", "the run goes on from its last checkpoint")
             else:
+                for left in ("data", "evaluations"):
+                    shutil.rmtree(folder / left, ignore_errors=True)
                 write_text(folder / "recipe.yaml", recipe.to_yaml())
         except BaseException:
             run._release()
@@ -115,6 +120,12 @@ class Run:
         if not (folder / "recipe.yaml").is_file():
             raise RunError(f"{folder} is not a run directory (it has no recipe.yaml)", "give the folder of a run")
         return cls(folder, load(folder / "recipe.yaml"))
+
+    def _is_blank(self) -> bool:
+        """Whether nothing was trained or evaluated here; oracle and controls cost nothing."""
+        began = any((self.folder / name).exists() for name in ("models", "checkpoints", "metrics.jsonl", "result.json"))
+        evaluated = [path for path in self.folder.glob("evaluations/*") if not path.name.startswith("reference.")]
+        return not began and not evaluated
 
     def _acquire(self) -> None:
         path = self.folder / ".lock"

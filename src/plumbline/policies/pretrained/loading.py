@@ -79,10 +79,10 @@ def _tokenizer(source: str, section: ModelSection) -> Any:
     try:
         return AutoTokenizer.from_pretrained(source, trust_remote_code=section.trust_remote_code)
     except (OSError, ValueError, KeyError, ImportError) as error:
-        raise ModelError(
-            f"cannot load a tokenizer from {source}: {_first_line(error)}",
-            "save the model's tokenizer into the same directory (tokenizer.save_pretrained)",
-        ) from error
+        mend = "save the model's tokenizer into the same directory (tokenizer.save_pretrained)"
+        if not Path(source).is_dir():
+            mend = f"there is no directory {source} here, so it was taken for a hub name: check it, and the network"
+        raise ModelError(f"cannot load a tokenizer from {source}: {_first_line(error)}", mend) from error
 
 
 def _check_there(source: str) -> None:
@@ -114,6 +114,11 @@ def _model(source: str, section: ModelSection) -> Any:
     try:
         model, info = AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **options)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+        if "ignore_mismatched_sizes" in str(error):
+            raise ModelError(
+                f"the checkpoint in {source} is of another model: its weights have other shapes than its config.json",
+                "use the config.json that was saved with these weights",
+            ) from error
         raise ModelError(
             f"cannot load a causal language model from {source}: {_first_line(error)}",
             "give a directory or hub name of a causal model (its config.json names an architecture ...ForCausalLM)",

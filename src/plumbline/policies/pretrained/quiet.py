@@ -1,6 +1,7 @@
 """transformers' own voice, turned down: its progress bars and advice would cut through the run's own view."""
 
 import os
+import warnings
 
 
 def quieten() -> None:
@@ -9,4 +10,6 @@ def quieten() -> None:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    # peft asks transformers by a name that is being retired: nothing that a user of either could mend.
+    warnings.filterwarnings("ignore", message=".*gradient_checkpointing", category=FutureWarning)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

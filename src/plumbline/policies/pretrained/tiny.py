@@ -1,4 +1,4 @@
-"""A tiny Llama and its tokenizer, made on the spot and saved in the standard format.
+"""A tiny model and its tokenizer, made on the spot and saved in the standard format.
 
 They stand in for a real model in demos and tests, and go through the same loading path as one. The tokenizer is a
 byte-level BPE with single digits (a number is then spelled, not looked up) and the ChatML template.
@@ -6,6 +6,7 @@ byte-level BPE with single digits (a number is then spelled, not looked up) and 
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -14,10 +15,12 @@ from plumbline.policies.pretrained.quiet import quieten
 from plumbline.recipe import TinySection
 from plumbline.storage import clear_os_errors
 
-PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+PAD, START, END, MASK = "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|mask|>"
 
 
-def make_tiny(folder: Path, section: TinySection, texts: Iterable[str], seed: int) -> None:
+def make_tiny(
+    folder: Path, section: TinySection, texts: Iterable[str], seed: int, family: str = "autoregressive"
+) -> None:
     """Write an untrained model and a tokenizer trained on `texts` into `folder`.
 
     Args:
@@ -25,11 +28,14 @@ def make_tiny(folder: Path, section: TinySection, texts: Iterable[str], seed: in
         section: sizes.
         texts: what the tokenizer learns its merges from.
         seed: of the weights.
+        family: the policy that will open it: a Llama, for slots a Qwen3 (both with a mask token), for flow its own
+            network.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+    from transformers import PreTrainedTokenizerFast
 
     quieten()
+    masks = family in {"masked", "slots"}
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -37,7 +43,7 @@ def make_tiny(folder: Path, section: TinySection, texts: Iterable[str], seed: in
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=section.vocabulary,
-        special_tokens=[PAD, START, END],
+        special_tokens=[PAD, START, END, *([MASK] if masks else [])],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -46,27 +52,55 @@ def make_tiny(folder: Path, section: TinySection, texts: Iterable[str], seed: in
         tokenizer_object=tokenizer,
         eos_token=END,
         pad_token=PAD,
+        **({"mask_token": MASK} if masks else {}),
         model_max_length=section.context,
         clean_up_tokenization_spaces=False,
     )
     fast.chat_template = CHATML
-    config = LlamaConfig(
-        vocab_size=len(fast),
-        hidden_size=section.hidden,
-        intermediate_size=-(-section.hidden * 8 // 3 // 32) * 32,
-        num_hidden_layers=section.layers,
-        num_attention_heads=section.heads,
-        num_key_value_heads=section.heads,
-        max_position_embeddings=section.context,
-        tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=fast.eos_token_id,
-        pad_token_id=fast.pad_token_id,
-    )
-    with torch.random.fork_rng():  # transformers draws its start from the global generator
+    with torch.random.fork_rng():  # models draw their start from the global generator
         torch.manual_seed(seed)
-        model = LlamaForCausalLM(config)
+        model = _flow(section, len(fast)) if family == "flow" else _causal(section, fast, family)
     with clear_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         model.save_pretrained(folder)
         fast.save_pretrained(folder)
+
+
+def _causal(section: TinySection, tokenizer: Any, family: str) -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+    sizes = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": section.hidden,
+        "intermediate_size": _feed_forward(section),
+        "num_hidden_layers": section.layers,
+        "num_attention_heads": section.heads,
+        "num_key_value_heads": section.heads,
+        "max_position_embeddings": section.context,
+        "tie_word_embeddings": True,
+        "bos_token_id": None,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    if family == "slots":
+        return Qwen3ForCausalLM(Qwen3Config(**sizes, head_dim=section.hidden // section.heads))
+    return LlamaForCausalLM(LlamaConfig(**sizes))
+
+
+def _flow(section: TinySection, vocabulary: int) -> Any:
+    from plumbline.policies.flow.network import FlowConfig, FlowNetwork
+
+    return FlowNetwork(
+        FlowConfig(
+            vocabulary=vocabulary,
+            hidden=section.hidden,
+            conditioning=section.hidden,
+            layers=section.layers,
+            heads=section.heads,
+            context=section.context,
+        )
+    )
+
+
+def _feed_forward(section: TinySection) -> int:
+    return -(-section.hidden * 8 // 3 // 32) * 32
