@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plumbline.errors import RecipeError
+from plumbline.tasks import open_task
 from plumbline.tasks.commerce.extraction.rubric import RUBRIC, judge
 from plumbline.tasks.commerce.extraction.schema import CATEGORIES, JSON_SCHEMA, KEYS, SENTIMENTS, fits
 from plumbline.tasks.commerce.extraction.sloppy import sloppily
@@ -258,3 +260,27 @@ class TestRubric:
 
     def test_the_weights_of_this_rubric_add_up(self):
         assert sum(part.weight for part in RUBRIC.parts) == pytest.approx(1)
+
+
+class TestSomeKeysOnly:
+    """Tiny models are asked for a few keys; the other parts then are None, not 0."""
+
+    def test_the_law_holds_and_only_these_parts_are_judged(self, tmp_path):
+        options = {"orders": 600, "extraction": 60, "keys": ["delay_days", "sentiment"]}
+        task = open_task("commerce", options, tmp_path)
+        laws = check_task(task, "train")
+        assert laws.oracle == 1.0
+        assert laws.raised == ()
+        assert laws.controls["blank"] == 0
+        example = task.examples("val")[0]
+        assert list(json.loads(example.gold)) == ["sentiment", "delay_days"]
+        _, score = task.judge(example, example.gold)
+        assert score.total == 1
+        assert score.parts["sentiment"] == score.parts["delay_days"] == score.parts["exact"] == 1
+        assert score.parts["main_complaint"] is None
+        assert "sentiment,delay_days" in task.rubric
+
+    @pytest.mark.parametrize("keys", [[], ["cor"], ["delivery_issue"]])
+    def test_keys_that_cannot_be_asked_for(self, tmp_path, keys):
+        with pytest.raises(RecipeError, match="keys"):
+            open_task("commerce", {"keys": keys}, tmp_path)

@@ -19,6 +19,7 @@ from plumbline.storage import read_json, write_json, write_jsonl, write_text
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.commerce.database.build import build_database
 from plumbline.tasks.commerce.extraction import prompt
+from plumbline.tasks.commerce.extraction.schema import KEYS
 from plumbline.tasks.commerce.options import CommerceOptions
 
 SPLITS = ("train", "val", "test")
@@ -160,8 +161,9 @@ def _split(rows: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> dict[
 
 def _record(row: Mapping[str, Any], options: CommerceOptions) -> dict[str, Any]:
     """One line of a split's file."""
-    reference = prompt.reference(row)
-    chat = prompt.messages(row, options.instructions)
+    keys = options.keys or KEYS
+    reference = prompt.reference(row, keys)
+    chat = prompt.messages(row, options.instructions, keys)
     return {
         "id": f"extraction-{row['order_id'][:16]}",
         "task": "extraction",

@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from plumbline.errors import RecipeError
 from plumbline.recipe import Section
+from plumbline.tasks.commerce.extraction.schema import ISSUES, KEYS
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 
@@ -17,7 +18,9 @@ class Sloppiness(Section):
     """
 
     abridged: Probability = 0.0
-    """The object stops after its first three keys."""
+    """The object stops after the first third of its keys."""
+    dropped: Probability = 0.0
+    """Of each key, to be left out."""
     decimal_comma: Probability = 0.0
     """Numbers as Brazilians write them: 4,5."""
     unclosed: Probability = 0.0
@@ -38,15 +41,29 @@ class CommerceOptions(Section):
     """Orders in the database."""
     extraction: int = Field(default=590, ge=3)
     """Extraction prompts over the three splits (80, 10 and 10 %)."""
+    keys: list[str] | None = None
+    """Ask for these keys only (tiny models); None asks for all ten. The three issue flags go together."""
     instructions: Literal["full", "short"] = "full"
     """full explains every key; short is for tiny models, which cannot read instructions anyway."""
     reading: Literal["lenient", "strict"] = "lenient"
     """How the reward reads an answer: what was meant, or only what `json.loads` accepts as it stands."""
     sloppiness: Sloppiness = Sloppiness()
 
+    @field_validator("keys")
+    @classmethod
+    def _whole(cls, keys: list[str] | None) -> list[str] | None:
+        """In the order of the schema; all three flags or none, because one part of the rubric judges them together."""
+        if keys is None:
+            return None
+        if not keys or not set(keys) <= set(KEYS):
+            raise ValueError(f"name some of {', '.join(KEYS)}")
+        if 0 < len(set(keys) & set(ISSUES)) < len(ISSUES):
+            raise ValueError(f"ask for all of {', '.join(ISSUES)}, or for none")
+        return [key for key in KEYS if key in keys]
+
     def records(self) -> dict[str, Any]:
         """The options that decide the records' bytes."""
-        return self.model_dump(include={"seed", "orders", "extraction", "instructions"})
+        return self.model_dump(include={"seed", "orders", "extraction", "keys", "instructions"})
 
 
 def read_options(values: dict[str, Any]) -> CommerceOptions:

@@ -13,7 +13,7 @@ from plumbline.tasks import Progress
 from plumbline.tasks.commerce.build import SPLITS, ensure_commerce
 from plumbline.tasks.commerce.extraction import rubric as extraction
 from plumbline.tasks.commerce.extraction.controls import CONTROLS
-from plumbline.tasks.commerce.extraction.schema import KEYS
+from plumbline.tasks.commerce.extraction.schema import ISSUES, KEYS
 from plumbline.tasks.commerce.extraction.sloppy import sloppily
 from plumbline.tasks.commerce.options import CommerceOptions, read_options
 from plumbline.tasks.task import Control
@@ -48,7 +48,8 @@ class CommerceTask:
     @property
     def rubric(self) -> str:
         """See `Task.rubric`; the reading is part of it, because it decides the totals."""
-        return f"{extraction.RUBRIC.identity}:{self.options.reading}"
+        keys = "" if self.options.keys is None else f":{','.join(self.options.keys)}"
+        return f"{extraction.RUBRIC.identity}:{self.options.reading}{keys}"
 
     @property
     def form(self) -> Sequence[str]:
@@ -63,7 +64,15 @@ class CommerceTask:
 
     def _read_split(self, split: str) -> list[Example]:
         path = self.folder / f"{split}.jsonl"
-        examples = [_example(row, f"{path}:{number}") for number, row in read_jsonl(path)]
+        examples: list[Example] = []
+        for number, row in read_jsonl(path):
+            example = _example(row, f"{path}:{number}")
+            if examples and (differing := example.reference.keys() ^ examples[0].reference.keys()):
+                raise DataError(
+                    f"{path}:{number}: {', '.join(sorted(differing))} of the reference stands in some rows only",
+                    "give every row of a file the same keys",
+                )
+            examples.append(example)
         if not examples:
             raise DataError(f"{path} has no examples", "build the records: plumbline data commerce")
         return examples
@@ -99,8 +108,14 @@ def _example(row: Mapping[str, Any], where: str) -> Example:
     )
     if not well_formed or [message["role"] for message in messages][-2:] != ["user", "assistant"]:
         raise DataError(f"{where}: messages are role and content, and end with user, then assistant")
-    if missing := [key for key in (*KEYS, "review") if key not in reference]:
-        raise DataError(f"{where}: the reference lacks {', '.join(missing)}")
+    if not isinstance(reference.get("review"), str):
+        raise DataError(f"{where}: the reference lacks the review")
+    asked = set(reference) & set(KEYS)
+    if not asked or 0 < len(asked & set(ISSUES)) < len(ISSUES):
+        raise DataError(
+            f"{where}: the reference has the gold values {', '.join(sorted(asked)) or 'of no key'}",
+            f"it needs at least one of {', '.join(KEYS)}, and of the three flags all or none",
+        )
     return Example(
         id=row["id"],
         messages=messages[:-1],

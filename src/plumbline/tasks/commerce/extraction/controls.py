@@ -17,7 +17,7 @@ def blank(examples: Sequence[Example]) -> list[str]:
 def constant(examples: Sequence[Example]) -> list[str]:
     """The same object every time: each key's most frequent gold value on these very examples, the best constant."""
     best = {}
-    for key in KEYS:
+    for key in _asked(examples):
         values = Counter(json.dumps(example.reference[key]) for example in examples)
         best[key] = json.loads(values.most_common(1)[0][0])
     return [json.dumps(best, ensure_ascii=False)] * len(examples)
@@ -53,7 +53,7 @@ def stuffing(examples: Sequence[Example]) -> list[str]:
             "churn_risk": 0.5,
             "main_complaint": example.messages[-1]["content"][-MAX_SPAN:],
         }
-        answers.append(json.dumps(everything, ensure_ascii=False))
+        answers.append(_answer(everything, example))
     return answers
 
 
@@ -61,7 +61,7 @@ def facts_only(examples: Sequence[Example]) -> list[str]:
     """The order's dates and not one word of the review: late or missing is a complaint about that, else all is well."""
     answers = []
     for example in examples:
-        days = example.reference["delay_days"]
+        days = example.reference.get("delay_days", 0)
         category = "nao_entregue" if days is None else "entrega_atrasada" if days else "nenhum"
         late = category != "nenhum"
         guess = {
@@ -76,8 +76,18 @@ def facts_only(examples: Sequence[Example]) -> list[str]:
             "churn_risk": 1.0 if late else 0.0,
             "main_complaint": None,
         }
-        answers.append(json.dumps(guess))
+        answers.append(_answer(guess, example))
     return answers
+
+
+def _asked(examples: Sequence[Example]) -> list[str]:
+    """The keys that these examples ask for."""
+    return [key for key in KEYS if key in examples[0].reference] if examples else []
+
+
+def _answer(values: dict[str, object], example: Example) -> str:
+    """The asked keys of a guess, as JSON."""
+    return json.dumps({key: values[key] for key in KEYS if key in example.reference}, ensure_ascii=False)
 
 
 CONTROLS = {

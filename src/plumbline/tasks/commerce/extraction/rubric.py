@@ -5,7 +5,7 @@ shape that says nothing right earns nothing, and a right answer with decimal com
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from plumbline.records import Outcome, Score
@@ -37,7 +37,8 @@ RUBRIC = Rubric(
 SCHEMA = Schema.from_json(JSON_SCHEMA)
 AROUND = frozenset({"fence", "prose", "thought"})
 """Repairs that took something away from around the object, and changed nothing in it."""
-NOTHING = dict.fromkeys(RUBRIC.names, 0.0)
+KEY_OF = {part.name: ISSUES[0] if part.name == "issues" else part.name for part in RUBRIC.parts if part.name != "exact"}
+"""Which key of the answer a part judges (the three flags are asked for together)."""
 RIGHT = {
     "sentiment": 1.0,
     "complaint_category": 1.0,
@@ -57,7 +58,7 @@ def judge(reference: Mapping[str, Any], review: str, completion: str, reading: s
     """Read a completion and score it.
 
     Args:
-        reference: the ten gold values.
+        reference: the gold values of the keys that were asked for; a part whose key was not is None.
         review: the text that `main_complaint` must be a span of.
         completion: what the model wrote.
         reading: which reading's total is the reward: "lenient" or "strict".
@@ -69,30 +70,28 @@ def judge(reference: Mapping[str, Any], review: str, completion: str, reading: s
     return Outcome(how=read.how), RUBRIC.score(parts[reading], readings)
 
 
-def _strict_parts(reference: Mapping[str, Any], review: str, completion: str) -> Mapping[str, float]:
+def _strict_parts(reference: Mapping[str, Any], review: str, completion: str) -> Mapping[str, float | None]:
     return _parts(reference, review, Reading(strict_json(completion), (), complete=True))
 
 
-def _parts(reference: Mapping[str, Any], review: str, read: Reading) -> Mapping[str, float]:
-    """The value of every part; all 0 where there is no object."""
+def _parts(reference: Mapping[str, Any], review: str, read: Reading) -> Mapping[str, float | None]:
+    """The value of every part: 0 where there is no object, None where its key was not asked for."""
     value = read.value
+    values: dict[str, float | None] = dict.fromkeys(RUBRIC.names, 0.0)
+    values |= {name: None for name, key in KEY_OF.items() if key not in reference}
     if not isinstance(value, dict):
-        return NOTHING
+        return values
+    asked = [key for key in KEYS if key in reference]
     repaired = not AROUND.issuperset(read.repairs)
-    values = {
-        "parses": 0.25 if not read.complete else 0.5 if repaired else 1.0,
-        "schema": sum(key in value and fits(key, value[key]) for key in KEYS) / len(value.keys() | set(KEYS)),
-        "alone": float(AROUND.isdisjoint(read.repairs)),
-        "sentiment": float(value.get("sentiment") == reference["sentiment"]),
-        "complaint_category": float(value.get("complaint_category") == reference["complaint_category"]),
-        "issues": _issues(reference, value),
-        "delay_days": _days(reference["delay_days"], value.get("delay_days", ABSENT)),
-        "sentiment_score": _closeness(reference["sentiment_score"], value.get("sentiment_score"), 0.5),
-        "churn_risk": _closeness(reference["churn_risk"], value.get("churn_risk"), 0.2),
-        "would_recommend": float(value.get("would_recommend", ABSENT) is reference["would_recommend"]),
-        "main_complaint": _span(reference["main_complaint"], value.get("main_complaint", ABSENT), review),
-    }
-    values["exact"] = float(all(values[name] >= least for name, least in RIGHT.items()))
+    values["parses"] = 0.25 if not read.complete else 0.5 if repaired else 1.0
+    values["schema"] = sum(key in value and fits(key, value[key]) for key in asked) / len(value.keys() | set(asked))
+    values["alone"] = float(AROUND.isdisjoint(read.repairs))
+    right = True
+    for name, judged in _JUDGES.items():
+        if values[name] is not None:
+            values[name] = worth = judged(reference, value, review)
+            right = right and worth >= RIGHT[name]
+    values["exact"] = float(right)
     return values
 
 
@@ -130,3 +129,18 @@ def _span(gold: str | None, value: object, review: str) -> float:
     mine, wanted = span.casefold().split(), gold.casefold().split()
     shared = sum((Counter(mine) & Counter(wanted)).values())
     return 2 * shared / (len(mine) + len(wanted))
+
+
+_JUDGES: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], str], float]] = {
+    "sentiment": lambda gold, value, _: float(value.get("sentiment") == gold["sentiment"]),
+    "complaint_category": lambda gold, value, _: float(value.get("complaint_category") == gold["complaint_category"]),
+    "issues": lambda gold, value, _: _issues(gold, value),
+    "delay_days": lambda gold, value, _: _days(gold["delay_days"], value.get("delay_days", ABSENT)),
+    "sentiment_score": lambda gold, value, _: _closeness(gold["sentiment_score"], value.get("sentiment_score"), 0.5),
+    "churn_risk": lambda gold, value, _: _closeness(gold["churn_risk"], value.get("churn_risk"), 0.2),
+    "would_recommend": lambda gold, value, _: float(value.get("would_recommend", ABSENT) is gold["would_recommend"]),
+    "main_complaint": lambda gold, value, review: _span(
+        gold["main_complaint"], value.get("main_complaint", ABSENT), review
+    ),
+}
+"""What each part that has a key of its own is worth."""

@@ -1,10 +1,10 @@
 """The gold answer as a careless person would have written it: faults of form, none of fact."""
 
+import json
 import re
 
 import numpy as np
 
-from plumbline.tasks.commerce.extraction.schema import ISSUES
 from plumbline.tasks.commerce.options import Sloppiness
 
 DECIMAL = re.compile(r"(?<=: )(\d+)\.(\d+)(?=[,}])")
@@ -16,12 +16,14 @@ def sloppily(gold: str, sloppiness: Sloppiness, rng: np.random.Generator) -> str
     Args:
         gold: one line of JSON with ", " between members.
         sloppiness: probabilities.
-        rng: decides which faults; five numbers are drawn whatever they come to, so one probability moves no other.
+        rng: decides which faults; as many numbers are drawn whatever they come to, so one probability moves no other.
     """
     chance = rng.random(5)
-    text = gold
+    members = json.loads(gold)
+    kept = {key: value for key, value in members.items() if rng.random() >= sloppiness.dropped}
     if chance[0] < sloppiness.abridged:
-        text = _abridged(text)
+        kept = dict(list(kept.items())[: max(1, round(len(members) * 0.3))])
+    text = json.dumps(kept, ensure_ascii=False) if kept != members else gold
     if chance[1] < sloppiness.decimal_comma:
         text = DECIMAL.sub(r"\1,\2", text)
     if chance[2] < sloppiness.unclosed:
@@ -31,9 +33,3 @@ def sloppily(gold: str, sloppiness: Sloppiness, rng: np.random.Generator) -> str
     if chance[4] < sloppiness.chatty:
         text = f"Claro! Aqui está a análise:\n{text}"
     return text
-
-
-def _abridged(gold: str) -> str:
-    """The members before the issue flags."""
-    head, found, _ = gold.partition(f', "{ISSUES[0]}": ')
-    return head + "}" if found else gold
