@@ -22,13 +22,14 @@ RANKS: tuple[set[str], ...] = (
     {"reports"},
     {"training"},
     {"pipeline"},
+    {"sweep"},
     {"jobs"},
     {"serve"},
     {"testing", "cli"},
     {"__main__"},
 )
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
-WITHOUT_TORCH = ("records", "recipe", "runs", "tasks", "evaluation", "reports", "rollouts", "pipeline", "cli")
+WITHOUT_TORCH = ("records", "recipe", "runs", "tasks", "evaluation", "reports", "rollouts", "pipeline", "sweep", "cli")
 HEAVY = {"torch", "transformers", "peft", "tokenizers", "safetensors", "trl", "datasets", "accelerate"}
 MAY_IMPORT_TORCH = (
     "policies/autoregressive",

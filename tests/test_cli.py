@@ -12,7 +12,9 @@ from plumbline.storage import read_jsonl
 from plumbline.tasks import open_task
 from tests.commerce.conftest import OPTIONS
 
-EVAL_FLAGS = "allow-overlap chat-template data device dtype json limit max-tokens out seed split task temperature"
+EVAL_FLAGS = (
+    "allow-overlap chat-template data device dtype family json limit max-tokens out seed split steps task temperature"
+)
 
 
 @pytest.fixture
@@ -212,6 +214,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
     assert flags == {
         "recipe": ["--set"],
         "run": ["--json", "--out", "--resume", "--set"],
+        "sweep": ["--json", "--out", "--resume", "--set", "--vary"],
         "eval": [f"--{name}" for name in EVAL_FLAGS.split()],
         "score": ["--completions", "--data", "--json", "--out", "--split", "--task"],
         "compare": ["--json"],

@@ -159,6 +159,42 @@ def run(
 
 
 @app.command(
+    epilog="Examples: `plumbline sweep commerce-demo-control --vary rl.beta=0,0.01,0.1` · "
+    "`plumbline sweep demo-masked --vary seed=0,1,2 --vary rl.shuffle_advantages=false,true --resume`"
+)
+def sweep(
+    source: Annotated[str, typer.Argument(metavar="RECIPE", help="A path, or the name of a recipe that comes along.")],
+    vary: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=V1,V2,...", help="Values to try; several: all combinations.")
+    ] = None,
+    overrides: Overrides = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a sweep that was stopped.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Where the runs go; by default runs/<recipe>-sweep.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run a recipe several times with some values varied, and compare the outcomes."""
+    from plumbline.reports.terminal import sweep_table
+    from plumbline.runs.live import LiveView
+    from plumbline.runs.trackers import open_trackers
+    from plumbline.sweep import run_sweep, variants
+
+    recipes = variants(source, overrides or (), vary or ())
+    first = next(iter(recipes.values()))
+
+    def observers(loaded: Any, folder: Path) -> list[Any]:
+        view = LiveView()
+        view.event("note", f"run {folder}")
+        return [view, *open_trackers(loaded, folder, lambda message: view.event("tracker", message))]
+
+    folder = out or Path(first.run.folder) / f"{first.name}-sweep"
+    rows = run_sweep(recipes, folder, resume=resume, observers=observers)
+    if as_json:
+        _print_json({"folder": str(folder), "runs": rows})
+    else:
+        _print(sweep_table(rows), wrap=False)
+
+
+@app.command(
     name="eval",
     epilog="Examples: `plumbline eval runs/commerce-demo/models/rl --split test` · `plumbline eval oracle --json` · "
     "`plumbline eval constant` · `plumbline eval ./my-model --limit 20 --temperature 1.0`",
@@ -170,7 +206,15 @@ def evaluate(
     data: Data = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many examples.")] = None,
     temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Longest answer.")] = 256,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Longest answer; by default as in the model's own run, else 256.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Denoising steps; by default as in the model's own run.")
+    ] = None,
+    family: Annotated[
+        str | None, typer.Option(help="autoregressive, masked, slots, flow or module:Class; by default as saved.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of sampled answers.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the evaluation with every answer, for `compare`.")] = None,
     allow_overlap: Annotated[
@@ -185,7 +229,6 @@ def evaluate(
     from plumbline.evaluation.evaluate import references
     from plumbline.evaluation.summary import summarise
     from plumbline.evaluation.targets import Asking, evaluate_target, open_task_for
-    from plumbline.records import Sampling
     from plumbline.reports.terminal import summary_tables
     from plumbline.runs.evaluations import write_evaluation
     from plumbline.runs.live import LiveView
@@ -195,7 +238,10 @@ def evaluate(
         opened = open_task_for(model, task, {}, data, view.working)
         examples = opened.examples(split)[:limit]
         asking = Asking(
-            sampling=Sampling(temperature=temperature, max_tokens=max_tokens),
+            temperature=temperature,
+            max_tokens=max_tokens,
+            steps=steps,
+            family=family,
             seed=seed,
             device=device,
             dtype=dtype,

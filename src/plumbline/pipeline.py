@@ -7,7 +7,7 @@ repeated, so resuming is running again.
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -212,6 +212,8 @@ def _finish_stage(run: Run, policy: Policy, stage: str, source: str, trained: Se
         stage=stage,
         task=recipe.task.name,
         options=recipe.task.options,
+        model=_section(recipe).meaning(),
+        sampling=asdict(_modes(recipe)["sampled"] if recipe.evaluation.sampled else _modes(recipe)["greedy"]),
         trained_on=trained_on(source, (example.fingerprint() for example in trained)),
     )
     policy.save(run.model(stage), card.to_json())

@@ -97,6 +97,10 @@ class ModelSection(Section):
     gradient_checkpointing: bool = False
     trust_remote_code: bool = False
 
+    def meaning(self) -> dict[str, Any]:
+        """What decides how the weights are used, beyond what they are; a saved model remembers it."""
+        return self.model_dump(include={"family", "canvas", "attention", "slot", "context", "chat_template"})
+
     @model_validator(mode="after")
     def _source(self) -> Self:
         if self.name is None and self.tiny is None:

@@ -65,8 +65,8 @@ class Units:
 
     def mean(self, values: Tensor) -> Tensor:
         """Means [U] of values [N]."""
-        total = values.new_zeros(len(self.size)).index_add(0, self.of_term, values * self.term_weight)
-        return total / self.size
+        total = values.new_zeros(len(self.size)).index_add(0, self.of_term, values * self.term_weight.to(values.dtype))
+        return total / self.size.to(values.dtype)
 
 
 def units(level: Level, owner: Tensor, step: Tensor, weight: Tensor, length: Tensor | None = None) -> Units:
@@ -85,7 +85,7 @@ def units(level: Level, owner: Tensor, step: Tensor, weight: Tensor, length: Ten
     if level == "token":
         return Units(torch.arange(len(owner), device=owner.device), ones, ones, owner, weight)
     kinds, of_term = torch.unique(step if level == "step" else owner, return_inverse=True)
-    counts = torch.zeros(len(kinds), device=owner.device).index_add(0, of_term, ones)
+    counts = ones.new_zeros(len(kinds)).index_add(0, of_term, ones)
     first = torch.full((len(kinds),), len(owner), dtype=torch.long, device=owner.device)
     first = first.scatter_reduce(0, of_term, torch.arange(len(owner), device=owner.device), "amin")
     if level == "step":
@@ -139,7 +139,7 @@ def clipped_surrogate(
         first = torch.zeros_like(grouping.owner).scatter_(
             0, grouping.of_term, torch.arange(len(new), device=new.device)
         )
-        advantages, weight = advantages[first], weight[first] * grouping.weight
+        advantages, weight = advantages[first], weight[first] * grouping.weight.to(weight.dtype)
         size = grouping.size.to(new.dtype)
         new, old = grouping.mean(new), grouping.mean(old)
         reference = None if reference is None else grouping.mean(reference)

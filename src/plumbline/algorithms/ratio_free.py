@@ -61,8 +61,8 @@ def sandwiched(logprobs: Tensor, term_weight: Tensor, place: Tensor, advantages:
     lower = -(logprobs * term_weight * advantages * weight)
     kinds, of_term = torch.unique(place, return_inverse=True)
     # log(sum w p^b) of each place, stably: shifted by the place's largest exponent.
-    exponent = term_weight.log() + ORDER * logprobs
-    largest = torch.full((len(kinds),), -torch.inf, device=logprobs.device)
+    exponent = term_weight.log().to(logprobs.dtype) + ORDER * logprobs
+    largest = logprobs.new_full((len(kinds),), -torch.inf)
     largest = largest.scatter_reduce(0, of_term, exponent.detach(), "amax")
     total = torch.zeros_like(largest).index_add(0, of_term, (exponent - largest[of_term]).exp())
     upper = (total.log() + largest) / ORDER

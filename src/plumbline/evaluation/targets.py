@@ -9,7 +9,7 @@ from plumbline.errors import DataError
 from plumbline.evaluation.evaluate import ORACLE, evaluate_completions, evaluate_policy, evaluate_reference
 from plumbline.evaluation.statistics import Paired
 from plumbline.evaluation.summary import compare
-from plumbline.policies import open_policy
+from plumbline.policies import open_policy, saved_family
 from plumbline.recipe import ModelSection, differences
 from plumbline.records import Evaluation, Example, Sampling
 from plumbline.rollouts import check_prompts
@@ -25,7 +25,13 @@ from plumbline.tasks.task import Task
 class Asking:
     """How a model is asked on the command line."""
 
-    sampling: Sampling
+    temperature: float = 0.0
+    max_tokens: int | None = None
+    """None takes what the model's own run evaluated with, else 256."""
+    steps: int | None = None
+    """Denoising steps; None takes what the model's own run evaluated with."""
+    family: str | None = None
+    """None takes what the model's directory says, else autoregressive."""
     seed: int = 0
     device: str = "auto"
     dtype: str = "auto"
@@ -63,21 +69,39 @@ def evaluate_target(
     if target == ORACLE or target in task.controls:
         return evaluate_reference(task, examples, source=target, split=split)
     _check_unseen(target, examples, asking)
-    section = ModelSection.model_validate(
-        {"name": target, "device": asking.device, "dtype": asking.dtype, "chat_template": asking.chat_template}
-    )
+    section, sampling = _as_trained(target, asking)
     policy = open_policy(section, target)
-    check_prompts(policy, examples, asking.sampling)
+    check_prompts(policy, examples, sampling)
     return evaluate_policy(
         policy,
         task,
         examples,
         source=target,
         split=split,
-        sampling=asking.sampling,
+        sampling=sampling,
         seed=asking.seed,
         progress=lambda done, total: progress(f"evaluating {split}", done, total),
     )
+
+
+def _as_trained(target: str, asking: Asking) -> tuple[ModelSection, Sampling]:
+    """How to open a model and how to ask it: as its own run did, but for what the command line says."""
+    card = Card.read(target)
+    asked = {"device": asking.device, "dtype": asking.dtype, "chat_template": asking.chat_template}
+    family = asking.family or saved_family(target)
+    section = ModelSection.model_validate(
+        {
+            **(card.model if card is not None else {}),
+            **({"family": family} if family else {}),
+            **{key: value for key, value in asked.items() if value is not None},
+            "name": target,
+        }
+    )
+    law = {**card.sampling} if card is not None else {}
+    given = {"temperature": asking.temperature, "max_tokens": asking.max_tokens, "steps": asking.steps}
+    if asking.temperature == 0:
+        given |= {"top_k": 0, "top_p": 1.0}
+    return section, Sampling(**{**law, **{key: value for key, value in given.items() if value is not None}})
 
 
 def _check_unseen(target: str, examples: Sequence[Example], asking: Asking) -> None:

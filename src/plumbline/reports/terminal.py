@@ -1,6 +1,6 @@
 """Evaluations and comparisons as tables for a terminal."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -83,6 +83,27 @@ def recipe_differences(changes: list[tuple[str, Any, Any]]) -> RenderableType:
         table.add_column(name)
     for key, old, new in changes:
         table.add_row(key, str(old), str(new))
+    return table
+
+
+def sweep_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """A sweep's outcomes, one row for each run and way of asking."""
+    table = Table(title=f"last stage against the one before, on {rows[0]['split']}")
+    for name in ("variant", "asked", "before", "after", "difference [95 % interval]", "p", "n", "last KL"):
+        table.add_column(name, justify="left" if name in {"variant", "asked"} else "right", no_wrap=True)
+    for row in rows:
+        for mode in ("greedy", "sampled"):
+            if (values := row.get(mode)) is not None:
+                table.add_row(
+                    row["variant"],
+                    mode,
+                    f"{values['before']:.3f}",
+                    f"{values['after']:.3f}",
+                    f"{values['difference']:+.3f} [{values['low']:+.3f}, {values['high']:+.3f}]",
+                    f"{values['p_value']:.4f}",
+                    str(values["n"]),
+                    "-" if row["kl"] is None else f"{row['kl']:.4f}",
+                )
     return table
 
 

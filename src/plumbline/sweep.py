@@ -1,0 +1,83 @@
+"""The same recipe with some values varied, one run after the other, and what came of each."""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plumbline.errors import RecipeError
+from plumbline.evaluation.summary import compare
+from plumbline.pipeline import run_recipe
+from plumbline.recipe import Recipe, load
+from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.run import Observer, Run
+
+Observers = Callable[[Recipe, Path], Sequence[Observer]]
+"""Who is told about a run, made anew for each."""
+
+
+def variants(source: str | Path, overrides: Sequence[str], varied: Sequence[str]) -> dict[str, Recipe]:
+    """Recipes by label, one for each combination of values.
+
+    Args:
+        source: a recipe's path or name.
+        overrides: `a.b=value`, for all of them.
+        varied: `a.b=value,value,...` each.
+
+    Raises:
+        RecipeError: nothing is varied, or a recipe is not valid.
+    """
+    choices = []
+    for item in varied:
+        key, found, values = item.partition("=")
+        if not found or not values:
+            raise RecipeError(f"--vary {item} names no values", "write it as --vary rl.beta=0,0.01,0.1")
+        choices.append([f"{key}={value}" for value in values.split(",")])
+    if not choices:
+        raise RecipeError("a sweep varies something", "add for example --vary rl.beta=0,0.01,0.1")
+    return {" ".join(chosen): load(source, [*overrides, *chosen]) for chosen in itertools.product(*choices)}
+
+
+def run_sweep(
+    recipes: Mapping[str, Recipe], folder: Path, *, resume: bool, observers: Observers
+) -> list[dict[str, Any]]:
+    """Run them all, each in a folder of its own, and sum up.
+
+    Returns:
+        One row for each: label, folder, and for each way of asking the reward before and after on the last split of
+        `evaluation.final`, with the paired difference; the last KL where one was computed.
+    """
+    rows = []
+    for label, recipe in recipes.items():
+        place = folder / label.replace(" ", "+").replace("/", "_")
+        finished = place / "result.json"
+        if resume and finished.is_file():
+            run = Run.read(place)
+        else:
+            run = run_recipe(recipe, place, resume=resume and place.exists(), observers=observers(recipe, place))
+        rows.append({"variant": label, "folder": str(place), **_outcome(run)})
+    return rows
+
+
+def _outcome(run: Run) -> dict[str, Any]:
+    found = run.evaluations()
+    stages = [stage for stage in ("base", "sft", "rl") if any(k.stage == stage and k.step is None for k in found)]
+    split = run.recipe.evaluation.final[-1]
+    outcome: dict[str, Any] = {"split": split}
+    for mode in ("greedy", "sampled"):
+        keys = [EvaluationKey(stage, split, mode) for stage in stages[-2:]]
+        if len(keys) == 2 and all(key in found for key in keys):
+            before, after = (found[key] for key in keys)
+            paired = compare(before, after)
+            outcome[mode] = {
+                "before": before.mean_reward,
+                "after": after.mean_reward,
+                "difference": paired.difference.mean,
+                "low": paired.difference.low,
+                "high": paired.difference.high,
+                "p_value": paired.p_value,
+                "n": paired.difference.n,
+            }
+    kls = [row["train/kl"] for row in run.rows("rl") if row.get("train/kl") is not None]
+    outcome["kl"] = kls[-1] if kls else None
+    return outcome

@@ -1,0 +1,182 @@
+"""Which states are scored, and what each counts: unbiased, by enumeration and by averages of many draws."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from plumbline.algorithms.likelihood.elbo import elbo_views
+from plumbline.algorithms.likelihood.trajectory import trajectory_views
+from plumbline.algorithms.ratio_free import MIX, ORDER, sandwiched, wd1_advantages
+from plumbline.errors import RecipeError
+from plumbline.recipe import RlSection, parse
+from plumbline.records import Sampling, Step, Trajectory
+from plumbline.training import guards
+
+LENGTH = 3
+ANSWER = np.array([1, 0, 1])
+
+
+def trajectory(steps: int) -> Trajectory:
+    made = tuple(
+        Step(
+            positions=np.array([index]),
+            tokens=np.array([index]),
+            logprobs=np.array([-1.0], dtype=np.float32),
+            state=np.zeros(LENGTH, dtype=np.int64),
+        )
+        for index in range(steps)
+    )
+    return Trajectory(
+        prompt=np.array([1]), steps=made, text="", sampling=Sampling(max_tokens=LENGTH, steps=steps), finish="stop"
+    )
+
+
+@pytest.mark.parametrize("pick", ["uniform", "stratified"])
+@pytest.mark.parametrize("keep", [1, 3, 5, 7])
+def test_some_steps_stand_for_all_without_bias(pick, keep):
+    whole = trajectory(7)
+    values = np.array([1.0, -2.0, 0.5, 4.0, 3.0, -1.0, 2.0])
+    rng = np.random.default_rng(0)
+    sums = []
+    for _ in range(4000):
+        (view,) = trajectory_views([whole], keep, pick, rng, split=False)
+        assert len(view.trajectory.steps) == keep
+        sums.append(sum(step.weight * values[step.tokens[0]] for step in view.trajectory.steps))
+    error = np.std(sums) / np.sqrt(len(sums))
+    assert np.mean(sums) == pytest.approx(values.sum(), abs=4 * error + 1e-9)
+    if keep == 7:
+        assert np.std(sums) < 1e-9
+
+
+def test_splitting_gives_each_step_a_view_of_its_own():
+    views = trajectory_views([trajectory(2), trajectory(3)], None, "uniform", np.random.default_rng(0), split=True)
+    assert [view.owner for view in views] == [0, 0, 1, 1, 1]
+    assert [len(view.trajectory.steps) for view in views] == [1] * 5
+    with pytest.raises(ValueError, match="4 of 3"):
+        trajectory_views([trajectory(3)], 4, "uniform", np.random.default_rng(0), split=False)
+
+
+class Table:
+    """A masked model as a table: log p(token | what is visible), drawn once for every state."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(5)
+        self.logits = {state: rng.normal(size=(LENGTH, 2)) for state in itertools.product((0, 1, 2), repeat=LENGTH)}
+
+    def hide(self, trajectory, hidden):
+        state = np.where(hidden, 2, ANSWER)
+        positions = np.flatnonzero(hidden)
+        empty = np.full(len(positions), np.nan, dtype=np.float32)
+        return Step(positions=positions, tokens=ANSWER[positions], logprobs=empty, state=state)
+
+    def log_prob(self, step: Step) -> np.ndarray:
+        logits = self.logits[tuple(step.state.tolist())][step.positions]
+        log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        return log_p[np.arange(len(step.tokens)), step.tokens]
+
+    def any_order_bound(self) -> float:
+        """E over all orders of sum log p(next | so far), by enumeration."""
+        total = 0.0
+        orders = list(itertools.permutations(range(LENGTH)))
+        for order in orders:
+            for count in range(LENGTH):
+                hidden = np.zeros(LENGTH, dtype=bool)
+                hidden[list(order[count:])] = True
+                step = self.hide(None, hidden)
+                total += self.log_prob(step)[step.positions.tolist().index(order[count])]
+        return total / len(orders)
+
+
+def estimates(bound, draws, repeats, seed=0):
+    table, rng = Table(), np.random.default_rng(seed)
+    sums = []
+    for _ in range(repeats):
+        (view,) = elbo_views(table, [trajectory(3)], bound, draws, rng)
+        sums.append(sum(step.weight * table.log_prob(step).sum() for step in view.trajectory.steps))
+    return np.array(sums)
+
+
+@pytest.mark.parametrize(("bound", "draws"), [("espo", 1), ("espo", 3), ("gdpo", 8)])
+def test_the_bounds_are_those_of_random_orders(bound, draws):
+    sums = estimates(bound, draws, 6000)
+    wanted = Table().any_order_bound()
+    assert sums.mean() == pytest.approx(wanted, abs=4 * sums.std() / np.sqrt(len(sums)) + 2e-3)
+
+
+def test_complements_halve_the_spread():
+    assert estimates("espo", 2, 3000).std() < estimates("espo", 1, 3000).std()
+
+
+def test_diffu_hides_everything_once_and_coupled_shows_every_token_in_two_ways():
+    table, rng = Table(), np.random.default_rng(0)
+    (view,) = elbo_views(table, [trajectory(3)], "diffu", 1, rng)
+    assert [(len(step.tokens), step.weight) for step in view.trajectory.steps] == [(3, 1.0)]
+    (view,) = elbo_views(table, [trajectory(3)], "coupled", 1, rng)
+    seen = np.concatenate([step.positions for step in view.trajectory.steps])
+    assert sorted(seen) == sorted([0, 1, 2] * 2)
+    assert view.trajectory.sampling.temperature == 1
+
+
+def test_wd1_weights_sum_to_zero_and_order_like_the_rewards():
+    rewards = np.array([0.1, 0.9, np.nan, 0.4])
+    given = wd1_advantages(rewards)
+    assert given.sum() == pytest.approx(0)
+    assert given[2] == 0
+    assert given[1] > given[3] > given[0]
+    assert (wd1_advantages(np.ones(4)) == 0).all()
+
+
+def test_spg_raises_the_lower_bound_and_lowers_the_upper_one():
+    """By hand: one rollout, one place seen in two draws with weights 0.5 each."""
+    logprobs = torch.tensor([-1.0, -2.0], dtype=torch.float64)
+    half, place = torch.full((2,), 0.5, dtype=torch.float64), torch.zeros(2, dtype=torch.long)
+    lower = -1.5
+    upper = np.log(0.5 * np.exp(-1.0 * ORDER) + 0.5 * np.exp(-2.0 * ORDER)) / ORDER
+    assert upper > lower
+    for advantage, wanted in ((2.0, -2.0 * lower), (-2.0, 2.0 * (MIX * upper + (1 - MIX) * lower))):
+        loss = sandwiched(logprobs, half, place, torch.full((2,), advantage).double(), torch.ones(2).double())
+        assert loss.item() == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(
+    ("rl", "message"),
+    [
+        ({"ratio": "sequence", "likelihood": {"keep": 2}}, "not a sum over steps"),
+        ({"likelihood": {"kind": "espo", "keep": 2}}, "rl.likelihood.draws"),
+        ({"objective": "spg"}, "needs a bound"),
+        ({"objective": "wd1"}, "needs an estimate"),
+        ({"objective": "wd1", "likelihood": {"kind": "diffu"}, "inner_epochs": 2}, "one inner epoch"),
+        ({"kl_target": 0.1}, "start with a beta"),
+        ({"kl": "closed", "beta": 0.1, "likelihood": {"kind": "gdpo"}}, "rl.kl: sampled"),
+    ],
+)
+def test_combinations_that_would_be_biased_or_empty_are_refused(rl, message):
+    with pytest.raises(RecipeError, match=message):
+        parse({"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, **rl}})
+
+
+def test_beta_follows_its_target_and_is_remembered():
+    section, memory = RlSection(steps=1, beta=0.1, kl_target=0.02), {}
+    guards.adapt_beta(section, 0.1, memory)
+    assert guards.adapted_beta(section, memory) == pytest.approx(0.2)
+    guards.adapt_beta(section, 0.02, memory)
+    assert guards.adapted_beta(section, memory) == pytest.approx(0.2)
+    guards.adapt_beta(section, 0.001, memory)
+    assert guards.adapted_beta(section, memory) == pytest.approx(0.1)
+    fixed = replace_target(section)
+    guards.adapt_beta(fixed, 5.0, memory)
+    assert guards.adapted_beta(fixed, memory) == 0.1
+
+
+def replace_target(section: RlSection) -> RlSection:
+    return section.model_copy(update={"kl_target": None})
+
+
+def test_a_view_keeps_everything_but_the_steps():
+    whole = trajectory(3)
+    (view,) = trajectory_views([whole], None, "stratified", np.random.default_rng(0), split=False)
+    assert replace(view.trajectory, steps=whole.steps).prompt is whole.prompt
+    assert view.trajectory.sampling == whole.sampling

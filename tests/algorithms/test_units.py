@@ -1,0 +1,81 @@
+"""Ratios of tokens, steps and sequences: the same gradient where they are 1, and a clip that bites at each level."""
+
+import numpy as np
+import pytest
+import torch
+
+from plumbline.algorithms.objective import clipped_surrogate, units
+
+OWNER = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1])
+STEP = torch.tensor([0, 0, 1, 1, 1, 2, 2, 3])
+ADVANTAGE = torch.tensor([0.7, -1.3], dtype=torch.float64)[OWNER]
+WEIGHT = torch.tensor([0.1, 0.2], dtype=torch.float64)[OWNER]
+ONES = torch.ones(8, dtype=torch.float64)
+
+
+def loss_and_gradient(level, new, old, term_weight=ONES, length=None, **options):
+    new = new.clone().requires_grad_()
+    grouping = None if level is None else units(level, OWNER, STEP, term_weight, length)
+    losses = clipped_surrogate(new, old, ADVANTAGE, WEIGHT, clip_low=0.2, clip_high=0.2, grouping=grouping, **options)
+    losses.loss.backward()
+    return losses, new.grad
+
+
+@pytest.mark.parametrize("level", ["token", "step", "sequence"])
+def test_where_ratios_are_one_every_level_has_the_policy_gradient(level):
+    old = torch.randn(8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    _, gradient = loss_and_gradient(level, old, old)
+    torch.testing.assert_close(gradient, -(ADVANTAGE * WEIGHT))
+
+
+@pytest.mark.parametrize("level", ["token", "step"])
+def test_a_steps_weight_multiplies_its_terms(level):
+    weight = torch.tensor([2.0, 3.0, 1.0, 0.5], dtype=torch.float64)[STEP]
+    _, gradient = loss_and_gradient(level, ONES, ONES, weight)
+    torch.testing.assert_close(gradient, -(ADVANTAGE * WEIGHT * weight))
+
+
+def test_a_sequences_ratio_holds_the_weights_inside():
+    """As an ELBO needs it: the estimate of the whole, over the answer's length."""
+    new = torch.linspace(-0.3, 0.3, 8, dtype=torch.float64)
+    weight = torch.tensor([2.0, 3.0, 1.0, 0.5], dtype=torch.float64)[STEP]
+    length = torch.tensor([10.0, 4.0])
+    losses, _ = loss_and_gradient("sequence", new, 0 * new, weight, length, reference=None)
+    exponent = np.array([(new * weight)[:5].sum() / 10, (new * weight)[5:].sum() / 4])
+    wanted = 0.0
+    for rollout, (advantage, share, size) in enumerate([(0.7, 0.1, 10), (-1.3, 0.2, 4)]):
+        ratio = np.exp(exponent[rollout])
+        wanted += -share * size * min(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
+    assert losses.loss.item() == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("level", [None, "token", "step", "sequence"])
+@pytest.mark.parametrize("beta", [0.0, 0.3])
+def test_the_gradient_is_that_of_finite_differences(level, beta):
+    generator = torch.Generator().manual_seed(1)
+    new, old, reference = (torch.randn(8, dtype=torch.float64, generator=generator) * 0.4 for _ in range(3))
+    options = {"reference": reference, "beta": beta} if beta else {}
+    _, gradient = loss_and_gradient(level, new, old, **options)
+    for index in range(8):
+        step = torch.zeros(8, dtype=torch.float64)
+        step[index] = 1e-6
+        up, down = (loss_and_gradient(level, new + sign * step, old, **options)[0].loss for sign in (1, -1))
+        assert gradient[index].item() == pytest.approx((up - down).item() / 2e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize(("level", "count"), [("token", 8), ("step", 4), ("sequence", 2)])
+def test_clipped_units_have_no_gradient_and_are_counted(level, count):
+    old = torch.zeros(8, dtype=torch.float64)
+    new = torch.where(ADVANTAGE > 0, 0.5, -0.5)  # ratios 1.65 and 0.61, each on the side that the clip cuts off
+    losses, gradient = loss_and_gradient(level, new, old)
+    assert losses.units == count
+    assert int(losses.clipped) == count
+    assert gradient.abs().max() == 0
+
+
+def test_units_are_the_same_whatever_the_numbering_of_steps():
+    new = torch.linspace(-0.3, 0.3, 8, dtype=torch.float64)
+    plain = loss_and_gradient("step", new, 0 * new)[0].loss
+    grouping = units("step", OWNER, STEP * 5 + 3, ONES)
+    other = clipped_surrogate(new, 0 * new, ADVANTAGE, WEIGHT, clip_low=0.2, clip_high=0.2, grouping=grouping).loss
+    torch.testing.assert_close(plain, other)
