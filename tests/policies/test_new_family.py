@@ -1,0 +1,66 @@
+"""The guide's example is a family: it keeps both laws, learns by SFT and by RL, and survives being saved."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from plumbline.policies import open_policy
+from plumbline.recipe import ModelSection, parse
+from plumbline.records import Sampling
+from plumbline.storage import write_json
+from plumbline.testing import check_policy
+from tests.training.toy_runs import train_toy
+
+GUIDE = Path(__file__).parents[2] / "docs" / "new-family.md"
+
+
+@pytest.fixture
+def blocks():
+    return re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+@pytest.fixture
+def family(blocks, tmp_path, monkeypatch):
+    (tmp_path / "tabular_family.py").write_text(blocks[0], encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield "tabular_family:TabularPolicy"
+    sys.modules.pop("tabular_family", None)
+
+
+@pytest.fixture
+def opened(family, tmp_path):
+    logits = torch.randn((6, 4), generator=torch.Generator().manual_seed(0))
+    write_json(tmp_path / "model" / "table.json", {"alphabet": "abc ", "logits": logits.tolist()})
+    return open_policy(ModelSection(name="x", family=family), str(tmp_path / "model"))
+
+
+def test_the_guides_laws_hold(blocks, opened):
+    exec(compile(blocks[1], str(GUIDE), "exec"), {"policy": opened})
+
+
+def test_they_would_not_for_a_sampler_of_another_law(opened, monkeypatch):
+    module = sys.modules["tabular_family"]
+    honest = module.draw
+    monkeypatch.setattr(module, "draw", lambda logits, uniforms, law: honest(logits * 1.2, uniforms, law))
+    laws = check_policy(opened, [{"role": "user", "content": "?"}], Sampling(max_tokens=2))
+    assert laws.gap > 1e-3
+    assert laws.chi_square_p < 1e-3
+
+
+def test_it_learns_by_rl_and_is_the_same_after_saving(opened, family, tmp_path):
+    policy, run = train_toy(
+        tmp_path / "model", tmp_path / "run", policy=opened, steps=60, beta=0.01,
+        optimiser={"learning_rate": 0.1}, sampling=Sampling(max_tokens=6),
+    )  # fmt: skip
+    rewards = [row["train/reward"] for row in run.rows("rl")]
+    assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.3
+    policy.save(tmp_path / "saved", {})
+    again = open_policy(ModelSection(name="x", family=family), str(tmp_path / "saved"))
+    torch.testing.assert_close(again.logits, policy.logits)
+
+
+def test_a_recipe_names_it(family):
+    assert parse({"name": "x", "model": {"name": "m", "family": family}}).model.family == family
