@@ -15,7 +15,7 @@ from plumbline.tasks.text.numbers import read_number
 class Elements:
     """Collects the elements of one array, and how its commas stood."""
 
-    __slots__ = ("items", "semicolons", "spaced", "spans", "wrapped")
+    __slots__ = ("items", "joined", "semicolons", "spaced", "spans", "wrapped")
 
     def __init__(self) -> None:
         self.items: list[Any] = []
@@ -24,6 +24,8 @@ class Elements:
         """How many elements stood before each semicolon."""
         self.spaced: dict[int, None] = {}
         """How many elements stood before each comma with a blank behind it."""
+        self.joined: set[int] = set()
+        """How many elements stood before each place where the comma is missing."""
         self.wrapped = False
         """Whether it holds one array only, and either of their brackets is wrong."""
 
@@ -50,14 +52,26 @@ class Elements:
         if not doubt:
             return self.items
         # [4,05] alone is 4.05 or 4 and 5; in [4,05, 3,5] the blanks show which commas separate.
-        return MISSING if doubt == "zero" and not self.spaced else self._grouped(list(self.spaced), text, repairs)
+        if doubt == "mixed" or (doubt == "zero" and not self.spaced):
+            return MISSING
+        return self._grouped(list(self.spaced), text, repairs)
 
     def _doubt(self, text: str) -> str:
-        """Why a comma without a blank behind it may be a decimal comma: `4,05`, `12,5%`, `R$ 10,50`; "" if none is."""
+        """Why a comma without a blank behind it may be a decimal comma; "" if none is.
+
+        "unit" in `12,5%` and `R$ 10,50`, "zero" in `4,05`, and "mixed" where something else than a comma separates, too
+        (`4,5 3,5`, `4,5 | 3,5`).
+        """
         for i in range(1, len(self.items)):
-            if i in self.spaced or not _is_number(self.items[i - 1]) or not _is_number(self.items[i]):
+            if i in self.spaced or i in self.joined or not _is_number(self.items[i - 1]):
                 continue
             left, right = text[slice(*self.spans[i - 1])], text[slice(*self.spans[i])]
+            if not _is_number(self.items[i]):
+                if _BEGINS_WITH_DIGIT(right) and _WHOLE(left):
+                    return "mixed"
+                continue
+            if self.joined and _WHOLE(left) and _WHOLE(right):
+                return "mixed"
             if right[-1] == "%" != left[-1] or (_MARKED(left) and not _MARKED(right)):
                 return "unit"
             if _LEADING_ZERO(right) and _WHOLE(left):
@@ -79,6 +93,7 @@ class Elements:
         return whole
 
 
+_BEGINS_WITH_DIGIT = re.compile(r"\d").match
 _LEADING_ZERO = re.compile(r"0\d").match
 _WHOLE = re.compile(r"[-+−]?(?:0|[1-9]\d*|[1-9]\d{0,2}(?:\.\d{3})+)\Z").match
 _MARKED = re.compile(r"[-+−]?[ \t]*[^-+−.\d]").match

@@ -17,8 +17,8 @@ _STRINGS = json.JSONDecoder(strict=False)
 _NAMES = "think|thinking|thought|thoughts|reasoning|reflection|scratchpad|racioc[ií]nio|pensamento|pensando"
 _TAG = rf"[<\[◁]/?(?:(?i:{_NAMES})|\|(?:begin|end)_of_thought\|)[>\]▷]"
 _KEY = rf"[uUbBrR]?[\"'“‘«`„”’]|{NAME}[\"']?\s*[:：=]|\d{{1,20}}\s*:"
-_OBJECT = rf"\{{(?=\s*+(?:{_KEY}|\}}|[uU]?\\+[\"nrt]|//|/\*|\#|,))"
-_ARRAY = r"\[(?=\s*+[\[{\"'“‘«\]\w+\-.])"
+_OBJECT = rf"\{{(?={BLANK}*+(?:{_KEY}|\}}|[uU]?\\+[\"nrt]|//|/\*|\#|,))"
+_ARRAY = rf"\[(?={BLANK}*+[\[{{\"'“‘«\]\w+\-.])"
 _STRING = r'(?<!\\)"(?=(?:\s|\\[nrt])*+[\[{])'
 _OBJECTS = re.compile(f"(?P<tag>{_TAG})|{_OBJECT}|{_STRING}").search
 _VALUES = re.compile(f"(?P<tag>{_TAG})|{_OBJECT}|{_STRING}|{_ARRAY}").search
@@ -32,10 +32,11 @@ _ENTITIES = re.compile(r"\{\s*&(?:quot|apos|#34|#39|#x22|#x27);", re.IGNORECASE)
 _MAX_LEVELS = 4
 
 _MAY_BE_VALID = re.compile(r'\{\s*+(?:\}|"[^"\\\n]*+"\s*+:)|\[').match
-_NO_BRACE = re.compile(r'\s*(?:(?:```|~~~)[ \t]*\w*\s*)?(?="([^"\\\n]{1,80})"\s*:)').match
-_GOES_ON = re.compile(rf'{BLANK}*+,?{BLANK}*+(?="([^"\\\n]{{1,80}})"\s*:)').match
+_NO_BRACE = re.compile(r'\s*(?:(?:```|~~~)[ \t]*\w*\s*)?(?="([^"\\\n{]{1,80})"\s*:)').match
+_GOES_ON = re.compile(rf'{BLANK}*+,?{BLANK}*+(?=["\']([^"\'\\\n]{{1,80}})["\']\s*:)').match
 _BEHIND_KEY = re.compile(r"[\"'”’]\s*[:：=]>?\s*\Z").search
 _BEHIND_ELEMENT = re.compile(r"(?:[,\[{]\s*|[\"'”’,\]}]\s*[:：=]?[ \t]*)\Z").search
+_MEMBER_BEHIND = re.compile(r"[^{}`:]{0,60}?\w[\"'”’]\s*[:：=]").match
 _FENCE_BEFORE = re.compile(r"(?:`{1,3}|~{3,})[ \t]*[\w+-]*\s*\Z").search
 _FENCE_BEHIND = re.compile(r"\s*(?:`{1,3}|~{3,})").match
 _ENDS_PHRASE = re.compile(r"[:\n>*`]\s*\Z").search
@@ -119,7 +120,7 @@ class _Search:
     def run(self) -> Candidate | None:
         search = _OBJECTS if self.wants_object else _VALUES
         pos = 0
-        if self.text[:1] == "{":  # the most common text: an object, and nothing else
+        if self.text[:1] == "{" and self.text[1:2] != "{":  # the most common text: an object, and nothing else
             candidate, pos = self._at_bracket(0)
             if candidate is not None:
                 if candidate.complete and candidate.value and not self.text[pos:].strip():
@@ -141,6 +142,9 @@ class _Search:
             if self.thought:
                 best.repairs.add("thought")
             self._name_surroundings(best)
+            if best.complete and self._torn_off(best.end):
+                best.complete = False
+                best.repairs.add("unreadable")
         return best
 
     def _at_tag(self, match: re.Match[str]) -> int:
@@ -163,6 +167,9 @@ class _Search:
     def _offer(self, candidate: Candidate) -> None:
         candidate.since = self.since
         plausible = not self._is_part(candidate) and self._plausible(candidate)
+        if self.torn and candidate.complete and _BEHIND_ELEMENT(*self._before(candidate)):
+            candidate.complete = False  # it may be the rest of the object before
+            candidate.repairs.add("unreadable")
         self.first = False
         self.broken = self.broken or not candidate.complete
         self.torn = self.torn or (not candidate.complete and bool(candidate.value))
@@ -283,9 +290,12 @@ class _Search:
 
     # --- prose or not -----------------------------------------------------------------------------------------------
 
+    def _before(self, candidate: Candidate) -> tuple[str, int, int]:
+        return self.text, max(self.since, candidate.start - 30), candidate.start
+
     def _is_part(self, candidate: Candidate) -> bool:
         """Whether it stands where a member or element of another object would, which was not read to its end."""
-        place = (self.text, max(self.since, candidate.start - 30), candidate.start)
+        place = self._before(candidate)
         named = self.schema is not None and self.schema.properties and candidate.rank[1]
         if _BEHIND_KEY(*place):
             return not (self.first and named)
@@ -328,6 +338,14 @@ class _Search:
 
     def _fenced(self, candidate: Candidate) -> bool:
         return _FENCE_BEFORE(self.text, max(0, candidate.start - 60), candidate.start) is not None
+
+    def _torn_off(self, end: int) -> bool:
+        """Whether members follow the object, and a brace that closes them: it was closed too early (`4}5, "b": 2}`)."""
+        if _MEMBER_BEHIND(self.text, end) is None:
+            return False
+        tag = _ANY_TAG(self.text, end)
+        rest = self.text[end : tag.start() if tag else len(self.text)]
+        return rest.count("}") > rest.count("{")
 
     def _name_surroundings(self, candidate: Candidate) -> None:
         """Add the repairs that say what was left out around the value."""

@@ -41,14 +41,16 @@ _BLANKS = re.compile(rf"{BLANK}*+").match
 _COMMENT = re.compile(r"//[^\n]*+|/\*.*?(?:\*/|\Z)|#[^\n]*+", re.DOTALL).match
 _QUOTED_KEY = quoted_key("")
 
-_SIGNED = rf"[-+−]?[ \t]*{CURRENCY}?[ \t]*[-+−]?[ \t]*"
-_UNIT = rf"(?:[eE][-+−]?\d+)?(?:[ \t\u00a0]*(?:%|{CURRENCY}|reais\b|real\b))?"
+_SPACE = r"[ \t\u00a0\u202f]*"
+_SIGNED = rf"[-+−]?{_SPACE}{CURRENCY}?{_SPACE}[-+−]?{_SPACE}"
+_UNIT = rf"(?:[eE][-+−]?\d+)?(?:{_SPACE}(?:%|{CURRENCY}|reais\b|real\b))?"
 _DIGITS = r"0[xX][0-9a-fA-F]+|\d[\d._]*+"
 _GROUPED = r"\d{1,3}(?:[\u00a0\u202f]\d{3})+(?:,\d+)?|\d{1,3}(?: \d{3})+,\d+"
-_DECIMALS = r"(?:[ \t]*,[ \t]*\d[\d._]*+(?!\w*[\"'”’]?[ \t]*:))*"
-_NUMBER_IN_OBJECT = re.compile(rf"{_SIGNED}(?:{_GROUPED}|{_DIGITS}|[.,]\d[\d_]*+){_DECIMALS}{_UNIT}").match
+_NO_KEY = r"(?!\w*[\"'”’]?[ \t]*[:：])"
+_DECIMALS = rf"(?:[ \t]*[,，][ \t]*\d[\d._]*+{_NO_KEY})*"
+_NUMBER_IN_OBJECT = re.compile(rf"{_SIGNED}(?:{_GROUPED}|{_DIGITS}|[.,，]\d[\d_]*+{_NO_KEY}){_DECIMALS}{_UNIT}").match
 _NUMBER_IN_ARRAY = re.compile(rf"{_SIGNED}(?:{_DIGITS}|\.\d[\d_]*+){_UNIT}").match
-_AFTER_VALUE = re.compile(
+AFTER_VALUE = re.compile(
     rf"{BLANK}*+(?:\Z|[,，;；}}\]]|//|/\*|\#|```|~~~|</|{_QUOTED_KEY})|[ \t\r]*\n{BLANK}*(?:[}}\]]|{NAME}[ \t]*[:：=])"
 ).match
 _BEFORE_ELEMENT = re.compile(rf"{BLANK}+{QUOTE}|[ \t\r]*\n\s*[-+−]?\.?\d|[ \t]+[-+−]?\.?\d(?!\d\d(?![\d.]))").match
@@ -133,7 +135,7 @@ class Leaves:
             self.repairs.add("quotes")
             if end < 0:
                 return self._stop("truncated", self.size, pos + 1)
-            if not (_AFTER_VALUE(text, end + 3) or (in_array and _BEFORE_ELEMENT(text, end + 3))):
+            if not (AFTER_VALUE(text, end + 3) or (in_array and _BEFORE_ELEMENT(text, end + 3))):
                 return self._stop("unreadable", pos, pos + 1)
             self.pos = end + 3
             return text[pos + 3 : end]
@@ -167,7 +169,7 @@ class Leaves:
         """Read a number; None where there is none."""
         text = self.text
         run = (_NUMBER_IN_ARRAY if in_array else _NUMBER_IN_OBJECT)(text, pos)
-        if run is None or not (_AFTER_VALUE(text, run.end()) or (in_array and _BEFORE_ELEMENT(text, run.end()))):
+        if run is None or not (AFTER_VALUE(text, run.end()) or (in_array and _BEFORE_ELEMENT(text, run.end()))):
             return None
         end = run.end()
         integer = schema is not None and "integer" in schema.types and "number" not in schema.types
@@ -176,9 +178,11 @@ class Leaves:
             cut = _CUT_AT_COMMA(text, end) and _MAY_HAVE_DECIMALS(run[0])
         if cut:
             return (self._stop("truncated", self.size),)
-        number = read_number(run[0], integer=integer)
+        number = read_number(run[0].replace("，", ","), integer=integer)
         if number is None:
             return None
+        if "，" in run[0]:
+            self.repairs.add("separator")
         json_form = not number.repairs or number.repairs == ("percent",) or "non_finite" in number.repairs
         if not json_form and schema is not None and schema.textual:
             return None  # an identifier such as 00123 is a text there, and stays as it is written
@@ -195,7 +199,7 @@ class Leaves:
         plain = word.lstrip("+-").lower()
         if plain not in _LITERALS or (word[0] in "+-" and plain not in _NON_FINITE):
             return None
-        if not _AFTER_VALUE(self.text, match.end()):
+        if not AFTER_VALUE(self.text, match.end()):
             return None
         value = _LITERALS[plain]
         wanted = "null" if value is None else "boolean"
@@ -230,7 +234,7 @@ class Leaves:
                 at += 1
                 continue
             opened = char in '"”' and text[pos:at].strip(_STRIPPED)[-1:] not in ("", ",")
-            if opened and known is not None and at + 1 < self.size and _AFTER_VALUE(text, at + 1):
+            if opened and known is not None and at + 1 < self.size and AFTER_VALUE(text, at + 1):
                 at += 1  # only its opening quote is missing
                 break
             return self._stop("unreadable", pos, pos)

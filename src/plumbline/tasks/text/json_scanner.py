@@ -9,9 +9,9 @@ from typing import Any
 
 from plumbline.tasks.text.json_arrays import Elements
 from plumbline.tasks.text.json_escapes import unescape
-from plumbline.tasks.text.json_leaves import MISSING, Leaves, blanks_end
+from plumbline.tasks.text.json_leaves import AFTER_VALUE, MISSING, Leaves, blanks_end
 from plumbline.tasks.text.json_schema import Schema
-from plumbline.tasks.text.json_strings import OPENING, QUOTE
+from plumbline.tasks.text.json_strings import BLANK, OPENING, QUOTE
 
 _MAX_DEPTH = 100
 """Nearly-JSON nested deeper than this is not read; valid JSON may be deeper."""
@@ -25,11 +25,11 @@ _ELEMENT = re.compile(r"(-?(?:0|[1-9]\d{0,17})(\.\d+)?)(?=\s*+[,\]])").match
 _ODD_KEY = re.compile(
     r"""(?:[uUbBrR](?=["']))?(?:
         "(?P<double>(?:[^"\\\n]|\\.)*+)"(?:"(?=\s*:))?
-        |(?P<open>['“‘«`„”’´])(?P<single>(?:[^\n\\,{}:"“”«»`]|\\.){0,200}?)["'”’»`´“]
-        |["'“‘](?P<unclosed>\w[\w-]{0,80})(?=\s*:)
+        |(?P<open>['“‘«`„”’´])(?!\s*['’])(?P<single>(?:[^\n\\,{}:"“”«»`]|\\.){0,200}?)["'”’»`´“](?:['’](?=\s*:))?
+        |["'“‘](?P<unclosed>\w[\w-]{0,80})(?=\s*:(?!["'][\s:：]))
         |(?P<bare>[^\W\d](?:[\w.-]|\\_){0,80})(?P<stray>["'”’])?
         |(?P<digits>\d{1,20})
-    )\s*(?P<separator>[:：]|=>?)\s*""",
+    )[BLANK]*(?P<separator>[:：]|=>?)\s*""".replace("[BLANK]", BLANK),
     re.VERBOSE,
 ).match
 _KEY_ONLY = re.compile(r'"([^"\\\n]{1,120})"\s+(?=["\d\[{tfn-])').match
@@ -38,10 +38,15 @@ _CUT_KEY = re.compile(
 ).match
 _JUNK = re.compile(r"[^\"'“”‘’{}\[\]\n,;:]{1,120}(?=[,}\n])").match
 _ELLIPSIS = re.compile(r"\.{3,}|…").match
+_ITEM = r"""(?:[-+]?\d[\d.]*+|'[^'\\\n]*+'|"[^"\\\n]*+"|True|False|None)"""
+_TUPLE = re.compile(rf"\(\s*({_ITEM}(?:,\s+{_ITEM})+|{_ITEM},)\s*\)").match
+"""A flat tuple as Python prints it. Without a blank behind its commas it is none: `(4,5)` may be one number."""
 _FENCES = ("```", "~~~")
+_FENCE_LINE = re.compile(r"(?:```|~~~)\s*(?:\n|\Z)").match
 _CLOSES = re.compile(r"\s*(?:\Z|[}\]`~<]|,\s*(?:[{\"'“}]|[^\W\d]))|[ \t\r]*\n").match
 """What follows a brace that ends an object, where it stands for the bracket of an array, too."""
 _SEPARATORS = ",，;；"
+_NUMERIC = (list, int, float)
 
 
 class Scanner(Leaves):
@@ -88,6 +93,8 @@ class Scanner(Leaves):
             if value is not MISSING:
                 into[name] = value
             if self.stopped:
+                if value is MISSING:
+                    into.pop(name, None)  # the last of two values counts, and it was not read
                 return into
             last, pos, comma = name, self.pos, False
             if pos < size and text[pos] == ",":
@@ -188,8 +195,9 @@ class Scanner(Leaves):
         junk = _JUNK(text, pos)
         if junk is not None:
             self.repairs.add("junk")
-            if last is not None and isinstance(into.get(last), list) and not any(map(str.isalpha, junk[0])):
-                into.pop(last)  # numbers: the list before was closed too early
+            if last is not None and type(into.get(last, 0)) in _NUMERIC and not any(map(str.isalpha, junk[0])):
+                # Digits: the list before was closed too early, or the number before is half of one, or was left out.
+                into.pop(last, None)
                 self._lose()
             return junk.end()
         # Quotes where no text is expected: the member before may have ended at the wrong one.
@@ -260,11 +268,13 @@ class Scanner(Leaves):
                     self._stop("unreadable", pos)
                     break
                 repairs.add("brackets")
+                array.wrapped = len(array.items) == 1 and isinstance(array.items[0], list)
                 self.pos = pos
                 break
             if value is not MISSING:
                 if not comma:
                     repairs.add("missing_comma")
+                    array.joined.add(len(array.items))
                 array.add(value, pos, self.pos)
             if self.stopped:
                 break
@@ -305,10 +315,17 @@ class Scanner(Leaves):
                 self.repairs.add("separator")
                 pos = self._gap(pos + 1)
                 char = text[pos : pos + 1]
-            if char in ",，}];；" and char:
+            if char in ",，}];；" and char and not (char in ",，" and text[pos + 1 : pos + 2].isdecimal()):
                 self.repairs.add("missing_value")
                 self.pos = pos
                 return MISSING
+            ellipsis = _ELLIPSIS(text, pos)
+            if ellipsis is not None and AFTER_VALUE(text, ellipsis.end()):
+                self.repairs.add("ellipsis")
+                self.pos = ellipsis.end()
+                return MISSING
+            if _FENCE_LINE(text, pos):
+                return self._stop("truncated", pos)
         return self._value(char, pos, schema, known, depth, in_array=False)
 
     def _element(self, pos: int, schema: Schema | None, depth: int) -> Any:
@@ -352,5 +369,15 @@ class Scanner(Leaves):
         if char in "uUbBrR" and self.text[pos + 1 : pos + 2] in ("'", '"'):  # Python's u'…'
             self.repairs.add("quotes")
             return self._text(pos + 1, schema, known, in_array=in_array)
+        if char == "(" and not (schema is not None and schema.textual) and (flat := _TUPLE(self.text, pos)):
+            return self._tuple(flat, schema)
         found = self._number(pos, schema, in_array=in_array) or self._literal(pos, schema)
         return found[0] if found is not None else self._bare(pos, schema, known, in_array=in_array)
+
+    def _tuple(self, flat: re.Match[str], schema: Schema | None) -> Any:
+        """Read a tuple of Python as the array that JSON has for it."""
+        self.repairs.add("brackets")
+        inside = Scanner(f"[{flat[1].rstrip(',')}]", self.repairs)
+        value = inside.read(0, schema)
+        self.pos = flat.end()
+        return self._lose() if inside.stopped or inside.lost or not AFTER_VALUE(self.text, self.pos) else value

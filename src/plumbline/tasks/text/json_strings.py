@@ -113,6 +113,7 @@ _KEY_BEFORE_COLON = re.compile(r"(\w[\w .-]{0,80})[\"'”’]\s*[:：]").match
 _AT_LINE_END = re.compile(r"[ \t\r]*\n").match
 _PATH = re.compile(r"\w:\\|\\\\").match
 _BACKSLASH_AT_END = re.compile(rf"\\(?=[\"']{BLANK}*+(?:[}}\]]+{BLANK}*+\Z|[,，]{BLANK}*+{quoted_key('')}))")
+_FENCE_LINE = re.compile(r"\n[ \t]*+(?:```|~~~)[ \t]*+(?:\n|\Z)")
 _FENCE_AT_END = re.compile(r"\s*(?:```|~~~)\s*\Z")
 
 
@@ -133,6 +134,7 @@ def find_end(text: str, start: int, quote: str, *, in_array: bool, known: Collec
     inner, nested, weak = 0, 0, -1
     doubtful = False  # whether a quote inside may be the opening quote of the next text
     at = _end(body(text, start))
+    doubled = at == start  # ""aspas" no início": the second quote opens an inner text, or is one too many
     while at < size:
         after = text[at + 1 : at + 2]
         word_before, word_after = at > start and text[at - 1].isalnum(), after.isalnum() or after == "\\"
@@ -145,6 +147,8 @@ def find_end(text: str, start: int, quote: str, *, in_array: bool, known: Collec
                 verdict = _at_first(text, at, start, known)
             else:
                 verdict = _at_later(text, at, known, balanced=nested == 0, loose=apostrophe, in_array=in_array)
+            if doubled and nested and verdict in ("close", "weak", "stop"):
+                verdict = "broken"
             if doubtful and verdict == "close" and (weak >= 0 or inner % 2):
                 verdict = "broken"
             if verdict == "close":
@@ -169,8 +173,13 @@ def find_end(text: str, start: int, quote: str, *, in_array: bool, known: Collec
         at = _end(body(text, at + 1))
     if inner == 0 and _PATH(text, start) and (path := _BACKSLASH_AT_END.search(text, start)):
         return Ending("closed", path.end(), path.end() + 1)
-    fence = _FENCE_AT_END.search(text, max(start, size - 40))
-    return Ending("cut", fence.start() if fence else size, size, inner=inner > 0)
+    return Ending("cut", _cut_end(text, start), size, inner=inner > 0)
+
+
+def _cut_end(text: str, start: int) -> int:
+    """Where a text that nothing closes ends at the latest: at the line that closes the fence around it."""
+    fence = _FENCE_LINE.search(text, start) or _FENCE_AT_END.search(text, max(start, len(text) - 40))
+    return start + len(text[start : fence.start()].rstrip()) if fence else len(text)
 
 
 def _end(match: re.Match[str] | None) -> int:
