@@ -6,16 +6,31 @@ import torch
 
 
 def save_model(
-    folder: Path, *, hidden: int, layers: int, heads: int, kv_heads: int, vocabulary: int, kind: str = "llama"
+    folder: Path,
+    *,
+    hidden: int,
+    layers: int,
+    heads: int,
+    kv_heads: int,
+    vocabulary: int,
+    kind: str = "llama",
+    masks: bool = False,
 ) -> Path:
-    """Write a random-init model (llama or qwen2) and its tokenizer; prompts of n words are n tokens."""
+    """Write a random-init model (llama or qwen2) and its tokenizer; prompts of n words are n tokens.
+
+    With `masks` the last word but one is the mask token of a diffusion model.
+    """
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen2Config
 
     vocab = {f"w{index}": index for index in range(vocabulary - 1)} | {"<eos>": vocabulary - 1}
+    if masks:
+        vocab["<mask>"] = vocab.pop(f"w{vocabulary - 2}")
     tokenizer = Tokenizer(models.WordLevel(vocab, unk_token="w0"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<eos>")
+    if masks:
+        fast.mask_token = "<mask>"
     fast.chat_template = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
     sizes = {
         "vocab_size": vocabulary,
@@ -42,7 +57,7 @@ def save_model(
 def prompts(count: int, length: int, vocabulary: int, seed: int = 0) -> list[list[dict[str, str]]]:
     """Chats of exactly `length` tokens."""
     generator = torch.Generator().manual_seed(seed)
-    words = torch.randint(1, vocabulary - 1, (count, length), generator=generator)
+    words = torch.randint(1, vocabulary - 2, (count, length), generator=generator)
     return [[{"role": "user", "content": " ".join(f"w{w}" for w in row)}] for row in words.tolist()]
 
 
