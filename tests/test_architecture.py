@@ -35,6 +35,7 @@ MAY_IMPORT_TORCH = (
     "policies/autoregressive",
     "policies/pretrained",
     "policies/masked",
+    "policies/exploration.py",
     "policies/slots",
     "policies/flow",
     "policies/token_law.py",

@@ -92,6 +92,8 @@ class ModelSection(Section):
     """Diffusion and flow: places for an answer; None takes `sampling.max_tokens`."""
     attention: Literal["full", "prefix"] = "full"
     """Diffusion: whether the prompt sees the answer (as LLaDA and Dream do), or is read once and kept."""
+    explore: bool = False
+    """Diffusion and flow: learn a temperature for each stretch of the denoising time (ReinFlow's learnt noise)."""
     slot: PositiveInt = 4
     """Tokens of a slot (family slots)."""
     gradient_checkpointing: bool = False
@@ -99,7 +101,7 @@ class ModelSection(Section):
 
     def meaning(self) -> dict[str, Any]:
         """What decides how the weights are used, beyond what they are; a saved model remembers it."""
-        return self.model_dump(include={"family", "canvas", "attention", "slot", "context", "chat_template"})
+        return self.model_dump(include={"family", "canvas", "attention", "explore", "slot", "context", "chat_template"})
 
     @model_validator(mode="after")
     def _source(self) -> Self:

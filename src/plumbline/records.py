@@ -116,6 +116,8 @@ class Step:
     selection: float | None = None
     """Log-probability of the choice of the positions, where the model had a say in it."""
     state: NDArray[np.int64] | None = None  # [L] before the choice, where the tokens alone do not say it
+    history: NDArray[np.int64] | None = None
+    """The step [L] that filled each place of the state, -1 for none, where the law depends on more than the state."""
     time: float | None = None
     """When the step began and ended, in [0, 1]; None for families without a clock."""
     until: float | None = None

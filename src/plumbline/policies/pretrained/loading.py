@@ -34,13 +34,25 @@ class Loaded:
     context: int
 
 
-def load(section: ModelSection, source: str, seed: int) -> Loaded:
+ConfigOf = Callable[[str], Any]
+"""From where the weights are to the transformers config to load them with, or to None for their own."""
+
+
+def load(
+    section: ModelSection,
+    source: str,
+    seed: int,
+    config_of: ConfigOf | None = None,
+    renames: Mapping[str, str] | None = None,
+) -> Loaded:
     """Load the model at `source` as the recipe's section says.
 
     Args:
         section: dtype, device, adapters, template.
         source: a model directory, a LoRA adapter's directory, or a hub name.
         seed: for the start of new LoRA matrices.
+        config_of: for checkpoints whose config.json names a class that transformers does not have.
+        renames: for checkpoints in a layout of their own: patterns of weight names, and what stands for them.
 
     Raises:
         ModelError: no such model, not a causal one, weights missing or of another shape, no chat template.
@@ -53,7 +65,7 @@ def load(section: ModelSection, source: str, seed: int) -> Loaded:
         adapter_folder = source
         base = str(read_json(Path(source) / "adapter_config.json").get("base_model_name_or_path"))
     tokenizer = _tokenizer(source if adapter_folder is None or _has_tokenizer(source) else base, section)
-    model = _model(base, section)
+    model = _model(base, section, config_of, renames)
     _without_dropout(model)
     _check_fit(model, tokenizer, source)
     adapter = None
@@ -98,7 +110,9 @@ def _check_there(source: str) -> None:
         )
 
 
-def _model(source: str, section: ModelSection) -> Any:
+def _model(
+    source: str, section: ModelSection, config_of: ConfigOf | None = None, renames: Mapping[str, str] | None = None
+) -> Any:
     from transformers import AutoModelForCausalLM
 
     _check_there(source)
@@ -109,6 +123,8 @@ def _model(source: str, section: ModelSection) -> Any:
         torch, section.dtype
     )
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": section.trust_remote_code}
+    if config_of is not None and (config := config_of(source)) is not None:
+        options |= {"config": config, "key_mapping": dict(renames) if renames else None}
     if section.quantize == "4bit":
         options |= {"quantization_config": _four_bits(), "device_map": {"": device}}
     try:

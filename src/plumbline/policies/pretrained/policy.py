@@ -73,17 +73,21 @@ class PretrainedPolicy:
         """See `Policy.trainable`."""
         return {name: weight for name, weight in self.model.named_parameters() if weight.requires_grad}
 
+    def write(self, folder: Path) -> None:
+        """Write weights and tokenizer into an empty folder; families with more to keep write that, too."""
+        if self.adapter is None:
+            self.model.save_pretrained(folder)
+        else:
+            self.adapter.save_pretrained(folder, selected_adapters=["default"])
+        self.chat.tokenizer.save_pretrained(folder)
+
     def save(self, folder: Path, card: Mapping[str, Any]) -> None:
         """See `Policy.save`: a model directory, or an adapter directory where LoRA was trained."""
         with clear_os_errors(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
             temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
             try:
-                if self.adapter is None:
-                    self.model.save_pretrained(temporary)
-                else:
-                    self.adapter.save_pretrained(temporary, selected_adapters=["default"])
-                self.chat.tokenizer.save_pretrained(temporary)
+                self.write(temporary)
                 write_json(temporary / CARD, dict(card))
                 temporary.chmod(0o755)
                 if folder.exists():

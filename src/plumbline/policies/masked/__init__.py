@@ -1,0 +1,1 @@
+"""Masked diffusion: LLaDA, Dream, and any causal model made bidirectional."""

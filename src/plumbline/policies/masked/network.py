@@ -1,0 +1,136 @@
+"""A causal transformers model as a bidirectional one: hidden states of the places of a canvas.
+
+Letters in shapes: P prompts, N longest prompt, R rows (canvases), L places, H hidden size.
+
+The mask is always given in four dimensions, so a causal model's own mask never acts. Two ways to attend:
+
+    full     everything sees everything, as LLaDA and Dream were trained; the prompt is encoded with every canvas
+    prefix   the prompt sees the prompt, a canvas sees its prompt and itself; a prompt is then encoded once and its keys
+             and values serve every step and every copy, in sampling and in scoring
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from plumbline.errors import ModelError
+
+Attention = Literal["full", "prefix"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prompts:
+    """Distinct prompts, padded on the right, and under prefix attention what their encoding left behind."""
+
+    ids: Tensor  # [P, N]
+    lengths: Tensor  # [P]
+    keys: tuple[Tensor, ...] = ()  # a layer each: [P, K, N, D]
+    values: tuple[Tensor, ...] = ()
+    last: Tensor | None = None  # [P, H]: the hidden state of each prompt's last token
+
+    def rows(self, index: Tensor) -> "Prompts":
+        """The prompts of rows [R], one each."""
+        return Prompts(
+            self.ids[index],
+            self.lengths[index],
+            tuple(keys[index] for keys in self.keys),
+            tuple(values[index] for values in self.values),
+            None if self.last is None else self.last[index],
+        )
+
+
+class Network:
+    """Hidden states of canvases under one of the two attentions."""
+
+    def __init__(self, model: Any, attention: Attention, *, shifted: bool) -> None:
+        """Wrap a model; `shifted` says that place i is predicted at place i - 1 (Dream)."""
+        self.model, self.attention, self.shifted = model, attention, shifted
+
+    def encode(self, prompts: Sequence[Sequence[int]], model: Any = None) -> Prompts:
+        """Pad prompts, and under prefix attention run them through the model once."""
+        model = model or self.model
+        device = model.device
+        lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
+        ids = torch.zeros((len(prompts), max(1, int(lengths.max()))), dtype=torch.long)
+        for row, prompt in enumerate(prompts):
+            ids[row, : len(prompt)] = torch.tensor(prompt, dtype=torch.long)
+        ids = ids.to(device)
+        if self.attention == "full":
+            return Prompts(ids, lengths)
+        seen = torch.arange(ids.shape[1], device=device) < lengths.unsqueeze(1)
+        output = model.get_decoder()(ids, attention_mask=_additive(seen[:, None, None], ids.shape[1], model.dtype))
+        layers = output.past_key_values.layers
+        last = output.last_hidden_state[torch.arange(len(prompts), device=device), lengths - 1]
+        return Prompts(
+            ids, lengths, tuple(layer.keys for layer in layers), tuple(layer.values for layer in layers), last
+        )
+
+    def hidden(self, prompts: Prompts, canvas: Tensor, model: Any = None) -> Tensor:
+        """Hidden states [R, L, H] that predict the places of canvases [R, L], each behind its row's prompt."""
+        model = model or self.model
+        return self._full(prompts, canvas, model) if self.attention == "full" else self._prefix(prompts, canvas, model)
+
+    def _full(self, prompts: Prompts, canvas: Tensor, model: Any) -> Tensor:
+        rows, places = canvas.shape
+        width = prompts.ids.shape[1] + places
+        ids = torch.zeros((rows, width), dtype=torch.long, device=canvas.device)
+        ids[:, : prompts.ids.shape[1]] = prompts.ids
+        at = prompts.lengths.unsqueeze(1) + torch.arange(places, device=canvas.device)  # [R, L]
+        ids = ids.scatter(1, at, canvas)
+        seen = torch.arange(width, device=canvas.device) < (prompts.lengths + places).unsqueeze(1)
+        mask = _additive(seen[:, None, None], width, model.dtype)
+        states = model.get_decoder()(ids, attention_mask=mask, use_cache=False).last_hidden_state
+        if self.shifted:
+            at = at - 1
+        result: Tensor = states.gather(1, at.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
+        return result
+
+    def _prefix(self, prompts: Prompts, canvas: Tensor, model: Any) -> Tensor:
+        from transformers import DynamicCache
+
+        places, width = canvas.shape[1], prompts.ids.shape[1]
+        cache = DynamicCache()
+        for layer, (keys, values) in enumerate(zip(prompts.keys, prompts.values, strict=True)):
+            cache.update(keys, values, layer)
+        seen = torch.ones((len(canvas), width + places), dtype=torch.bool, device=canvas.device)
+        seen[:, :width] = torch.arange(width, device=canvas.device) < prompts.lengths.unsqueeze(1)
+        positions = prompts.lengths.unsqueeze(1) + torch.arange(places, device=canvas.device)
+        states = model.get_decoder()(
+            canvas,
+            attention_mask=_additive(seen[:, None, None], places, model.dtype),
+            position_ids=positions,
+            past_key_values=cache,
+            use_cache=True,
+        ).last_hidden_state
+        if self.shifted:
+            assert prompts.last is not None
+            states = torch.cat([prompts.last.unsqueeze(1), states[:, :-1]], dim=1)
+        result: Tensor = states
+        return result
+
+
+def _additive(seen: Tensor, queries: int, dtype: torch.dtype) -> Tensor:
+    """An additive mask [R, 1, queries, keys] from which keys may be seen [R, 1, 1, keys]."""
+    mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill(~seen, torch.finfo(dtype).min)
+    return mask.expand(-1, -1, queries, -1)
+
+
+@torch.no_grad()
+def check_bidirectional(model: Any, source: str) -> None:
+    """Try out that the explicit mask is obeyed.
+
+    Raises:
+        ModelError: a later token does not change an earlier hidden state, so the model stays causal whatever the mask.
+    """
+    network = Network(model, "full", shifted=False)
+    prompts = network.encode([[1, 2, 3]])
+    one, other = torch.tensor([[1, 2, 3]], device=model.device), torch.tensor([[1, 2, 4]], device=model.device)
+    first, second = network.hidden(prompts, one)[0, 0], network.hidden(prompts, other)[0, 0]
+    if bool((first - second).abs().max() <= 1e-6 * first.abs().max()):
+        raise ModelError(
+            f"{source} stays causal whatever mask it is given, so it cannot be a masked-diffusion model",
+            "use a model whose attention takes a mask (Llama, Qwen, Mistral, LLaDA, Dream)",
+        )

@@ -1,0 +1,122 @@
+"""What a law says about single places, from their hidden states, without holding [places, V] at once.
+
+Letters in shapes: Q places, H hidden size, V vocabulary.
+
+Slices of the places are pushed through the head one at a time; with a gradient each slice is computed again in the
+backward pass.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from plumbline.policies.pretrained.head import LOGITS_AT_ONCE
+from plumbline.policies.token_law import restrict
+from plumbline.records import Sampling
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """The laws of Q places: hidden states, a linear head, and what their logits are divided by besides."""
+
+    head: Any
+    mask_id: int
+    """The mask token: it says that a place is hidden, so no place is ever filled with it."""
+    hidden: Tensor  # [Q, H]
+    divisor: Tensor | None  # [Q], the exploration's
+
+    def __len__(self) -> int:
+        return len(self.hidden)
+
+    def __getitem__(self, index: Tensor) -> "Places":
+        return replace(self, hidden=self.hidden[index], divisor=None if self.divisor is None else self.divisor[index])
+
+    def plain(self) -> Tensor:
+        """Logits [Q, V] as the model gives them, the mask token suppressed."""
+        return self._suppressed(self.head(self.hidden))
+
+    def logits(self) -> Tensor:
+        """Logits [Q, V] after exploration, before the sampling law."""
+        if self.divisor is None:
+            return self.plain()
+        # Suppressed after the division: minus infinity times a gradient of 0 is no number.
+        return self._suppressed(self.head(self.hidden).float() / self.divisor.unsqueeze(-1))
+
+    def _suppressed(self, logits: Tensor) -> Tensor:
+        logits[..., self.mask_id] = float("-inf")
+        return logits
+
+    def each(self, work: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
+        """`work(places, *arguments)` over slices of the places, joined; `arguments` are sliced alike."""
+        rows = max(1, LOGITS_AT_ONCE // self.head.weight.shape[0])
+        parts = []
+        for start in range(0, len(self), rows):
+            at = torch.arange(start, min(start + rows, len(self)), device=self.hidden.device)
+            given = [argument[at] for argument in arguments]
+            if torch.is_grad_enabled() and len(self) > rows:
+                parts.append(checkpoint(work, self[at], *given, use_reentrant=False))
+            else:
+                parts.append(work(self[at], *given))
+        return torch.cat(parts) if parts else self.hidden.new_zeros(0, dtype=torch.float32)
+
+
+def token_log_prob(places: Places, tokens: Tensor, sampling: Sampling) -> Tensor:
+    """Log-probability [Q] of tokens [Q]."""
+
+    def work(part: Places, chosen: Tensor) -> Tensor:
+        restricted = restrict(part.logits(), sampling, keep=chosen)
+        return restricted.gather(-1, chosen.unsqueeze(-1)).squeeze(-1) - restricted.logsumexp(-1)
+
+    return places.each(work, tokens)
+
+
+def largest_log_prob(places: Places, sampling: Sampling) -> Tensor:
+    """Log-probability [Q] of each place's most probable token: its confidence, under the law."""
+
+    def work(part: Places) -> Tensor:
+        restricted = restrict(part.logits(), sampling)
+        return restricted.amax(-1) - restricted.logsumexp(-1)
+
+    return places.each(work)
+
+
+def plain_confidence(places: Places, tokens: Tensor) -> Tensor:
+    """Probability [Q] of tokens [Q] at temperature 1 without filters: what LLaDA's sampler ranks places by."""
+
+    def work(part: Places, chosen: Tensor) -> Tensor:
+        return part.plain().float().softmax(-1).gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
+
+    return places.each(work, tokens)
+
+
+def log_less_confident(places: Places, sampling: Sampling, least: Tensor, ties: Tensor) -> Tensor:
+    """Log-probability [Q] that a place draws a token less confident than `least` [Q], or as confident where `ties`."""
+
+    def work(part: Places, bound: Tensor, equal: Tensor) -> Tensor:
+        log_p = restrict(part.logits(), sampling).log_softmax(-1)
+        confidence = part.plain().detach().float().softmax(-1)
+        bound, equal = bound.unsqueeze(-1), equal.unsqueeze(-1)
+        below = (confidence < bound) | ((confidence == bound) & equal)
+        return log_p.masked_fill(~below, float("-inf")).logsumexp(-1)
+
+    return places.each(work, least, ties)
+
+
+def divergence(places: Places, reference: Places, sampling: Sampling) -> Tensor:
+    """KL [Q] of each place's token law to the reference's, summed over the vocabulary."""
+
+    def work(part: Places, hidden: Tensor, divisor: Tensor) -> Tensor:
+        theirs = replace(reference, hidden=hidden, divisor=divisor)
+        mine = restrict(part.logits(), sampling)
+        with torch.no_grad():
+            other = theirs.logits().float() / sampling.temperature
+            other = other.masked_fill(mine.isneginf(), float("-inf")).log_softmax(-1)
+        log_p = mine.log_softmax(-1)
+        return (log_p.exp() * (log_p - other).masked_fill(log_p.isneginf(), 0.0)).sum(-1)
+
+    ones = torch.ones(len(reference), device=reference.hidden.device)
+    return places.each(work, reference.hidden, ones if reference.divisor is None else reference.divisor)

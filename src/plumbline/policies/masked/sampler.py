@@ -1,0 +1,198 @@
+"""Denoising: which places, which tokens, step after step; batched over prompts and copies.
+
+Letters in shapes: R rows (prompts x copies), L places, n places filled in a step.
+
+Each step looks at the hidden places of the present block. The head runs only where the law needs it: at the chosen
+places where the choice does not depend on the model, at all hidden places of the block otherwise.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from plumbline.policies.masked import selectors
+from plumbline.policies.masked.places import Places, largest_log_prob, plain_confidence
+from plumbline.policies.masked.schedule import Slice, slices
+from plumbline.policies.masked.scorer import free_log_prob, selection_log_prob
+from plumbline.policies.token_law import draw
+from plumbline.records import Sampling, Step
+
+Look = Callable[[Tensor, Tensor, float], Places]
+"""From canvases [R, L], the places to look at [R, L] (bool) and the time to the laws of these places, row by row."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Denoised:
+    """What became of each row."""
+
+    canvas: NDArray[np.int64]  # [R, L]
+    steps: list[list[Step]]  # of each row
+
+
+@torch.no_grad()
+def denoise(look: Look, rows: int, mask_id: int, sampling: Sampling, generator: torch.Generator) -> Denoised:
+    """Fill canvases from nothing.
+
+    Args:
+        look: the model.
+        rows: R.
+        mask_id: the token of a hidden place.
+        sampling: the law; greedy where its temperature is 0.
+        generator: a CPU generator; the only source of randomness.
+    """
+    places = sampling.max_tokens
+    canvas = torch.full((rows, places), mask_id, dtype=torch.long)
+    hidden = torch.ones((rows, places), dtype=torch.bool)
+    steps: list[list[Step]] = [[] for _ in range(rows)]
+    for piece in slices(sampling):
+        uniforms = torch.rand((rows, 2 * places + 1), dtype=torch.float64, generator=generator)
+        eligible = hidden.clone()
+        eligible[:, : piece.start] = False
+        eligible[:, piece.end :] = False
+        if not bool(eligible.any()):
+            continue
+        made = _step(look, canvas, eligible, piece, sampling, uniforms)
+        for row in range(rows):
+            count = int(made.counts[row])
+            if not bool(eligible[row].any()):
+                continue
+            positions = made.positions[row, :count]
+            steps[row].append(
+                Step(
+                    positions=positions.numpy(),
+                    tokens=made.tokens[row, :count].numpy(),
+                    logprobs=made.logprobs[row, :count].numpy(),
+                    selection=None if made.selection is None else float(made.selection[row]),
+                    state=canvas[row].numpy().copy(),
+                    time=piece.time,
+                )
+            )
+        for row in range(rows):
+            positions = made.positions[row, : int(made.counts[row])]
+            canvas[row, positions] = made.tokens[row, : int(made.counts[row])]
+            hidden[row, positions] = False
+    return Denoised(canvas.numpy(), steps)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Made:
+    """One step of every row, on the CPU; a row's first `counts` columns count."""
+
+    positions: Tensor  # [R, n]
+    tokens: Tensor  # [R, n]
+    logprobs: Tensor  # [R, n]
+    counts: Tensor  # [R]
+    selection: Tensor | None  # [R]
+
+
+def _step(look: Look, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: Sampling, uniforms: Tensor) -> _Made:
+    places = canvas.shape[1]
+    for_places, for_tokens = uniforms[:, :places], uniforms[:, places : 2 * places]
+    selector = sampling.selector
+    if sampling.greedy:
+        return _greedy(look, canvas, eligible, piece, sampling)
+    if selector in {"random", "ancestral"}:
+        if selector == "random":
+            order = selectors.top_places(for_places.masked_fill(~eligible, -1.0), piece.count)
+            chosen = torch.zeros_like(eligible).scatter(1, order, value=True)
+        else:
+            chosen = eligible if piece.last else eligible & (for_places < piece.share)
+        selection = free_log_prob(eligible, chosen, [piece] * len(canvas), sampling)
+        return _fill(look(canvas, chosen, piece.time), chosen, for_tokens, sampling, selection)
+
+    laws = look(canvas, eligible, piece.time)
+    if selector == "low_confidence":
+        return _keep_most_confident(laws, eligible, piece, sampling, for_tokens)
+    best = _spread(largest_log_prob(laws, sampling), eligible)
+    if selector == "threshold":
+        law = (sampling.threshold, sampling.position_temperature)
+        confidence = best.exp()
+        chosen = eligible
+        if not piece.last:
+            chosen = selectors.threshold_draw(confidence, eligible, law, torch.cat([for_places, uniforms[:, -1:]], 1))
+        # In a block's last step everything that is left is filled, whatever the model thinks: no choice, no term.
+        selection = None if piece.last else selectors.threshold_log_prob(confidence, eligible, law, chosen)
+        return _fill(laws[chosen[eligible].to(laws.hidden.device)], chosen, for_tokens, sampling, selection)
+    scores = best / sampling.position_temperature
+    order = selectors.top_places(scores.double() + selectors.gumbel(for_places), piece.count)
+    if selector == "plackett_luce":
+        selection = selectors.ordered_log_prob(scores, order)
+    else:
+        order = order.sort(1).values
+        selection = selectors.set_log_prob(scores, torch.zeros_like(eligible).scatter(1, order, value=True))
+    return _fill_ordered(laws, eligible, order, for_tokens, sampling, selection)
+
+
+def _spread(values: Tensor, eligible: Tensor) -> Tensor:
+    """Values [Q] at the eligible places, row by row, as [R, L] on the CPU; minus infinity elsewhere."""
+    dense = torch.full(eligible.shape, float("-inf"), dtype=torch.float32)
+    dense[eligible] = values.float().cpu()
+    return dense
+
+
+def _fill(laws: Places, chosen: Tensor, uniforms: Tensor, sampling: Sampling, selection: Tensor | None) -> _Made:
+    """Draw a token for every chosen place; `laws` are theirs, row by row."""
+    counts = chosen.sum(1)
+    width = int(counts.max()) if len(counts) else 0
+    tokens, logprobs = draw(laws.logits(), uniforms[chosen].to(laws.hidden.device), sampling)
+    column = (chosen.cumsum(1) - 1)[chosen]
+    row = chosen.nonzero()[:, 0]
+    shape = (len(chosen), width)
+    positions = torch.zeros(shape, dtype=torch.long).index_put((row, column), chosen.nonzero()[:, 1])
+    return _Made(
+        positions,
+        torch.zeros(shape, dtype=torch.long).index_put((row, column), tokens.cpu()),
+        torch.zeros(shape).index_put((row, column), logprobs.cpu()),
+        counts,
+        selection,
+    )
+
+
+def _fill_ordered(
+    laws: Places, eligible: Tensor, order: Tensor, uniforms: Tensor, sampling: Sampling, selection: Tensor
+) -> _Made:
+    """Draw tokens for places [R, n] in a given order."""
+    index = torch.full(eligible.shape, -1, dtype=torch.long)
+    index[eligible] = torch.arange(len(laws))
+    picked = laws[index.gather(1, order).flatten().to(laws.hidden.device)]
+    tokens, logprobs = draw(picked.logits(), uniforms.gather(1, order).flatten().to(laws.hidden.device), sampling)
+    counts = torch.full((len(order),), order.shape[1])
+    return _Made(order, tokens.cpu().view_as(order), logprobs.cpu().view_as(order), counts, selection)
+
+
+def _keep_most_confident(laws: Places, eligible: Tensor, piece: Slice, sampling: Sampling, uniforms: Tensor) -> _Made:
+    """A token for every hidden place; the most confident ones stay."""
+    tokens, logprobs = draw(laws.logits(), uniforms[eligible].to(laws.hidden.device), sampling)
+    confidence = _spread(plain_confidence(laws, tokens), eligible)
+    order = selectors.top_places(confidence, piece.count).sort(1).values
+    chosen = torch.zeros_like(eligible).scatter(1, order, value=True)
+    drawn = torch.zeros(eligible.shape, dtype=torch.long).index_put(tuple(eligible.nonzero().T), tokens.cpu())
+    told = torch.zeros(eligible.shape).index_put(tuple(eligible.nonzero().T), logprobs.cpu())
+    selection = selection_log_prob(laws, eligible, chosen, order, drawn.gather(1, order), sampling)
+    counts = torch.full((len(order),), order.shape[1])
+    return _Made(order, drawn.gather(1, order), told.gather(1, order), counts, selection.cpu())
+
+
+def _greedy(look: Look, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: Sampling) -> _Made:
+    """The most probable tokens at the most confident places; nothing is drawn and nothing has a probability."""
+    laws = look(canvas, eligible, piece.time)
+    tokens = laws.each(lambda part: part.plain().argmax(-1))
+    confidence = _spread(plain_confidence(laws, tokens), eligible)
+    if sampling.selector == "threshold" and not piece.last:
+        chosen = eligible & (confidence > sampling.threshold)
+        best = torch.zeros_like(eligible).scatter(1, selectors.top_places(confidence, 1), value=True) & eligible
+        chosen = torch.where(chosen.any(1, keepdim=True), chosen, best)
+    else:
+        count = piece.count
+        if sampling.selector in {"ancestral", "threshold"}:
+            count = int(eligible.sum(1).max()) if piece.last else round(piece.share * int(eligible.sum(1).max()))
+        chosen = torch.zeros_like(eligible).scatter(1, selectors.top_places(confidence, count), value=True) & eligible
+    picked = torch.zeros(eligible.shape, dtype=torch.long).index_put(tuple(eligible.nonzero().T), tokens.cpu())
+    counts = chosen.sum(1)
+    width = int(counts.max())
+    order = (~chosen).to(torch.int8).sort(dim=1, stable=True).indices[:, :width]
+    return _Made(order, picked.gather(1, order), torch.zeros(order.shape), counts, None)

@@ -1,0 +1,68 @@
+"""How many places are filled in when: fixed in advance, so no part of the law depends on the weights.
+
+Letters: L places, T steps, B blocks.
+"""
+
+from dataclasses import dataclass
+
+from plumbline.errors import RecipeError
+from plumbline.records import Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """One denoising step."""
+
+    start: int
+    """First place of the block that is being filled."""
+    end: int
+    """One past its last place."""
+    count: int
+    """Places to fill, where the selector fills a fixed number."""
+    share: float
+    """Probability that a hidden place is filled, where each is decided by itself (ancestral): 1 / steps left."""
+    last: bool
+    """Whether the block must be finished in this step."""
+    time: float
+    """When the step begins, in [0, 1)."""
+
+
+def slices(sampling: Sampling) -> list[Slice]:
+    """The steps of a law, block after block, places and steps dealt as evenly as whole numbers allow.
+
+    Raises:
+        RecipeError: there are no steps, or fewer than blocks, or more than places.
+    """
+    places, steps, blocks = sampling.max_tokens, sampling.steps, sampling.blocks
+    if steps is None:
+        raise RecipeError(
+            "a diffusion policy needs a number of denoising steps", "set sampling.steps, for example to 8"
+        )
+    if not blocks <= steps <= places:
+        raise RecipeError(
+            f"{steps} steps do not fit {blocks} blocks of a canvas of {places} places",
+            "set sampling.steps between sampling.blocks and sampling.max_tokens",
+        )
+    made = []
+    edges, turns = _even(places, blocks), _even(steps, blocks)
+    for block in range(blocks):
+        start, end = edges[block], edges[block + 1]
+        number = turns[block + 1] - turns[block]
+        filled = _even(end - start, number)
+        for step in range(number):
+            made.append(
+                Slice(
+                    start=start,
+                    end=end,
+                    count=filled[step + 1] - filled[step],
+                    share=1 / (number - step),
+                    last=step + 1 == number,
+                    time=(turns[block] + step) / steps,
+                )
+            )
+    return made
+
+
+def _even(total: int, parts: int) -> list[int]:
+    """Edges of `parts` nearly equal stretches of `total`."""
+    return [total * part // parts for part in range(parts + 1)]

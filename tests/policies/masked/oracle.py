@@ -1,0 +1,121 @@
+"""The probability of every way to fill a small canvas, by brute force: plain forward passes and explicit products.
+
+Nothing here comes from the package's samplers or scorers. Two tokens a place (top_k = 2) keep the enumeration small.
+"""
+
+import itertools
+from collections.abc import Iterator
+
+import torch
+
+
+def laws(policy, prompt, state, temperature=1.0):
+    """Log-probabilities {place: {token: log p}} of the two best tokens of each hidden place, differentiable."""
+    logits = logits_of(policy, prompt, state)
+    result = {}
+    for place, token in enumerate(state):
+        if token == policy.mask_id:
+            best = logits[place].topk(2).indices.tolist()
+            log_p = (logits[place, best] / temperature).log_softmax(-1)
+            result[place] = dict(zip(best, log_p, strict=True))
+    return result
+
+
+def logits_of(policy, prompt, state):
+    """Logits [L, V] by one plain forward pass over prompt and canvas, the prompt blind to the canvas where it is."""
+    ids = torch.tensor([[*prompt, *state]])
+    size, start = ids.shape[1], len(prompt)
+    allowed = torch.ones((size, size), dtype=torch.bool)
+    if policy.network.attention == "prefix":
+        allowed[:start, start:] = False
+    mask = torch.zeros((1, 1, size, size)).masked_fill(~allowed, torch.finfo(torch.float32).min)
+    logits = policy.model(ids, attention_mask=mask, use_cache=False).logits[0].double()
+    logits = logits.index_fill(-1, torch.tensor([policy.mask_id]), float("-inf"))
+    return logits[start - 1 : -1] if policy.network.shifted else logits[start:]
+
+
+def ways(policy, prompt, law, temperature=1.0) -> Iterator[tuple[tuple, torch.Tensor, tuple[int, ...]]]:
+    """(key, log-probability, canvas) of every trajectory; a key is a tuple of steps ((places), (tokens))."""
+    from plumbline.policies.masked.schedule import slices
+
+    start = (policy.mask_id,) * law.max_tokens
+    todo = [((), torch.zeros((), dtype=torch.float64), start)]
+    for piece in slices(law):
+        found = []
+        for key, total, state in todo:
+            for action, log_p in steps(policy, prompt, state, piece, law, temperature):
+                canvas = list(state)
+                for place, token in zip(*action, strict=True):
+                    canvas[place] = token
+                found.append(((*key, action) if action[0] else key, total + log_p, tuple(canvas)))
+        todo = found
+    yield from todo
+
+
+def steps(policy, prompt, state, piece, law, temperature):
+    """Every action of a step with its log-probability."""
+    table = laws(policy, prompt, state, temperature)
+    hidden = [place for place in sorted(table) if piece.start <= place < piece.end]
+    if not hidden:
+        yield ((), ()), torch.zeros((), dtype=torch.float64)
+        return
+    fills = {place: list(table[place].items()) for place in hidden}
+
+    def tokens_of(places):
+        for choice in itertools.product(*(fills[place] for place in places)):
+            yield tuple(token for token, _ in choice), sum(log_p for _, log_p in choice)
+
+    best = {place: max(log_p for _, log_p in fills[place]) for place in hidden}
+    if law.selector == "random":
+        sets = list(itertools.combinations(hidden, piece.count))
+        for places in sets:
+            for tokens, log_p in tokens_of(places):
+                yield (places, tokens), log_p - torch.tensor(float(len(sets)), dtype=torch.float64).log()
+    elif law.selector == "plackett_luce":
+        for order in itertools.permutations(hidden, piece.count):
+            left, log_s = dict(best), 0.0
+            for place in order:
+                log_s = log_s + best[place] / law.position_temperature
+                log_s = log_s - torch.stack([v / law.position_temperature for v in left.values()]).logsumexp(0)
+                del left[place]
+            for tokens, log_p in tokens_of(order):
+                yield (order, tokens), log_s + log_p
+    elif law.selector == "plackett_luce_set":
+        grouped = {}
+        for order in itertools.permutations(hidden, piece.count):
+            left, log_s = dict(best), 0.0
+            for place in order:
+                log_s = log_s + best[place] / law.position_temperature
+                log_s = log_s - torch.stack([v / law.position_temperature for v in left.values()]).logsumexp(0)
+                del left[place]
+            grouped.setdefault(tuple(sorted(order)), []).append(log_s)
+        for places, parts in grouped.items():
+            for tokens, log_p in tokens_of(places):
+                yield (places, tokens), torch.stack(parts).logsumexp(0) + log_p
+    elif law.selector == "threshold":
+        passes = {p: torch.sigmoid((best[p].exp() - law.threshold) / law.position_temperature) for p in hidden}
+        weights = {p: (best[p].exp() / law.position_temperature).exp() for p in hidden}
+        for size in range(1, len(hidden) + 1):
+            for places in itertools.combinations(hidden, size):
+                chance = torch.ones((), dtype=torch.float64)
+                none = torch.ones((), dtype=torch.float64)
+                for place in hidden:
+                    chance = chance * (passes[place] if place in places else 1 - passes[place])
+                    none = none * (1 - passes[place])
+                if size == 1:
+                    chance = chance + none * weights[places[0]] / sum(weights.values())
+                if piece.last:
+                    chance = torch.tensor(float(size == len(hidden)), dtype=torch.float64)
+                if chance > 0:
+                    for tokens, log_p in tokens_of(places):
+                        yield (places, tokens), chance.log() + log_p
+    elif law.selector == "low_confidence":
+        plain = logits_of(policy, prompt, state).softmax(-1)
+        grouped = {}
+        for tokens, log_p in tokens_of(tuple(hidden)):
+            drawn = dict(zip(hidden, tokens, strict=True))
+            ranked = sorted(hidden, key=lambda place: (-float(plain[place, drawn[place]]), place))[: piece.count]
+            places = tuple(sorted(ranked))
+            grouped.setdefault((places, tuple(drawn[p] for p in places)), []).append(log_p)
+        for action, parts in grouped.items():
+            yield action, torch.stack(parts).logsumexp(0)
