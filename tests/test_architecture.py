@@ -36,6 +36,7 @@ MAY_IMPORT_TORCH = (
     "policies/pretrained",
     "policies/masked",
     "policies/exploration.py",
+    "policies/places.py",
     "policies/slots",
     "policies/flow",
     "policies/token_law.py",

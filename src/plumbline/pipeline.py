@@ -106,7 +106,7 @@ def _base(recipe: Recipe, run: Run) -> str:
     examples = task.examples("train")
     untrained = run.model("untrained")
     texts = (text for example in examples for text in (*(m["content"] for m in example.messages), example.gold))
-    make_tiny(untrained, tiny, texts, derive(recipe.seed, "tiny"), recipe.model.family)
+    make_tiny(untrained, tiny, texts, derive(recipe.seed, "tiny"), recipe.model.family, recipe.model.attention)
     section = SftSection.model_validate(
         {
             "steps": tiny.steps,

@@ -32,7 +32,7 @@ def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | Non
             name: asdict(mean_interval([row.readings[name] for row in rows if name in row.readings]))
             for name in _names(rows, "readings")
         },
-        "parts": {name: asdict(_part(rows, name)) for name in _names(rows, "parts")},
+        "parts": {name: asdict(part) for name in _names(rows, "parts") if (part := _part(rows, name)).n},
         "strata": {
             stratum: asdict(mean_interval([row.reward for row in rows if row.stratum == stratum]))
             for stratum in sorted({row.stratum for row in rows})

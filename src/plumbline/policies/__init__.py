@@ -5,7 +5,7 @@
 
 import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plumbline.errors import ModelError, RecipeError
 from plumbline.recipe import ModelSection
@@ -44,10 +44,16 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
         raise RecipeError(
             f"cannot open the policy family {section.family}: {error}", "write it as module:Class, both importable"
         ) from error
-    saved = saved_family(source)
-    if saved is not None and saved != section.family:
+    saved = _saved(source)
+    if saved.get("family", section.family) != section.family:
         raise ModelError(
-            f"the model in {source} is of family {saved}, not {section.family}", f"set model.family to {saved}"
+            f"the model in {source} is of family {saved['family']}, not {section.family}",
+            f"set model.family to {saved['family']}",
+        )
+    if saved.get("attention", section.attention) != section.attention:
+        raise ModelError(
+            f"the model in {source} was trained with {saved['attention']} attention, not {section.attention}",
+            f"set model.attention to {saved['attention']}",
         )
     policy: Policy = family.open(section, source, seed)
     return policy
@@ -55,8 +61,12 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
 
 def saved_family(source: str) -> str | None:
     """The family that a model directory of ours says it is of; None for any other model."""
+    family = _saved(source).get("family")
+    return family if isinstance(family, str) else None
+
+
+def _saved(source: str) -> dict[str, Any]:
+    """What a model directory says about how its weights are used."""
     config = Path(source) / "config.json"
-    if not config.is_file():
-        return None
-    saved = read_json(config).get("plumbline")
-    return saved.get("family") if isinstance(saved, dict) else None
+    saved = read_json(config).get("plumbline") if config.is_file() else None
+    return saved if isinstance(saved, dict) else {}

@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plumbline.errors import DataError, ModelError
+from plumbline.policies import places as at_places
 from plumbline.policies.canvas import answer_of, joined, split_demonstration
 from plumbline.policies.exploration import Exploration
-from plumbline.policies.masked import places as at_places
 from plumbline.policies.masked.checkpoints import LLADA_NAMES, config_of
 from plumbline.policies.masked.network import Network, Prompts, check_bidirectional
-from plumbline.policies.masked.places import Places
 from plumbline.policies.masked.sampler import denoise
 from plumbline.policies.masked.schedule import Slice, slices
 from plumbline.policies.masked.scorer import FREE, free_log_prob, selection_log_prob
+from plumbline.policies.places import Places
 from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy

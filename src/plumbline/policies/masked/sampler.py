@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.policies.masked import selectors
-from plumbline.policies.masked.places import Places, largest_log_prob, plain_confidence
 from plumbline.policies.masked.schedule import Slice, slices
 from plumbline.policies.masked.scorer import free_log_prob, selection_log_prob
+from plumbline.policies.places import Places, largest_log_prob, plain_confidence
 from plumbline.policies.token_law import draw
 from plumbline.records import Sampling, Step
 
@@ -115,8 +115,8 @@ def _step(look: Look, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: 
         if not piece.last:
             chosen = selectors.threshold_draw(confidence, eligible, law, torch.cat([for_places, uniforms[:, -1:]], 1))
         # In a block's last step everything that is left is filled, whatever the model thinks: no choice, no term.
-        selection = None if piece.last else selectors.threshold_log_prob(confidence, eligible, law, chosen)
-        return _fill(laws[chosen[eligible].to(laws.hidden.device)], chosen, for_tokens, sampling, selection)
+        passed = None if piece.last else selectors.threshold_log_prob(confidence, eligible, law, chosen)
+        return _fill(laws[chosen[eligible].to(laws.hidden.device)], chosen, for_tokens, sampling, passed)
     scores = best / sampling.position_temperature
     order = selectors.top_places(scores.double() + selectors.gumbel(for_places), piece.count)
     if selector == "plackett_luce":

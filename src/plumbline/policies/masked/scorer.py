@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from plumbline.policies.masked import selectors
-from plumbline.policies.masked.places import (
+from plumbline.policies.masked.schedule import Slice
+from plumbline.policies.places import (
     Places,
     largest_log_prob,
     log_less_confident,
     plain_confidence,
 )
-from plumbline.policies.masked.schedule import Slice
 from plumbline.records import Sampling
 
 FREE = frozenset({"random", "ancestral"})

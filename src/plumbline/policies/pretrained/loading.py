@@ -64,7 +64,7 @@ def load(
     if (Path(source) / "adapter_config.json").is_file():
         adapter_folder = source
         base = str(read_json(Path(source) / "adapter_config.json").get("base_model_name_or_path"))
-    tokenizer = _tokenizer(source if adapter_folder is None or _has_tokenizer(source) else base, section)
+    tokenizer = load_tokenizer(source if adapter_folder is None or _has_tokenizer(source) else base, section)
     model = _model(base, section, config_of, renames)
     _without_dropout(model)
     _check_fit(model, tokenizer, source)
@@ -80,11 +80,27 @@ def load(
     return Loaded(model=model, adapter=adapter, chat=chat, context=_context(model, section))
 
 
+def choose_device(section: ModelSection) -> torch.device:
+    """The section's device; auto is a GPU where there is one."""
+    if section.device != "auto":
+        return torch.device(section.device)
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def choose_dtype(section: ModelSection, device: torch.device) -> torch.dtype:
+    """The section's dtype; auto is bfloat16 on a GPU and float32 on a CPU."""
+    if section.dtype == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    found: torch.dtype = getattr(torch, section.dtype)
+    return found
+
+
 def _has_tokenizer(source: str) -> bool:
     return (Path(source) / "tokenizer_config.json").is_file()
 
 
-def _tokenizer(source: str, section: ModelSection) -> Any:
+def load_tokenizer(source: str, section: ModelSection) -> Any:
+    """The tokenizer of a directory or hub name; raises ModelError where there is none."""
     from transformers import AutoTokenizer
 
     _check_there(source)
@@ -116,12 +132,8 @@ def _model(
     from transformers import AutoModelForCausalLM
 
     _check_there(source)
-    device = torch.device(
-        ("cuda" if torch.cuda.is_available() else "cpu") if section.device == "auto" else section.device
-    )
-    dtype = {"auto": torch.bfloat16 if device.type == "cuda" else torch.float32}.get(section.dtype) or getattr(
-        torch, section.dtype
-    )
+    device = choose_device(section)
+    dtype = choose_dtype(section, device)
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": section.trust_remote_code}
     if config_of is not None and (config := config_of(source)) is not None:
         options |= {"config": config, "key_mapping": dict(renames) if renames else None}

@@ -6,7 +6,7 @@ byte-level BPE with single digits (a number is then spelled, not looked up) and 
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -19,7 +19,12 @@ PAD, START, END, MASK = "<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|mask|>
 
 
 def make_tiny(
-    folder: Path, section: TinySection, texts: Iterable[str], seed: int, family: str = "autoregressive"
+    folder: Path,
+    section: TinySection,
+    texts: Iterable[str],
+    seed: int,
+    family: str = "autoregressive",
+    attention: Literal["full", "prefix"] = "full",
 ) -> None:
     """Write an untrained model and a tokenizer trained on `texts` into `folder`.
 
@@ -30,6 +35,7 @@ def make_tiny(
         seed: of the weights.
         family: the policy that will open it: a Llama, for slots a Qwen3 (both with a mask token), for flow its own
             network.
+        attention: of a flow network, which is part of its config.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -59,7 +65,7 @@ def make_tiny(
     fast.chat_template = CHATML
     with torch.random.fork_rng():  # models draw their start from the global generator
         torch.manual_seed(seed)
-        model = _flow(section, len(fast)) if family == "flow" else _causal(section, fast, family)
+        model = _flow(section, len(fast), attention) if family == "flow" else _causal(section, fast, family)
     with clear_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         model.save_pretrained(folder)
@@ -87,7 +93,7 @@ def _causal(section: TinySection, tokenizer: Any, family: str) -> Any:
     return LlamaForCausalLM(LlamaConfig(**sizes))
 
 
-def _flow(section: TinySection, vocabulary: int) -> Any:
+def _flow(section: TinySection, vocabulary: int, attention: Literal["full", "prefix"]) -> Any:
     from plumbline.policies.flow.network import FlowConfig, FlowNetwork
 
     return FlowNetwork(
@@ -98,6 +104,7 @@ def _flow(section: TinySection, vocabulary: int) -> Any:
             layers=section.layers,
             heads=section.heads,
             context=section.context,
+            attention=attention,
         )
     )
 

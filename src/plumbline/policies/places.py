@@ -24,8 +24,8 @@ class Places:
     """The laws of Q places: hidden states, a linear head, and what their logits are divided by besides."""
 
     head: Any
-    mask_id: int
-    """The mask token: it says that a place is hidden, so no place is ever filled with it."""
+    mask_id: int | None
+    """The mask token: it says that a place is hidden, so no place is ever filled with it. None: there is none."""
     hidden: Tensor  # [Q, H]
     divisor: Tensor | None  # [Q], the exploration's
 
@@ -47,7 +47,8 @@ class Places:
         return self._suppressed(self.head(self.hidden).float() / self.divisor.unsqueeze(-1))
 
     def _suppressed(self, logits: Tensor) -> Tensor:
-        logits[..., self.mask_id] = float("-inf")
+        if self.mask_id is not None:
+            logits[..., self.mask_id] = float("-inf")
         return logits
 
     def each(self, work: Callable[..., Tensor], *arguments: Tensor) -> Tensor:

@@ -1,0 +1,1 @@
+"""Discrete flow: FS-DFM, uniform or mask source, jumps with exact probabilities."""

@@ -1,0 +1,128 @@
+"""How a place jumps in one step, and the probability of what it did.
+
+Letters: z restricted logits [N, V] (temperature and filters are in them), l = log softmax(z), c the place's present
+token, m = 1 - p_c the chance of any other, q and a from `schedule`.
+
+    kernel             stays                         jumps to j != c
+    conditional (A)    (1 - q) + q p_c               q p_j          a token is drawn, and taken with probability q
+                                                                    (Gat et al. 2024, arXiv:2407.15595)
+    marginal (B)       e^(-a m)                      (1 - e^(-a m)) p_j / m          the marginal rate, held for the
+                                                                    step (FS-DFM, arXiv:2509.20624)
+    last step          p_c                           p_j
+
+The two agree to second order in a. Log-probabilities need no clamp: for B, log((1 - e^-x) p_j / m) with x = a m is
+log a + l_j + phi(x), phi(x) = log((1 - e^-x) / x), and log m is a log-sum-exp over the other tokens, not log(1 - p_c),
+which loses all digits where the model is sure.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from plumbline.policies.flow.schedule import Tick
+from plumbline.records import Kernel
+
+SMALL = 1e-2
+"""Below this phi is taken from its series, whose next term is 1e-15 there."""
+
+
+def log_other(restricted: Tensor, current: Tensor) -> Tensor:
+    """log m [N]: the log-probability of any token but `current` [N]."""
+    others = restricted.scatter(-1, current.unsqueeze(-1), float("-inf"))
+    # A law of a single token leaves nothing else: its log is minus infinity, without a gradient of inf - inf.
+    nothing = others.isneginf().all(-1, keepdim=True)
+    log_m = torch.where(nothing, torch.zeros_like(others), others).logsumexp(-1) - restricted.logsumexp(-1)
+    return log_m.masked_fill(nothing.squeeze(-1), float("-inf"))
+
+
+def phi(x: Tensor) -> Tensor:
+    """log((1 - e^-x) / x) for x >= 0, with its gradient, to full precision."""
+    series = -x / 2 + x.square() / 24 - x**4 / 2880
+    safe = x.clamp_min(SMALL)
+    return torch.where(x < SMALL, series, torch.log(-torch.expm1(-safe) / safe))
+
+
+def log_prob(restricted: Tensor, current: Tensor, following: Tensor, kernel: Kernel, step: Tick) -> Tensor:
+    """Log-probability [N] of going from `current` [N] to `following` [N]."""
+    log_p = restricted.gather(-1, following.unsqueeze(-1)).squeeze(-1) - restricted.logsumexp(-1)
+    if step.last:
+        return log_p
+    stays = following == current
+    if kernel == "conditional":
+        stay = torch.logaddexp(torch.full_like(log_p, step.log_stay), step.log_jump + log_p)
+        return torch.where(stays, stay, step.log_jump + log_p)
+    rate = step.amount * log_other(restricted, current).exp()
+    return torch.where(stays, -rate, math.log(step.amount) + log_p + phi(rate))
+
+
+def divergence(restricted: Tensor, reference: Tensor, current: Tensor, kernel: Kernel, step: Tick) -> Tensor:
+    """KL [N] of the step's law under `restricted` from that under `reference` [N, V], in closed form.
+
+    With D = sum over j != c of p_j (l_j - l'_j):
+        A: s log(s / s') + q D,  s = (1 - q) + q p_c
+        B: e^-x (x' - x) + (1 - e^-x) (phi(x) - phi(x')) + ((1 - e^-x) / m) D,  x = a m
+        last step: sum over all j of p_j (l_j - l'_j)
+    """
+    log_p, log_r = restricted.log_softmax(-1), reference.log_softmax(-1)
+    gap = (log_p.exp() * (log_p - log_r).masked_fill(log_p.isneginf(), 0.0)).sum(-1)
+    if step.last:
+        return gap
+    at = current.unsqueeze(-1)
+    mine, theirs = log_p.gather(-1, at).squeeze(-1), log_r.gather(-1, at).squeeze(-1)
+    other = gap - (mine.exp() * (mine - theirs)).masked_fill(mine.isneginf(), 0.0)
+    if kernel == "conditional":
+        floor = torch.full_like(mine, step.log_stay)
+        stay = torch.logaddexp(floor, step.log_jump + mine)
+        stay_there = torch.logaddexp(floor, step.log_jump + theirs)
+        return stay.exp() * (stay - stay_there) + step.jump * other
+    m, m_there = log_other(restricted, current).exp(), log_other(reference, current).exp()
+    x, x_there = step.amount * m, step.amount * m_there
+    leave = -torch.expm1(-x)
+    # (1 - e^-x) / m = a e^phi(x), which has no division by a vanishing m.
+    return torch.exp(-x) * (x_there - x) + leave * (phi(x) - phi(x_there)) + step.amount * phi(x).exp() * other
+
+
+def jump(drawn: Tensor, current: Tensor, uniforms: Tensor, step: Tick) -> Tensor:
+    """Kernel A: the drawn token [N] where uniforms [N] fall below q, else the present one."""
+    return torch.where(uniforms < step.jump, drawn, current)
+
+
+def leaves(restricted: Tensor, current: Tensor, uniforms: Tensor, step: Tick) -> Tensor:
+    """Kernel B: whether a place leaves its token, bool [N]."""
+    rate = step.amount * log_other(restricted, current).exp().double()
+    return uniforms < -torch.expm1(-rate)
+
+
+def without(restricted: Tensor, current: Tensor) -> Tensor:
+    """Logits [N, V] of the other tokens; a law of a single token is left as it is (it never leaves)."""
+    others = restricted.scatter(-1, current.unsqueeze(-1), float("-inf"))
+    return torch.where(others.isneginf().all(-1, keepdim=True), restricted, others)
+
+
+def path_loss(log_p: Tensor, noisy: Tensor, clean: Tensor, rate: Tensor) -> Tensor:
+    """The generalised KL [N] of the mixture path: the integrand of a bound on -log p(clean), for any source.
+
+    -c [ p(x_t) - d + (1 - d) log p(x_1) ],  d = 1 where x_t = x_1,  c = kappa' / (1 - kappa)  (Shaul et al. 2024,
+    arXiv:2412.03487, as used by FS-DFM).
+
+    Args:
+        log_p: [N, V].
+        noisy: [N], x_t.
+        clean: [N], x_1.
+        rate: [N], c.
+    """
+    there = log_p.gather(-1, noisy.unsqueeze(-1)).squeeze(-1)
+    wanted = log_p.gather(-1, clean.unsqueeze(-1)).squeeze(-1)
+    # Where d = 1 the bracket is p - 1 = expm1(log p), which keeps its digits where p is near 1.
+    bracket = torch.where(noisy == clean, torch.expm1(there), there.exp() + wanted)
+    return -rate * bracket
+
+
+def sinusoid(time: Tensor, size: int) -> Tensor:
+    """Cosines, then sines [N, size] of times [N] at frequencies from 1 down to 1/10,000 (Vaswani et al. 2017)."""
+    half = size // 2
+    frequencies = torch.exp(-torch.arange(half, device=time.device) * (math.log(10_000.0) / half))
+    angle = time.float().unsqueeze(-1) * frequencies
+    return functional.pad(torch.cat([angle.cos(), angle.sin()], dim=-1), (0, size % 2))

@@ -1,0 +1,333 @@
+"""The transformer of FS-DFM: bidirectional, conditioned on time, and for the few-step student on the step's size.
+
+Letters in shapes: R rows, T tokens, L places, H hidden size, C conditioning size, V vocabulary.
+
+Adaptive layer norm with gates that start at 0 (Peebles and Xie 2023, arXiv:2212.09748), rotary positions, tanh GELU;
+layer norms and rotations in float32. The published sizes: hidden 2048, conditioning 256, 21 layers, 32 heads,
+vocabulary 50,257 (GPT-2).
+
+Attention is `full` (prompt and canvas see each other, as published) or `prefix`: the prompt is clean text, so it is
+conditioned as at time 1, sees itself alone, and its keys and values are computed once for all steps and copies.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from plumbline.errors import ModelError
+from plumbline.policies.flow.kernels import sinusoid
+from plumbline.storage import read_json
+
+MODEL_TYPE = "plumbline-flow"
+FREQUENCIES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class FlowConfig:
+    """Everything that decides the shape and the law of a flow model."""
+
+    vocabulary: int
+    hidden: int
+    conditioning: int
+    layers: int
+    heads: int
+    context: int
+    step_conditioned: bool = False
+    """The few-step student: the network is told how long the step is."""
+    source: Literal["uniform", "mask"] = "uniform"
+    """What an empty canvas holds: random tokens, or a mask token behind the vocabulary's last."""
+    exponent: float = 1.0
+    """n of kappa_t = t^n."""
+    attention: Literal["full", "prefix"] = "full"
+    canvas: int | None = None
+
+    model_type = MODEL_TYPE
+
+    @property
+    def tokens(self) -> int:
+        """Rows of embedding and head: the vocabulary, and the mask where the source is one."""
+        return self.vocabulary + (self.source == "mask")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefix:
+    """Prompts as the network keeps them."""
+
+    ids: Tensor  # [R, N]
+    lengths: Tensor  # [R]
+    keys: tuple[Tensor, ...] = ()  # a layer each: [R, heads, N, D]; empty under full attention
+    values: tuple[Tensor, ...] = ()
+
+    def rows(self, index: Tensor) -> "Prefix":
+        """The prompts of rows, one each."""
+        return Prefix(
+            self.ids[index],
+            self.lengths[index],
+            tuple(keys[index] for keys in self.keys),
+            tuple(values[index] for values in self.values),
+        )
+
+
+class FlowNetwork(nn.Module):
+    """See the module."""
+
+    def __init__(self, config: FlowConfig) -> None:
+        super().__init__()
+        self.config = config
+        size = config.conditioning
+        self.embed = nn.Embedding(config.tokens, config.hidden)
+        self.time = TimeEmbedding(size)
+        self.width = TimeEmbedding(size) if config.step_conditioned else None
+        self.fuse = nn.Linear(2 * size, 2 * size) if config.step_conditioned else None
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
+        self.norm = Norm(config.hidden)
+        self.modulation = Modulation(config, 2)
+        self.head = nn.Linear(config.hidden, config.tokens)
+        nn.init.normal_(self.embed.weight, std=0.02)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.head.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights."""
+        return self.head.weight.dtype
+
+    def get_output_embeddings(self) -> nn.Linear:
+        """The head, under transformers' name."""
+        return self.head
+
+    def encode(self, prompts: Sequence[Sequence[int]]) -> Prefix:
+        """Pad prompts on the right, and under prefix attention run them through the layers."""
+        lengths = torch.tensor([len(prompt) for prompt in prompts], device=self.device)
+        ids = torch.zeros((len(prompts), max(1, int(lengths.max()))), dtype=torch.long)
+        for row, prompt in enumerate(prompts):
+            ids[row, : len(prompt)] = torch.tensor(prompt, dtype=torch.long)
+        ids = ids.to(self.device)
+        if self.config.attention == "full":
+            return Prefix(ids, lengths)
+        rows, width = ids.shape
+        clean = torch.ones(rows, device=self.device)
+        condition = self._condition(clean, torch.zeros_like(clean))
+        positions = torch.arange(width, device=self.device).expand(rows, -1)
+        seen = (torch.arange(width, device=self.device) < lengths.unsqueeze(1))[:, None, None]
+        states, keys, values = self.embed(ids), [], []
+        for layer in self.layers:
+            states, key, value = layer(states, condition, self._rotation(positions), seen, None)
+            keys.append(key)
+            values.append(value)
+        return Prefix(ids, lengths, tuple(keys), tuple(values))
+
+    def places(self, prefix: Prefix, canvas: Tensor, time: Tensor, width: Tensor) -> Tensor:
+        """Hidden states [R, L, H] before the head of canvases [R, L], each behind its row's prompt.
+
+        Args:
+            prefix: one prompt a row.
+            canvas: [R, L].
+            time: [R], in [0, 1].
+            width: [R], the step's size; read by a step-conditioned network only.
+        """
+        condition = self._condition(time, width)
+        rows, size = canvas.shape
+        within = prefix.lengths.unsqueeze(1) + torch.arange(size, device=canvas.device)
+        longest = prefix.ids.shape[1]
+        if self.config.attention == "prefix":
+            seen = torch.ones((rows, longest + size), dtype=torch.bool, device=canvas.device)
+            seen[:, :longest] = torch.arange(longest, device=canvas.device) < prefix.lengths.unsqueeze(1)
+            states, rotation = self.embed(canvas), self._rotation(within)
+            for layer, key, value in zip(self.layers, prefix.keys, prefix.values, strict=True):
+                states, _, _ = layer(states, condition, rotation, seen[:, None, None], (key, value))
+        else:
+            ids = torch.zeros((rows, longest + size), dtype=torch.long, device=canvas.device)
+            ids[:, :longest] = prefix.ids
+            ids = ids.scatter(1, within, canvas)
+            positions = torch.arange(longest + size, device=canvas.device).expand(rows, -1)
+            seen = (positions < (prefix.lengths + size).unsqueeze(1))[:, None, None]
+            states, rotation = self.embed(ids), self._rotation(positions)
+            for layer in self.layers:
+                states, _, _ = layer(states, condition, rotation, seen, None)
+            states = states.gather(1, within.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
+        shift, scale = self.modulation(condition)
+        result: Tensor = self.norm(states) * (1 + scale) + shift
+        return result
+
+    def _condition(self, time: Tensor, width: Tensor) -> Tensor:
+        embedded = self.time(time)
+        if self.width is None or self.fuse is None:
+            return functional.silu(embedded)
+        return functional.silu(self.fuse(torch.cat([embedded, self.width(width)], dim=-1)))
+
+    def _rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines and sines [R, 1, T, D] of positions [R, T], in float32."""
+        half = self.config.hidden // self.config.heads // 2
+        inverse = 10_000.0 ** (-torch.arange(half, device=positions.device, dtype=torch.float32) / half)
+        angle = positions.unsqueeze(-1).float() * inverse
+        angle = torch.cat([angle, angle], dim=-1).unsqueeze(1)
+        return angle.cos(), angle.sin()
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write `config.json` and `model.safetensors` into a folder."""
+        from safetensors.torch import save_file
+
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        facts = {"model_type": MODEL_TYPE, "plumbline": {"family": "flow", "attention": self.config.attention}}
+        text = json.dumps({**facts, **asdict(self.config)}, indent=1)
+        (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+        weights = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> Self:
+        """Read what `save_pretrained` wrote.
+
+        Raises:
+            ModelError: no flow model there, or weights that do not fit its config.
+        """
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        config, path = Path(folder) / "config.json", Path(folder) / "model.safetensors"
+        if not config.is_file() or read_json(config).get("model_type") != MODEL_TYPE:
+            raise ModelError(
+                f"{folder} holds no flow model (its config.json does not say model_type {MODEL_TYPE})",
+                "convert an FS-DFM checkpoint with plumbline.policies.flow.convert, or name another model.family",
+            )
+        network = cls(read_config(read_json(config), str(config)))
+        try:
+            network.load_state_dict(load_file(path))
+        except (RuntimeError, OSError, SafetensorError) as error:
+            first = str(error).strip().split("\n")[0][:300]
+            raise ModelError(
+                f"the weights in {folder} are of another model: {first}", "use the config.json saved with them"
+            ) from error
+        return network
+
+
+def read_config(values: Mapping[str, Any], where: str) -> FlowConfig:
+    """A config from its JSON.
+
+    Raises:
+        ModelError: keys are missing or of the wrong kind.
+    """
+    known = {field.name for field in fields(FlowConfig)}
+    try:
+        return FlowConfig(**{key: value for key, value in values.items() if key in known})
+    except TypeError as error:
+        raise ModelError(f"{where} is damaged: {error}", "use the config.json that was saved with the model") from error
+
+
+class TimeEmbedding(nn.Module):
+    """A time or a step's size [R] as a vector [R, C]."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.inner, self.outer = nn.Linear(FREQUENCIES, size), nn.Linear(size, size)
+
+    def forward(self, time: Tensor) -> Tensor:
+        """Sinusoid, then two linear maps."""
+        result: Tensor = self.outer(
+            functional.silu(self.inner(sinusoid(time, FREQUENCIES).to(self.inner.weight.dtype)))
+        )
+        return result
+
+
+class Norm(nn.Module):
+    """Layer norm in float32 with a weight and no bias."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Normalise the last axis."""
+        normed = functional.layer_norm(states.float(), (states.shape[-1],))
+        return normed.to(states.dtype) * self.weight
+
+
+class Modulation(nn.Module):
+    """From the condition [R, C or 2C] to `count` vectors [R, 1, H]; all 0 at the start, so layers begin as nothing."""
+
+    def __init__(self, config: FlowConfig, count: int) -> None:
+        super().__init__()
+        size = config.conditioning
+        self.count = count
+        self.fuse = nn.Linear(2 * size, size) if config.step_conditioned else None
+        self.out = nn.Linear(size, count * config.hidden)
+        nn.init.zeros_(self.out.weight)
+        nn.init.zeros_(self.out.bias)
+
+    def forward(self, condition: Tensor) -> tuple[Tensor, ...]:
+        """Shifts, scales and gates."""
+        if self.fuse is not None:
+            condition = functional.silu(self.fuse(condition))
+        return tuple(self.out(condition).unsqueeze(1).chunk(self.count, dim=2))
+
+
+class Layer(nn.Module):
+    """Attention and a feed-forward part, each shifted, scaled and gated by the condition."""
+
+    def __init__(self, config: FlowConfig) -> None:
+        super().__init__()
+        size = config.hidden
+        self.heads = config.heads
+        self.before_attention, self.before_feed = Norm(size), Norm(size)
+        self.query, self.key, self.value, self.out = (nn.Linear(size, size, bias=False) for _ in range(4))
+        self.up, self.down = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
+        self.modulation = Modulation(config, 6)
+
+    def forward(
+        self,
+        states: Tensor,
+        condition: Tensor,
+        rotation: tuple[Tensor, Tensor],
+        seen: Tensor,
+        past: tuple[Tensor, Tensor] | None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """New states [R, T, H], and this layer's keys and values of these tokens [R, heads, T, D].
+
+        Args:
+            states: [R, T, H].
+            condition: [R, C].
+            rotation: cosines and sines [R, 1, T, D].
+            seen: bool [R, 1, 1, keys], past ones first.
+            past: keys and values of the prompt.
+        """
+        shift_a, scale_a, gate_a, shift_f, scale_f, gate_f = self.modulation(condition)
+        inner = self.before_attention(states) * (1 + scale_a) + shift_a
+        query, key = (_rotate(self._split(part(inner)), rotation) for part in (self.query, self.key))
+        value = self._split(self.value(inner))
+        keys, values = key, value
+        if past is not None:
+            keys, values = torch.cat([past[0], key], dim=2), torch.cat([past[1], value], dim=2)
+        mixed = functional.scaled_dot_product_attention(query, keys, values, attn_mask=seen)
+        states = states + gate_a * self.out(mixed.transpose(1, 2).flatten(2))
+        inner = self.before_feed(states) * (1 + scale_f) + shift_f
+        states = states + gate_f * self.down(functional.gelu(self.up(inner), approximate="tanh"))
+        return states, key, value
+
+    def _split(self, states: Tensor) -> Tensor:
+        return states.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+def _rotate(states: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    """Rotary positions, in float32: the second half of each head turned into the first."""
+    cos, sin = rotation
+    wide = states.float()
+    first, second = wide.chunk(2, dim=-1)
+    return (wide * cos + torch.cat([-second, first], dim=-1) * sin).to(states.dtype)
+
+
+def parameters_of(config: FlowConfig) -> int:
+    """How many parameters a network of this config has, without making it."""
+    with torch.device("meta"):
+        return sum(math.prod(parameter.shape) for parameter in FlowNetwork(config).parameters())

@@ -1,0 +1,89 @@
+"""Running the clock: every place of every canvas stays or jumps, step after step.
+
+Letters in shapes: R rows (prompts x copies), L places, N = R L.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from plumbline.policies.flow import kernels
+from plumbline.policies.flow.schedule import Tick, ticks
+from plumbline.policies.places import Places
+from plumbline.policies.token_law import draw, restrict
+from plumbline.records import Sampling, Step
+
+Look = Callable[[Tensor, Tick], Places]
+"""From canvases [R, L] and a step of the clock to the laws of all their places, row by row."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flowed:
+    """What became of each row."""
+
+    canvas: NDArray[np.int64]  # [R, L]
+    steps: list[list[Step]]  # of each row
+
+
+@torch.no_grad()
+def flow(look: Look, start: Tensor, sampling: Sampling, exponent: float, generator: torch.Generator) -> Flowed:
+    """Carry canvases from noise to text.
+
+    At temperature 0 a place that jumps takes the most probable token, and the last step takes it everywhere; when a
+    place jumps is still drawn (a rule such as "jump where the chance exceeds a half" would leave every place as noise
+    until the last step).
+
+    Args:
+        look: the model.
+        start: [R, L] on the CPU, the noise.
+        sampling: the law.
+        exponent: of the schedule.
+        generator: a CPU generator; the only source of randomness.
+    """
+    canvas = start.clone()
+    rows, places = canvas.shape
+    steps: list[list[Step]] = [[] for _ in range(rows)]
+    for step in ticks(sampling, exponent):
+        uniforms = torch.rand((2, rows * places), dtype=torch.float64, generator=generator)
+        laws = look(canvas, step)
+        moved = laws.each(
+            lambda part, now, first, second, step=step: _move(part, now, first, second, sampling, step),
+            *(value.to(laws.hidden.device) for value in (canvas.flatten(), *uniforms)),
+        ).cpu()
+        following, logprobs = moved[:, 0].long().view_as(canvas), moved[:, 1].float().view_as(canvas)
+        for row in range(rows):
+            steps[row].append(
+                Step(
+                    positions=np.arange(places),
+                    tokens=following[row].numpy().copy(),
+                    logprobs=logprobs[row].numpy().copy(),
+                    state=canvas[row].numpy().copy(),
+                    time=step.time,
+                    until=step.until,
+                )
+            )
+        canvas = following
+    return Flowed(canvas.numpy(), steps)
+
+
+def _move(part: Places, now: Tensor, first: Tensor, second: Tensor, sampling: Sampling, step: Tick) -> Tensor:
+    """[N, 2]: the next token of each place, and its log-probability (in float64, which holds every token id)."""
+    logits = part.logits()
+    if sampling.greedy:
+        best = logits.argmax(-1)
+        following = best if step.last else kernels.jump(best, now, second, step)
+        return torch.stack([following.double(), torch.zeros_like(first)], 1)
+    if step.last or sampling.kernel == "conditional":
+        drawn, _ = draw(logits, first, sampling)
+        following = drawn if step.last else kernels.jump(drawn, now, second, step)
+        restricted = restrict(logits, sampling)
+    else:
+        restricted = restrict(logits, sampling)
+        drawn, _ = draw(kernels.without(restricted, now), first, Sampling())
+        following = torch.where(kernels.leaves(restricted, now, second, step), drawn, now)
+    log_p = kernels.log_prob(restricted, now, following, sampling.kernel, step)
+    return torch.stack([following.double(), log_p.double()], 1)

@@ -1,0 +1,201 @@
+"""The flow policy: both laws under both kernels and sources, scoring by itself and among others, its files."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from plumbline.errors import DataError, ModelError, RecipeError
+from plumbline.policies import open_policy
+from plumbline.policies.flow.network import FlowNetwork
+from plumbline.recipe import LoraSection, ModelSection
+from plumbline.records import Sampling
+from plumbline.testing import check_policy
+from tests.policies.flow.conftest import make, opened
+
+CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?", "sim")]
+LAW = Sampling(max_tokens=4, steps=3)
+
+
+@pytest.fixture(scope="module", params=["uniform", "mask"])
+def sourced(request, tmp_path_factory):
+    return opened(make(tmp_path_factory.mktemp("models") / request.param, source=request.param))
+
+
+def drawn(policy, law=LAW, copies=3, seed=0):
+    return [t for group in policy.sample(CHATS, copies, law, seed) for t in group]
+
+
+@pytest.mark.parametrize("kernel", ["conditional", "marginal"])
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.5}, {"top_p": 0.5}])
+def test_both_laws_hold(tmp_path, kernel, options, monkeypatch):
+    """With a start that is always the same (the noise has no term), one place, and few tokens that matter."""
+    policy = opened(make(tmp_path / "m", source="mask"))
+    law = Sampling(max_tokens=1, steps=3, top_k=4, kernel=kernel, **options)
+    laws = check_policy(policy, CHATS[0], law, draws=6000)
+    assert laws.gap < 1e-5
+    assert laws.chi_square_p > 1e-3
+    assert 0.97 < laws.mass < 1 + 1e-5
+
+
+@pytest.mark.parametrize("kernel", ["conditional", "marginal"])
+def test_the_laws_hold_from_one_noisy_start(flow_folder, kernel, monkeypatch):
+    policy = opened(flow_folder)
+    start = torch.tensor([[5, 9]])
+    monkeypatch.setattr(policy, "_noise", lambda shape, generator: start.expand(shape).clone())
+    laws = check_policy(policy, CHATS[1], Sampling(max_tokens=2, steps=2, top_k=2, kernel=kernel), draws=6000)
+    assert laws.gap < 1e-5
+    assert laws.chi_square_p > 1e-3
+    assert 0.97 < laws.mass < 1 + 1e-5
+
+
+@pytest.mark.parametrize("wrong", [{"temperature": 0.6}, {"kernel": "marginal"}])
+def test_a_scorer_of_another_law_breaks_them(flow_folder, monkeypatch, wrong):
+    policy = opened(flow_folder)
+    ((greedy,),) = policy.sample([CHATS[0]], 1, Sampling(temperature=0, max_tokens=1, steps=2), seed=0)
+    likely = torch.from_numpy(greedy.answer)[None]  # from an unlikely start nothing stays, and the kernels agree
+    monkeypatch.setattr(policy, "_noise", lambda shape, generator: likely.expand(shape).clone())
+    honest = policy.score
+    monkeypatch.setattr(
+        policy, "score", lambda ts: honest([replace(t, sampling=replace(t.sampling, **wrong)) for t in ts])
+    )
+    laws = check_policy(policy, CHATS[0], Sampling(max_tokens=1, steps=2, top_k=3, temperature=3.0), draws=6000)
+    assert laws.gap > 1e-3
+    assert laws.chi_square_p < 1e-3
+
+
+def test_a_trajectory_scores_the_same_alone_and_among_others(sourced):
+    for kernel in ("conditional", "marginal"):
+        trajectories = drawn(sourced, replace(LAW, kernel=kernel))
+        together = sourced.score(trajectories)
+        alone = torch.cat([sourced.score([t]).logprobs for t in trajectories])
+        torch.testing.assert_close(together.logprobs, alone, atol=2e-5, rtol=0)
+        torch.testing.assert_close(together.logprobs.detach(), together.recorded, atol=2e-5, rtol=0)
+        single = [replace(t, steps=(step,)) for t in trajectories for step in t.steps]
+        torch.testing.assert_close(sourced.score(single).logprobs, together.logprobs, atol=2e-5, rtol=0)
+
+
+@pytest.mark.parametrize("attention", ["full", "prefix"])
+def test_padding_and_attention(tmp_path, attention):
+    policy = opened(make(tmp_path / "m", attention=attention), attention=attention)
+    trajectories = drawn(policy)
+    alone = torch.cat([policy.score([t]).logprobs for t in trajectories])
+    torch.testing.assert_close(policy.score(trajectories).logprobs, alone, atol=2e-5, rtol=0)
+
+
+def test_steps_follow_one_another_and_the_prompt_is_left_alone(sourced):
+    for trajectory in drawn(sourced):
+        for step, after in zip(trajectory.steps, trajectory.steps[1:], strict=False):
+            assert step.tokens.tolist() == after.state.tolist()
+            assert step.until == after.time
+        assert trajectory.steps[-1].until == 1
+        assert trajectory.steps[-1].tokens[: trajectory.num_tokens].tolist() == trajectory.answer.tolist()
+    if sourced.mask_id is not None:
+        assert all((t.answer != sourced.mask_id).all() for t in drawn(sourced))
+
+
+def test_the_same_seed_draws_the_same(policy):
+    assert [t.answer.tolist() for t in drawn(policy)] == [t.answer.tolist() for t in drawn(policy)]
+    assert [t.answer.tolist() for t in drawn(policy)] != [t.answer.tolist() for t in drawn(policy, seed=1)]
+
+
+def test_greedy_ends_with_the_most_probable_tokens(policy):
+    ((trajectory,),) = policy.sample([CHATS[0]], 1, Sampling(temperature=0, max_tokens=4, steps=3), seed=0)
+    last = trajectory.steps[-1]
+    prefix = policy.network.encode([trajectory.prompt.tolist()])
+    with torch.no_grad():
+        hidden = policy.network.places(
+            prefix, torch.from_numpy(last.state)[None], torch.tensor([last.time]), torch.tensor([1 - last.time])
+        )
+    assert policy.network.head(hidden)[0].argmax(-1).tolist() == last.tokens.tolist()
+    assert trajectory.logprobs.tolist() == [0.0] * 12
+
+
+def test_gradients_are_those_of_finite_differences(flow_folder):
+    policy = opened(flow_folder, explore=True)
+    trajectories = drawn(policy, replace(LAW, kernel="marginal", temperature=0.8), copies=1)
+    policy.score(trajectories).logprobs.sum().backward()
+    for name in ("head.bias", "layers.0.query.weight", "time.outer.weight", "exploration.log_temperature"):
+        weight = policy.trainable()[name]
+        index = np.unravel_index(int(weight.grad.abs().argmax()), weight.shape)
+        values = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                weight[index] += sign * 1e-2
+                values.append(policy.score(trajectories).logprobs.double().sum().item())
+                weight[index] -= sign * 1e-2
+        assert weight.grad[index].item() == pytest.approx((values[0] - values[1]) / 2e-2, rel=3e-2)
+
+
+def test_no_update_no_divergence_and_a_reference_that_stays(flow_folder):
+    policy = opened(flow_folder)
+    policy.keep_reference()
+    trajectories = drawn(policy)
+    before = policy.score(trajectories, divergence=True)
+    assert before.divergence.abs().max() < 1e-5
+    assert len(before.divergence) == sum(len(t.steps) for t in trajectories)
+    with torch.no_grad():
+        for weight in policy.trainable().values():
+            weight.add_(0.02)
+    after = policy.score(trajectories, divergence=True)
+    assert after.divergence.sum() > 1e-3
+    again = policy.score(trajectories, reference=True).logprobs
+    torch.testing.assert_close(again, before.logprobs.detach(), atol=1e-6, rtol=0)
+
+
+def test_training_lowers_its_loss(flow_folder):
+    policy = opened(flow_folder, canvas=6)
+    chat = [*CHATS[0], {"role": "assistant", "content": "sim"}]
+    batch = [policy.demonstrate(chat)] * 16
+    assert batch[0].num_targets == 6
+    optimiser = torch.optim.Adam(policy.trainable().values(), lr=3e-3)
+    generator = torch.Generator().manual_seed(0)
+    losses = []
+    for _ in range(60):
+        loss = policy.supervised_loss(batch, generator) / (16 * 6)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
+    ((trajectory,),) = policy.sample([CHATS[0]], 1, Sampling(temperature=0, max_tokens=6, steps=6), seed=0)
+    assert trajectory.finish in {"stop", "length"}
+
+
+def test_a_saved_model_is_the_same_model(flow_folder, tmp_path):
+    policy = opened(flow_folder)
+    policy.save(tmp_path / "saved", {"stage": "x"})
+    again = opened(tmp_path / "saved")
+    assert [t.text for t in drawn(again)] == [t.text for t in drawn(policy)]
+
+
+def test_what_cannot_be_is_said(flow_folder, masked_like, tmp_path):
+    policy = opened(flow_folder)
+    with pytest.raises(RecipeError, match="number of steps"):
+        policy.sample([CHATS[0]], 1, Sampling(max_tokens=4), 0)
+    with pytest.raises(DataError, match="canvas has 4 places"):
+        policy.sample([CHATS[0]], 1, Sampling(max_tokens=5, steps=2), 0)
+    with pytest.raises(ModelError, match="flow network is none"):
+        opened(flow_folder, lora=LoraSection())
+    with pytest.raises(ModelError, match="holds no flow model"):
+        open_policy(ModelSection(name="x", family="flow"), str(masked_like))
+    broken = make(tmp_path / "broken")
+    config = json.loads((broken / "config.json").read_text())
+    (broken / "config.json").write_text(json.dumps({**config, "hidden": 32}))
+    with pytest.raises(ModelError, match="of another model"):
+        opened(broken)
+    (broken / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k != "layers"}))
+    with pytest.raises(ModelError, match="damaged"):
+        opened(broken)
+    save_file({}, broken / "model.safetensors")
+    (broken / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match="of another model"):
+        FlowNetwork.from_pretrained(broken)
+
+
+@pytest.fixture
+def masked_like(tiny_folder):
+    return tiny_folder
