@@ -1,0 +1,108 @@
+"""What a causal model needs beyond its weights to be a slot policy: a mask token, and attention as it is told.
+
+A ReFusion checkpoint (Li et al. 2025, arXiv:2512.13586) holds plain Qwen3 weights, but its config.json may name
+classes that only its own code has. It is opened as the Qwen3 that it is; none of that code is run.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from plumbline.errors import ModelError
+from plumbline.policies.slots.attention import ALL, Context, read_packed
+
+TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3}
+"""Of hidden states that should agree, relative to their spread; half precision has 0.1."""
+
+
+def plain_config(source: str) -> Any:
+    """A Qwen3Config for a ReFusion checkpoint; None for every other model, whose own config serves."""
+    from transformers import PreTrainedConfig, Qwen3Config
+
+    try:
+        values, _ = PreTrainedConfig.get_config_dict(source)
+    except (OSError, ValueError):  # the loader says what is wrong with it
+        return None
+    named = (values.get("model_type"), values.get("architectures"), values.get("auto_map"))
+    if "refusion" not in str(named).lower():
+        return None
+    # What names foreign code goes; a checkpoint saved from here is a plain Qwen3 that transformers opens.
+    return Qwen3Config(**{key: value for key, value in values.items() if key not in FOREIGN})
+
+
+FOREIGN = ("model_type", "architectures", "auto_map", "transformers_version", "dtype", "torch_dtype")
+
+
+def mask_token(model: Any, tokenizer: Any, source: str) -> int:
+    """The id of the mask token: the tokenizer's, or the one that the model's config names.
+
+    Raises:
+        ModelError: neither has one, or the model has no embedding for it.
+    """
+    config = model.config.get_text_config()
+    found = tokenizer.mask_token_id
+    if found is None:
+        found = getattr(config, "mask_token_id", None)
+    if found is None:
+        raise ModelError(
+            f"the model in {source} has no mask token, and slots are planned at masks",
+            "use a ReFusion checkpoint, or add one: tokenizer.add_special_tokens({'mask_token': '<|mask|>'}), "
+            "model.resize_token_embeddings(len(tokenizer)), and save both",
+        )
+    rows = model.get_input_embeddings().weight.shape[0]
+    if not 0 <= found < rows:
+        raise ModelError(
+            f"the mask token of {source} is {found}, but the model has embeddings for {rows} tokens",
+            "use the tokenizer that was saved with this model, or resize the model's embeddings",
+        )
+    return int(found)
+
+
+@torch.no_grad()
+def check_attention(model: Any, source: str, context: int) -> None:
+    """Try on a few tokens what packed scoring and the cache rely on.
+
+    A sequence laid out of order, with a mask and positions that say its order, must give the hidden states of the
+    sequence in order; so must one read in two parts through the cache; and the logits must be linear in them.
+
+    Raises:
+        ModelError: they differ (a window, a recurrent state, positions that are ignored, a capped head).
+    """
+    config = model.config.get_text_config()
+    window = getattr(config, "sliding_window", None)
+    if window is not None and window < context:
+        raise ModelError(
+            f"the model in {source} attends within a window of {window} tokens, which packed slots cannot keep to",
+            f"set model.context to at most {window}, or use a model with full attention",
+        )
+    length, device = 12, model.device
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, config.vocab_size, (1, length), generator=generator).to(device)
+    order = torch.randperm(length, generator=generator).to(device)
+    positions = torch.arange(length, device=device)
+    try:
+        body = model.get_decoder()(ids, use_cache=False).last_hidden_state
+        shuffled = read_packed(model, ids[:, order], positions[None, order], (order.unsqueeze(1) >= order)[None, None])
+        cached = Context(model, 1)
+        tags = torch.full_like(ids, ALL)
+        parts = [cached.read(ids[:, at], positions[None, at], tags[:, at]) for at in (slice(0, 7), slice(7, None))]
+        head = model.get_output_embeddings()
+        logits = model(ids, use_cache=False).logits
+        linear = type(head) is nn.Linear and head.weight.dtype.is_floating_point
+        agree = linear and all(
+            _close(one, other)
+            for one, other in ((shuffled, body[:, order]), (torch.cat(parts, 1), body), (head(body), logits))
+        )
+    except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):  # no masks, positions or cache to give
+        agree = False
+    if not agree:
+        raise ModelError(
+            f"the model in {source} does not follow an explicit attention mask and explicit positions exactly",
+            "slots need a causal model with full attention and a linear head, such as Qwen3 or Llama",
+        )
+
+
+def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    bound = TOLERANCE.get(one.dtype, 0.1) * max(1.0, float(other.float().std()))
+    return one.shape == other.shape and bool(((one - other).abs() <= bound).all())

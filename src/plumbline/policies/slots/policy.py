@@ -1,0 +1,212 @@
+"""The slot policy: plans which slots to fill, fills them side by side, and scores a whole trajectory in one pass.
+
+Letters in shapes: N terms, P prompts, G copies, L places of the canvas.
+
+The model is a causal one that was trained on slots in any order (ReFusion, Li et al. 2025, arXiv:2512.13586). A
+trajectory is a sequence of rounds (`sampler`); a round's terms are the tokens that it drew and its ordered choice of
+slots. All of the randomness that depends on the weights is in the terms, so the log-probability is exact.
+
+The paper's deterministic decoding (`selector: threshold`) is there for evaluation; it cannot be scored.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from plumbline.errors import DataError, ModelError, RecipeError
+from plumbline.policies.canvas import answer_of, joined, split_demonstration
+from plumbline.policies.policy import Demonstration, Terms, common_law
+from plumbline.policies.pretrained.loading import Loaded, load
+from plumbline.policies.pretrained.policy import PretrainedPolicy
+from plumbline.policies.slots.grid import Grid, count_slots
+from plumbline.policies.slots.head import Head
+from plumbline.policies.slots.loading import check_attention, mask_token, plain_config
+from plumbline.policies.slots.packing import Pack, cut, pack
+from plumbline.policies.slots.sampler import Drawn, Ids, roll_out
+from plumbline.policies.slots.scoring import divergences, log_probs, look
+from plumbline.policies.slots.supervised import summed_loss
+from plumbline.policies.slots.threshold import decode
+from plumbline.recipe import ModelSection
+from plumbline.records import Message, Sampling, Trajectory
+
+TOKENS_AT_ONCE = 8192
+"""The longest pack that `score` makes of trajectories it was given together."""
+
+
+class SlotPolicy(PretrainedPolicy):
+    """A causal model with slots as a `Policy`. Open one with `SlotPolicy.open`."""
+
+    family = "slots"
+    stepwise = False
+
+    def __init__(self, loaded: Loaded, section: ModelSection, source: str) -> None:
+        super().__init__(loaded)
+        if section.explore:
+            raise RecipeError(
+                "model.explore is for families with a denoising time, which slots have not", "leave it out"
+            )
+        self.rows_at_once = 64 if self.device.type == "cpu" else 512
+        self.width = section.slot
+        self.ids = Ids(
+            mask=mask_token(self.model, self.chat.tokenizer, source),
+            end=self.chat.end_of_turn,
+            stops=tuple(self.chat.stop_ids),
+        )
+        saved = getattr(self.model.config, "plumbline", None) or {}
+        if saved.get("slot", self.width) != self.width:
+            raise ModelError(
+                f"the model in {source} was trained with slots of {saved['slot']} tokens, not of {self.width}",
+                f"set model.slot to {saved['slot']}",
+            )
+        self.canvas: int | None = section.canvas or saved.get("canvas")
+        if self.canvas is not None:
+            count_slots(self.canvas, self.width, "model.canvas")
+        check_attention(self.model, source, self.context)
+        self.model.config.plumbline = {"family": self.family, "canvas": self.canvas, "slot": self.width}
+
+    @classmethod
+    def open(cls, section: ModelSection, source: str, seed: int = 0) -> "SlotPolicy":
+        """Load a model directory, an adapter directory or a hub name; a ReFusion checkpoint as the Qwen3 that it is.
+
+        Raises:
+            ModelError: it cannot be loaded (see `pretrained.loading.load`), has no mask token, does not follow explicit
+                masks and positions, or was trained with slots of another size.
+            RecipeError: the canvas is no whole number of slots.
+        """
+        return cls(load(section, source, seed, plain_config), section, source)
+
+    @property
+    def engine(self) -> Mapping[str, str]:
+        """See `Policy.engine`."""
+        return {
+            "family": self.family,
+            "decoder": "rounds of slots over one cache",
+            "scoring": "packed",
+            "slot": str(self.width),
+            "mask_token": str(self.ids.mask),
+            **self.facts(),
+        }
+
+    def exact(self, sampling: Sampling) -> bool:
+        """See `Policy.exact`: threshold decoding decides without a density; all else is covered."""
+        return sampling.selector != "threshold"
+
+    def sample(
+        self, prompts: Sequence[Sequence[Message]], copies: int, sampling: Sampling, seed: int
+    ) -> list[list[Trajectory]]:
+        """See `Policy.sample`. Prompts are decoded in chunks of `rows_at_once` rows.
+
+        Raises:
+            DataError: a prompt does not fit into the context.
+            RecipeError: the law does not fit the slots (see `Grid.of`), is longer than the model's canvas, or asks for
+                random threshold decoding.
+        """
+        grid = self._grid(sampling)
+        encoded = [self.chat.prompt(messages) for messages in prompts]
+        for ids in encoded:
+            self.check_length(len(ids), sampling.max_tokens)
+        head = Head.of(self.model, self.ids.mask)
+        drawn: list[Drawn] = []
+        if sampling.selector == "threshold":
+            for ids in encoded:
+                drawn += [decode(self.model, head, ids, grid, sampling.threshold, self.ids)] * copies
+        else:
+            generator = torch.Generator().manual_seed(seed)
+            size = max(1, self.rows_at_once // copies)
+            for start in range(0, len(encoded), size):
+                part = encoded[start : start + size]
+                drawn += roll_out(self.model, head, part, copies, grid, sampling, self.ids, generator)
+        return [
+            [self._trajectory(ids, each, sampling) for each in drawn[index * copies : (index + 1) * copies]]
+            for index, ids in enumerate(encoded)
+        ]
+
+    def _grid(self, sampling: Sampling) -> Grid:
+        """The law's grid, or the error that says why this model cannot follow it."""
+        if self.canvas is not None and sampling.max_tokens > self.canvas:
+            raise RecipeError(
+                f"sampling.max_tokens is {sampling.max_tokens}, but the model's canvas has {self.canvas} places",
+                f"lower it to {self.canvas}, or train with a larger model.canvas",
+            )
+        if sampling.selector == "threshold" and not sampling.greedy:
+            raise RecipeError(
+                "sampling.selector: threshold decides and never draws, so it has no temperature",
+                "use it for greedy answers only (evaluation.sampled: false), or set the selector to plackett_luce",
+            )
+        return Grid.of(sampling, self.width)
+
+    def _trajectory(self, prompt: list[int], drawn: Drawn, sampling: Sampling) -> Trajectory:
+        answer, finish = answer_of(drawn.canvas, self.chat.stop_ids)
+        return Trajectory(
+            prompt=np.array(prompt, dtype=np.int64),
+            steps=tuple(drawn.steps),
+            text=self.chat.text(answer.tolist()),
+            sampling=sampling,
+            finish=finish,
+            answer=answer,
+        )
+
+    def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
+        """See `Policy.batches`: consecutive trajectories of one prompt, as many as are cheapest together."""
+        if not trajectories:
+            return []
+        grid = self._scored_grid(common_law(trajectories))
+        return cut(trajectories, grid, tokens_per_pass, self.model.config.get_text_config().hidden_size)
+
+    def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
+        """See `Policy.score`.
+
+        Raises:
+            RecipeError: the trajectories were decoded by threshold.
+            ValueError: they are greedy, or not this family's.
+        """
+        law = common_law(trajectories)
+        grid = self._scored_grid(law)
+        logprobs, kls = [], []
+        for part in self.batches(trajectories, TOKENS_AT_ONCE):
+            packed = pack([trajectories[index] for index in part], grid, self.ids.mask, self.device)
+            one, kl = self._score(packed, law, reference=reference, divergence=divergence)
+            logprobs.append(one)
+            kls += [] if kl is None else [kl]
+        return Terms.of(trajectories, torch.cat(logprobs), torch.cat(kls) if kls else None)
+
+    def _scored_grid(self, law: Sampling) -> Grid:
+        if not self.exact(law):
+            raise RecipeError(
+                "a trajectory decoded by threshold has no density, so it cannot be scored",
+                "set sampling.selector to plackett_luce (or random) for training",
+            )
+        if law.greedy:
+            raise ValueError("temperature 0 has no density: a greedy trajectory cannot be scored")
+        return Grid.of(law, self.width)
+
+    def _score(self, packed: Pack, law: Sampling, *, reference: bool, divergence: bool) -> tuple[Tensor, Tensor | None]:
+        other = None
+        if reference or divergence:
+            with torch.no_grad(), self.as_reference() as model:
+                other = look(model, self.ids.mask, packed)
+                if reference:
+                    return log_probs(packed, other, law), None
+        looked = look(self.model, self.ids.mask, packed)
+        logprobs = log_probs(packed, looked, law)
+        return logprobs, None if other is None else divergences(packed, looked, other, law)
+
+    def demonstrate(self, messages: Sequence[Message], *, allow_truncation: bool = False) -> Demonstration:
+        """See `Policy.demonstrate`: the answer on a canvas, with end tokens behind it."""
+        if self.canvas is None:
+            raise RecipeError("a slot policy learns to fill a canvas, and model.canvas is not set", "set model.canvas")
+        prompt, canvas, truncated = split_demonstration(
+            self.chat.demonstration(messages), self.canvas, self.ids.end, allow_truncation=allow_truncation
+        )
+        if len(prompt) + len(canvas) > self.context:
+            raise DataError(
+                f"a prompt of {len(prompt)} tokens and a canvas of {len(canvas)} exceed the context of {self.context}",
+                "shorten the prompt, or lower sampling.max_tokens (the canvas)",
+            )
+        return joined(prompt, canvas, truncated=truncated)
+
+    def supervised_loss(self, batch: Sequence[Demonstration], generator: torch.Generator) -> Tensor:
+        """See `Policy.supervised_loss`, and `supervised` for the formula; all noise is from `generator`."""
+        return summed_loss(self.model, batch, self.width, self.ids.mask, generator)

@@ -1,0 +1,265 @@
+"""Rounds of planning and filling, for all prompts and copies at once.
+
+Letters in shapes: P prompts, G copies, R = P G rows still running, L places, S slots of k places, m open slots,
+n slots filled in a round, H hidden size.
+
+A round (Li et al. 2025, arXiv:2512.13586, made stochastic):
+
+    plan    masks at the places of all open slots are read behind what is settled. A slot's score is the log-probability
+            of the best token at its first place, over `position_temperature`; n slots are chosen by Plackett-Luce
+            over the scores (or evenly). Where all open slots are filled, nothing is chosen. The masks are forgotten.
+    fill    a slot's first token is drawn at its first mask, each next one after the token before it. A token sees the
+            prompt, the slots of earlier rounds and its own slot, never the slots beside it.
+
+Keys and values are read once: a round costs k passes, of which the first also reads the masks of the plan.
+
+The end of an answer, in sampler and scorer alike:
+
+    in a slot       behind an end token the slot is filled with end tokens, without terms;
+    of the canvas   a row is done as soon as one of its slots holds an end token and no slot before that one is empty;
+                    the slots still empty are then filled with end tokens, without terms. While an earlier slot is
+                    empty the rounds go on, and they may fill slots behind the end.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from plumbline.policies.slots import selection
+from plumbline.policies.slots.attention import ALL, Context, pad_prompts
+from plumbline.policies.slots.grid import Grid
+from plumbline.policies.slots.head import Head
+from plumbline.records import Sampling, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Tokens that mean something to the sampler."""
+
+    mask: int
+    end: int
+    """What a canvas is filled with behind its answer."""
+    stops: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Drawn:
+    """One finished canvas [L] and the rounds that filled it."""
+
+    steps: list[Step]
+    canvas: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Filled:
+    """What one round put into n slots of each row."""
+
+    chosen: Tensor  # [R, n]
+    selection: Tensor | None  # [R]
+    tokens: Tensor  # [R, n, k]
+    logprobs: Tensor  # [R, n, k]
+    drawn: Tensor  # [R, n, k], bool: drawn by the model, not filled in behind an end
+
+
+@torch.no_grad()
+def roll_out(
+    model: Any,
+    head: Head,
+    prompts: Sequence[Sequence[int]],
+    copies: int,
+    grid: Grid,
+    sampling: Sampling,
+    ids: Ids,
+    generator: torch.Generator,
+) -> list[Drawn]:
+    """Draw `copies` canvases for each prompt, prompt by prompt.
+
+    Every row has its own uniform numbers, drawn before the first round, so what it becomes does not depend on the
+    rows beside it.
+
+    Args:
+        model: a causal transformers model.
+        head: its output layer.
+        prompts: P lists of token ids.
+        copies: G.
+        grid: how the canvas is cut.
+        sampling: the law; greedy where its temperature is 0.
+        ids: mask and end tokens.
+        generator: a CPU generator, the only source of randomness.
+    """
+    return _Rollout(model, head, prompts, copies, grid, sampling, ids, generator).run()
+
+
+class _Rollout:
+    """The rows that still run: their canvases, their context, and the numbers that they have yet to use."""
+
+    def __init__(
+        self,
+        model: Any,
+        head: Head,
+        prompts: Sequence[Sequence[int]],
+        copies: int,
+        grid: Grid,
+        sampling: Sampling,
+        ids: Ids,
+        generator: torch.Generator,
+    ) -> None:
+        self.head, self.grid, self.sampling, self.ids = head, grid, sampling, ids
+        self.prompts, self.copies, self.device = prompts, copies, model.device
+        rows, places = len(prompts) * copies, grid.slots * grid.width
+        self.token_uniforms = _uniforms((rows, places), generator, self.device)
+        self.plan_uniforms = _uniforms((rows, grid.rounds, grid.slots), generator, self.device)
+        self.canvas = torch.full((rows, places), ids.mask, device=self.device)
+        self.round_of = torch.full((rows, grid.slots), -1, device=self.device)
+        lengths = torch.tensor([len(prompt) for prompt in prompts], device=self.device)
+        self.start = lengths.repeat_interleave(copies).unsqueeze(1)  # [R, 1]: position of the canvas's first place
+        self.context = Context(model, len(prompts))
+        self.pending: tuple[Tensor, Tensor, Tensor] | None = None  # last tokens of the round before, not yet read
+        self.live = torch.arange(rows)
+        self.results = [Drawn([], np.zeros(0, dtype=np.int64)) for _ in range(rows)]
+
+    def run(self) -> list[Drawn]:
+        counts = self.grid.counts()
+        for number, count in enumerate(counts):
+            filled = self._fill(number, count, last=number + 1 == len(counts))
+            self._record(filled)
+            self._put(number, filled)
+            self._finish()
+            if len(self.live) == 0:
+                break
+        return self.results
+
+    def _fill(self, number: int, count: int, *, last: bool) -> _Filled:
+        """One round: plan, then draw the chosen slots' tokens place by place."""
+        slots = self._open()
+        hidden = self._plan(slots)  # [R, m, H]
+        columns, score = self._choose(hidden, number, count)
+        chosen = slots.gather(1, columns)
+        width = self.grid.width
+        tokens = torch.full((*chosen.shape, width), self.ids.end, device=self.device)
+        logprobs = torch.zeros(tokens.shape, device=self.device)
+        drawn = torch.zeros(tokens.shape, dtype=torch.bool, device=self.device)
+        ended = torch.zeros_like(chosen, dtype=torch.bool)
+        stops = torch.tensor(self.ids.stops, device=self.device)
+        ask = hidden.gather(1, columns.unsqueeze(2).expand(-1, -1, hidden.shape[2]))
+        for place in range(width):
+            where = chosen * width + place
+            drawn[:, :, place] = ~ended
+            rows = (~ended).flatten()
+            uniforms = self.token_uniforms.gather(1, where).flatten()[rows]
+            if len(uniforms):
+                new, logprob = self.head.draw(ask.flatten(0, 1)[rows], uniforms, self.sampling)
+                tokens[:, :, place][~ended], logprobs[:, :, place][~ended] = new, logprob
+            ended = ended | torch.isin(tokens[:, :, place], stops)
+            read = (tokens[:, :, place], self.start + where, chosen)
+            if place + 1 < width:
+                ask = self.context.read(*read)
+            elif not last:
+                self.pending = read
+        return _Filled(chosen, score, tokens, logprobs, drawn)
+
+    def _open(self) -> Tensor:
+        """The open slots [R, m], ascending; as many in every row, because rounds are the same for all rows."""
+        filled = (self.round_of >= 0).cpu().numpy()
+        return torch.from_numpy(np.stack([self.grid.open_slots(row) for row in filled])).to(self.device)
+
+    def _plan(self, slots: Tensor) -> Tensor:
+        """Hidden states [R, m, H] of the masks at the first places of `slots` [R, m].
+
+        All open slots' masks are read in order, up to the last one that is asked. The first round's plan depends on
+        the prompt alone, so it is read once for all copies, with the prompt.
+        """
+        width, first = self.grid.width, self.pending is None
+        if first:
+            slots = slots[:: self.copies]
+        offsets = torch.arange(width, device=self.device)
+        places = (slots.unsqueeze(2) * width + offsets).flatten(1)[:, : (slots.shape[1] - 1) * width + 1]
+        masks = torch.full_like(places, self.ids.mask)
+        tags = torch.full_like(places, ALL)
+        start = self.start[:: self.copies] if first else self.start
+        before = self.pending or pad_prompts(self.prompts, self.device)
+        read = [torch.cat(pair, 1) for pair in zip(before, (masks, start + places, tags), strict=True)]
+        hidden = self.context.read(*read, drop=masks.shape[1])[:, before[0].shape[1] :: width]
+        if first:
+            self.context.repeat(self.copies)
+            hidden = hidden.repeat_interleave(self.copies, 0)
+        self.context.settle()
+        return hidden
+
+    def _choose(self, hidden: Tensor, number: int, count: int) -> tuple[Tensor, Tensor | None]:
+        """Which columns [R, n] of the open slots are filled, and the log-probability [R] of that choice."""
+        rows, open_slots = hidden.shape[:2]
+        if count == open_slots:
+            return torch.arange(count, device=self.device).expand(rows, -1), None
+        uniforms = self.plan_uniforms[:, number, :open_slots]
+        if self.sampling.selector == "random" and not self.sampling.greedy:
+            return selection.choose(torch.zeros_like(uniforms), uniforms, count).sort(1).values, None
+        scores = self.head.confidence(hidden.flatten(0, 1), self.sampling).view(rows, open_slots)
+        if self.sampling.greedy:
+            return selection.choose(scores, None, count), None
+        scores = scores / self.sampling.position_temperature
+        columns = selection.choose(scores, uniforms, count)
+        return columns, selection.log_prob(scores, columns)
+
+    def _record(self, filled: _Filled) -> None:
+        """A `Step` for every row; the state and its history are as they were before the round."""
+        width = self.grid.width
+        places = (filled.chosen.unsqueeze(2) * width + torch.arange(width, device=self.device)).cpu().numpy()
+        tokens, logprobs, drawn = (part.cpu().numpy() for part in (filled.tokens, filled.logprobs, filled.drawn))
+        choice = None if filled.selection is None else filled.selection.tolist()
+        canvas = self.canvas.cpu().numpy()
+        history = self.round_of.cpu().numpy().repeat(width, axis=1)
+        for row, index in enumerate(self.live.tolist()):
+            self.results[index].steps.append(
+                Step(
+                    positions=places[row][drawn[row]],
+                    tokens=tokens[row][drawn[row]],
+                    logprobs=logprobs[row][drawn[row]].astype(np.float32),
+                    selection=None if choice is None else choice[row],
+                    state=canvas[row].copy(),
+                    history=history[row],
+                )
+            )
+
+    def _put(self, number: int, filled: _Filled) -> None:
+        """The round's tokens onto the canvas."""
+        self.round_of.scatter_(1, filled.chosen, number)
+        slots = self.canvas.view(len(self.canvas), self.grid.slots, self.grid.width)
+        slots.scatter_(1, filled.chosen.unsqueeze(2).expand_as(filled.tokens), filled.tokens)
+
+    def _finish(self) -> None:
+        """Take out the rows that are done; their empty slots become end tokens."""
+        full = self.round_of >= 0
+        stops = torch.isin(self.canvas, torch.tensor(self.ids.stops, device=self.device))
+        settled = full.long().cumprod(1).bool()  # no slot up to this one is empty
+        ended = (stops.view(*full.shape, self.grid.width).any(2) & settled).any(1)
+        done = ended | full.all(1)
+        if not bool(done.any()):
+            return
+        places = full.repeat_interleave(self.grid.width, 1)
+        finished = self.canvas.masked_fill(~places, self.ids.end)[done].cpu().numpy()
+        for index, canvas in zip(self.live[done.cpu()].tolist(), finished, strict=True):
+            self.results[index].canvas = canvas
+        self._keep((~done).nonzero().squeeze(1))
+
+    def _keep(self, rows: Tensor) -> None:
+        """Go on with these rows only."""
+        self.live = self.live[rows.cpu()]
+        if len(rows) == 0:
+            return
+        self.token_uniforms, self.plan_uniforms = self.token_uniforms[rows], self.plan_uniforms[rows]
+        self.canvas, self.round_of, self.start = self.canvas[rows], self.round_of[rows], self.start[rows]
+        if self.pending is not None:
+            ids, positions, tags = self.pending
+            self.pending = ids[rows], positions[rows], tags[rows]
+        self.context.select(rows)
+
+
+def _uniforms(shape: tuple[int, ...], generator: torch.Generator, device: torch.device) -> Tensor:
+    """Numbers in [0, 1), drawn on the CPU so that every device uses the same."""
+    return torch.rand(shape, dtype=torch.float64, generator=generator).to(device)

@@ -1,0 +1,210 @@
+"""The law of the slot policy by full enumeration: nothing is left out, nothing counted twice, gradients are true."""
+
+import itertools
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from plumbline.policies import token_law
+from plumbline.policies.slots import sampler, selection
+from plumbline.records import Sampling
+from plumbline.testing import _chi_square_p, _key, check_policy
+from tests.policies.slots.models import PROMPT, A
+from tests.policies.slots.oracle import everything
+
+LAW = Sampling(max_tokens=4, steps=2, selector="plackett_luce", temperature=0.7, position_temperature=0.5)
+LAWS = {
+    "two rounds": (LAW, [1, 1]),
+    "one round": (replace(LAW, steps=1, temperature=1.3), [2]),
+    "evenly": (replace(LAW, selector="random"), [1, 1]),
+    "filters": (replace(LAW, top_k=2, temperature=1.0), [1, 1]),
+    "nucleus": (replace(LAW, top_p=0.8, temperature=1.5), [1, 1]),
+    "sure of places": (replace(LAW, position_temperature=0.05), [1, 1]),
+    "three slots": (replace(LAW, max_tokens=6), [1, 2]),
+}
+
+
+def listed(policy, law, counts):
+    prompt = policy.chat.prompt(PROMPT)
+    with torch.no_grad():
+        pairs = everything(policy.model, prompt, law, policy.width, counts)
+    return [trajectory for trajectory, _ in pairs], torch.stack([total for _, total in pairs])
+
+
+def totals(policy, trajectories):
+    terms = policy.score(trajectories)
+    return terms.logprobs.new_zeros(len(trajectories)).index_add(0, terms.owner, terms.logprobs)
+
+
+def ways(law):
+    """In how many equally likely ways an even choice could have gone."""
+    return 2 if law.selector == "random" else 1
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_scorer_is_the_oracle_and_sums_to_one(exact, name):
+    law, counts = LAWS[name]
+    trajectories, wanted = listed(exact, law, counts)
+    with torch.no_grad():
+        found = totals(exact, trajectories)
+    torch.testing.assert_close(found, wanted, atol=1e-10, rtol=0)
+    # The filters' support is found in either code by its own comparison of rounded numbers.
+    assert found.exp().sum().item() / ways(law) == pytest.approx(1, abs=1e-12 if law.top_p == 1 else 1e-9)
+
+
+def test_tokens_alone_do_not_sum_to_one(exact):
+    """The control: without the choice of slots the probabilities are of no law."""
+    trajectories, _ = listed(exact, *LAWS["two rounds"])
+    terms = exact.score(trajectories)
+    tokens = terms.logprobs.masked_fill(terms.selection, 0.0).detach()
+    sums = tokens.new_zeros(len(trajectories)).index_add(0, terms.owner, tokens)
+    assert sums.exp().sum().item() > 1.5
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_the_sampler_draws_the_oracles_law(policy, name):
+    law, counts = LAWS[name]
+    trajectories, wanted = listed(policy, law, counts)
+    chances = dict(zip(map(_key, trajectories), (wanted.double().exp() / ways(law)).tolist(), strict=True))
+    (drawn,) = policy.sample([PROMPT], 6000, law, seed=3)
+    counted = Counter(map(_key, drawn))
+    assert set(counted) <= set(chances)
+    observed = np.array([counted[key] for key in chances], dtype=float)
+    assert _chi_square_p(observed, 6000 * np.array(list(chances.values())), 6000) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["two rounds", "filters", "sure of places"])
+def test_both_laws_hold(policy, name):
+    laws = check_policy(policy, PROMPT, LAWS[name][0], draws=5000, seed=11)
+    assert laws.gap < 1e-5
+    assert laws.chi_square_p > 1e-3
+    assert laws.mass < 1 + 1e-4
+    assert laws.kinds > 10
+
+
+def test_a_sampler_of_other_tokens_fails_law_2(policy, monkeypatch):
+    honest = token_law.draw
+    monkeypatch.setattr(token_law, "draw", lambda logits, uniforms, law: honest(logits, uniforms**1.3, law))
+    laws = check_policy(policy, PROMPT, LAW, draws=5000, seed=0)
+    assert laws.gap < 1e-5
+    assert laws.chi_square_p < 1e-6
+
+
+def test_a_sampler_of_other_slots_fails_law_2(policy, monkeypatch):
+    honest = selection.choose
+    monkeypatch.setattr(
+        sampler.selection, "choose", lambda scores, uniforms, count: honest(scores * 3, uniforms, count)
+    )
+    laws = check_policy(policy, PROMPT, LAW, draws=5000, seed=0)
+    assert laws.gap < 1e-5
+    assert laws.chi_square_p < 1e-6
+
+
+@pytest.mark.parametrize("change", [{"temperature": 1.1}, {"position_temperature": 2.0}], ids=str)
+def test_a_scorer_of_another_law_fails_law_1(policy, change):
+    (drawn,) = policy.sample([PROMPT], 20, LAW, seed=0)
+    scored = policy.score([replace(each, sampling=replace(LAW, **change)) for each in drawn])
+    assert (scored.logprobs - scored.recorded).abs().max() > 0.05
+
+
+def test_the_policy_gradient_is_the_gradient_of_the_expected_reward(exact):
+    """The oracle's gradient is of sum p R by brute force; the scorer's is of sum p R log p. A baseline changes none."""
+    prompt = exact.chat.prompt(PROMPT)
+    pairs = everything(exact.model, prompt, LAW, exact.width, [1, 1])
+    rewards = torch.tensor([float((trajectory.answer == A).sum()) for trajectory, _ in pairs], dtype=torch.float64)
+    weights = exact.trainable()
+    chances = torch.stack([total for _, total in pairs]).exp()
+    wanted = torch.autograd.grad((chances * rewards).sum(), list(weights.values()))
+    for baseline in (0.0, 1.7):
+        surrogate = (chances.detach() * (rewards - baseline) * totals(exact, [t for t, _ in pairs])).sum()
+        found = torch.autograd.grad(surrogate, list(weights.values()))
+        for name, one, other in zip(weights, found, wanted, strict=True):
+            # The shared head sums its own gradient in single precision.
+            torch.testing.assert_close(one, other, atol=1e-6 if "lm_head" in name else 1e-10, rtol=0)
+
+
+def test_the_closed_form_divergence_is_the_enumerated_one(exact):
+    """Chain rule: the mean of the rounds' sums is the KL of whole trajectories."""
+    exact.keep_reference()
+    with torch.no_grad():
+        for index, weight in enumerate(exact.trainable().values()):
+            noise = torch.Generator().manual_seed(index)
+            weight.add_(0.1 * torch.randn(weight.shape, generator=noise, dtype=weight.dtype))
+    for law, counts in (LAWS["two rounds"], LAWS["one round"]):
+        trajectories, mine = listed(exact, law, counts)
+        with torch.no_grad():
+            terms = exact.score(trajectories, divergence=True)
+            reference = exact.score(trajectories, reference=True)
+        theirs = mine.new_zeros(len(mine)).index_add(0, reference.owner, reference.logprobs)
+        wanted = (mine.exp() * (mine - theirs)).sum()
+        steps = torch.tensor([index for index, each in enumerate(trajectories) for _ in each.steps])
+        each = mine.new_zeros(len(mine)).index_add(0, steps, terms.divergence)
+        assert wanted > 0.05
+        assert bool((terms.divergence >= -1e-6).all())
+        torch.testing.assert_close((mine.exp() * each).sum(), wanted, atol=1e-6, rtol=0)
+
+
+def test_the_divergence_has_the_gradient_of_its_finite_difference(exact):
+    exact.keep_reference()
+    weight = exact.model.get_decoder().layers[0].mlp.down_proj.weight
+    with torch.no_grad():
+        weight.mul_(1.5)
+    (drawn,) = exact.sample([PROMPT], 3, replace(LAW, max_tokens=8, steps=2), seed=0)
+    exact.score(drawn, divergence=True).divergence.sum().backward()
+    sums = []
+    for change in (1e-5, -2e-5):
+        with torch.no_grad():
+            weight[3, 5] += change
+            sums.append(exact.score(drawn, divergence=True).divergence.sum())
+    assert weight.grad[3, 5].item() == pytest.approx((sums[0] - sums[1]).item() / 2e-5, rel=2e-3, abs=1e-5)
+
+
+def test_reinforce_on_enumerated_trajectories_reaches_the_optimum(exact):
+    """Reward: places that hold the first token. The expected reward only rises, and ends near 4 of 4."""
+    trajectories, _ = listed(exact, LAW, [1, 1])
+    rewards = torch.tensor([float((t.answer == A).sum()) for t in trajectories], dtype=torch.float64)
+    optimiser = torch.optim.SGD(list(exact.trainable().values()), lr=0.05)
+    expected = []
+    for step in range(30):
+        logs = totals(exact, trajectories)
+        chances = logs.detach().exp()
+        expected.append((chances * rewards).sum().item())
+        optimiser.param_groups[0]["lr"] = 0.02 if step < 10 else 1.0
+        optimiser.zero_grad()
+        (-(chances * (rewards - expected[-1]) * logs).sum()).backward()
+        optimiser.step()
+    assert all(after > before for before, after in itertools.pairwise(expected[:11]))
+    assert expected[-1] > 3.8
+
+
+class TestPlackettLuce:
+    @pytest.mark.parametrize("spread", [0.1, 1.0, 30.0])
+    def test_ordered_choices_sum_to_one(self, spread):
+        scores = spread * torch.randn(5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        for count in (1, 2, 5):
+            orders = torch.tensor(list(itertools.permutations(range(5), count)))
+            logs = selection.log_prob(scores.expand(len(orders), -1), orders)
+            assert logs.exp().sum().item() == pytest.approx(1, abs=1e-12)
+
+    def test_padding_changes_nothing(self):
+        scores = torch.randn((1, 3), generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
+        other = scores.detach().flip(1)
+        alone = selection.log_prob(scores, torch.tensor([[2, 0]]))
+        there = torch.tensor([[True, True, True, False]])
+        wide, wide_other = (torch.cat([s, torch.full((1, 1), 9.0)], 1).double() for s in (scores, other))
+        chosen = torch.tensor([[2, 0, -1]])
+        padded = selection.log_prob(wide, chosen, there)
+        torch.testing.assert_close(padded, alone)
+        torch.testing.assert_close(
+            selection.divergence(wide, wide_other, chosen, there),
+            selection.divergence(scores, other, torch.tensor([[2, 0]])),
+        )
+        (gradient,) = torch.autograd.grad(padded.sum(), scores)
+        assert bool(gradient.isfinite().all())
+
+    def test_without_numbers_the_best_come_first(self):
+        scores = torch.tensor([[0.1, 3.0, 3.0, -1.0]])
+        assert selection.choose(scores, None, 3).tolist() == [[1, 2, 0]]

@@ -1,0 +1,334 @@
+"""Packed scoring against the rollout it stands for; what must change nothing; how rounds and answers end."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from transformers import DynamicCache
+
+from plumbline.policies.slots import packing, sampler
+from plumbline.policies.slots.attention import read_packed
+from plumbline.policies.slots.grid import Grid
+from plumbline.policies.slots.packing import pack
+from plumbline.policies.slots.scoring import by_rounds
+from plumbline.records import Sampling
+from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened, save_mini
+from tests.policies.slots.oracle import behind, logits, prompt_tokens
+
+LAW = Sampling(max_tokens=12, steps=2, selector="plackett_luce", temperature=0.8, position_temperature=0.5)
+LAWS = {
+    "4 slots in 2 rounds": (LAW, 3),
+    "blocks": (replace(LAW, blocks=2, steps=4), 2),
+    "evenly": (replace(LAW, selector="random", steps=3), 2),
+    "one token a slot": (replace(LAW, steps=5), 1),
+    "one slot": (replace(LAW, steps=1), 12),
+}
+
+
+def drawn(policy, law, copies=4, seed=0):
+    return [each for group in policy.sample([PROMPT, LONGER], copies, law, seed) for each in group]
+
+
+@torch.no_grad()
+def by_keys_and_values(model, trajectory, law, width, blocks):
+    """The published bookkeeping: keys and values of each slot are computed alone and put behind those of the rest."""
+    length = len(trajectory.prompt)
+
+    def read(past, ids, places):
+        cache = DynamicCache()
+        for layer, (keys, values) in enumerate(past):
+            cache.update(keys, values, layer)
+        seen = past[0][0].shape[2] if past else 0
+        output = model(
+            torch.tensor([ids]), position_ids=torch.tensor([places]), past_key_values=cache, use_cache=True,
+            attention_mask=torch.ones((1, seen + len(ids)), dtype=torch.long),
+        )  # fmt: skip
+        logits = output.logits[0].masked_fill(torch.arange(4) == MASK, float("-inf")) / law.temperature
+        return logits.log_softmax(-1), [(layer.keys, layer.values) for layer in cache.layers]
+
+    _, past = read([], trajectory.prompt.tolist(), list(range(length)))
+    found = []
+    for step in trajectory.steps:
+        empty = [slot for slot in range(len(step.history) // width) if step.history[slot * width] < 0]
+        size = len(step.history) // width // blocks
+        empty = [slot for slot in empty if slot // size == empty[0] // size]
+        places = [slot * width + offset for slot in empty for offset in range(width)]
+        masks, _ = read(past, [MASK] * len(places), [length + place for place in places])
+        scores = {slot: masks[index * width].max() / law.position_temperature for index, slot in enumerate(empty)}
+        order = list(dict.fromkeys((step.positions // width).tolist()))
+        choice, added = 0.0, []
+        for rank, slot in enumerate(order):
+            left = [scores[other] for other in empty if other not in order[:rank]]
+            choice = choice + scores[slot] - torch.stack(left).logsumexp(0)
+            tokens = step.tokens[step.positions // width == slot].tolist()
+            logs, mine = masks[empty.index(slot) * width], past
+            for offset, token in enumerate([*tokens, *[END] * (width - len(tokens))]):
+                if offset < len(tokens):
+                    found.append(logs[token])
+                following, mine = read(mine, [token], [length + slot * width + offset])
+                logs = following[0]
+            seen = past[0][0].shape[2]
+            added.append([(keys[:, :, seen:], values[:, :, seen:]) for keys, values in mine])
+        if step.selection is not None:
+            found.append(choice)
+        for slot_past in added:
+            past = [
+                (torch.cat([k, new_k], 2), torch.cat([v, new_v], 2))
+                for (k, v), (new_k, new_v) in zip(past, slot_past, strict=True)
+            ]
+    return torch.stack(found)
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_packed_scoring_is_the_rollout_over_keys_and_values(mini, name):
+    law, width = LAWS[name]
+    policy = opened(mini, double=True, slot=width)
+    trajectories = drawn(policy, law, copies=3)
+    with torch.no_grad():
+        terms = policy.score(trajectories)
+    wanted = torch.cat([by_keys_and_values(policy.model, each, law, width, law.blocks) for each in trajectories])
+    torch.testing.assert_close(terms.logprobs, wanted, atol=1e-10, rtol=0)
+    torch.testing.assert_close(terms.recorded.double(), wanted, atol=1e-6, rtol=0)
+
+
+def test_slots_that_see_one_another_are_another_law(policy, monkeypatch):
+    """The control of the mask: causal attention over the pack gives other numbers."""
+    trajectories = drawn(policy, LAW)
+    assert max(len(step.positions) for each in trajectories for step in each.steps) > policy.width
+    honest = policy.score(trajectories)
+    monkeypatch.setattr(packing, "_visible", lambda at: torch.ones((len(at), len(at)), dtype=torch.bool).tril())
+    assert (honest.logprobs - honest.recorded).abs().max() < 1e-5
+    assert (policy.score(trajectories).logprobs - honest.recorded).abs().max() > 0.05
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_a_pass_for_every_round_gives_the_same_numbers_and_gradients(mini, name):
+    law, width = LAWS[name]
+    policy = opened(mini, double=True, slot=width)
+    trajectories = drawn(policy, law)
+    terms = policy.score(trajectories)
+    apart = by_rounds(policy.model, trajectories, Grid.of(law, width), MASK, law)
+    torch.testing.assert_close(terms.logprobs, torch.cat(apart), atol=1e-10, rtol=0)
+    weights = policy.trainable()
+    factors = torch.arange(len(terms.logprobs)) % 3 - 0.7
+    one = torch.autograd.grad((terms.logprobs * factors).sum(), list(weights.values()))
+    other = torch.autograd.grad((torch.cat(apart) * factors).sum(), list(weights.values()))
+    for weight_name, mine, theirs in zip(weights, one, other, strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-5 if "lm_head" in weight_name else 1e-9, rtol=0)
+
+
+def test_any_of_a_trajectorys_rounds_can_be_scored_by_themselves(exact):
+    trajectories = drawn(exact, replace(LAW, steps=5))
+    whole = exact.score(trajectories)
+    for index, trajectory in enumerate(trajectories):
+        mine = whole.logprobs[whole.owner == index].split(
+            [len(s.tokens) + (s.selection is not None) for s in trajectory.steps]
+        )
+        for some in ([0], [1], [len(mine) - 1], list(range(0, len(mine), 2))):
+            part = replace(trajectory, steps=tuple(trajectory.steps[number] for number in some))
+            wanted = torch.cat([mine[number] for number in some])
+            torch.testing.assert_close(exact.score([part]).logprobs, wanted, atol=1e-10, rtol=0)
+    with pytest.raises(ValueError, match="in the order in which they were drawn"):
+        exact.score([replace(trajectories[0], steps=trajectories[0].steps[::-1])])
+    with pytest.raises(ValueError, match="has no history"):
+        exact.score([replace(trajectories[0], steps=(replace(trajectories[0].steps[0], history=None),))])
+
+
+def test_order_and_company_change_no_score(policy):
+    trajectories = drawn(policy, LAW, copies=5)
+    alone = torch.cat([policy.score([each]).logprobs for each in trajectories])
+    torch.testing.assert_close(policy.score(trajectories).logprobs, alone, atol=1e-5, rtol=0)
+    grid = Grid.of(LAW, policy.width)
+    for order in (range(9, -1, -1), [5, 0, 6, 1, 7, 2, 8, 3, 9, 4]):
+        terms = policy.score([trajectories[index] for index in order])
+        for place, index in enumerate(order):
+            each = policy.score([trajectories[index]]).logprobs
+            torch.testing.assert_close(terms.logprobs[terms.owner == place], each, atol=1e-5, rtol=0)
+    # One pack of two prompts is as good as one for each.
+    packed = pack(trajectories, grid, MASK, policy.device)
+    hidden = read_packed(policy.model, packed.ids, packed.positions, packed.mask)[0]
+    order = torch.randperm(len(hidden), generator=torch.Generator().manual_seed(0))
+    shuffled = packed.mask[:, :, order][:, :, :, order]
+    moved = read_packed(policy.model, packed.ids[:, order], packed.positions[:, order], shuffled)[0]
+    torch.testing.assert_close(moved, hidden[order], atol=1e-5, rtol=0)
+
+
+def test_company_changes_no_draw(exact, monkeypatch):
+    """A row of given numbers becomes the same alone, beside longer prompts, and while rows beside it end and leave."""
+    law = replace(LAW, steps=6, temperature=1.5)
+    table, rows, left = {}, [0], []
+
+    def same_numbers(shape, generator, device):
+        noise = torch.Generator().manual_seed(len(shape))
+        numbers = table.setdefault(len(shape), torch.rand((16, *shape[1:]), dtype=torch.float64, generator=noise))
+        return numbers[rows[0] : rows[0] + shape[0]]
+
+    honest = sampler._Rollout._keep
+    monkeypatch.setattr(sampler._Rollout, "_keep", lambda self, keep: left.append(len(keep)) or honest(self, keep))
+    monkeypatch.setattr(sampler, "_uniforms", same_numbers)
+    together = drawn(exact, law, copies=8)
+    assert len(set(left)) > 2
+    assert len({len(each.steps) for each in together}) > 1
+    for index, each in enumerate(together):
+        rows[0] = index
+        ((alone,),) = exact.sample([PROMPT if index < 8 else LONGER], 1, law, 0)
+        assert alone.answer.tolist() == each.answer.tolist()
+        assert alone.tokens.tolist() == each.tokens.tolist()
+        np.testing.assert_allclose(alone.logprobs, each.logprobs, atol=1e-6)
+
+
+def test_the_same_seed_draws_the_same_and_another_does_not(policy):
+    state = torch.random.get_rng_state()
+    one, same, other = ([t.tokens.tolist() for t in drawn(policy, LAW, seed=seed)] for seed in (1, 1, 2))
+    assert one == same != other
+    assert len({str(tokens) for tokens in one}) > 4
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_how_an_answer_ends(policy):
+    """Behind an end token a slot is filled without terms; a row is done when no slot before its end is empty."""
+    law = replace(LAW, steps=6, temperature=1.3)
+    trajectories = drawn(policy, law, copies=40)
+    kinds = set()
+    for each in trajectories:
+        canvas = each.steps[-1].state.copy()
+        for step in each.steps:
+            assert np.array_equal(step.state == MASK, step.history < 0)
+            for slot in dict.fromkeys((step.positions // 2).tolist()):
+                mine = step.tokens[step.positions // 2 == slot].tolist()
+                assert END not in mine[:-1]
+                assert len(mine) == 2 or mine == [END]
+                kinds.add(len(mine))
+        last = each.steps[-1]
+        for slot in (last.positions // 2).tolist():
+            canvas[slot * 2 : slot * 2 + 2] = END
+        canvas[last.positions] = last.tokens
+        empty = np.flatnonzero(canvas == MASK)
+        ends = np.flatnonzero(canvas == END)
+        if len(empty):
+            kinds.add("early")
+            assert each.finish == "stop"
+            assert ends[0] < empty[0]
+        assert each.answer.tolist() == (canvas[: ends[0] + 1] if len(ends) else canvas).tolist()
+        assert each.finish == ("stop" if len(ends) else "length")
+        # Not before it was decided: the state of the last round was open still.
+        before = last.state
+        gap = np.flatnonzero(before == MASK)[0]
+        assert END not in before[:gap]
+    assert kinds == {1, 2, "early"}
+
+
+@torch.no_grad()
+def plainly_greedy(model, prompt, places, width, counts):
+    """The surest slots of each round, every token the most probable one, no cache."""
+    context, canvas, filled = prompt_tokens(prompt), np.full(places, MASK), set()
+    for count in counts:
+        empty = [slot for slot in range(places // width) if slot not in filled]
+        asked = [len(prompt) + slot * width + offset for slot in empty for offset in range(width)]
+        first = logits(model, behind(context, [MASK] * len(asked), asked))[len(context) :: width].softmax(-1).max(-1)
+        new = context
+        for index in sorted(range(len(empty)), key=lambda index: -float(first.values[index]))[:count]:
+            slot, tokens = empty[index], [int(first.indices[index])]
+            at = [len(prompt) + slot * width + offset for offset in range(width)]
+            while len(tokens) < width:
+                row = logits(model, behind(context, tokens, at[: len(tokens)]))[-1]
+                tokens.append(END if tokens[-1] == END else int(row.argmax()))
+            canvas[slot * width : (slot + 1) * width] = tokens
+            new = behind(new, tokens, at, range(len(context)))
+            filled.add(slot)
+        context = new
+        if END in canvas and MASK not in canvas[: list(canvas).index(END)]:
+            break
+    return canvas[: list(canvas).index(END) + 1] if END in canvas else canvas
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4])
+@pytest.mark.parametrize("seed", range(3))
+def test_greedy_answers_are_the_most_probable_choices(tmp_path, steps, seed):
+    policy = opened(save_mini(tmp_path / "m", seed=seed), double=True, slot=3)
+    law = replace(LAW, temperature=0.0, steps=steps)
+    one, other = drawn(policy, law, copies=2, seed=0), drawn(policy, law, copies=2, seed=9)
+    assert [t.answer.tolist() for t in one] == [t.answer.tolist() for t in other]
+    assert all(step.selection is None and not step.logprobs.any() for t in one for step in t.steps)
+    for each in one:
+        wanted = plainly_greedy(policy.model, each.prompt.tolist(), 12, 3, Grid.of(law, 3).counts())
+        assert each.answer.tolist() == wanted.tolist()
+    with pytest.raises(ValueError, match="greedy trajectory cannot be scored"):
+        policy.score(one)
+
+
+class TestRatio:
+    @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+    def test_is_bitwise_one_before_any_update(self, mini, dtype):
+        policy = opened(mini, dtype=dtype, gradient_checkpointing=True)
+        trajectories = drawn(policy, LAW)
+        with torch.no_grad():
+            old = policy.score(trajectories).logprobs
+        new = policy.score(trajectories).logprobs
+        assert torch.equal(new, old)
+        new.sum().backward()
+        torch.optim.SGD(list(policy.trainable().values()), lr=0.0).step()
+        assert torch.equal(policy.score(trajectories).logprobs, old)
+
+    def test_in_half_precision_the_grouping_matters_little(self, mini):
+        policy = opened(mini, dtype="bfloat16")
+        trajectories = drawn(policy, LAW, copies=6)
+        terms = policy.score(trajectories)
+        assert terms.logprobs.dtype == torch.float32
+        alone = torch.cat([policy.score([each]).logprobs for each in trajectories])
+        assert (terms.logprobs - alone).abs().max() < 0.1
+        assert (terms.logprobs - terms.recorded).abs().mean() < 0.05
+
+    def test_dropout_of_the_config_is_off(self, tmp_path):
+        policy = opened(save_mini(tmp_path / "m", attention_dropout=0.5))
+        policy.model.train()
+        terms = policy.score(drawn(policy, LAW))
+        torch.testing.assert_close(terms.logprobs, terms.recorded, atol=1e-5, rtol=0)
+
+
+def test_batches_keep_order_and_respect_the_budget(policy):
+    trajectories = drawn(policy, LAW, copies=5)
+    size = {id(each): len(packing.branch(each, Grid.of(LAW, 2), MASK).ids) for each in trajectories}
+    for budget in (1, 60, 10**6):
+        parts = policy.batches(trajectories, budget)
+        assert [index for part in parts for index in part] == list(range(10))
+        for part in parts:
+            assert len({trajectories[index].prompt.tobytes() for index in part}) == 1
+            tokens = len(trajectories[part[0]].prompt) + sum(size[id(trajectories[index])] for index in part)
+            assert tokens <= budget or len(part) == 1
+    assert len(policy.batches(trajectories, 10**6)) < 10 == len(policy.batches(trajectories, 1))
+
+
+class TestMasksAreAlwaysGiven:
+    def test_the_model_never_runs_without_one(self, mini, monkeypatch):
+        from transformers import Qwen3Model
+
+        seen = []
+        honest = Qwen3Model.forward
+        policy = opened(mini, canvas=12)
+
+        def watched(self, *args, attention_mask=None, position_ids=None, **kwargs):
+            seen.append(None if attention_mask is None or position_ids is None else attention_mask.ndim)
+            return honest(self, *args, attention_mask=attention_mask, position_ids=position_ids, **kwargs)
+
+        monkeypatch.setattr(Qwen3Model, "forward", watched)
+        trajectories = drawn(policy, LAW)
+        policy.score(trajectories)
+        policy.sample([PROMPT], 1, replace(LAW, selector="threshold", temperature=0.0), 0)
+        policy.supervised_loss(
+            [policy.demonstrate([*PROMPT, {"role": "assistant", "content": "a b a"}])], torch.Generator().manual_seed(0)
+        )
+        assert set(seen) == {4}
+
+    @torch.no_grad()
+    def test_transformers_still_cuts_the_attention_where_none_is_given(self, policy):
+        """Why: positions out of order look like packed documents. If this fails, the trap is gone."""
+        ids, positions = torch.tensor([[0, 1, 0, 1]]), torch.tensor([[0, 1, 6, 2]])
+        body = policy.model.get_decoder()
+        trapped = body(ids, position_ids=positions, use_cache=False).last_hidden_state
+        ones = body(ids, position_ids=positions, attention_mask=torch.ones_like(ids), use_cache=False).last_hidden_state
+        causal = torch.ones((1, 1, 4, 4), dtype=torch.bool).tril()
+        explicit = read_packed(policy.model, ids, positions, causal)
+        torch.testing.assert_close(ones, explicit, atol=1e-5, rtol=0)
+        assert (trapped - explicit).abs().max() > 0.05

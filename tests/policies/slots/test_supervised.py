@@ -1,0 +1,121 @@
+"""ReFusion's training loss against loops over plain forward passes, at its edges, and by what it teaches."""
+
+import pytest
+import torch
+
+from plumbline.errors import DataError, RecipeError
+from plumbline.policies.slots.supervised import noised
+from plumbline.records import Sampling
+from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened
+from tests.policies.slots.oracle import behind, prompt_tokens
+
+
+def shown(policy, chat=PROMPT, answer="a b b a a b b"):
+    return policy.demonstrate([*chat, {"role": "assistant", "content": answer}])
+
+
+def logs(model, tokens):
+    """Log-probabilities over the whole vocabulary, the mask's included."""
+    count = len(tokens)
+    bias = torch.full((count, count), torch.finfo(model.dtype).min, dtype=model.dtype)
+    for index, token in enumerate(tokens):
+        bias[index, [*token.sees, index]] = 0
+    ids, positions = torch.tensor([[t.id for t in tokens]]), torch.tensor([[t.position for t in tokens]])
+    return (
+        model(ids, attention_mask=bias[None, None], position_ids=positions, use_cache=False).logits[0].log_softmax(-1)
+    )
+
+
+def by_loops(model, demonstration, width, generator):
+    """The mean loss of one demonstration, from the same noise, term by term."""
+    places = demonstration.num_targets
+    prompt, canvas = demonstration.tokens[:-places], demonstration.tokens[-places:]
+    chance = 0.999 * torch.rand((), generator=generator, dtype=torch.float64).item() + 0.001
+    masked = (torch.rand(places // width, generator=generator, dtype=torch.float64) < chance).tolist()
+    order = [s for s in torch.randperm(places // width, generator=generator).tolist() if not masked[s]]
+    context = prompt_tokens(prompt)
+    clean = [slot * width + offset for slot in order for offset in range(width)]
+    hidden = [place for place in range(places) if masked[place // width]]
+    context = behind(context, [canvas[place] for place in clean], [len(prompt) + place for place in clean])
+    context = behind(context, [MASK] * len(hidden), [len(prompt) + place for place in hidden])
+    rows = logs(model, context)
+    following = [
+        -rows[len(prompt) + index, canvas[place + 1]] for index, place in enumerate(clean) if (place + 1) % width
+    ]
+    filling = [-rows[len(prompt) + len(clean) + index, canvas[place]] for index, place in enumerate(hidden)]
+    total = sum(filling) / chance / places
+    return (total + sum(following) / len(following) if following else total), masked
+
+
+def test_the_loss_is_the_formula_for_every_noise(mini):
+    policy = opened(mini, double=True, canvas=8)
+    batch = [shown(policy), shown(policy, LONGER, "b"), shown(policy, PROMPT, "")]
+    patterns = set()
+    for seed in range(30):
+        loss = policy.supervised_loss(batch, torch.Generator().manual_seed(seed)) / 24
+        noise = torch.Generator().manual_seed(seed)
+        parts = [by_loops(policy.model, each, 2, noise) for each in batch]
+        torch.testing.assert_close(loss, sum(part for part, _ in parts) / 3, atol=1e-9, rtol=0)
+        patterns |= {tuple(masked) for _, masked in parts}
+    assert {(True,) * 4, (False,) * 4} <= patterns  # the edges were met
+
+
+@pytest.mark.parametrize("width", [1, 2, 8])
+def test_it_is_finite_with_everything_or_nothing_masked(mini, width):
+    policy = opened(mini, slot=width, canvas=8)
+    for seed in range(25):
+        loss = policy.supervised_loss([shown(policy)], torch.Generator().manual_seed(seed))
+        assert bool(loss.isfinite())
+        for gradient in torch.autograd.grad(loss, list(policy.trainable().values()), materialize_grads=True):
+            assert bool(gradient.isfinite().all())
+
+
+def test_a_batch_may_be_cut_anywhere(policy, mini):
+    policy = opened(mini, canvas=8)
+    batch = [shown(policy), shown(policy, LONGER), shown(policy, PROMPT, "b a")]
+    whole = policy.supervised_loss(batch, torch.Generator().manual_seed(3))
+    noise = torch.Generator().manual_seed(3)
+    parts = [policy.supervised_loss(part, noise) for part in (batch[:1], batch[1:])]
+    torch.testing.assert_close(whole, sum(parts), atol=1e-4, rtol=0)
+    assert torch.equal(whole, policy.supervised_loss(batch, torch.Generator().manual_seed(3)))
+
+
+def test_every_place_is_a_target_or_a_context_once(mini):
+    policy = opened(mini, canvas=8)
+    demonstration = shown(policy, LONGER)
+    for seed in range(10):
+        made = noised(demonstration, 2, MASK, torch.Generator().manual_seed(seed))
+        assert sorted(made.positions.tolist()) == list(range(len(demonstration.tokens)))
+        clean = made.ids != MASK
+        tokens = torch.tensor(demonstration.tokens)
+        assert torch.equal(made.ids[clean], tokens[made.positions[clean]])
+
+
+def test_a_demonstration_is_learnt_and_then_answered_in_any_number_of_rounds(mini):
+    policy = opened(mini, canvas=8)
+    batch = [shown(policy, PROMPT, "a b b a b"), shown(policy, LONGER, "b b a")]
+    optimiser = torch.optim.Adam(list(policy.trainable().values()), lr=5e-3)
+    noise = torch.Generator().manual_seed(0)
+    for _ in range(500):
+        optimiser.zero_grad()
+        (policy.supervised_loss(batch * 4, noise) / 64).backward()
+        optimiser.step()
+    laws = [Sampling(max_tokens=8, steps=steps, selector="plackett_luce", temperature=0.0) for steps in (1, 2, 4)]
+    laws += [Sampling(max_tokens=8, selector="threshold", threshold=t, temperature=0.0) for t in (0.5, 0.9)]
+    for law in laws:
+        texts = [group[0].text for group in policy.sample([PROMPT, LONGER], 1, law, 0)]
+        assert texts == ["a b b a b", "b b a"]
+
+
+def test_canvases_that_do_not_fit_are_errors(mini):
+    policy = opened(mini, canvas=8)
+    assert shown(policy, answer="a b").tokens[-8:] == (0, 1, *[END] * 6)
+    with pytest.raises(DataError, match="exceeds the canvas of 8"):
+        shown(policy, answer="a b " * 5)
+    cut = policy.demonstrate([*PROMPT, {"role": "assistant", "content": "a b " * 5}], allow_truncation=True)
+    assert cut.truncated
+    assert cut.num_targets == 8
+    with pytest.raises(RecipeError, match=r"model\.canvas is not set"):
+        shown(opened(mini))
+    with pytest.raises(DataError, match="exceed the context of 9"):
+        shown(opened(mini, canvas=8, context=9))

@@ -1,0 +1,131 @@
+"""Threshold decoding against the same algorithm without a cache, and against plain decoding at both ends."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from plumbline.errors import RecipeError
+from plumbline.records import Sampling
+from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened, save_mini
+from tests.policies.slots.oracle import behind, logits, prompt_tokens
+
+LAW = Sampling(max_tokens=12, selector="threshold", temperature=0.0)
+
+
+def one_at_a_time(model, prompt, places, width):
+    """The slot whose first token is surest, then its tokens one by one, each asked at a mask."""
+    context, canvas, empty = prompt_tokens(prompt), np.full(places, END), list(range(places // width))
+    while empty:
+        asked = [slot * width + offset for slot in empty for offset in range(width)]
+        plan = logits(model, behind(context, [MASK] * len(asked), [len(prompt) + place for place in asked]))
+        first = plan[len(context) :: width].softmax(-1).max(-1)
+        slot = empty[int(first.values.argmax())]
+        tokens = [int(first.indices[empty.index(slot)])]
+        while len(tokens) < width and tokens[-1] != END:
+            at = [len(prompt) + slot * width + offset for offset in range(len(tokens) + 1)]
+            tokens.append(int(logits(model, behind(context, [*tokens, MASK], at))[-1].argmax()))
+        at = slot * width
+        canvas[at : at + len(tokens)] = tokens
+        context = behind(context, tokens, [len(prompt) + at + offset for offset in range(len(tokens))])
+        empty = [other for other in empty if other != slot and not (tokens[-1] == END and other > slot)]
+    return canvas
+
+
+def published(model, prompt, places, width, threshold, blocks=1):
+    """The paper's rounds, every context written out; the slots of a round share no token of each other."""
+    context, canvas, done = prompt_tokens(prompt), np.full(places, END), set()
+    last, size, rounds = places // width, places // width // blocks, 0
+    while todo := [slot for slot in range(last) if slot not in done]:
+        rounds += 1
+        todo = [slot for slot in todo if slot // size == todo[0] // size]
+        asked = [len(prompt) + slot * width + offset for slot in todo for offset in range(width)]
+        plan = logits(model, behind(context, [MASK] * len(asked), asked))[len(context) :].softmax(-1).max(-1)
+        sure = plan.values[::width]
+        columns = [c for c in range(len(todo)) if sure[c] > threshold] or [int(sure.argmax())]
+        slots = [todo[column] for column in columns]
+        drafts = [plan.indices[c * width : (c + 1) * width].tolist() for c in columns]
+        at = {slot: [len(prompt) + slot * width + offset for offset in range(width)] for slot in slots}
+        flat = [token for draft in drafts for token in draft]
+        spots = [spot for slot in slots for spot in at[slot]]
+        chances = logits(model, behind(context, flat, spots)).softmax(-1)[len(context) :]
+        passed = [i % width == 0 or bool(chances[i - 1, flat[i]] > threshold) for i in range(len(flat))]
+        prefix = passed.index(False) if False in passed else len(passed)
+        ends = [i for i in range(prefix) if flat[i] == END]
+        keep = ends[0] + 1 if ends else prefix // width * width
+        if keep:
+            context = behind(context, flat[:keep], spots[:keep])
+            for i in range(keep):
+                canvas[spots[i] - len(prompt)] = flat[i]
+            settled = slots[: -(-keep // width)]
+        else:
+            start, settled, count = list(context), slots, None
+            good = [[all(passed[n * width : n * width + j + 1]) for j in range(width)] for n in range(len(slots))]
+            for n, slot in enumerate(slots):
+                tokens, ok = drafts[n], good[n]
+                while not all(ok):
+                    masked = [token if fine else MASK for token, fine in zip(tokens, ok, strict=True)]
+                    proposed = logits(model, behind(start, masked, at[slot]))[len(start) :].argmax(-1).tolist()
+                    tokens = [t if fine else p for t, fine, p in zip(tokens, ok, proposed, strict=True)]
+                    chance = logits(model, behind(start, tokens, at[slot])).softmax(-1)[len(start) :]
+                    fresh = ok.index(False)
+                    fine = [j <= fresh or bool(chance[j - 1, tokens[j]] > threshold) for j in range(width)]
+                    ok = [all(fine[: j + 1]) for j in range(width)]
+                    if END in [t for t, good_ in zip(tokens, ok, strict=True) if good_]:
+                        break
+                final = tokens[: tokens.index(END) + 1] if END in tokens else tokens
+                if count is None:
+                    context = behind(context, final, at[slot][: len(final)], range(len(start)))
+                    canvas[[spot - len(prompt) for spot in at[slot][: len(final)]]] = final
+                    if END in final:
+                        count = n + 1
+            settled = slots[:count]
+        done |= set(settled)
+        if END in canvas[[slot * width + o for slot in settled for o in range(width)]]:
+            last = min(last, settled[-1] + 1)
+    return canvas, rounds
+
+
+@pytest.fixture(scope="module", params=range(4))
+def model(request, tmp_path_factory):
+    """Several models, so that the branches of the algorithm are met."""
+    folder = save_mini(tmp_path_factory.mktemp("threshold") / "m", seed=request.param, initializer_range=0.5)
+    return opened(folder, double=True, slot=3)
+
+
+def whole(canvas):
+    return canvas[: list(canvas).index(END) + 1].tolist() if END in canvas else canvas.tolist()
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_a_threshold_that_nothing_passes_is_one_slot_at_a_time(model, blocks):
+    law = replace(LAW, threshold=1 - 1e-12, max_tokens=12)
+    for chat in (PROMPT, LONGER):
+        ((answer,),) = model.sample([chat], 1, law, 0)
+        assert answer.answer.tolist() == whole(one_at_a_time(model.model, model.chat.prompt(chat), 12, 3))
+        assert all(len(set((step.positions // 3).tolist())) == 1 for step in answer.steps)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("threshold", [0.05, 0.45, 0.6, 0.8])
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_any_threshold_is_the_algorithm_without_a_cache(model, threshold, blocks):
+    law = replace(LAW, threshold=threshold, blocks=blocks)
+    groups = model.sample([PROMPT, LONGER], 2, law, 0)
+    for chat, (one, two) in zip((PROMPT, LONGER), groups, strict=True):
+        canvas, rounds = published(model.model, model.chat.prompt(chat), 12, 3, threshold, blocks)
+        assert one.answer.tolist() == two.answer.tolist() == whole(canvas)
+        assert len(one.steps) == rounds
+
+
+def test_it_is_not_scored_and_not_random(policy):
+    law = replace(LAW, threshold=0.5)
+    (answers,) = policy.sample([PROMPT], 2, law, 0)
+    assert not policy.exact(law)
+    assert policy.exact(replace(law, selector="random"))
+    with pytest.raises(RecipeError, match="no density, so it cannot be scored"):
+        policy.score(answers)
+    with pytest.raises(RecipeError, match="never draws, so it has no temperature"):
+        policy.sample([PROMPT], 2, replace(law, temperature=1.0), 0)

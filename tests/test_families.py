@@ -1,0 +1,117 @@
+"""Every family through the one pipeline: made, SFT, RL in each likelihood, evaluated, saved, opened again."""
+
+import math
+
+import pytest
+
+from plumbline.errors import ModelError, RecipeError
+from plumbline.evaluation.targets import Asking, evaluate_target
+from plumbline.pipeline import run_recipe
+from plumbline.policies import open_policy, saved_family
+from plumbline.recipe import ModelSection, parse
+from tests.toy import ToyTask
+
+SAMPLING = {
+    "masked": {"steps": 4, "selector": "plackett_luce"},
+    "slots": {"steps": 2, "selector": "plackett_luce"},
+    "flow": {"steps": 4},
+}
+
+
+def recipe(family, **rl):
+    return parse(
+        {
+            "name": family,
+            "task": {"name": "tests.toy:open_toy", "options": {"size": 4}},
+            "model": {
+                "family": family,
+                "attention": "full" if family == "slots" else "prefix",
+                "slot": 4,
+                "threads": 1,
+                "tiny": {"hidden": 32, "layers": 2, "heads": 2, "vocabulary": 300, "context": 128, "steps": 2},
+            },
+            "sft": {"steps": 2, "batch_size": 4},
+            "rl": {"steps": 2, "prompts_per_step": 2, "group_size": 3, **rl},
+            "sampling": {"max_tokens": 8, **SAMPLING[family]},
+            "evaluation": {"every": 1, "limit": 2, "final": ["val"]},
+        }
+    )
+
+
+@pytest.fixture(scope="module", params=sorted(SAMPLING))
+def finished(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("families") / request.param
+    return request.param, run_recipe(recipe(request.param), folder)
+
+
+def test_a_run_has_its_metrics_and_its_laws_hold(finished):
+    family, run = finished
+    rows = [row for row in run.rows("rl") if "train/reward" in row]
+    assert len(rows) == 2
+    for row in rows:
+        assert row["train/sampler_scorer_gap"] < 1e-4
+        assert math.isfinite(row["train/loss"])
+        assert row["train/completion_length"] <= 8
+    assert (run.folder / "report.html").is_file()
+    assert saved_family(str(run.folder / "models" / "rl")) == family
+
+
+def test_a_saved_model_is_opened_as_what_it_is(finished):
+    family, run = finished
+    saved = str(run.folder / "models" / "rl")
+    task = ToyTask({"size": 4})
+    again = evaluate_target(saved, task, task.examples("val"), "val", Asking(), lambda *_: None)
+    (stored,) = [e for key, e in run.evaluations().items() if str(key) == "rl.val.greedy"]
+    if family != "flow":  # whose noise is drawn even where its tokens are not
+        assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
+    other = "masked" if family != "masked" else "slots"
+    with pytest.raises(ModelError, match=f"is of family {family}, not {other}"):
+        open_policy(ModelSection(name=saved, family=other), saved)
+    if family != "slots":
+        with pytest.raises(ModelError, match="trained with prefix attention, not full"):
+            open_policy(ModelSection(name=saved, family=family, attention="full"), saved)
+
+
+@pytest.mark.parametrize(
+    ("family", "rl"),
+    [
+        ("masked", {"likelihood": {"keep": 2}, "inner_epochs": 2}),
+        ("masked", {"ratio": "sequence", "inner_epochs": 2}),
+        ("masked", {"ratio": "step", "beta": 0.1, "kl": "closed"}),
+        ("masked", {"likelihood": {"tokens_only": True}, "beta": 0.1}),
+        ("masked", {"likelihood": {"kind": "espo", "draws": 2}, "ratio": "sequence", "inner_epochs": 2, "beta": 0.1}),
+        ("masked", {"likelihood": {"kind": "gdpo", "draws": 3}, "objective": "spg"}),
+        ("masked", {"likelihood": {"kind": "diffu"}, "objective": "wd1"}),
+        ("masked", {"likelihood": {"kind": "coupled"}}),
+        ("slots", {"beta": 0.1, "kl": "closed", "ratio": "step", "inner_epochs": 2}),
+        ("flow", {"beta": 0.1, "kl": "closed", "kl_target": 0.01}),
+        ("flow", {"likelihood": {"keep": 2}, "ratio": "step", "inner_epochs": 2}),
+    ],
+)
+def test_every_likelihood_and_ratio_trains(family, rl, tmp_path):
+    run = run_recipe(recipe(family, **rl), tmp_path / "run")
+    rows = [row for row in run.rows("rl") if "train/reward" in row]
+    assert all(math.isfinite(row["train/loss"]) and math.isfinite(row["train/grad_norm"]) for row in rows)
+    assert (rows[-1]["train/kl"] is not None) == ("beta" in rl)
+    exact = rl.get("likelihood", {}).get("kind", "trajectory") == "trajectory"
+    assert (rows[-1]["train/sampler_scorer_gap"] is not None) == exact
+
+
+def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(tmp_path):
+    from plumbline.errors import TrainingStopped
+
+    with pytest.raises(TrainingStopped, match="differ from the sampler's"):
+        run_recipe(recipe("masked", likelihood={"temperature": 0.3}, max_gap=0.01), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("family", "rl", "message"),
+    [
+        ("masked", {"likelihood": {"keep": 9}}, "a trajectory has 4 steps"),
+        ("slots", {"likelihood": {"keep": 1}}, "scores a whole rollout"),
+        ("slots", {"likelihood": {"kind": "espo"}}, "cannot do"),
+    ],
+)
+def test_what_a_family_cannot_do_is_said(family, rl, message, tmp_path):
+    with pytest.raises(RecipeError, match=message):
+        run_recipe(recipe(family, **rl), tmp_path / "run")
