@@ -214,6 +214,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
     assert flags == {
         "recipe": ["--set"],
         "run": ["--json", "--out", "--resume", "--set"],
+        "convert": ["--context", "--heads", "--out", "--tokenizer"],
         "sweep": ["--json", "--out", "--resume", "--set", "--vary"],
         "eval": [f"--{name}" for name in EVAL_FLAGS.split()],
         "score": ["--completions", "--data", "--json", "--out", "--split", "--task"],

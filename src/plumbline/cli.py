@@ -159,6 +159,25 @@ def run(
 
 
 @app.command(
+    epilog="Examples: `plumbline convert FS_DFM_checkpoint.pth --out models/fs-dfm --tokenizer ./gpt2`, then "
+    "`plumbline run forms-fsdfm-grpo --set model.name=models/fs-dfm`"
+)
+def convert(
+    checkpoint: Annotated[Path, typer.Argument(help="A published FS-DFM checkpoint (.pth).")],
+    out: Annotated[Path, typer.Option(help="Where the model's directory goes.")],
+    tokenizer: Annotated[str, typer.Option(help="Directory or hub name of the tokenizer it was trained with.")],
+    heads: Annotated[int, typer.Option(min=1, help="Attention heads, which the file does not tell.")] = 32,
+    context: Annotated[int, typer.Option(min=1, help="Tokens of the sequences that it was trained on.")] = 1024,
+) -> None:
+    """Convert an FS-DFM checkpoint to a model directory; no code in the file is run."""
+    from plumbline.policies.flow.convert import convert as convert_checkpoint
+
+    config = convert_checkpoint(checkpoint, out, tokenizer, heads=heads, context=context)
+    kind = "few-step student" if config.step_conditioned else "many-step model"
+    _print(f"{out}: {kind}, {config.layers} layers of {config.hidden}, {config.source} source", wrap=False)
+
+
+@app.command(
     epilog="Examples: `plumbline sweep commerce-demo-control --vary rl.beta=0,0.01,0.1` · "
     "`plumbline sweep demo-masked --vary seed=0,1,2 --vary rl.shuffle_advantages=false,true --resume`"
 )

@@ -1,0 +1,169 @@
+"""From the published FS-DFM checkpoints (.pth dictionaries) to a flow model's directory.
+
+    from plumbline.policies.flow.convert import convert
+    convert(Path("FS_DFM_checkpoint.pth"), Path("fs-dfm"), tokenizer="gpt2")
+
+A checkpoint of pretraining holds its weights under `model`; one of distillation holds a teacher, a student and the
+student's moving average, of which the last is the one that was evaluated. Only tensors are read: a pickle that would
+run anything is refused. Sizes are taken from the weights themselves, except the number of heads, which they do not
+tell (the published model has 32).
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from plumbline.errors import ModelError
+from plumbline.policies.flow.network import FlowConfig, FlowNetwork
+
+CHOICES = ("student_ema_model", "student_model", "teacher_model", "model")
+"""Under which keys weights are looked for, the best first."""
+NAMES = {
+    "vocab_embed": "embed",
+    "time_embedding.mlp.0": "time.inner",
+    "time_embedding.mlp.2": "time.outer",
+    "dt_embedding.mlp.0": "width.inner",
+    "dt_embedding.mlp.2": "width.outer",
+    "time_condition_fuser": "fuse",
+    "output_layer.norm_final": "norm",
+    "output_layer.linear": "head",
+    "output_layer.condition_fuser": "modulation.fuse",
+    "output_layer.adaLN_modulation": "modulation.out",
+}
+LAYER_NAMES = {
+    "norm1": "before_attention",
+    "norm2": "before_feed",
+    "qw": "query",
+    "kw": "key",
+    "vw": "value",
+    "attn_out": "out",
+    "mlp.0": "up",
+    "mlp.2": "down",
+    "condition_fuser": "modulation.fuse",
+    "adaLN_modulation": "modulation.out",
+}
+"""The published names of weights and ours."""
+
+
+def convert(
+    checkpoint: Path,
+    folder: Path,
+    tokenizer: str,
+    *,
+    heads: int = 32,
+    context: int = 1024,
+    vocabulary: int | None = None,
+    weights: str | None = None,
+) -> FlowConfig:
+    """Write a flow model's directory from a checkpoint.
+
+    Args:
+        checkpoint: the .pth file.
+        folder: where the model goes.
+        tokenizer: a directory or hub name of the tokenizer that the model was trained with (GPT-2's, as published).
+        heads: attention heads.
+        context: tokens of the sequences that it was trained on.
+        vocabulary: tokens without the mask; None takes the tokenizer's, and an embedding of one row more is then that
+            of a mask source.
+        weights: a key of the dictionary; None takes the first of `CHOICES` that is there.
+
+    Raises:
+        ModelError: not a checkpoint, a pickle that runs code, unknown or missing weights.
+    """
+    tensors = _tensors(_read(checkpoint), weights, checkpoint)
+    config = _config(tensors, heads, context, vocabulary or _tokens(tokenizer), checkpoint)
+    network = FlowNetwork(config)
+    renamed = {_rename(name, checkpoint): tensor.float() for name, tensor in tensors.items()}
+    missing, unexpected = network.load_state_dict(renamed, strict=False)
+    if missing or unexpected:
+        raise ModelError(
+            f"{checkpoint} is no FS-DFM checkpoint of this shape: missing {missing[:3]}, unknown {unexpected[:3]}",
+            "check the number of heads, and that the file is complete",
+        )
+    network.save_pretrained(folder)
+    _save_tokenizer(tokenizer, folder)
+    return config
+
+
+def _read(checkpoint: Path) -> Mapping[str, Any]:
+    if not checkpoint.is_file():
+        raise ModelError(f"there is no file {checkpoint}", "give the path of the .pth file")
+    try:
+        content = torch.load(checkpoint, map_location="cpu", mmap=True, weights_only=True)
+    except Exception as error:
+        first = str(error).strip().split("\n")[0][:200]
+        raise ModelError(
+            f"{checkpoint} cannot be read as plain tensors: {first}",
+            "it is damaged, or holds code, which is never run; ask its author for safetensors",
+        ) from error
+    if not isinstance(content, dict):
+        raise ModelError(f"{checkpoint} is no dictionary of weights", "give an FS-DFM checkpoint")
+    return content
+
+
+def _tensors(content: Mapping[str, Any], weights: str | None, checkpoint: Path) -> dict[str, Tensor]:
+    """The chosen weights without wrappers' prefixes and without rotary buffers, which are computed."""
+    found = [key for key in CHOICES if isinstance(content.get(key), dict)]
+    key = weights or (found[0] if found else None)
+    if key is None or key not in content:
+        there = ", ".join(map(str, content))
+        raise ModelError(
+            f"{checkpoint} has no weights under {weights or ', '.join(CHOICES)} (it has {there})",
+            "name the key with weights=...",
+        )
+    plain = {re.sub(r"^(module\.|_orig_mod\.)+", "", name): tensor for name, tensor in content[key].items()}
+    return {name: t for name, t in plain.items() if isinstance(t, Tensor) and not name.endswith("inv_freq")}
+
+
+def _config(tensors: Mapping[str, Tensor], heads: int, context: int, vocabulary: int, checkpoint: Path) -> FlowConfig:
+    try:
+        rows, hidden = tensors["vocab_embed.weight"].shape
+        conditioning = tensors["time_embedding.mlp.2.weight"].shape[0]
+    except KeyError as error:
+        raise ModelError(f"{checkpoint} lacks {error}", "give an FS-DFM checkpoint") from error
+    if rows not in {vocabulary, vocabulary + 1} or hidden % heads:
+        raise ModelError(
+            f"{checkpoint} embeds {rows} tokens of size {hidden}, which fits neither a vocabulary of {vocabulary} "
+            f"(with or without a mask) nor {heads} heads",
+            "give the tokenizer and the number of heads that it was trained with",
+        )
+    numbers = {int(found[1]) for name in tensors if (found := re.match(r"blocks\.(\d+)\.", name))}
+    return FlowConfig(
+        vocabulary=vocabulary,
+        hidden=hidden,
+        conditioning=conditioning,
+        layers=len(numbers),
+        heads=heads,
+        context=context,
+        step_conditioned="time_condition_fuser.weight" in tensors,
+        source="mask" if rows == vocabulary + 1 else "uniform",
+    )
+
+
+def _rename(name: str, checkpoint: Path) -> str:
+    stem, _, kind = name.rpartition(".")
+    found = re.fullmatch(r"blocks\.(\d+)\.(.*)", stem)
+    if found and found[2] in LAYER_NAMES:
+        return f"layers.{found[1]}.{LAYER_NAMES[found[2]]}.{kind}"
+    if stem in NAMES:
+        return f"{NAMES[stem]}.{kind}"
+    raise ModelError(f"{checkpoint} has a weight {name}, which no FS-DFM network has", "give an unchanged checkpoint")
+
+
+def _load(tokenizer: str) -> Any:
+    from plumbline.policies.pretrained.loading import load_tokenizer
+    from plumbline.recipe import ModelSection
+
+    return load_tokenizer(tokenizer, ModelSection(name=tokenizer))
+
+
+def _tokens(tokenizer: str) -> int:
+    return len(_load(tokenizer))
+
+
+def _save_tokenizer(tokenizer: str, folder: Path) -> None:
+    _load(tokenizer).save_pretrained(folder)
