@@ -1,0 +1,60 @@
+"""Rounding, for every family: the same plan scores bit for bit the same, another grouping within a budget."""
+
+import pytest
+import torch
+
+from plumbline.policies import open_policy
+from plumbline.policies.pretrained.tiny import make_tiny
+from plumbline.recipe import ModelSection, TinySection
+from plumbline.records import Sampling
+from tests.conftest import WORDS
+
+CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?")]
+LAWS = {
+    "autoregressive": Sampling(max_tokens=8),
+    "masked": Sampling(max_tokens=8, steps=4, selector="plackett_luce"),
+    "slots": Sampling(max_tokens=8, steps=2, selector="plackett_luce"),
+    "flow": Sampling(max_tokens=8, steps=4, kernel="marginal"),
+}
+BUDGET = {"float32": 1e-4, "bfloat16": 0.1}
+"""Nats a term: what another grouping of a batch may change (bfloat16 weights, log-probabilities in float32)."""
+
+
+@pytest.fixture(scope="module", params=sorted(LAWS))
+def folder(request, tmp_path_factory):
+    made = tmp_path_factory.mktemp("precision") / request.param
+    tiny = TinySection(hidden=32, layers=2, heads=2, vocabulary=300, context=128)
+    attention = "full" if request.param in {"autoregressive", "slots"} else "prefix"
+    make_tiny(made, tiny, WORDS * 10, seed=0, family=request.param, attention=attention)
+    return request.param, attention, made
+
+
+@pytest.mark.parametrize("dtype", sorted(BUDGET))
+def test_grouping_moves_log_probabilities_within_a_budget(folder, dtype):
+    family, attention, source = folder
+    section = ModelSection(name=str(source), family=family, attention=attention, canvas=8, dtype=dtype)
+    policy = open_policy(section, str(source))
+    trajectories = [t for group in policy.sample(CHATS, 3, LAWS[family], seed=0) for t in group]
+    together = policy.score(trajectories)
+    assert together.logprobs.dtype == torch.float32
+    assert torch.equal(policy.score(trajectories).logprobs, together.logprobs), "the same plan is the same to the bit"
+    alone = torch.cat([policy.score([t]).logprobs for t in trajectories])
+    assert (alone - together.logprobs).abs().max() < BUDGET[dtype]
+    assert (together.recorded - together.logprobs).abs().max() < BUDGET[dtype]
+
+
+def test_gradient_checkpointing_changes_no_gradient(folder):
+    family, attention, source = folder
+    if family == "flow":
+        pytest.skip("the flow network has no gradient checkpointing")
+    gradients = []
+    for checkpointing in (False, True):
+        section = ModelSection(
+            name=str(source), family=family, attention=attention, canvas=8, gradient_checkpointing=checkpointing
+        )
+        policy = open_policy(section, str(source))
+        trajectories = [t for group in policy.sample(CHATS, 2, LAWS[family], seed=0) for t in group]
+        policy.score(trajectories).logprobs.sum().backward()
+        gradients.append({name: weight.grad for name, weight in policy.trainable().items()})
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], gradient, atol=1e-5, rtol=1e-4)
