@@ -52,7 +52,7 @@ def test_a_run_has_its_metrics_and_its_laws_hold(finished):
         assert row["train/sampler_scorer_gap"] < 1e-4
         assert math.isfinite(row["train/loss"])
         assert row["train/completion_length"] <= 8
-    assert (run.folder / "report.html").is_file()
+    assert "every choice that was sampled" in (run.folder / "report.html").read_text(encoding="utf-8")
     assert saved_family(str(run.folder / "models" / "rl")) == family
 
 
@@ -94,6 +94,8 @@ def test_every_likelihood_and_ratio_trains(family, rl, tmp_path):
     assert all(math.isfinite(row["train/loss"]) and math.isfinite(row["train/grad_norm"]) for row in rows)
     assert (rows[-1]["train/kl"] is not None) == ("beta" in rl)
     exact = rl.get("likelihood", {}).get("kind", "trajectory") == "trajectory"
+    if not exact or "tokens_only" in rl.get("likelihood", {}):
+        assert "not exact" in (run.folder / "report.html").read_text(encoding="utf-8")
     assert (rows[-1]["train/sampler_scorer_gap"] is not None) == exact
 
 

@@ -190,8 +190,17 @@ def _rl(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], held_out
 def _open(run: Run, source: str, *names: str) -> Policy:
     """Open a stage's model as the recipe says, and record what samples and scores it."""
     policy = open_policy(_section(run.recipe), source, derive(run.recipe.seed, "open", *names))
-    run.environment({"engine": dict(policy.engine)})
+    run.environment({"engine": dict(policy.engine), **_likelihood(run.recipe, policy)})
     return policy
+
+
+def _likelihood(recipe: Recipe, policy: Policy) -> dict[str, Any]:
+    """What RL takes for a rollout's log-probability, and whether that covers every choice that was sampled."""
+    if recipe.rl is None:
+        return {}
+    how = recipe.rl.likelihood
+    exact = how.kind == "trajectory" and not how.tokens_only and how.temperature is None
+    return {"likelihood": {"kind": how.kind, "exact": exact and policy.exact(recipe.sampling.law())}}
 
 
 def _section(recipe: Recipe) -> ModelSection:

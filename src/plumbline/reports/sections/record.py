@@ -74,6 +74,9 @@ def identity(view: View) -> list[tuple[str, str]]:
         ("Model", without_folder(view, model)),
         ("Weights trained", f"LoRA of rank {recipe.model.lora.rank}" if recipe.model.lora else "all"),
     ]
+    if isinstance(likelihood := view.environment.get("likelihood"), dict):
+        exact = "exact: every choice that was sampled" if likelihood.get("exact") else "not exact"
+        found.append(("Log-probability", f"{likelihood.get('kind')}, {exact}"))
     if recipe.sft is not None:
         length = f"{recipe.sft.steps} steps" if recipe.sft.steps else f"{recipe.sft.epochs:g} epochs"
         found.append(("SFT", f"{length} of {recipe.sft.batch_size}, lr {recipe.sft.optimiser.learning_rate:g}"))
