@@ -147,11 +147,11 @@ def _views(policy: Policy, useful: Sequence[Credit], section: RlSection, rng: np
         return elbo_views(policy, trajectories, how.kind, how.draws, rng)
     if how.temperature is not None:
         trajectories = [replace(t, sampling=replace(t.sampling, temperature=how.temperature)) for t in trajectories]
-    fewest = min(len(trajectory.steps) for trajectory in trajectories)
-    if how.keep is not None and (how.keep > fewest or not policy.stepwise):
+    allowed = min(t.sampling.steps or len(t.steps) for t in trajectories)  # one that ends early makes fewer
+    if how.keep is not None and (how.keep > allowed or not policy.stepwise):
         raise RecipeError(
             f"rl.likelihood.keep is {how.keep}, but "
-            + (f"a trajectory has {fewest} steps" if policy.stepwise else f"{policy.family} scores a whole rollout"),
+            + (f"a trajectory has {allowed} steps" if policy.stepwise else f"{policy.family} scores a whole rollout"),
             "set it to at most sampling.steps, or leave it out" if policy.stepwise else "leave it out",
         )
     # A ratio of whole sequences needs all of a rollout's terms in one pass.

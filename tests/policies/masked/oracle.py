@@ -1,12 +1,18 @@
 """The probability of every way to fill a small canvas, by brute force: plain forward passes and explicit products.
 
 Nothing here comes from the package's samplers or scorers. Two tokens a place (top_k = 2) keep the enumeration small.
+A test that opens the model in float64 gets its numbers in float64.
 """
 
 import itertools
+import math
 from collections.abc import Iterator
 
+import numpy as np
 import torch
+
+from plumbline.policies.masked.schedule import slices
+from plumbline.records import Step, Trajectory
 
 
 def laws(policy, prompt, state, temperature=1.0):
@@ -23,21 +29,25 @@ def laws(policy, prompt, state, temperature=1.0):
 
 def logits_of(policy, prompt, state):
     """Logits [L, V] by one plain forward pass over prompt and canvas, the prompt blind to the canvas where it is."""
-    ids = torch.tensor([[*prompt, *state]])
+    return logits_of_many(policy, prompt, [state])[0]
+
+
+def logits_of_many(policy, prompt, states):
+    """Logits [S, L, V] of many canvases behind one prompt."""
+    ids = torch.tensor([[*prompt, *state] for state in states])
     size, start = ids.shape[1], len(prompt)
     allowed = torch.ones((size, size), dtype=torch.bool)
     if policy.network.attention == "prefix":
         allowed[:start, start:] = False
-    mask = torch.zeros((1, 1, size, size)).masked_fill(~allowed, torch.finfo(torch.float32).min)
-    logits = policy.model(ids, attention_mask=mask, use_cache=False).logits[0].double()
+    dtype = policy.model.dtype
+    mask = torch.zeros((1, 1, size, size), dtype=dtype).masked_fill(~allowed, torch.finfo(dtype).min)
+    logits = policy.model(ids, attention_mask=mask, use_cache=False).logits.double()
     logits = logits.index_fill(-1, torch.tensor([policy.mask_id]), float("-inf"))
-    return logits[start - 1 : -1] if policy.network.shifted else logits[start:]
+    return logits[:, start - 1 : -1] if policy.network.shifted else logits[:, start:]
 
 
 def ways(policy, prompt, law, temperature=1.0) -> Iterator[tuple[tuple, torch.Tensor, tuple[int, ...]]]:
     """(key, log-probability, canvas) of every trajectory; a key is a tuple of steps ((places), (tokens))."""
-    from plumbline.policies.masked.schedule import slices
-
     start = (policy.mask_id,) * law.max_tokens
     todo = [((), torch.zeros((), dtype=torch.float64), start)]
     for piece in slices(law):
@@ -47,7 +57,10 @@ def ways(policy, prompt, law, temperature=1.0) -> Iterator[tuple[tuple, torch.Te
                 canvas = list(state)
                 for place, token in zip(*action, strict=True):
                     canvas[place] = token
-                found.append(((*key, action) if action[0] else key, total + log_p, tuple(canvas)))
+                if piece.last and set(canvas[: piece.end]) & set(policy.chat.stop_ids):
+                    canvas[piece.end :] = [policy.chat.end_of_turn] * (len(canvas) - piece.end)
+                hidden = policy.mask_id in state[piece.start : piece.end]
+                found.append(((*key, action) if hidden else key, total + log_p, tuple(canvas)))
         todo = found
     yield from todo
 
@@ -63,7 +76,8 @@ def steps(policy, prompt, state, piece, law, temperature):
 
     def tokens_of(places):
         for choice in itertools.product(*(fills[place] for place in places)):
-            yield tuple(token for token, _ in choice), sum(log_p for _, log_p in choice)
+            total = torch.zeros((), dtype=torch.float64)
+            yield tuple(token for token, _ in choice), sum((log_p for _, log_p in choice), total)
 
     best = {place: max(log_p for _, log_p in fills[place]) for place in hidden}
     if law.selector == "random":
@@ -71,6 +85,14 @@ def steps(policy, prompt, state, piece, law, temperature):
         for places in sets:
             for tokens, log_p in tokens_of(places):
                 yield (places, tokens), log_p - torch.tensor(float(len(sets)), dtype=torch.float64).log()
+    elif law.selector == "ancestral":
+        for size in range(len(hidden) + 1):
+            for places in itertools.combinations(hidden, size):
+                q = 1.0 if piece.last else piece.share
+                chance = q**size * (1 - q) ** (len(hidden) - size)
+                if chance > 0:
+                    for tokens, log_p in tokens_of(places):
+                        yield (places, tokens), math.log(chance) + log_p
     elif law.selector == "plackett_luce":
         for order in itertools.permutations(hidden, piece.count):
             left, log_s = dict(best), 0.0
@@ -110,7 +132,7 @@ def steps(policy, prompt, state, piece, law, temperature):
                     for tokens, log_p in tokens_of(places):
                         yield (places, tokens), chance.log() + log_p
     elif law.selector == "low_confidence":
-        plain = logits_of(policy, prompt, state).softmax(-1)
+        plain = logits_of(policy, prompt, state).softmax(-1).detach()
         grouped = {}
         for tokens, log_p in tokens_of(tuple(hidden)):
             drawn = dict(zip(hidden, tokens, strict=True))
@@ -119,3 +141,28 @@ def steps(policy, prompt, state, piece, law, temperature):
             grouped.setdefault((places, tuple(drawn[p] for p in places)), []).append(log_p)
         for action, parts in grouped.items():
             yield action, torch.stack(parts).logsumexp(0)
+
+
+def trajectory_of(policy, prompt, key, law):
+    """The record of a way to fill a canvas, as a sampler that took it would have written it (log-probabilities: 0)."""
+    state, steps, actions = [policy.mask_id] * law.max_tokens, [], list(key)
+    for piece in slices(law):
+        if policy.mask_id in state[piece.start : piece.end]:
+            places, tokens = (np.array(part, dtype=np.int64) for part in actions.pop(0))
+            settled = law.selector == "threshold" and piece.last
+            steps.append(
+                Step(
+                    positions=places,
+                    tokens=tokens,
+                    logprobs=np.zeros(len(places), dtype=np.float32),
+                    selection=None if settled else 0.0,
+                    state=np.array(state),
+                    time=piece.time,
+                )
+            )
+            for place, token in zip(places, tokens, strict=True):
+                state[place] = int(token)
+        if piece.last and set(state[: piece.end]) & set(policy.chat.stop_ids):
+            state[piece.end :] = [policy.chat.end_of_turn] * (law.max_tokens - piece.end)
+    assert not actions
+    return Trajectory(prompt=np.array(prompt), steps=tuple(steps), text="", sampling=law, finish="length")

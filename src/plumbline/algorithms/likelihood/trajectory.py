@@ -26,6 +26,8 @@ def trajectory_views(
 ) -> list[View]:
     """Views of every trajectory.
 
+    A trajectory that ended in fewer than K steps, though its law allows K, is scored whole.
+
     Args:
         trajectories: what was sampled.
         keep: K; None scores all steps.
@@ -35,11 +37,13 @@ def trajectory_views(
             into a pass); else one view holds all.
 
     Raises:
-        ValueError: K exceeds a trajectory's steps.
+        ValueError: K exceeds the steps that a trajectory's law allows.
     """
     views = []
     for owner, trajectory in enumerate(trajectories):
-        steps = trajectory.steps if keep is None else tuple(_some(trajectory.steps, keep, pick, rng))
+        steps = trajectory.steps
+        if keep is not None and not len(steps) < keep <= (trajectory.sampling.steps or 0):
+            steps = tuple(_some(steps, keep, pick, rng))
         for part in ([step] for step in steps) if split else [steps]:
             views.append(View(owner, replace(trajectory, steps=tuple(part))))
     return views

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from plumbline.errors import ModelError
+
 LLADA_NAMES = {
     r"^model\.transformer\.wte\.": "model.embed_tokens.",
     r"^model\.transformer\.ln_f\.": "model.norm.",
@@ -27,15 +29,25 @@ LLADA_NAMES = {
 
 
 def config_of(source: str) -> Any:
-    """A stock config for a LLaDA or Dream checkpoint at `source` (a directory or a hub name); None for any other."""
+    """A stock config for a LLaDA or Dream checkpoint at `source` (a directory or a hub name); None for any other.
+
+    Raises:
+        ModelError: its config.json lacks what such a checkpoint has.
+    """
     from transformers.utils import cached_file
 
     path = cached_file(source, "config.json", _raise_exceptions_for_missing_entries=False)
     if path is None:
         return None
     values = json.loads(Path(path).read_text(encoding="utf-8"))
-    kind = values.get("model_type")
-    return _llada(values) if kind == "llada" else _dream(values) if kind == "Dream" else None
+    made = {"llada": _llada, "Dream": _dream}.get(values.get("model_type"))
+    try:
+        return None if made is None else made(values)
+    except KeyError as error:
+        raise ModelError(
+            f"the config.json of {source} says model_type {values['model_type']}, but lacks {error}",
+            "use the config.json that was published with these weights",
+        ) from error
 
 
 def _llada(values: Mapping[str, Any]) -> Any:

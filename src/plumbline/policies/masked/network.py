@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from plumbline.errors import ModelError
+from plumbline.policies.masked.cache import Behind, Gathered
 
 Attention = Literal["full", "prefix"]
 
@@ -61,12 +61,12 @@ class Network:
         if self.attention == "full":
             return Prompts(ids, lengths)
         seen = torch.arange(ids.shape[1], device=device) < lengths.unsqueeze(1)
-        output = model.get_decoder()(ids, attention_mask=_additive(seen[:, None, None], ids.shape[1], model.dtype))
-        layers = output.past_key_values.layers
-        last = output.last_hidden_state[torch.arange(len(prompts), device=device), lengths - 1]
-        return Prompts(
-            ids, lengths, tuple(layer.keys for layer in layers), tuple(layer.values for layer in layers), last
-        )
+        gathered = Gathered()
+        mask = _additive(seen[:, None, None], ids.shape[1], model.dtype)
+        states = model.get_decoder()(ids, attention_mask=mask, past_key_values=gathered, use_cache=True)
+        last = states.last_hidden_state[torch.arange(len(prompts), device=device), lengths - 1]
+        layers = [gathered.found[layer] for layer in sorted(gathered.found)]
+        return Prompts(ids, lengths, tuple(keys for keys, _ in layers), tuple(values for _, values in layers), last)
 
     def hidden(self, prompts: Prompts, canvas: Tensor, model: Any = None) -> Tensor:
         """Hidden states [R, L, H] that predict the places of canvases [R, L], each behind its row's prompt."""
@@ -89,12 +89,7 @@ class Network:
         return result
 
     def _prefix(self, prompts: Prompts, canvas: Tensor, model: Any) -> Tensor:
-        from transformers import DynamicCache
-
         places, width = canvas.shape[1], prompts.ids.shape[1]
-        cache = DynamicCache()
-        for layer, (keys, values) in enumerate(zip(prompts.keys, prompts.values, strict=True)):
-            cache.update(keys, values, layer)
         seen = torch.ones((len(canvas), width + places), dtype=torch.bool, device=canvas.device)
         seen[:, :width] = torch.arange(width, device=canvas.device) < prompts.lengths.unsqueeze(1)
         positions = prompts.lengths.unsqueeze(1) + torch.arange(places, device=canvas.device)
@@ -102,7 +97,7 @@ class Network:
             canvas,
             attention_mask=_additive(seen[:, None, None], places, model.dtype),
             position_ids=positions,
-            past_key_values=cache,
+            past_key_values=Behind(prompts.keys, prompts.values),
             use_cache=True,
         ).last_hidden_state
         if self.shifted:
@@ -116,21 +111,3 @@ def _additive(seen: Tensor, queries: int, dtype: torch.dtype) -> Tensor:
     """An additive mask [R, 1, queries, keys] from which keys may be seen [R, 1, 1, keys]."""
     mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill(~seen, torch.finfo(dtype).min)
     return mask.expand(-1, -1, queries, -1)
-
-
-@torch.no_grad()
-def check_bidirectional(model: Any, source: str) -> None:
-    """Try out that the explicit mask is obeyed.
-
-    Raises:
-        ModelError: a later token does not change an earlier hidden state, so the model stays causal whatever the mask.
-    """
-    network = Network(model, "full", shifted=False)
-    prompts = network.encode([[1, 2, 3]])
-    one, other = torch.tensor([[1, 2, 3]], device=model.device), torch.tensor([[1, 2, 4]], device=model.device)
-    first, second = network.hidden(prompts, one)[0, 0], network.hidden(prompts, other)[0, 0]
-    if bool((first - second).abs().max() <= 1e-6 * first.abs().max()):
-        raise ModelError(
-            f"{source} stays causal whatever mask it is given, so it cannot be a masked-diffusion model",
-            "use a model whose attention takes a mask (Llama, Qwen, Mistral, LLaDA, Dream)",
-        )

@@ -6,6 +6,7 @@ A trajectory is the sequence of its steps; each step's probability is that of it
 of the choice of its places, where the model has a say in it (`selectors`). Both are exact.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -18,12 +19,14 @@ from torch import Tensor, nn
 from plumbline.errors import DataError, ModelError
 from plumbline.policies import places as at_places
 from plumbline.policies.canvas import answer_of, joined, split_demonstration
+from plumbline.policies.exploration import FILE as EXPLORATION
 from plumbline.policies.exploration import Exploration
 from plumbline.policies.masked.checkpoints import LLADA_NAMES, config_of
-from plumbline.policies.masked.network import Network, Prompts, check_bidirectional
+from plumbline.policies.masked.network import Network, Prompts
+from plumbline.policies.masked.probe import check_model
+from plumbline.policies.masked.recorded import Recorded
 from plumbline.policies.masked.sampler import denoise
-from plumbline.policies.masked.schedule import Slice, slices
-from plumbline.policies.masked.scorer import FREE, free_log_prob, selection_log_prob
+from plumbline.policies.masked.scorer import log_probs, step_divergence
 from plumbline.policies.places import Places
 from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
@@ -31,6 +34,11 @@ from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.recipe import ModelSection
 from plumbline.records import Message, Sampling, Step, Trajectory
 
+KEPT = 0.1
+"""What the keys and values of a prompt's token cost, against all that a canvas's token leaves for the backward pass.
+
+Measured on a Llama with as many key as query heads: 0.09; fewer key heads cost less.
+"""
 PLAIN = Sampling()
 """The law of supervised training."""
 
@@ -44,11 +52,16 @@ class MaskedPolicy(PretrainedPolicy):
     def __init__(self, loaded: Loaded, section: ModelSection, source: str) -> None:
         super().__init__(loaded)
         self.mask_id = _mask_id(self.model, self.chat.tokenizer, source)
-        self.canvas = section.canvas
+        self.canvas = section.canvas or _saved_canvas(self.model.config)
         self.rows_at_once = 64 if self.device.type == "cpu" else 256
-        check_bidirectional(self.model, source)
         shifted = bool(getattr(self.model.config, "predicts_next", False))
         self.network = Network(self.model, section.attention, shifted=shifted)
+        check_model(self.network, source)
+        if not section.explore and (Path(source) / EXPLORATION).is_file():
+            raise ModelError(
+                f"{source} was trained with learnt temperatures, which model.explore: false would leave out of its law",
+                f"set model.explore to true, or delete {EXPLORATION} there",
+            )
         self.exploration = Exploration.read(source).to(self.device) if section.explore else None
         self._reference_exploration: Exploration | None = None
         self.model.config.plumbline = {"family": self.family, "canvas": self.canvas, "attention": section.attention}
@@ -58,7 +71,8 @@ class MaskedPolicy(PretrainedPolicy):
         """Load a causal model, or a checkpoint in the style of LLaDA or Dream.
 
         Raises:
-            ModelError: it cannot be loaded, has no mask token, or stays causal under any mask.
+            ModelError: it cannot be loaded, has no mask token, stays causal under any mask, or computes its logits
+                otherwise than by a linear head.
         """
         return cls(load(section, source, seed, config_of, LLADA_NAMES), section, source)
 
@@ -104,13 +118,18 @@ class MaskedPolicy(PretrainedPolicy):
     def _sample(
         self, prompts: Sequence[Sequence[int]], copies: int, sampling: Sampling, generator: torch.Generator
     ) -> list[list[Trajectory]]:
-        rows = self.network.encode(prompts).rows(torch.arange(len(prompts)).repeat_interleave(copies).to(self.device))
+        encoded = self.network.encode(prompts)
+        prompt_of = torch.arange(len(prompts)).repeat_interleave(copies)
+        everyone = torch.arange(len(prompt_of))
+        rows = encoded.rows(prompt_of.to(self.device))
 
-        def look(canvas: Tensor, which: Tensor, time: float) -> Places:
-            hidden = self.network.hidden(rows, canvas.to(self.device))[which.to(self.device)]
+        def look(active: Tensor, canvas: Tensor, which: Tensor, time: float) -> Places:
+            mine = rows if torch.equal(active, everyone) else encoded.rows(prompt_of[active].to(self.device))
+            hidden = self.network.hidden(mine, canvas.to(self.device))[which.to(self.device)]
             return self._places(self.model, hidden, self._divisor(self.exploration, [time], len(hidden)))
 
-        done = denoise(look, len(prompts) * copies, self.mask_id, sampling, generator)
+        end, stops = self.chat.end_of_turn, self.chat.stop_ids
+        done = denoise(look, len(prompt_of), self.mask_id, sampling, generator, stops, end)
         made = []
         for row, steps in enumerate(done.steps):
             answer, finish = answer_of(done.canvas[row], self.chat.stop_ids)
@@ -137,21 +156,21 @@ class MaskedPolicy(PretrainedPolicy):
     # -- scoring -------------------------------------------------------------------------------------------------
 
     def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
-        """See `Policy.batches`: in order, as many as fit, a prompt counted once where it is encoded once."""
+        """See `Policy.batches`: in order, as many as fit. Under prefix attention a prompt is encoded once for all of
+        its steps that stand together, and what each of them keeps of it counts `KEPT`.
+        """
         parts: list[list[int]] = []
         room, previous = 0, b""
         for index, trajectory in enumerate(trajectories):
-            key = trajectory.prompt.tobytes()
-            places = trajectory.sampling.max_tokens
-            if self.network.attention == "full":
-                cost = len(trajectory.steps) * (places + len(trajectory.prompt))
-            else:
-                cost = len(trajectory.steps) * places + (len(trajectory.prompt) if key != previous else 0)
-            if not parts or cost > room:
+            places, prompt, key = trajectory.sampling.max_tokens, len(trajectory.prompt), trajectory.prompt.tobytes()
+            full = self.network.attention == "full"
+            cost = len(trajectory.steps) * (places + (prompt if full else math.ceil(KEPT * prompt)))
+            once = 0 if full else prompt
+            if not parts or cost + (once if key != previous else 0) > room:
                 parts.append([])
-                room, cost = tokens_per_pass, max(cost, len(trajectory.steps) * places + len(trajectory.prompt))
+                room, previous = tokens_per_pass, b""
             parts[-1].append(index)
-            room, previous = room - cost, key
+            room, previous = room - cost - (once if key != previous else 0), key
         return parts
 
     def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
@@ -159,20 +178,20 @@ class MaskedPolicy(PretrainedPolicy):
         choice; the other selectors' choices are left out of it.
         """
         sampling = common_law(trajectories)
-        recorded = _Recorded.of(trajectories, self.mask_id)
+        recorded = Recorded.of(trajectories, self.mask_id)
         if reference:
             with torch.no_grad(), self.as_reference() as model:
                 looked = self._look(recorded, model, self._reference_exploration)
-                return Terms.of(trajectories, self._log_probs(recorded, looked, sampling))
+                return Terms.of(trajectories, log_probs(recorded, looked, sampling))
         looked = self._look(recorded, self.model, self.exploration)
         kl = None
         if divergence:
             with torch.no_grad(), self.as_reference() as model:
                 other = self._look(recorded, model, self._reference_exploration)
-            kl = self._divergence(recorded, looked, other, sampling)
-        return Terms.of(trajectories, self._log_probs(recorded, looked, sampling), kl)
+            kl = step_divergence(recorded, looked, other, sampling)
+        return Terms.of(trajectories, log_probs(recorded, looked, sampling), kl)
 
-    def _look(self, recorded: "_Recorded", model: Any, exploration: Exploration | None) -> Places:
+    def _look(self, recorded: Recorded, model: Any, exploration: Exploration | None) -> Places:
         """The laws of all places that any recorded step could have filled, step by step."""
         prompts: Prompts = self.network.encode(recorded.prompts, model).rows(recorded.prompt_of.to(self.device))
         hidden = self.network.hidden(prompts, recorded.states.to(self.device), model)
@@ -181,52 +200,6 @@ class MaskedPolicy(PretrainedPolicy):
         if exploration is not None:
             divisor = exploration.divisor(recorded.times)[looked_at.nonzero()[:, 0]]
         return self._places(model, hidden[looked_at], divisor)
-
-    def _log_probs(self, recorded: "_Recorded", looked: Places, sampling: Sampling) -> Tensor:
-        """Log-probabilities in the order of `Trajectory.logprobs`."""
-        filled = looked[recorded.filled.to(self.device)]
-        tokens = at_places.token_log_prob(filled, recorded.tokens.to(self.device), sampling)
-        if not bool(recorded.selected.any()):
-            return tokens
-        if sampling.selector in FREE:
-            chosen = free_log_prob(recorded.eligible, recorded.chosen, recorded.pieces, sampling).to(self.device)
-        else:
-            chosen = selection_log_prob(
-                looked, recorded.eligible, recorded.chosen, recorded.order, recorded.order_tokens, sampling
-            )
-        return torch.cat([tokens, chosen[recorded.selected.to(self.device)]])[recorded.layout.to(self.device)]
-
-    def _divergence(self, recorded: "_Recorded", looked: Places, other: Places, sampling: Sampling) -> Tensor:
-        """KL [S] of each step."""
-        filled = recorded.filled.to(self.device)
-        kl = at_places.divergence(looked[filled], other[filled], sampling)
-        total = kl.new_zeros(len(recorded.states)).index_add(0, recorded.step_of.to(self.device), kl)
-        if sampling.selector != "plackett_luce":
-            return total
-        return total + self._order_divergence(recorded, looked, other, sampling)
-
-    def _order_divergence(self, recorded: "_Recorded", looked: Places, other: Places, sampling: Sampling) -> Tensor:
-        """KL [S] of the draws of places, one categorical after the other along the order that was drawn."""
-        at = tuple(recorded.eligible.nonzero().T.to(self.device))
-        shape, order = recorded.eligible.shape, recorded.order.to(self.device)
-
-        def scores(laws: Places) -> Tensor:
-            best = at_places.largest_log_prob(laws, sampling) / sampling.position_temperature
-            return best.new_full(shape, float("-inf")).index_put(at, best)
-
-        mine = scores(looked)
-        with torch.no_grad():
-            theirs = scores(other)
-        total = mine.new_zeros(len(mine))
-        counts = recorded.chosen.sum(1).to(self.device)
-        for rank in range(order.shape[1]):
-            gap = (mine.log_softmax(1) - theirs.log_softmax(1)).masked_fill(mine.isneginf(), 0.0)
-            total = total + (mine.softmax(1) * gap).sum(1) * (rank < counts)
-            place = order[:, rank : rank + 1]
-            mine, theirs = (value.scatter(1, place, float("-inf")) for value in (mine, theirs))
-            done = mine.isneginf().all(1, keepdim=True)  # nothing is left to choose from
-            mine, theirs = (torch.where(done, torch.zeros_like(value), value) for value in (mine, theirs))
-        return total
 
     def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:
         """See `Hides.hide`; behind its end an answer's canvas is filled with end tokens."""
@@ -301,89 +274,6 @@ class MaskedPolicy(PretrainedPolicy):
             self.exploration.save(folder)
 
 
-class _Recorded:
-    """Recorded steps as tensors on the CPU, one row each."""
-
-    @classmethod
-    def of(cls, trajectories: Sequence[Trajectory], mask_id: int) -> "_Recorded":
-        made = cls()
-        sampling = trajectories[0].sampling
-        distinct: dict[bytes, int] = {}
-        prompts: list[list[int]] = []
-        steps: list[Step] = []
-        prompt_of: list[int] = []
-        for trajectory in trajectories:
-            key = trajectory.prompt.tobytes()
-            if key not in distinct:
-                distinct[key] = len(prompts)
-                prompts.append(trajectory.prompt.tolist())
-            for step in trajectory.steps:
-                steps.append(step)
-                prompt_of.append(distinct[key])
-        states = np.stack([step.state for step in steps if step.state is not None])
-        if len(states) != len(steps):
-            raise ValueError("a step without its state cannot be scored")
-        rows, places = states.shape
-        made.prompts, made.prompt_of = prompts, torch.tensor(prompt_of)
-        made.states = torch.from_numpy(states)
-        made.times = [step.time or 0.0 for step in steps]
-        counts = [len(step.positions) for step in steps]
-        made.step_of = torch.arange(rows).repeat_interleave(torch.tensor(counts))
-        positions = torch.from_numpy(np.concatenate([step.positions for step in steps]))
-        made.tokens = torch.from_numpy(np.concatenate([step.tokens for step in steps]))
-        made.chosen = torch.zeros((rows, places), dtype=torch.bool)
-        made.chosen[made.step_of, positions] = True
-        made.selected = torch.tensor([step.selection is not None for step in steps])
-        made.eligible, made.pieces = made.chosen, []
-        if bool(made.selected.any()):
-            by_time = {piece.time: piece for piece in slices(sampling)}
-            made.pieces = [by_time[time] for time in made.times]
-            block = torch.zeros((rows, places), dtype=torch.bool)
-            for row, piece in enumerate(made.pieces):
-                block[row, piece.start : piece.end] = True
-            made.eligible = (made.states == mask_id) & block
-        looked_at = made.chosen if sampling.selector in FREE else made.eligible
-        made.looked_at = looked_at
-        index = torch.full((rows, places), -1, dtype=torch.long)
-        index[looked_at] = torch.arange(int(looked_at.sum()))
-        made.filled = index[made.step_of, positions]
-        if bool((made.filled < 0).any()):
-            raise ValueError("a recorded step fills a place that was not hidden in its state")
-        width = max(counts)
-        column = torch.cat([torch.arange(count) for count in counts])
-        first = torch.tensor([int(step.positions[:1].sum()) for step in steps]).unsqueeze(1).expand(-1, width)
-        made.order = first.clone().index_put((made.step_of, column), positions)
-        first = torch.tensor([int(step.tokens[:1].sum()) for step in steps]).unsqueeze(1).expand(-1, width)
-        made.order_tokens = first.clone().index_put((made.step_of, column), made.tokens)
-        # Terms stand step by step, tokens first: where each is found in [all tokens, all selections].
-        layout: list[int] = []
-        token, selection = 0, len(made.tokens)
-        for step, count in zip(steps, counts, strict=True):
-            layout += range(token, token + count)
-            token += count
-            if step.selection is not None:
-                layout.append(selection)
-                selection += 1
-        made.layout = torch.tensor(layout)
-        return made
-
-    prompts: list[list[int]]  # distinct
-    prompt_of: Tensor  # [S]
-    states: Tensor  # [S, L]
-    times: list[float]  # [S]
-    pieces: list[Slice]  # [S], where a choice of places has a term
-    eligible: Tensor  # [S, L] bool: places that could have been filled
-    looked_at: Tensor  # [S, L] bool: places whose laws are needed
-    chosen: Tensor  # [S, L] bool
-    order: Tensor  # [S, n] filled places in the order drawn, the first repeated where there are fewer
-    order_tokens: Tensor  # [S, n]
-    selected: Tensor  # [S] bool: the step has a term for its choice of places
-    filled: Tensor  # [N] index among the looked-at places
-    step_of: Tensor  # [N]
-    tokens: Tensor  # [N]
-    layout: Tensor  # [terms]
-
-
 def _mask_id(model: nn.Module, tokenizer: Any, source: str) -> int:
     found = tokenizer.mask_token_id
     if found is None:
@@ -394,4 +284,16 @@ def _mask_id(model: nn.Module, tokenizer: Any, source: str) -> int:
             "set mask_token in its tokenizer_config.json (for a causal model, add one: tokenizer.add_special_tokens("
             '{"mask_token": "<|mask|>"}), then resize the embeddings and save both)',
         )
+    rows = model.get_input_embeddings().weight.shape[0]  # type: ignore[operator]
+    if not 0 <= int(found) < rows:
+        raise ModelError(
+            f"the mask token of {source} is {found}, but the model has embeddings for {rows} tokens",
+            "correct mask_token_id in its config.json, or resize the model's embeddings",
+        )
     return int(found)
+
+
+def _saved_canvas(config: Any) -> int | None:
+    """The canvas that a model of ours was trained with."""
+    saved = getattr(config, "plumbline", None)
+    return saved.get("canvas") if isinstance(saved, dict) else None

@@ -4,10 +4,14 @@ Letters in shapes: R rows (prompts x copies), L places, n places filled in a ste
 
 Each step looks at the hidden places of the present block. The head runs only where the law needs it: at the chosen
 places where the choice does not depend on the model, at all hidden places of the block otherwise.
+
+An answer ends at its first end token. Once one stands in a finished block, the blocks behind cannot change the answer:
+they are filled with end tokens, and no choice is made or recorded there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -21,8 +25,11 @@ from plumbline.policies.places import Places, largest_log_prob, plain_confidence
 from plumbline.policies.token_law import draw
 from plumbline.records import Sampling, Step
 
-Look = Callable[[Tensor, Tensor, float], Places]
-"""From canvases [R, L], the places to look at [R, L] (bool) and the time to the laws of these places, row by row."""
+Look = Callable[[Tensor, Tensor, Tensor, float], Places]
+"""From the numbers of rows [A], their canvases [A, L], the places to look at [A, L] (bool) and the time to the laws of
+these places, row by row."""
+See = Callable[[Tensor, Tensor, float], Places]
+"""The same for rows that are settled."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +41,15 @@ class Denoised:
 
 
 @torch.no_grad()
-def denoise(look: Look, rows: int, mask_id: int, sampling: Sampling, generator: torch.Generator) -> Denoised:
+def denoise(
+    look: Look,
+    rows: int,
+    mask_id: int,
+    sampling: Sampling,
+    generator: torch.Generator,
+    stop_ids: Collection[int],
+    end: int,
+) -> Denoised:
     """Fill canvases from nothing.
 
     Args:
@@ -43,38 +58,33 @@ def denoise(look: Look, rows: int, mask_id: int, sampling: Sampling, generator: 
         mask_id: the token of a hidden place.
         sampling: the law; greedy where its temperature is 0.
         generator: a CPU generator; the only source of randomness.
+        stop_ids: tokens that end an answer.
+        end: the token that blocks behind an ended answer are filled with.
     """
     places = sampling.max_tokens
     canvas = torch.full((rows, places), mask_id, dtype=torch.long)
     hidden = torch.ones((rows, places), dtype=torch.bool)
+    stops = torch.tensor(sorted(stop_ids), dtype=torch.long)
     steps: list[list[Step]] = [[] for _ in range(rows)]
     for piece in slices(sampling):
+        # Every row has its own numbers, whether it still needs them or not: no row's draw depends on another's.
         uniforms = torch.rand((rows, 2 * places + 1), dtype=torch.float64, generator=generator)
         eligible = hidden.clone()
         eligible[:, : piece.start] = False
         eligible[:, piece.end :] = False
-        if not bool(eligible.any()):
-            continue
-        made = _step(look, canvas, eligible, piece, sampling, uniforms)
-        for row in range(rows):
-            count = int(made.counts[row])
-            if not bool(eligible[row].any()):
-                continue
-            positions = made.positions[row, :count]
-            steps[row].append(
-                Step(
-                    positions=positions.numpy(),
-                    tokens=made.tokens[row, :count].numpy(),
-                    logprobs=made.logprobs[row, :count].numpy(),
-                    selection=None if made.selection is None else float(made.selection[row]),
-                    state=canvas[row].numpy().copy(),
-                    time=piece.time,
-                )
-            )
-        for row in range(rows):
-            positions = made.positions[row, : int(made.counts[row])]
-            canvas[row, positions] = made.tokens[row, : int(made.counts[row])]
-            hidden[row, positions] = False
+        active = eligible.any(1).nonzero().flatten()
+        if len(active):
+            made = _step(partial(look, active), canvas[active], eligible[active], piece, sampling, uniforms[active])
+            for index, row in enumerate(active.tolist()):
+                step = made.step(index, canvas[row], piece.time)
+                steps[row].append(step)
+                positions = torch.from_numpy(step.positions)
+                canvas[row, positions] = torch.from_numpy(step.tokens)
+                hidden[row, positions] = False
+        if piece.last:
+            ended = torch.isin(canvas[:, : piece.end], stops).any(1)
+            canvas[ended, piece.end :] = end
+            hidden[ended, piece.end :] = False
     return Denoised(canvas.numpy(), steps)
 
 
@@ -88,8 +98,20 @@ class _Made:
     counts: Tensor  # [R]
     selection: Tensor | None  # [R]
 
+    def step(self, row: int, canvas: Tensor, time: float) -> Step:
+        """The record of a row's step, that began at `time` with `canvas` [L]."""
+        count = int(self.counts[row])
+        return Step(
+            positions=self.positions[row, :count].numpy(),
+            tokens=self.tokens[row, :count].numpy(),
+            logprobs=self.logprobs[row, :count].numpy(),
+            selection=None if self.selection is None else float(self.selection[row]),
+            state=canvas.numpy().copy(),
+            time=time,
+        )
 
-def _step(look: Look, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: Sampling, uniforms: Tensor) -> _Made:
+
+def _step(look: See, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: Sampling, uniforms: Tensor) -> _Made:
     places = canvas.shape[1]
     for_places, for_tokens = uniforms[:, :places], uniforms[:, places : 2 * places]
     selector = sampling.selector
@@ -177,7 +199,7 @@ def _keep_most_confident(laws: Places, eligible: Tensor, piece: Slice, sampling:
     return _Made(order, drawn.gather(1, order), told.gather(1, order), counts, selection.cpu())
 
 
-def _greedy(look: Look, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: Sampling) -> _Made:
+def _greedy(look: See, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: Sampling) -> _Made:
     """The most probable tokens at the most confident places; nothing is drawn and nothing has a probability."""
     laws = look(canvas, eligible, piece.time)
     tokens = laws.each(lambda part: part.plain().argmax(-1))

@@ -3,7 +3,9 @@
 Letters: L places, T steps, B blocks.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from plumbline.errors import RecipeError
 from plumbline.records import Sampling
@@ -44,10 +46,10 @@ def slices(sampling: Sampling) -> list[Slice]:
             "set sampling.steps between sampling.blocks and sampling.max_tokens",
         )
     made = []
-    edges, turns = _even(places, blocks), _even(steps, blocks)
-    for block in range(blocks):
-        start, end = edges[block], edges[block + 1]
-        number = turns[block + 1] - turns[block]
+    edges = _even(places, blocks)
+    turns = _deal(steps, [end - start for start, end in pairwise(edges)])
+    for block, (start, end) in enumerate(pairwise(edges)):
+        number, before = turns[block], sum(turns[:block])
         filled = _even(end - start, number)
         for step in range(number):
             made.append(
@@ -57,10 +59,21 @@ def slices(sampling: Sampling) -> list[Slice]:
                     count=filled[step + 1] - filled[step],
                     share=1 / (number - step),
                     last=step + 1 == number,
-                    time=(turns[block] + step) / steps,
+                    time=(before + step) / steps,
                 )
             )
     return made
+
+
+def _deal(steps: int, sizes: Sequence[int]) -> list[int]:
+    """Steps of each block: one, and each further one to the block with the most places a step.
+
+    So no block has more steps than places, and no step has nothing to fill.
+    """
+    turns = [1] * len(sizes)
+    for _ in range(steps - len(sizes)):
+        turns[max(range(len(sizes)), key=lambda block: sizes[block] / turns[block])] += 1
+    return turns
 
 
 def _even(total: int, parts: int) -> list[int]:

@@ -8,8 +8,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from plumbline.policies import places as at_places
 from plumbline.policies.masked import selectors
+from plumbline.policies.masked.recorded import Recorded
 from plumbline.policies.masked.schedule import Slice
+from plumbline.policies.masked.selectors import FREE
 from plumbline.policies.places import (
     Places,
     largest_log_prob,
@@ -18,8 +21,27 @@ from plumbline.policies.places import (
 )
 from plumbline.records import Sampling
 
-FREE = frozenset({"random", "ancestral"})
-"""Selectors in whose choices the model has no say: their log-probability is a number without gradient."""
+
+def log_probs(recorded: Recorded, looked: Places, sampling: Sampling) -> Tensor:
+    """Log-probabilities of recorded steps in the order of `Trajectory.logprobs`.
+
+    Args:
+        recorded: the steps.
+        looked: the laws of their looked-at places, row by row.
+        sampling: their law.
+    """
+    device = looked.hidden.device
+    filled = looked[recorded.filled.to(device)]
+    tokens = at_places.token_log_prob(filled, recorded.tokens.to(device), sampling)
+    if not bool(recorded.selected.any()):
+        return tokens
+    if sampling.selector in FREE:
+        chosen = free_log_prob(recorded.eligible, recorded.chosen, recorded.pieces, sampling).to(device)
+    else:
+        chosen = selection_log_prob(
+            looked, recorded.eligible, recorded.chosen, recorded.order, recorded.order_tokens, sampling
+        )
+    return torch.cat([tokens, chosen[recorded.selected.to(device)]])[recorded.layout.to(device)]
 
 
 def free_log_prob(eligible: Tensor, chosen: Tensor, pieces: Sequence[Slice], sampling: Sampling) -> Tensor:
@@ -91,3 +113,43 @@ def _low_confidence(
     row, place = others.nonzero().T
     below = log_less_confident(laws[index[others]], sampling, least[row].squeeze(1), place > edge[row].squeeze(1))
     return below.new_zeros(len(eligible)).index_add(0, row, below)
+
+
+def step_divergence(recorded: Recorded, looked: Places, other: Places, sampling: Sampling) -> Tensor:
+    """KL [S] of each step to the reference, whose laws of the same places are `other`.
+
+    It is that of the filled places' tokens and of an ordered Plackett-Luce choice; the choices of the other selectors
+    are left out.
+    """
+    device = looked.hidden.device
+    filled = recorded.filled.to(device)
+    kl = at_places.divergence(looked[filled], other[filled], sampling)
+    total = kl.new_zeros(len(recorded.states)).index_add(0, recorded.step_of.to(device), kl)
+    if sampling.selector != "plackett_luce":
+        return total
+    return total + _order_divergence(recorded, looked, other, sampling)
+
+
+def _order_divergence(recorded: Recorded, looked: Places, other: Places, sampling: Sampling) -> Tensor:
+    """KL [S] of the draws of places, one categorical after the other along the order that was drawn."""
+    device = looked.hidden.device
+    at = tuple(recorded.eligible.nonzero().T.to(device))
+    shape, order = recorded.eligible.shape, recorded.order.to(device)
+
+    def scores(laws: Places) -> Tensor:
+        best = largest_log_prob(laws, sampling) / sampling.position_temperature
+        return best.new_full(shape, float("-inf")).index_put(at, best)
+
+    mine = scores(looked)
+    with torch.no_grad():
+        theirs = scores(other)
+    total = mine.new_zeros(len(mine))
+    counts = recorded.chosen.sum(1).to(device)
+    for rank in range(order.shape[1]):
+        gap = (mine.log_softmax(1) - theirs.log_softmax(1)).masked_fill(mine.isneginf(), 0.0)
+        total = total + (mine.softmax(1) * gap).sum(1) * (rank < counts)
+        place = order[:, rank : rank + 1]
+        mine, theirs = (value.scatter(1, place, float("-inf")) for value in (mine, theirs))
+        done = mine.isneginf().all(1, keepdim=True)  # nothing is left to choose from
+        mine, theirs = (torch.where(done, torch.zeros_like(value), value) for value in (mine, theirs))
+    return total

@@ -20,12 +20,15 @@ The weights have no say in `random` (a set of fixed size) and `ancestral` (each 
 al. 2024, arXiv:2406.07524): their log-probabilities are numbers without a gradient (`scorer.free_log_prob`).
 """
 
-import numpy as np
+import math
+
 import torch
 from torch import Tensor
 
-NODES, POWER = 64, 8
-"""Gauss-Legendre nodes of the set probability, after u = v^POWER, which flattens the integrand near 0."""
+FREE = frozenset({"random", "ancestral"})
+"""Selectors in whose choices the model has no say: their log-probability is a number without gradient."""
+EARLIEST = -37.0
+"""Where the integral of the set probability begins in log time: what is left of it is below 1e-16."""
 
 
 def gumbel(uniforms: Tensor) -> Tensor:
@@ -60,22 +63,31 @@ def ordered_log_prob(scores: Tensor, order: Tensor, counts: Tensor | None = None
 def set_log_prob(scores: Tensor, chosen: Tensor) -> Tensor:
     """Log-probability [R] that Plackett-Luce draws the places `chosen` [R, L] (bool) first, in any order.
 
-    In float64; the quadrature is within 1e-10 of the sum over orders for up to some tens of places.
+    With r = w / W and u = exp(-e^x) the integral above is
+
+        P(S) = int e^(x - e^x) prod_{i in S} (1 - exp(-r_i e^x)) dx
+
+    over all x: an entire function that falls off on both sides whatever the scores, so the trapezoid rule converges
+    exponentially (Trefethen and Weideman 2014). Its error with steps of h is about exp(-2 pi y / h) cos(y)^-n at the
+    best y, below 1e-11 for the h taken here. In u itself the integrand has an edge at 1 where the chosen places lead
+    by far, and no fixed set of Gauss nodes finds it: log P and its gradient would come out as 0.
+
+    In float64; a test holds value and gradient to the sum over orders.
     """
     wide = scores.double()
-    inside = wide.masked_fill(~chosen, float("-inf"))
+    most = max(1, int(chosen.sum(1).max()))
+    place = (~chosen).to(torch.int8).sort(dim=1, stable=True).indices[:, :most]
+    counted = chosen.gather(1, place)  # [R, n]
     everything = (wide.isneginf() | chosen).all(1)  # nothing else could have been chosen
     rest = torch.where(chosen, float("-inf"), wide)
     rest = torch.where(everything.unsqueeze(1), torch.zeros_like(rest), rest).logsumexp(1)
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    v = torch.from_numpy((nodes + 1) / 2).to(wide)
-    log_u = POWER * v.log()
-    # log(1 - u^(w/W)) = log(-expm1(log u * w / W)), one for each node and chosen place.
-    ratio = (inside - rest.unsqueeze(1)).exp().masked_fill(~chosen, 0.0)
-    factors = torch.log(-torch.expm1(log_u[:, None, None] * ratio.clamp_min(1e-300)))
-    product = factors.masked_fill(~chosen, 0.0).sum(-1)  # [nodes, R]
-    log_weight = torch.from_numpy(weights / 2).to(wide).log() + np.log(POWER) + (POWER - 1) * v.log()
-    result = torch.logsumexp(product + log_weight.unsqueeze(1), 0)
+    log_ratio = (wide.gather(1, place) - rest.unsqueeze(1)).masked_fill(~counted, 0.0)
+    width = min(0.2, 0.7 / math.sqrt(most))
+    x = torch.arange(EARLIEST, math.log(2 * most + 60), width, dtype=torch.float64, device=wide.device)[:, None, None]
+    # exp of what would overflow is the same to the last digit; below, the factor is its argument.
+    factors = torch.log(-torch.expm1(-(log_ratio + x).clamp(-690.0, 690.0).exp()))
+    product = factors.masked_fill(~counted, 0.0).sum(-1)  # [nodes, R]
+    result = torch.logsumexp(product + (x - x.exp()).squeeze(-1) + math.log(width), 0)
     return torch.where(everything, torch.zeros_like(result), result).to(scores.dtype)
 
 

@@ -152,6 +152,9 @@ def _model(
             "give a directory or hub name of a causal model (its config.json names an architecture ...ForCausalLM)",
         ) from error
     _check_complete(source, info)
+    if "key_mapping" in options:
+        # Else transformers would save under the checkpoint's own names, beside a stock config: nobody could load that.
+        model._weight_conversions = None  # noqa: SLF001
     if section.quantize is None:
         model = model.to(device)
     model.eval()

@@ -1,0 +1,127 @@
+"""The scorer against every trajectory there is, in float64: values, sums and gradients."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from plumbline.algorithms.likelihood.trajectory import trajectory_views
+from plumbline.records import Sampling
+from plumbline.testing import check_policy
+from tests.policies.masked.conftest import opened
+from tests.policies.masked.oracle import laws, trajectory_of, ways
+
+CHAT = [{"role": "user", "content": "nota?"}]
+KINDS = ("random", "ancestral", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
+GRADIENT = 1e-6
+"""Llama's norm works in float32 whatever the model's type, which leaves its gradient about 5e-8 of noise."""
+BLOCKS = Sampling(max_tokens=4, steps=3, blocks=2, top_k=2, selector="plackett_luce")
+
+
+def law(selector, **options):
+    extra = {"threshold": 0.6, "position_temperature": 0.3} if selector == "threshold" else {}
+    return replace(Sampling(max_tokens=3, steps=2, top_k=2), selector=selector, **{**extra, **options})
+
+
+@pytest.fixture(scope="module")
+def wide(masked_folder):
+    policy = opened(masked_folder)
+    policy.model.double()
+    return policy
+
+
+def totals(terms):
+    """The scorer's log-probability of each trajectory, differentiable."""
+    count = int(terms.owner.max()) + 1
+    return torch.zeros(count, dtype=torch.float64).index_add(0, terms.owner, terms.logprobs.double())
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 2.0])
+@pytest.mark.parametrize("selector", KINDS)
+def test_all_trajectories_have_their_probability_and_sum_to_one(wide, selector, temperature):
+    asked, prompt = law(selector, temperature=temperature), wide.chat.prompt(CHAT)
+    with torch.no_grad():
+        found = list(ways(wide, prompt, asked, temperature))
+        scored = totals(wide.score([trajectory_of(wide, prompt, key, asked) for key, _, _ in found]))
+    # A choice that the model has no say in is a float32 number.
+    free = 1e-6 if selector in {"random", "ancestral"} else 1e-9
+    torch.testing.assert_close(scored, torch.stack([log_p for _, log_p, _ in found]), atol=free, rtol=0)
+    assert scored.exp().sum().item() == pytest.approx(1, abs=free)
+
+
+@pytest.mark.parametrize("selector", KINDS)
+def test_the_gradient_is_the_enumerated_one_and_a_baseline_does_not_change_it(wide, selector):
+    """grad sum P R by the oracle is sum P R grad log P by the scorer; sum P grad log P is 0."""
+    asked, prompt = law(selector, max_tokens=2), wide.chat.prompt(CHAT)
+    found = list(ways(wide, prompt, asked))
+    rewards = torch.rand(len(found), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    chance = torch.stack([log_p for _, log_p, _ in found]).exp()
+    weights = list(wide.trainable().values())
+    wanted = torch.autograd.grad((chance * rewards).sum(), weights, allow_unused=True)
+    log_p = totals(wide.score([trajectory_of(wide, prompt, key, asked) for key, _, _ in found]))
+    for baseline in (0.0, 7.0):
+        loss = (chance.detach() * (rewards - baseline) * log_p).sum()
+        for mine, theirs in zip(torch.autograd.grad(loss, weights, retain_graph=True), wanted, strict=True):
+            torch.testing.assert_close(mine, theirs, atol=GRADIENT, rtol=1e-4)
+
+
+def test_the_gradient_of_the_tokens_alone_is_not_that_of_the_native_sampler(wide):
+    """Negative control of the test above: without the choice of places a baseline changes the gradient."""
+    asked, prompt = law("low_confidence"), wide.chat.prompt(CHAT)
+    terms = wide.score([trajectory_of(wide, prompt, key, asked) for key, _, _ in ways(wide, prompt, asked)])
+    chance = totals(terms).detach().exp()
+    weights = list(wide.trainable().values())
+
+    def of_a_baseline(values):
+        gradients = torch.autograd.grad((chance[terms.owner] * values).sum(), weights, retain_graph=True)
+        return max(float(gradient.abs().max()) for gradient in gradients)
+
+    assert of_a_baseline(terms.logprobs) < GRADIENT
+    assert of_a_baseline(terms.logprobs * ~terms.selection) > 1e-3
+
+
+class TestAnAnswerThatEndsEarly:
+    """Blocks behind the first one that holds an end token are filled, not drawn."""
+
+    @pytest.fixture
+    def ending(self, masked_folder):
+        """One of the two best tokens of the first place ends an answer."""
+        policy = opened(masked_folder)
+        with torch.no_grad():
+            likely = laws(policy, policy.chat.prompt(CHAT), [policy.mask_id] * BLOCKS.max_tokens)[0]
+        policy.chat.stop_ids = (next(iter(likely)),)
+        return policy
+
+    @pytest.mark.parametrize("selector", KINDS)
+    def test_both_laws_hold(self, ending, selector):
+        found = check_policy(ending, CHAT, replace(BLOCKS, selector=selector, threshold=0.6), draws=2000)
+        assert found.gap < 2e-5
+        assert found.chi_square_p > 1e-3
+        assert 0.97 < found.mass < 1 + 1e-5
+
+    def test_its_trajectories_are_the_enumerated_ones(self, ending):
+        prompt = ending.chat.prompt(CHAT)
+        with torch.no_grad():
+            found = list(ways(ending, prompt, BLOCKS))
+            scored = totals(ending.score([trajectory_of(ending, prompt, key, BLOCKS) for key, _, _ in found]))
+        assert {len(key) for key, _, _ in found} == {2, 3}, "some end after the first block, some do not"
+        torch.testing.assert_close(scored, torch.stack([log_p for _, log_p, _ in found]), atol=2e-5, rtol=0)
+        assert scored.exp().sum().item() == pytest.approx(1, abs=1e-4)
+
+    def test_the_answer_is_what_it_would_have_been(self, ending, masked_folder):
+        """The same seed, with and without an end token: equal up to the end, which is where the answer stops."""
+        never = opened(masked_folder)
+        never.chat.stop_ids = ()
+        (short,), (whole,) = (policy.sample([CHAT], 64, BLOCKS, seed=3) for policy in (ending, never))
+        ended = [t for t in short if len(t.steps) < 3]
+        assert 0 < len(ended) < 64
+        for mine, full in zip(short, whole, strict=True):
+            assert mine.answer.tolist() == full.answer[: len(mine.answer)].tolist()
+            assert mine.finish == ("stop" if mine.answer[-1] in ending.chat.stop_ids else "length")
+
+    def test_a_ratio_over_more_steps_than_it_made_takes_those(self, ending):
+        (drawn,) = ending.sample([CHAT], 64, BLOCKS, seed=3)
+        views = trajectory_views(drawn, 3, "uniform", np.random.default_rng(0), split=False)
+        for trajectory, view in zip(drawn, views, strict=True):
+            assert [step.weight for step in view.trajectory.steps] == [1.0] * len(trajectory.steps)

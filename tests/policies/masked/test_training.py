@@ -1,0 +1,190 @@
+"""What training relies on: ratios of 1, passes that may be cut anywhere, bounds, and a reward that is learnt."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from plumbline.algorithms.likelihood.elbo import elbo_views
+from plumbline.algorithms.likelihood.trajectory import trajectory_views
+from plumbline.recipe import OptimiserSection, RlSection
+from plumbline.records import Sampling
+from plumbline.training.optimiser import Optimiser
+from plumbline.training.update import Credit, update_policy
+from tests.policies.masked.conftest import opened
+from tests.policies.masked.oracle import logits_of, logits_of_many, trajectory_of
+
+CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?", "sim")]
+LAW = Sampling(max_tokens=8, steps=4, selector="plackett_luce")
+
+
+def drawn(policy, law=LAW, copies=3, seed=0):
+    return [t for group in policy.sample(CHATS, copies, law, seed) for t in group]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("recomputed", [False, True])
+def test_before_an_update_every_ratio_is_exactly_one(masked_folder, dtype, recomputed):
+    """Old and new log-probabilities of one pass: bitwise equal, with and without gradient, after an idle step too."""
+    policy = opened(masked_folder, dtype=dtype, gradient_checkpointing=recomputed)
+    trajectories = drawn(policy)
+    with torch.no_grad():
+        old = policy.score(trajectories).logprobs
+    new = policy.score(trajectories).logprobs
+    assert torch.equal(old, new.detach())
+    new.sum().backward()
+    torch.optim.AdamW(list(policy.trainable().values()), lr=0.0, weight_decay=0.0).step()
+    assert torch.equal(policy.score(trajectories).logprobs.detach(), old)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 1e-5), ("bfloat16", 0.1)])
+def test_how_passes_are_cut_changes_next_to_nothing(masked_folder, dtype, most):
+    policy = opened(masked_folder, dtype=dtype)
+    trajectories = drawn(policy, replace(LAW, selector="low_confidence"))
+    with torch.no_grad():
+        whole = policy.score(trajectories).logprobs
+        parts = policy.batches(trajectories, 100)
+        assert len(parts) > 1
+        cut = torch.cat([policy.score([trajectories[index] for index in part]).logprobs for part in parts])
+    assert (whole - cut).abs().max() < most
+
+
+def test_dropout_is_off_whatever_the_config_says(masked_folder, tmp_path):
+    from tests.policies.masked.test_loading import changed
+
+    policy = opened(changed(masked_folder, tmp_path / "dropping", attention_dropout=0.5))
+    policy.model.train()
+    trajectories = drawn(policy)
+    torch.testing.assert_close(
+        policy.score(trajectories).logprobs, opened(masked_folder).score(trajectories).logprobs, atol=1e-6, rtol=0
+    )
+
+
+def test_some_steps_have_the_gradient_of_all_on_average(policy):
+    """K of T = 1 of 4: the mean over all choices, each with weight T / K, is the whole gradient."""
+    trajectory = drawn(policy)[0]
+    weights = list(policy.trainable().values())
+
+    def gradient(steps):
+        terms = policy.score([replace(trajectory, steps=tuple(steps))])
+        return torch.autograd.grad((terms.logprobs * terms.weight).sum(), weights)
+
+    whole = gradient(trajectory.steps)
+    single = [gradient([replace(step, weight=4.0)]) for step in trajectory.steps]
+    for index, wanted in enumerate(whole):
+        mean = torch.stack([found[index] for found in single]).mean(0)
+        torch.testing.assert_close(mean, wanted, atol=1e-5, rtol=1e-4)
+    views = trajectory_views([trajectory], 1, "uniform", np.random.default_rng(0), split=True)
+    assert [step.weight for step in views[0].trajectory.steps] == [4.0]
+
+
+class TestBounds:
+    """ELBOs of an answer on three places against all orders of filling it in, by plain forward passes."""
+
+    law = Sampling(max_tokens=3, steps=3)
+
+    def orders(self, policy, trajectory):
+        """log p(answer | order) of each order."""
+        answer = self.canvas(policy, trajectory)
+        found = []
+        for order in itertools.permutations(range(3)):
+            state, total = [policy.mask_id] * 3, 0.0
+            for place in order:
+                with torch.no_grad():
+                    log_p = logits_of(policy, trajectory.prompt.tolist(), state).log_softmax(-1)
+                total += float(log_p[place, answer[place]])
+                state[place] = answer[place]
+            found.append(total)
+        return np.array(found)
+
+    def canvas(self, policy, trajectory):
+        answer = trajectory.answer.tolist()
+        return answer + [policy.chat.end_of_turn] * (3 - len(answer))
+
+    @pytest.mark.parametrize("attention", ["prefix", "full"])
+    def test_hidden_views_weigh_up_to_the_bound_of_all_orders(self, masked_folder, attention):
+        """Exactly: the expectation of ESPO's estimator, over every size and every set."""
+        policy = opened(masked_folder, attention=attention)
+        (trajectory,) = policy.sample(CHATS[:1], 1, self.law, 0)[0]
+        expected = 0.0
+        for size in (1, 2, 3):
+            sets = list(itertools.combinations(range(3), size))
+            for places in sets:
+                hidden = np.isin(np.arange(3), places)
+                view = replace(trajectory, steps=(policy.hide(trajectory, hidden),))
+                with torch.no_grad():
+                    expected += float(policy.score([view]).logprobs.sum()) * (3 / size) / len(sets) / 3
+        orders = self.orders(policy, trajectory)
+        assert expected == pytest.approx(orders.mean(), abs=2e-5)
+        likelihood = np.log(np.exp(orders).mean())
+        assert expected <= likelihood
+        # The likelihood is that of the random sampler with a step for each place: all of its ways to this answer.
+        answer = self.canvas(policy, trajectory)
+        ways = [
+            trajectory_of(policy, trajectory.prompt, tuple(((i,), (answer[i],)) for i in order), self.law)
+            for order in itertools.permutations(range(3))
+        ]
+        with torch.no_grad():
+            terms = policy.score(ways)
+        totals = torch.zeros(6, dtype=torch.float64).index_add(0, terms.owner, terms.logprobs.double())
+        assert float(totals.logsumexp(0)) == pytest.approx(likelihood, abs=2e-5)
+
+    @pytest.mark.parametrize(("bound", "draws"), [("espo", 400), ("gdpo", 300)])
+    def test_the_estimators_find_it(self, policy, bound, draws):
+        (trajectory,) = policy.sample(CHATS[:1], 1, self.law, 0)[0]
+        wanted = self.orders(policy, trajectory).mean()
+        (view,) = elbo_views(policy, [trajectory], bound, draws, np.random.default_rng(0))
+        with torch.no_grad():
+            terms = policy.score([view.trajectory])
+        assert float((terms.logprobs * terms.weight).sum()) == pytest.approx(wanted, rel=0.1)
+
+    def test_the_full_mask_is_one_look_at_nothing(self, policy):
+        (trajectory,) = policy.sample(CHATS[:1], 1, self.law, 0)[0]
+        (view,) = elbo_views(policy, [trajectory], "diffu", 1, np.random.default_rng(0))
+        with torch.no_grad():
+            found = policy.score([view.trajectory]).logprobs
+            log_p = logits_of(policy, trajectory.prompt.tolist(), [policy.mask_id] * 3).log_softmax(-1)
+        wanted = [float(log_p[place, token]) for place, token in enumerate(self.canvas(policy, trajectory))]
+        assert found.tolist() == pytest.approx(wanted, abs=2e-5)
+
+
+def test_a_reward_is_learnt_step_by_step(masked_folder):
+    """A bandit: the share of places that hold one token. Its exact expectation rises at each update, and reaches 1."""
+    policy = opened(masked_folder)
+    law = Sampling(max_tokens=2, steps=2, selector="plackett_luce")
+    prompt, mask = policy.chat.prompt(CHATS[0]), policy.mask_id
+    with torch.no_grad():
+        token = int(logits_of(policy, prompt, [mask, mask])[0].topk(2).indices[1])
+
+    @torch.no_grad()
+    def expected():
+        """By enumeration: which place first, each token there, then the other place, with plain forward passes."""
+        first = logits_of(policy, prompt, [mask, mask]).softmax(-1)
+        pick = first.amax(-1) / first.amax(-1).sum()
+        vocabulary = first.shape[1]
+        total = 0.0
+        for place in (0, 1):
+            states = [[drawn_token, mask] if place == 0 else [mask, drawn_token] for drawn_token in range(vocabulary)]
+            then = logits_of_many(policy, prompt, states).softmax(-1)[:, 1 - place, token]
+            share = (torch.arange(vocabulary) == token).double() + then
+            total += float(pick[place] * (first[place] * share).sum() / 2)
+        return total
+
+    section = RlSection(steps=24, prompts_per_step=1, group_size=128, optimiser=OptimiserSection(learning_rate=1e-2))
+    optimiser = Optimiser(policy.trainable(), section.optimiser, 24)
+    values = [expected()]
+    for step in range(24):
+        (group,) = policy.sample(CHATS[:1], 128, law, seed=step)
+        rewards = np.array([np.mean([t == token for s in trajectory.steps for t in s.tokens]) for trajectory in group])
+        credits_ = [
+            Credit(trajectory, float(reward - rewards.mean()), 1 / (128 * 2))
+            for trajectory, reward in zip(group, rewards, strict=True)
+        ]
+        update_policy(policy, optimiser, credits_, section, law, step, 0.0, np.random.default_rng(step))
+        if step < 10 or step == 23:
+            values.append(expected())
+    assert all(later > sooner for sooner, later in itertools.pairwise(values)), values
+    assert values[0] < 0.5
+    assert values[-1] > 0.95, values[-3:]
