@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from plumbline.policies.pretrained.head import LOGITS_AT_ONCE
-from plumbline.policies.token_law import restrict
+from plumbline.policies.token_law import draw, restrict
 from plumbline.records import Sampling
 
 
@@ -85,26 +85,47 @@ def largest_log_prob(places: Places, sampling: Sampling) -> Tensor:
     return places.each(work)
 
 
-def plain_confidence(places: Places, tokens: Tensor) -> Tensor:
-    """Probability [Q] of tokens [Q] at temperature 1 without filters: what LLaDA's sampler ranks places by."""
+def log_confidence(places: Places, tokens: Tensor) -> Tensor:
+    """Log-probability [Q] of tokens [Q] at temperature 1 without filters: what LLaDA's sampler ranks places by."""
 
     def work(part: Places, chosen: Tensor) -> Tensor:
-        return part.plain().float().softmax(-1).gather(-1, chosen.unsqueeze(-1)).squeeze(-1)
+        return _confidence(part.plain(), chosen)
 
     return places.each(work, tokens)
 
 
-def log_less_confident(places: Places, sampling: Sampling, least: Tensor, ties: Tensor) -> Tensor:
-    """Log-probability [Q] that a place draws a token less confident than `least` [Q], or as confident where `ties`."""
+def _confidence(plain: Tensor, tokens: Tensor) -> Tensor:
+    plain = plain.float()
+    return plain.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - plain.logsumexp(-1)
 
-    def work(part: Places, bound: Tensor, equal: Tensor) -> Tensor:
-        log_p = restrict(part.logits(), sampling).log_softmax(-1)
-        confidence = part.plain().detach().float().softmax(-1)
-        bound, equal = bound.unsqueeze(-1), equal.unsqueeze(-1)
-        below = (confidence < bound) | ((confidence == bound) & equal)
-        return log_p.masked_fill(~below, float("-inf")).logsumexp(-1)
 
-    return places.each(work, least, ties)
+def draw_with_confidence(places: Places, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor, Tensor]:
+    """A token [Q] for each place, its log-probability [Q], and its log-confidence [Q], from one pass of the head."""
+
+    def work(part: Places, numbers: Tensor) -> Tensor:
+        plain = part.plain()
+        tokens, logprobs = draw(plain if part.divisor is None else part.logits(), numbers, sampling)
+        # In float64, which holds every token id.
+        return torch.stack([tokens.double(), logprobs.double(), _confidence(plain, tokens).double()], 1)
+
+    found = places.each(work, uniforms)
+    return found[:, 0].long(), found[:, 1].float(), found[:, 2].float()
+
+
+def log_less_confident(places: Places, sampling: Sampling, bound: Tensor, ties: Tensor) -> Tensor:
+    """Log-probability [Q] that a place draws a token less confident than `bound` [Q], or equally where `ties`."""
+
+    def work(part: Places, most: Tensor, equal: Tensor) -> Tensor:
+        plain = part.plain()
+        restricted = restrict(plain if part.divisor is None else part.logits(), sampling)
+        with torch.no_grad():
+            level = plain.float()
+            level = level - level.logsumexp(-1, keepdim=True)  # as in `_confidence`, so equal ones are equal here
+            most, equal = most.unsqueeze(-1), equal.unsqueeze(-1)
+            above = (level > most) | ((level == most) & ~equal)
+        return restricted.masked_fill(above, float("-inf")).logsumexp(-1) - restricted.logsumexp(-1)
+
+    return places.each(work, bound, ties)
 
 
 def divergence(places: Places, reference: Places, sampling: Sampling) -> Tensor:

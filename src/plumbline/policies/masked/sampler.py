@@ -9,6 +9,7 @@ An answer ends at its first end token. Once one stands in a finished block, the 
 they are filled with end tokens, and no choice is made or recorded there.
 """
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +22,7 @@ from torch import Tensor
 from plumbline.policies.masked import selectors
 from plumbline.policies.masked.schedule import Slice, slices
 from plumbline.policies.masked.scorer import free_log_prob, selection_log_prob
-from plumbline.policies.places import Places, largest_log_prob, plain_confidence
+from plumbline.policies.places import Places, draw_with_confidence, largest_log_prob, log_confidence
 from plumbline.policies.token_law import draw
 from plumbline.records import Sampling, Step
 
@@ -188,8 +189,8 @@ def _fill_ordered(
 
 def _keep_most_confident(laws: Places, eligible: Tensor, piece: Slice, sampling: Sampling, uniforms: Tensor) -> _Made:
     """A token for every hidden place; the most confident ones stay."""
-    tokens, logprobs = draw(laws.logits(), uniforms[eligible].to(laws.hidden.device), sampling)
-    confidence = _spread(plain_confidence(laws, tokens), eligible)
+    tokens, logprobs, sure = draw_with_confidence(laws, uniforms[eligible].to(laws.hidden.device), sampling)
+    confidence = _spread(sure, eligible)
     order = selectors.top_places(confidence, piece.count).sort(1).values
     chosen = torch.zeros_like(eligible).scatter(1, order, value=True)
     drawn = torch.zeros(eligible.shape, dtype=torch.long).index_put(tuple(eligible.nonzero().T), tokens.cpu())
@@ -203,9 +204,9 @@ def _greedy(look: See, canvas: Tensor, eligible: Tensor, piece: Slice, sampling:
     """The most probable tokens at the most confident places; nothing is drawn and nothing has a probability."""
     laws = look(canvas, eligible, piece.time)
     tokens = laws.each(lambda part: part.plain().argmax(-1))
-    confidence = _spread(plain_confidence(laws, tokens), eligible)
+    confidence = _spread(log_confidence(laws, tokens), eligible)
     if sampling.selector == "threshold" and not piece.last:
-        chosen = eligible & (confidence > sampling.threshold)
+        chosen = eligible & (confidence > math.log(sampling.threshold))
         best = torch.zeros_like(eligible).scatter(1, selectors.top_places(confidence, 1), value=True) & eligible
         chosen = torch.where(chosen.any(1, keepdim=True), chosen, best)
     else:

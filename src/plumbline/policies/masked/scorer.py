@@ -16,8 +16,8 @@ from plumbline.policies.masked.selectors import FREE
 from plumbline.policies.places import (
     Places,
     largest_log_prob,
+    log_confidence,
     log_less_confident,
-    plain_confidence,
 )
 from plumbline.records import Sampling
 
@@ -105,7 +105,7 @@ def _low_confidence(
     index = torch.full(eligible.shape, -1, dtype=torch.long, device=eligible.device)
     index[eligible] = torch.arange(len(laws), device=eligible.device)
     with torch.no_grad():
-        kept = plain_confidence(laws[index.gather(1, order).flatten()], tokens.flatten()).view_as(order)
+        kept = log_confidence(laws[index.gather(1, order).flatten()], tokens.flatten()).view_as(order)
         least = kept.amin(1, keepdim=True)
         # Of equally confident places the first are kept, so one behind the last kept of them may be as confident.
         edge = torch.where(kept == least, order, torch.full_like(order, -1)).amax(1, keepdim=True)
