@@ -115,12 +115,13 @@ def test_files_and_functions_stay_small():
 
 
 def test_only_named_boundaries_catch_everything():
-    """A handler for every exception hides bugs; these four are boundaries to foreign code, and say so."""
+    """A handler for every exception hides bugs; these are boundaries to foreign code or files, and say so."""
     allowed = {
         "rollouts.py",
         "runs/trackers.py",
         "testing.py",
         "policies/pretrained/chat.py",
+        "policies/flow/convert.py",
         "training/checkpoints.py",
     }
     found = set()

@@ -94,7 +94,7 @@ def _read(checkpoint: Path) -> Mapping[str, Any]:
         raise ModelError(f"there is no file {checkpoint}", "give the path of the .pth file")
     try:
         content = torch.load(checkpoint, map_location="cpu", mmap=True, weights_only=True)
-    except Exception as error:
+    except Exception as error:  # a damaged or hostile file fails in any way that a pickle can
         first = str(error).strip().split("\n")[0][:200]
         raise ModelError(
             f"{checkpoint} cannot be read as plain tensors: {first}",
