@@ -13,7 +13,7 @@ from typing import Any
 from plumbline.errors import RecipeError
 from plumbline.tasks.task import Task
 
-TASKS = {"commerce": "plumbline.tasks.commerce.task:open_commerce"}
+TASKS = {"commerce": "plumbline.tasks.commerce.task:open_commerce", "forms": "plumbline.tasks.forms.task:open_forms"}
 
 Progress = Callable[[str, int, int], None]
 """Told (what is being built, how many are done, of how many)."""

@@ -1,0 +1,69 @@
+"""The figures of the documentation: what the oracle and the controls earn, split by split, form by form.
+
+python -m plumbline.tasks.forms.figures            # the table of docs/forms-task.md
+"""
+
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from plumbline.tasks import open_task
+from plumbline.tasks.task import Task
+
+ORACLE = "oracle"
+
+
+def rewards_of(task: Task, source: str, split: str) -> dict[str, list[float]]:
+    """The rewards of the oracle or a control on a split, by form."""
+    examples = task.examples(split)
+    oracle = [example.gold for example in examples]
+    answers = oracle if source == ORACLE else task.controls[source](examples)
+    found: dict[str, list[float]] = defaultdict(list)
+    for example, answer in zip(examples, answers, strict=True):
+        found[example.stratum].append(task.judge(example, answer)[1].total)
+    return found
+
+
+def controls_table(options: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """Mean reward of the oracle and every control on every split, and the highest mean on any one form.
+
+    Args:
+        options: of the task.
+
+    Returns:
+        A row for each source: its name, its mean by split, and `worst`, its highest mean on any one form, all splits
+        together.
+    """
+    task = open_task("forms", options or {}, Path())
+    rows = []
+    for source in (ORACLE, *task.controls):
+        by_form: dict[str, list[float]] = defaultdict(list)
+        means: dict[str, float] = {}
+        for split in task.splits:
+            found = rewards_of(task, source, split)
+            means[split] = _mean([reward for rewards in found.values() for reward in rewards])
+            for form, rewards in found.items():
+                by_form[form] += rewards
+        rows.append({"source": source, **means, "worst": max(map(_mean, by_form.values()))})
+    return rows
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """The table as Markdown."""
+    names = list(rows[0])
+    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
+    for row in rows:
+        cells = [f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+if __name__ == "__main__":
+    for title, options in (("received", {}), ("seed-v6", {"rubric": "seed-v6"})):
+        sys.stdout.write(f"{title}\n\n{markdown(controls_table(options))}\n\n")

@@ -1,0 +1,1 @@
+"""The declarations, a file for each domain."""

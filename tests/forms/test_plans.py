@@ -1,0 +1,275 @@
+"""The plan languages: readings by hand, round trips over hostile texts, the bridge to the agents' JSON."""
+
+import json
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.tasks.forms.plans.actions import (
+    Attach,
+    Check,
+    Click,
+    Done,
+    Navigate,
+    Press,
+    Select,
+    Submit,
+    Type,
+    Uncheck,
+)
+from plumbline.tasks.forms.plans.agent import read_plan, write_agent
+from plumbline.tasks.forms.plans.elements import elements_of
+from plumbline.tasks.forms.plans.read import MAX_STEPS, read_step, read_steps
+from plumbline.tasks.forms.plans.write import write_steps
+from plumbline.tasks.forms.suite.catalogue import FORMS
+from plumbline.testing import HOSTILE
+from tests.forms.small import small_form
+
+URL = "http://127.0.0.1:5050/a/b"
+
+
+@pytest.mark.parametrize(
+    ("line", "action"),
+    [
+        (f"Step 1: Navigate to {URL}", Navigate(URL)),
+        (f"1. Go to {URL}.", Navigate(URL)),
+        (f"Open the page {URL}", Navigate(URL)),
+        ("Step 2: Click on the 'Artist Name' input field", Click("Artist Name", "field")),
+        ("Step 3: Type 'Amanda Lee' into the 'Artist Name' field", Type("Artist Name", "Amanda Lee")),
+        ('3) Enter "Amanda Lee" in the "Artist Name" text box.', Type("Artist Name", "Amanda Lee")),
+        ("- Type “Amanda” into the “Name” field", Type("Name", "Amanda")),
+        ("**Step 4:** Fill in the 'Name' field with 'Ann'", Type("Name", "Ann")),
+        ("Fill in 'Ann' in the 'Name' field", Type("Name", "Ann")),
+        ("Set the 'Name' field to 'Ann'", Type("Name", "Ann")),
+        ("Type 'O'Dowd's \"cat\"' into the 'Pet' field", Type("Pet", "O'Dowd's \"cat\"")),
+        ("Type 'a' into the 'b' into the 'c' field", Type("c", "a' into the 'b")),
+        ("Type 'two\\nlines' into the 'Notes' textarea", Type("Notes", "two\nlines")),
+        ("Type '' into the 'Name' field", Type("Name", "")),
+        ("Type Amanda Lee into the Artist Name field", Type("Artist Name", "Amanda Lee")),
+        ("Append ' more' to the 'Notes' field", Type("Notes", " more", clear=False)),
+        ("Select 'Oil' from the 'Medium' dropdown", Select("Medium", "Oil")),
+        ("Choose 'Oil' as the 'Medium'", Select("Medium", "Oil")),
+        ("Select Oil from the Medium drop-down list", Select("Medium", "Oil")),
+        ("Check the 'I agree' checkbox", Check("I agree")),
+        ("Tick 'Monday' in the 'Days' group", Check("Days", "Monday")),
+        ("Uncheck the 'News' checkbox", Uncheck("News")),
+        ("Click on the 'I agree' checkbox", Click("I agree", "box")),
+        ("Attach 'cv.pdf' to the 'CV' field", Attach("CV", "cv.pdf")),
+        ("Upload the file 'cv.pdf' to the 'CV' field", Attach("CV", "cv.pdf")),
+        ("Step 19: Click the Submit button", Submit()),
+        ("Click on the Submit button", Submit()),
+        ("Click Submit", Submit()),
+        ("Submit the form", Submit()),
+        ("Click the 'Book Instrument' button", Submit("Book Instrument")),
+        ("Click Continue button", Submit("Continue")),
+        ("Press Enter", Press("Enter")),
+        ("Press the Submit button", Submit()),
+        ("Done", Done()),
+        ("Done without success: 'no form'", Done("no form", success=False)),
+        (f"Passo 1: Acesse {URL}", Navigate(URL)),
+        ("Passo 2: Digite 'Zé D'Ávila' no campo 'Nome completo'", Type("Nome completo", "Zé D'Ávila")),
+        ("2 - Preencha o campo 'Nome' com 'Zé'", Type("Nome", "Zé")),
+        ("Etapa 3: Selecione 'Tarde' na lista 'Turno'", Select("Turno", "Tarde")),
+        ("Marque a caixa de seleção 'Aceito'", Check("Aceito")),
+        ("Marque 'Rádio' no grupo 'Como soube'", Check("Como soube", "Rádio")),
+        ("Anexe 'rg.pdf' ao campo 'Documento'", Attach("Documento", "rg.pdf")),
+        ("Clique no botão 'Enviar inscrição'", Submit("Enviar inscrição")),
+        ("Clique no botão Enviar", Submit()),
+        ("Envie o formulário", Submit()),
+        ("Desmarque a caixa 'Aceito'", Uncheck("Aceito")),
+    ],
+)
+def test_one_step(line, action):
+    assert read_step(line) == action
+
+
+@pytest.mark.parametrize("line", ["", "Step 3:", "The form is ready.", "Type 'x'", "Attach it", "- -"])
+def test_what_is_no_step(line):
+    assert read_step(line) is None
+
+
+def test_a_plan_around_which_a_model_talks():
+    text = (
+        "<think>Type 'wrong' into the 'A' field</think>Sure! Here are the steps:\n\n```\n"
+        "Step 1: Type 'first\nsecond line' into the 'Notes' field\n\n"
+        "Step 7: Frobnicate the 'B' field\n"
+        "(b) nothing\n"
+        "Click the Submit button\n```\nGood luck!"
+    )
+    plan = read_steps(text)
+    assert plan.actions == (Type("Notes", "first\nsecond line"), Submit())
+    assert plan.how == "steps+unread"
+    assert read_steps("no steps here").how == "none+unread" or read_steps("no steps here").how == "none"
+    assert read_steps("").how == "none"
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            "'",
+            '"',
+            "' into the '",
+            "\\",
+            "\n",
+            "\r",
+            "\t",
+            " ",
+            "a",
+            "field",
+            " in the ",
+            " no campo '",
+            "Step 2:",
+            "Type",
+            "“",
+            "”",
+            "' with '",
+            ". ",
+            ".",
+            "' field",
+            "Submit",
+            "Click the 'x' button",
+            "\ud800",
+            "\x00",
+        ]
+    ),
+    max_size=8,
+).map("".join)
+TEXTS = st.one_of(st.text(max_size=30), PIECES).filter(lambda text: "</think>" not in text)
+LABELS = TEXTS.filter(bool)
+ACTIONS = st.one_of(
+    st.builds(Navigate, TEXTS.filter(lambda text: "/" in text)),
+    st.builds(Type, LABELS, TEXTS, st.booleans()),
+    st.builds(Select, LABELS, TEXTS),
+    st.builds(Check, LABELS, TEXTS),
+    st.builds(Uncheck, LABELS, TEXTS),
+    st.builds(Attach, LABELS, TEXTS),
+    st.builds(Click, LABELS, st.sampled_from(["", "field", "box"])),
+    st.builds(Submit, TEXTS),
+    st.builds(Press, LABELS),
+    st.builds(Done, TEXTS, st.booleans()),
+)
+
+
+@given(st.lists(ACTIONS, max_size=6), st.sampled_from(["en", "pt"]))
+@settings(max_examples=400, deadline=None)
+def test_reading_what_was_written_gives_the_same_actions(actions, language):
+    assert list(read_steps(write_steps(actions, language)).actions) == actions
+
+
+FORM = small_form()
+ELEMENTS = elements_of(FORM)
+BY_KIND = {kind: [one for one in ELEMENTS if one.kind == kind] for kind in {one.kind for one in ELEMENTS}}
+SEEN = st.sampled_from(sorted({one.label for one in ELEMENTS if one.kind != "button"}))
+BRIDGED = st.one_of(
+    st.builds(Navigate, st.just(URL)),
+    st.builds(Type, SEEN, TEXTS, st.booleans()),
+    st.builds(Select, st.just("Colour"), TEXTS),
+    st.builds(Select, st.just("Way"), st.sampled_from(["Post", "Pick up"])),
+    st.builds(Check, st.just("Days"), st.sampled_from(["Monday", "Tuesday"])),
+    st.builds(Check, st.just("News"), st.just("")),
+    st.builds(Uncheck, st.just("News"), st.just("")),
+    st.builds(Attach, st.just("CV"), TEXTS),
+    st.builds(Click, SEEN, st.sampled_from(["", "field", "box"])),
+    st.builds(Submit, st.sampled_from(["", "Go!", "Submit"])),
+    st.builds(Press, LABELS),
+    st.builds(Done, TEXTS, st.booleans()),
+)
+
+
+def whole(text):
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") == text
+
+
+@given(st.lists(BRIDGED, min_size=1, max_size=9), st.sampled_from(["en", "pt"]))
+@settings(max_examples=300, deadline=None)
+def test_the_bridge_loses_nothing(actions, language):
+    text = write_agent(actions, ELEMENTS, language)
+    if whole(write_steps(actions)):
+        plan = read_plan(text, ELEMENTS)
+        assert list(plan.actions) == actions
+        assert plan.how == "json"
+
+
+def test_agents_get_at_most_four_actions_at_once_with_the_names_they_know():
+    outputs = json.loads(write_agent([Type("Name", str(n)) for n in range(9)] + [Submit()], ELEMENTS))
+    assert [len(output["action"]) for output in outputs] == [4, 4, 2]
+    assert set(outputs[0]) == {"thinking", "evaluation_previous_goal", "memory", "next_goal", "action"}
+    assert outputs[0]["action"][0] == {"input": {"index": 1, "text": "0", "clear": True}}
+    with pytest.raises(ValueError, match="can only act on what it sees"):
+        write_agent([Type("Elsewhere", "x")], ELEMENTS)
+
+
+def test_prose_beside_an_action_is_believed_only_if_it_is_that_action():
+    output = {"next_goal": "Type 'right' into the 'Name' field", "action": [{"input": {"index": 1, "text": "wrong"}}]}
+    assert read_plan(json.dumps(output), ELEMENTS).actions == (Type("Name", "wrong"),)
+    box = BY_KIND["checkbox"][0].index
+    claimed = {"next_goal": "Uncheck the 'News' checkbox", "action": [{"click": {"index": box}}]}
+    assert read_plan(json.dumps(claimed), ELEMENTS).actions == (Uncheck("News"),)
+    plain = {"action": [{"click": {"index": box}}, {"click_element": {"index": BY_KIND["radio"][1].index}}]}
+    assert read_plan(json.dumps(plain), ELEMENTS).actions == (Click("News", "box"), Select("Way", "Pick up"))
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"input": {"index": 99, "text": "x"}},
+        {"input": {"index": True, "text": "x"}},
+        {"input": {"index": 1}},
+        {"input": "x"},
+        {"evaluate": {"code": "alert(1)"}},
+        {"click": {}},
+        {"click": {"index": 1}, "input": {"index": 1, "text": "x"}},
+        {},
+    ],
+)
+def test_actions_that_are_none_are_counted(item):
+    plan = read_plan(json.dumps({"action": [item, {"done": {"text": "", "success": True}}]}), ELEMENTS)
+    assert plan.actions == (Done(),)
+    assert plan.unread == (1 if item else 0)
+
+
+def test_agent_json_is_read_leniently_and_in_lines():
+    first = {"memory": "m", "action": [{"input": {"index": 1, "text": "a"}}]}
+    lines = json.dumps(first) + "\n" + json.dumps({"action": [{"click": {"index": len(ELEMENTS)}}]})
+    assert read_plan(lines, ELEMENTS).actions == (Type("Name", "a"), Submit("Go!"))
+    fenced = "Here:\n```json\n" + json.dumps(first)[:-1] + ",}\n```"
+    assert read_plan(fenced, ELEMENTS).actions == (Type("Name", "a"),)
+
+
+@given(st.text())
+@settings(max_examples=200, deadline=None)
+def test_any_text_is_read(text):
+    read_plan(text, ELEMENTS)
+    read_plan('{"action": ' + text, ELEMENTS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *HOSTILE,
+        "Type '" + "' into the '" * 4000,
+        "Type " + "in to " * 9000,
+        "Fill in the '" + "' field with '" * 3000,
+        "Step 1: " * 7000,
+        "Click " + "the button " * 5000,
+        "\n".join(f"Type '{n}" for n in range(5000)),
+        '[{"action": ' * 3000,
+        '{"action": [' + '{"input": {"index": 1, "text": "x"}},' * 2000,
+        "Type 'a\n" * 8000,
+        "\\" * 50000,
+    ],
+    ids=range(len(HOSTILE) + 10),
+)
+def test_hostile_plans_are_read_in_no_time(text):
+    began = time.perf_counter()
+    plan = read_plan(text, ELEMENTS)
+    assert time.perf_counter() - began < 1.5
+    assert len(plan.actions) <= MAX_STEPS
+
+
+def test_elements_are_numbered_over_all_pages():
+    elements = elements_of(FORMS["exchange-nomination"])
+    assert [one.index for one in elements] == list(range(1, len(elements) + 1))
+    assert [one.page for one in elements if one.kind == "button"] == [1, 2, 3]

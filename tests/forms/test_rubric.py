@@ -1,0 +1,402 @@
+"""The rubric and the task: the laws on every split, the controls' ceilings, hand-scored forms, damaged plans."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.errors import DataError
+from plumbline.records import Failure, Score
+from plumbline.rollouts import judge as judge_safely
+from plumbline.tasks import open_task
+from plumbline.tasks.forms.build import values_of, write_gold
+from plumbline.tasks.forms.canonical import canonical, gold
+from plumbline.tasks.forms.executors.executor import Case
+from plumbline.tasks.forms.figures import controls_table, markdown
+from plumbline.tasks.forms.plans.actions import Attach, Check, Plan, Select, Submit, Type, Uncheck
+from plumbline.tasks.forms.plans.oracle import plan_for
+from plumbline.tasks.forms.plans.read import read_steps
+from plumbline.tasks.forms.plans.write import write_steps
+from plumbline.tasks.forms.rubric import RUBRIC, expected, score
+from plumbline.tasks.forms.site.view import View
+from plumbline.tasks.forms.suite.catalogue import FORMS
+from plumbline.tasks.forms.suite.declaration import Form, Page
+from plumbline.tasks.forms.suite.fields import area, box, boxes, consent, date, select, tel, text, url
+from plumbline.tasks.forms.suite.records import draw_record
+from plumbline.testing import HOSTILE, TaskLaws, check_task
+from tests.forms.small import ANY, FILES, small_form, visit
+
+CEILINGS = {
+    "blank": 0.0,
+    "echo": 0.0,
+    "submit-only": 0.05,
+    "type-after-submit": 0.05,
+    "success-text": 0.05,
+    "constant": 0.15,
+    "shuffled-gold": 0.15,
+}
+
+
+def assert_law(laws: TaskLaws) -> None:
+    assert laws.oracle == 1.0
+    assert laws.raised == ()
+    assert laws.controls.keys() == CEILINGS.keys()
+    over = {name: mean for name, mean in laws.controls.items() if mean > CEILINGS[name]}
+    assert not over, over
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test", "held-out-forms"])
+def test_the_law_of_the_task(forms, split):
+    assert_law(check_task(forms, split))
+
+
+def test_no_form_by_itself_pays_for_nothing():
+    """The ceilings hold form by form, not only on average, so that no policy can live on the easiest form."""
+    rows = {row["source"]: row for row in controls_table({"records": 8, "noise": {"prefilled": 1.0, "stars": 0.5}})}
+    assert rows["oracle"]["train"] == rows["oracle"]["held-out-forms"] == 1.0
+    for name, ceiling in CEILINGS.items():
+        assert rows[name]["worst"] <= max(ceiling, 0.001), (name, rows[name])
+    assert markdown(list(rows.values())).count("\n") == len(rows) + 1
+
+
+class PaysForWords:
+    """A rubric that is fooled by a page that says thank you: what the law has to catch."""
+
+    def __init__(self, task):
+        self.task = task
+
+    def __getattr__(self, name):
+        return getattr(self.task, name)
+
+    def judge(self, example, completion):
+        outcome, fair = self.task.judge(example, completion)
+        happy = outcome.facts["submitted"] or "success" in completion
+        return outcome, Score(total=max(fair.total, 0.4 * happy), rubric="words")
+
+
+class PaysForClaims:
+    """A rubric that believes what a plan says that it typed."""
+
+    def __init__(self, task):
+        self.task = task
+
+    def __getattr__(self, name):
+        return getattr(self.task, name)
+
+    def judge(self, example, completion):
+        outcome, _ = self.task.judge(example, completion)
+        claims = {one.text for one in read_steps(completion).actions if isinstance(one, Type)}
+        wanted = {value for value in example.reference["values"].values() if isinstance(value, str)}
+        total = 1.0 if completion == example.gold else 0.9 * len(claims & wanted) / len(wanted)
+        return outcome, Score(total=total, rubric="claims")
+
+
+@pytest.mark.parametrize("fooled", [PaysForWords, PaysForClaims])
+def test_a_rubric_that_pays_for_words_breaks_the_law(forms, fooled):
+    with pytest.raises(AssertionError):
+        assert_law(check_task(fooled(forms), "val"))
+
+
+def test_the_seeds_rubric_breaks_the_law_and_is_labelled_as_what_it_is():
+    task = open_task("forms", {"rubric": "seed-v6"}, Path())
+    assert task.rubric.startswith("forms-seed-v6/")
+    laws = check_task(task, "val")
+    assert laws.oracle < 1.0
+    assert laws.controls["submit-only"] > 0.2
+    assert laws.controls["type-after-submit"] > 0.5
+    assert laws.raised == ()
+    with pytest.raises(AssertionError):
+        assert_law(laws)
+
+
+def test_another_examples_answer_is_not_right(forms):
+    first, second = [one for one in forms.examples("train") if one.stratum == "vpn-access"][:2]
+    _, fair = forms.judge(replace(first, reference=second.reference), first.gold)
+    assert fair.total < 0.5
+    with pytest.raises(DataError, match="not among"):
+        forms.judge(replace(first, reference={**first.reference, "form": "x"}), "")
+
+
+# -- forms scored by hand ----------------------------------------------------------------------------------------
+
+VALUES = {
+    "name": "Ann",
+    "notes": "one two three four five six seven eight",
+    "colour": "b",
+    "way": "post",
+    "days": ("mo", "we"),
+    "news": True,
+    "why": "cats",
+    "cv": ("cv.pdf",),
+}
+RIGHT = (
+    Type("Name", "Ann"),
+    Type("Notes", VALUES["notes"]),
+    Select("Colour", "Dark blue"),
+    Select("Way", "Post"),
+    Check("Days", "Monday"),
+    Check("Days", "Wednesday"),
+    Check("News"),
+    Type("Why news", "cats"),
+    Attach("CV", "cv.pdf"),
+)
+FORM = small_form(notes=area("Notes", ANY))
+WEIGHT = 1 + 1 + 2 / 3 + 1 / 2 + 0.75 + 0.5 + 1 + 1
+
+
+def scored(*actions, form=FORM, values=VALUES, view=None):
+    result, _ = visit(form, *actions, view=view)
+    return score(expected(view or View(form), values), result)
+
+
+def without(index, *instead):
+    return [*RIGHT[:index], *instead, *RIGHT[index + 1 :]]
+
+
+def test_everything_right_is_one_and_nothing_sent_is_zero():
+    perfect = scored(*RIGHT)
+    assert perfect.total == 1.0
+    assert perfect.parts["exact"] == perfect.parts["submitted"] == 1.0
+    assert {name for name in perfect.parts if name.startswith("kind-")} == {
+        f"kind-{kind}" for kind in ("text", "textarea", "select", "radio", "checkboxes", "checkbox", "file")
+    }
+    (unsent,) = [score(expected(View(FORM), VALUES), visit(FORM, *RIGHT, submit=False)[0])]
+    assert unsent.total == 0
+    assert unsent.parts["submitted"] == 0
+    assert set(unsent.parts) == set(perfect.parts)
+    assert scored().total == 0, "clicking the button of an untouched form"
+
+
+@pytest.mark.parametrize(
+    ("actions", "lost", "changed"),
+    [
+        (without(0), 1, 0),
+        (without(0, Type("Name", "Bob")), 1, 0),
+        (without(0, Type("Name", "  Ann ")), 0, 0),
+        (without(1, Type("Notes", "other words entirely")), 1, 0),
+        (without(1, Type("Notes", VALUES["notes"].replace(" ", "\n"))), 0, 0),
+        (without(1, Type("Notes", "one two three four five six")), 1 - 0.9 * (2 * 2 * 6 / 14 - 1), 0),
+        (without(2, Select("Colour", "Red")), 2 / 3, 0),
+        (without(3, Select("Way", "Pick up")), 1 / 2, 0),
+        (without(4), 0.75, 0),
+        (without(4, Check("Days", "Monday"), Check("Days", "Tuesday")), 0.75 * (2 - 4 / 3), 0),
+        (without(8, Attach("CV", "b.pdf")), 1, 0),
+        ([*RIGHT, Type("Phone", "5")], 0, 1),
+        ([*RIGHT, Type("Phone", "5"), Attach("Pictures", "photo.png"), Select("Size", "Large")], 0, 3),
+    ],
+)
+def test_one_mistake_costs_its_share(actions, lost, changed):
+    got = scored(*actions)
+    kept = 1 - min(1, 2 * changed / 21)
+    exact = float(lost == 0 and changed == 0)
+    assert got.parts["fields"] == pytest.approx(1 - lost / WEIGHT)
+    assert got.parts["kept"] == pytest.approx(kept)
+    assert got.parts["exact"] == exact
+    assert got.total == pytest.approx((0.8 * (1 - lost / WEIGHT) + 0.2 * exact) * (1 - 0.5 * (1 - kept)))
+
+
+def test_what_must_be_ticked_anyway_pays_nothing():
+    form = Form(name="f", domain="t", title="F", button="Go", pages=(Page((consent("Ok"), text("Name", ANY))),))
+    assert scored(Check("Ok"), form=form, values={"ok": True, "name": "x"}).total == 0
+    assert scored(Check("Ok"), Type("Name", "x"), form=form, values={"ok": True, "name": "x"}).total == 1
+
+
+def test_prefilled_fields_pay_only_where_they_were_wrong():
+    form = Form(name="f", domain="t", title="F", button="Go", pages=(Page((text("A", ANY), text("B", ANY))),))
+    values = {"a": "right", "b": "new"}
+    view = View(form, {"a": "right", "b": "old"})
+    assert scored(form=form, values=values, view=view).total == 0
+    assert scored(Type("B", "new"), form=form, values=values, view=view).total == 1
+    spoiled = scored(Type("B", "new"), Type("A", "wrong"), form=form, values=values, view=view)
+    assert spoiled.total == pytest.approx(0.8 * 0.5)
+
+
+def test_canonical_forms():
+    fields = {"d": date("D", ANY), "t": tel("T", ANY), "u": url("U", ANY), "x": text("X", ANY), "s": select("S", "a|b")}
+    same = [
+        (fields["t"], "(11) 9555-1234", "1195551234"),
+        (fields["u"], "HTTPS://Example.org/", "https://example.org"),
+        (fields["x"], "ﬁn  de \u00a0 mês", "fin de mês"),
+        (fields["s"], "a", "a"),
+    ]
+    for one, first, second in same:
+        assert canonical(one, (first,)) == canonical(one, (second,))
+    assert canonical(fields["u"], ("https://x.org/A",)) != canonical(fields["u"], ("https://x.org/a",))
+    assert gold(fields["d"], None) == canonical(fields["d"], ("",)) == ""
+    assert gold(boxes("B", "a|b"), ("b", "a")) == ("a", "b")
+    assert gold(box("B"), False) == ()
+    number = FORMS["dietary-intake"].by_name["weight_in_kg"]
+    assert canonical(number, ("70.50",)) == canonical(number, ("7.05e1",)) == "70.5"
+    assert canonical(number, ("1e999",)) != canonical(number, ("1e998",))
+
+
+@pytest.mark.parametrize("name", ["dietary-intake", "gallery-volunteer", "library-card", "trademark-watch"])
+def test_a_better_answer_never_scores_lower(forms, name):
+    """From another record's plan to the right one, one field after the other: the reward never falls."""
+    form = FORMS[name]
+    for index in range(4):
+        values, wrong = draw_record(form, 42, index), draw_record(form, 42, index + 100)
+        rng = np.random.default_rng(index)
+        asked, case = expected(View(form), values), Case(View(form), FILES)
+        last = -1.0
+        order = [one.name for one in form.fields if one.kind != "hidden" and not one.shown_if]
+        if values != wrong:
+            mixed = {**wrong, **{n: values[n] for n in order if form.by_name[n].options}}
+            for step in ["", *rng.permutation(order)]:
+                if step:
+                    mixed[step] = values[step]
+                now = {n: v if not form.by_name[n].shown_if else values[n] for n, v in mixed.items()}
+                plan = Plan(tuple(plan_for(View(form), now)))
+                total = score(asked, forms.executor.run(case, [plan])[0]).total
+                assert total >= last - 1e-12, step
+                last = total
+        assert last == 1.0
+
+
+# -- damaged and hostile plans -----------------------------------------------------------------------------------
+
+
+def damaged(rng: np.random.Generator, plan: str, other: str) -> str:
+    """A plan as a broken model might write it: lines lost, doubled, moved, mixed up, cut; signs lost and put in."""
+    lines = plan.split("\n")
+    for _ in range(rng.integers(1, 5)):
+        at = int(rng.integers(len(lines))) if lines else 0
+        kind = int(rng.integers(9))
+        if kind == 0 and lines:
+            del lines[at]
+        elif kind == 1 and lines:
+            lines.insert(at, lines[at])
+        elif kind == 2:
+            lines.insert(at, str(rng.choice(other.split("\n"))))
+        elif kind == 3:
+            lines = lines[:at]
+        elif kind == 4 and len(lines) > 1:
+            to = int(rng.integers(len(lines)))
+            lines[at], lines[to] = lines[to], lines[at]
+        elif kind == 5 and lines:
+            cut = int(rng.integers(len(lines[at]) + 1))
+            lines[at] = lines[at][:cut]
+        elif kind == 6 and lines:
+            place = int(rng.integers(len(lines[at]) + 1))
+            sign = str(rng.choice([*"'\"\\\n“ ,.{}[]0é", " into the ", "Submit", "\ud800", "\x00"]))
+            lines[at] = lines[at][:place] + sign + lines[at][place:]
+        elif kind == 7:
+            lines = "\n".join(lines).replace(str(rng.choice(["'", "Step", "the", "Type", "field"])), "", 2).split("\n")
+        elif kind == 8:
+            lines.insert(at, str(rng.choice(["Press Enter", "Click the Submit button", "Done", "Uncheck the 'x' box"])))
+    return "\n".join(lines)
+
+
+def test_five_thousand_damaged_plans(forms):
+    rng = np.random.default_rng(0)
+    agent = {e.id: e.gold for e in open_task("forms", {"plan": "agent"}, Path()).examples("val")}
+    examples = list(forms.examples("val"))
+    began, worst, right = time.perf_counter(), 0.0, 0
+    for number in range(5000):
+        example = examples[number % len(examples)]
+        source = agent[example.id] if number % 5 == 0 else example.gold
+        text_ = damaged(rng, source, examples[(number + 1) % len(examples)].gold)
+        start = time.perf_counter()
+        outcome, fair = forms.judge(example, text_)
+        worst = max(worst, time.perf_counter() - start)
+        assert 0 <= fair.total <= 1
+        assert outcome.facts["submitted"] or fair.total == 0
+        right += fair.total == 1.0
+    assert worst < 1.0
+    assert 0 < right < 2500, "some damage does no harm, most does"
+    assert time.perf_counter() - began < 60
+
+
+ODD = st.one_of(
+    st.text(max_size=40), st.sampled_from(["", "\ud800", "9" * 400, "../../etc/passwd", "2026-13-45", "on"])
+)
+LABELS = st.one_of(st.sampled_from([one.label for one in FORM.fields]), ODD)
+ACTIONS = st.one_of(
+    st.builds(Type, LABELS, ODD, st.booleans()),
+    st.builds(Select, LABELS, ODD),
+    st.builds(Check, LABELS, ODD),
+    st.builds(Uncheck, LABELS, ODD),
+    st.builds(Attach, LABELS, ODD),
+    st.builds(Submit, ODD),
+)
+
+
+@given(st.lists(ACTIONS, max_size=12))
+@settings(max_examples=300, deadline=None)
+def test_any_actions_come_to_facts(actions):
+    result, _ = visit(FORM, *actions)
+    assert len(result.attempts) == len(actions) + 1
+    assert 0 <= score(expected(View(FORM), VALUES), result).total <= 1
+
+
+@pytest.mark.parametrize("text_", HOSTILE)
+def test_hostile_texts_earn_nothing(forms, text_):
+    assert forms.judge(forms.examples("val")[0], text_)[1].total == 0
+
+
+# -- the task ----------------------------------------------------------------------------------------------------
+
+
+def test_either_plan_language_is_judged_the_same(forms):
+    for example in forms.examples("val")[:20]:
+        view, values = forms.view_of(example), values_of(example.reference)
+        assert forms.judge(example, write_gold(view, values, "agent"))[1].total == 1.0
+        other = "pt" if view.form.language == "en" else "en"
+        assert forms.judge(example, write_steps(plan_for(view, values), other))[1].total == 1.0
+
+
+def test_outcomes_are_facts(forms):
+    example = next(one for one in forms.examples("val") if one.stratum == "meeting-room")
+    outcome, fair = forms.judge(example, "Type 'x' into the 'Room' field\nfrobnicate\nClick the Submit button")
+    assert outcome.how in {"steps", "steps+unread"}
+    assert outcome.facts["submitted"] is False
+    assert outcome.facts["posts"] == 0
+    assert set(outcome.facts["failed"]) == {1, 2}
+    assert fair.rubric == RUBRIC.identity
+    outcome, _ = forms.judge(example, example.gold)
+    assert outcome.facts["received"]["room"] == (example.reference["values"]["room"],)
+    assert forms.rubric.startswith(RUBRIC.identity)
+    assert forms.demonstration(example, 0) == example.gold
+
+
+def test_a_broken_executor_is_a_counted_failure_and_not_a_reward(forms):
+    class Broken:
+        name = "broken"
+
+        def run(self, case, plans):
+            return [Failure(cause="browser", detail="it died") for _ in plans]
+
+        def close(self):
+            pass
+
+    from plumbline.tasks.forms.options import FormsOptions
+    from plumbline.tasks.forms.task import FormsTask
+
+    task = FormsTask(FormsOptions(records=10), Broken())
+    outcome, fair, failure = judge_safely(task, task.examples("val")[0], "")
+    assert (outcome.how, fair) == ("failed", None)
+    assert failure.cause == "EpisodeFailed"
+    assert "it died" in failure.detail
+
+
+def test_a_group_is_judged_as_its_members_are(forms):
+    example = forms.examples("val")[0]
+    texts = [example.gold, "", "Click the Submit button"]
+    together = forms.judge_group(example, texts)
+    assert [fair.total for _, fair in together] == [forms.judge(example, one)[1].total for one in texts]
+
+
+def test_judging_is_fast(forms):
+    """Well over a thousand plans a second for forms of twelve fields, on a busy machine: the best of several rounds."""
+    examples = [one for one in forms.examples("train") if len(forms.forms[one.stratum].fields) == 12]
+    rates = []
+    for _ in range(5):
+        began = time.perf_counter()
+        for example in examples:
+            forms.judge(example, example.gold)
+        rates.append(len(examples) / (time.perf_counter() - began))
+    assert max(rates) > 1000, rates

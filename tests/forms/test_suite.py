@@ -1,0 +1,222 @@
+"""The suite: what it holds, that records keep every constraint, splits, noise, and the same bytes for the same seed."""
+
+import hashlib
+import json
+from collections import Counter
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from plumbline.errors import DataError, RecipeError
+from plumbline.storage import dumps
+from plumbline.tasks import open_task
+from plumbline.tasks.forms.suite.catalogue import FORMS, HELD_OUT
+from plumbline.tasks.forms.suite.declaration import Adds, Field, Form, Kind, Multiplies, Page
+from plumbline.tasks.forms.suite.drawing import ascii_of, whole
+from plumbline.tasks.forms.suite.fields import select, shown, text
+from plumbline.tasks.forms.suite.records import RECORDS, draw_record, is_shown, narrow
+
+NOISE = dict.fromkeys(
+    ("labels", "dates", "options", "numbers", "stars", "prefilled", "newlines", "order", "asides"), 0.6
+)
+RECORDS_OF = {name: [draw_record(form, 42, index) for index in range(RECORDS)] for name, form in FORMS.items()}
+
+
+def open_forms(**options):
+    return open_task("forms", options, Path("unused"))
+
+
+def test_there_are_25_forms_in_8_domains_with_every_kind():
+    assert len(FORMS) == 25
+    assert Counter(Counter(form.domain for form in FORMS.values()).values()) == Counter([5, 4, 3, 2, 3, 3, 3, 2])
+    fields = [one for form in FORMS.values() for one in form.fields]
+    kinds = Counter(one.kind for one in fields)
+    assert set(kinds) == set(get_args(Kind))
+    assert min(kinds.values()) >= 2
+    assert sum(len(form.pages) > 1 for form in FORMS.values()) >= 3
+    assert sum(form.language == "pt" for form in FORMS.values()) >= 5
+    assert sum(any(one.shown_if for one in form.fields) for form in FORMS.values()) >= 10
+    assert {type(rule) for form in FORMS.values() for rule in form.rules} >= {Adds, Multiplies}
+    assert {one.named_by for one in fields} >= {"for", "wrap", "aria", "heading", "placeholder", "name"}
+    assert any(not any(one.required for one in form.fields) for form in FORMS.values())
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_records_differ_and_no_column_is_constant(name):
+    records, form = RECORDS_OF[name], FORMS[name]
+    assert len({dumps({"r": list(map(str, record.values()))}) for record in records}) == RECORDS
+    for one in form.fields:
+        values = [str(record.get(one.name)) for record in records if record.get(one.name) is not None]
+        if one.kind == "hidden" or (one.kind == "checkbox" and one.required):
+            continue
+        assert len(set(values)) > 1, one.name
+        if one.options:
+            chosen = {v for r in records for v in (r[one.name] if isinstance(r[one.name], tuple) else [r[one.name]])}
+            assert {option.value for option in one.options} <= chosen, one.name
+
+
+def test_values_across_fields_belong_together():
+    record = RECORDS_OF["wire-instruction"][0]
+    assert abs(float(record["amount"]) + float(record["fee"]) - float(record["total_debit"])) < 0.005
+    for record in RECORDS_OF["vpn-access"]:
+        assert record["valid_from"] < record["valid_until"]
+        assert (record["serial_number"] is None) == (record["device"] != "own_laptop")
+        last = record["employee"].split(" ", 1)[1]
+        assert ascii_of(last) in record["work_email"]
+    form = FORMS["library-card"]
+    for record in RECORDS_OF["library-card"]:
+        for one in form.fields:
+            assert is_shown(one, record) or record[one.name] is None
+
+
+def test_a_record_depends_on_nothing_but_seed_form_and_index():
+    form = FORMS["site-safety"]
+    assert draw_record(form, 42, 7) == RECORDS_OF["site-safety"][7]
+    assert draw_record(form, 43, 7) != draw_record(form, 42, 7)
+
+
+def bytes_of(task):
+    rows = [
+        dumps({"id": e.id, "m": list(e.messages), "g": e.gold, "r": dict(e.reference)})
+        for split in task.splits
+        for e in task.examples(split)
+    ]
+    return hashlib.sha256("\n".join(rows).encode()).hexdigest()
+
+
+def test_the_same_options_give_the_same_bytes():
+    options = {"noise": NOISE, "surface": "document", "records": 6}
+    assert bytes_of(open_forms(**options)) == bytes_of(open_forms(**options))
+    assert bytes_of(open_forms(**options)) != bytes_of(open_forms(**options, seed=1))
+
+
+def test_splits_are_stratified_disjoint_and_shuffled(forms):
+    assert forms.splits == ("train", "val", "test", "held-out-forms")
+    ids, prompts = {}, {}
+    for split, each in (("train", 40), ("val", 5), ("test", 5), ("held-out-forms", 50)):
+        examples = forms.examples(split)
+        counts = Counter(example.stratum for example in examples)
+        assert set(counts.values()) == {each}
+        assert (set(counts) == set(HELD_OUT)) if split == "held-out-forms" else set(counts).isdisjoint(HELD_OUT)
+        ids[split] = {example.id for example in examples}
+        prompts[split] = {example.fingerprint() for example in examples}
+        assert len(prompts[split]) == len(examples) == len(ids[split])
+        first = [example.stratum for example in examples[:25]]
+        assert len(set(first)) > 3, "the first 25 are not all of one form"
+    assert len(set().union(*prompts.values())) == 1250
+    assert forms.examples("val") is forms.examples("val")
+
+
+@pytest.mark.parametrize("surface", ["values", "document"])
+def test_every_value_stands_in_the_prompt(surface):
+    task = open_forms(surface=surface)
+    for split in task.splits:
+        for example in task.examples(split):
+            prompt = example.messages[-1]["content"]
+            form = task.forms[example.stratum]
+            for name, value in example.reference["values"].items():
+                one = form.by_name[name]
+                for part in value if isinstance(value, list) else [value]:
+                    if isinstance(part, str):
+                        assert (one.text_of(part) if one.options else part) in prompt, (example.id, name)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"noise": NOISE},
+        {"noise": NOISE, "surface": "document", "plan": "agent"},
+        {"max_fields": 1, "records": 12},
+        {"max_fields": 5, "instructions": "short", "forms": ["film-permit", "site-safety", "thesis-defence"]},
+    ],
+)
+def test_the_oracle_is_right_whatever_the_dials_say(options):
+    task = open_forms(**{"records": 10, **options})
+    for split in task.splits:
+        for example in task.examples(split):
+            outcome, score = task.judge(example, example.gold)
+            assert score.total == 1.0, (example.id, outcome.facts)
+
+
+def test_noise_changes_the_prompt_and_not_what_is_right():
+    clean, noisy = open_forms(records=6), open_forms(records=6, noise=NOISE)
+    ids = {example.id: example for example in clean.examples("train")}
+    differing = 0
+    for example in noisy.examples("train"):
+        same = ids[example.id]
+        assert example.reference["values"] == same.reference["values"]
+        differing += example.messages != same.messages
+        assert clean.judge(same, example.gold)[1].parts["exact"] in {0.0, 1.0}
+    assert differing > 0.9 * len(ids)
+
+
+def test_prefilled_pages_pay_only_for_what_has_to_be_mended():
+    task = open_forms(records=10, noise={"prefilled": 1.0})
+    for name in ("submit-only", "type-after-submit"):
+        examples = task.examples("train")
+        answers = task.controls[name](examples)
+        rewards = [task.judge(e, a)[1].total for e, a in zip(examples, answers, strict=True)]
+        assert sum(rewards) / len(rewards) <= 0.05, name
+
+
+def test_a_narrow_form_is_a_form_of_its_own():
+    form = narrow(FORMS["exchange-nomination"], 6)
+    assert len(form.fields) == 6
+    assert len(form.pages) == 2
+    assert narrow(FORMS["meeting-room"], 3).fields[0].kind == "hidden"
+    with pytest.raises(DataError, match="no 1000 different records"):
+        open_forms(forms=["film-permit", "vpn-access"], max_fields=1, records=1000).examples("train")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"form": ["x"]}, "knows seed, forms"),
+        ({"forms": ["film-permits"]}, "did you mean film-permit"),
+        ({"forms": []}, "at least one"),
+        ({"noise": {"label": 1}}, "noise.label"),
+        ({"executor": "browser"}, "not part of this version"),
+        ({"records": 2}, "records"),
+    ],
+)
+def test_options_are_checked(options, says):
+    with pytest.raises(RecipeError, match=says):
+        open_forms(**options)
+
+
+def test_held_out_forms_are_checked():
+    assert open_forms(forms=["vpn-access"]).splits == ("train", "val", "test")
+    with pytest.raises(DataError, match="no split 'held-out-forms'"):
+        open_forms(forms=["vpn-access"]).examples("held-out-forms")
+    with pytest.raises(DataError, match="nothing to train on"):
+        open_forms(forms=["thesis-defence"])
+    with pytest.raises(DataError, match="not among"):
+        open_forms(forms=["vpn-access"], held_out=["film-permit"])
+    task = open_forms(forms=["vpn-access", "film-permit"], held_out=["film-permit"], records=10)
+    assert {example.stratum for example in task.examples("held-out-forms")} == {"film-permit"}
+
+
+def declared(*fields, rules=()):
+    return Form(name="f", domain="d", title="F", pages=(Page(tuple(fields)),), button="Go", rules=rules)
+
+
+def test_declarations_that_contradict_themselves_are_refused():
+    draw = whole(1, 9)
+    with pytest.raises(ValueError, match="unique"):
+        declared(text("A", draw), text("A", draw, name="b"))
+    with pytest.raises(ValueError, match="stand before"):
+        declared(text("A", draw, shown_if=shown("b", "1")), text("B", draw))
+    with pytest.raises(ValueError, match="twice"):
+        declared(select("A", "x=X|x=Y"))
+    with pytest.raises(ValueError, match="options"):
+        declared(Field(name="a", label="A", kind="select", draw=draw))
+    with pytest.raises(ValueError, match="every record"):
+        declared(text("A", draw, required=True, filled=0.5))
+    with pytest.raises(ValueError, match="no one page"):
+        declared(text("A", draw), rules=(Adds(("a",), "b"),))
+
+
+def test_references_are_plain_json(forms):
+    for example in forms.examples("val"):
+        assert json.loads(json.dumps(dict(example.reference))) == dict(example.reference)
