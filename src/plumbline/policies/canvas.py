@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from plumbline.errors import DataError
 from plumbline.policies.policy import Demonstration
-from plumbline.records import Finish
+from plumbline.policies.pretrained.chat import Chat
+from plumbline.records import Finish, Sampling, Step, Trajectory
 
 
 def answer_of(canvas: NDArray[np.int64], stop_ids: Collection[int]) -> tuple[NDArray[np.int64], Finish]:
@@ -20,6 +21,21 @@ def answer_of(canvas: NDArray[np.int64], stop_ids: Collection[int]) -> tuple[NDA
     if len(ends) == 0:
         return canvas, "length"
     return canvas[: ends[0] + 1], "stop"
+
+
+def read_off(
+    canvas: NDArray[np.int64], steps: Sequence[Step], prompt: Sequence[int], sampling: Sampling, chat: Chat
+) -> Trajectory:
+    """A finished canvas [L] and the steps that filled it as a trajectory."""
+    answer, finish = answer_of(canvas, chat.stop_ids)
+    return Trajectory(
+        prompt=np.array(prompt, dtype=np.int64),
+        steps=tuple(steps),
+        text=chat.text(answer.tolist()),
+        sampling=sampling,
+        finish=finish,
+        answer=answer,
+    )
 
 
 def split_demonstration(

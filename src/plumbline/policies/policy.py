@@ -9,7 +9,7 @@ law 2, the draws really come from the declared law.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -99,6 +99,18 @@ class Hides(Protocol):
         ...
 
 
+Tell = Callable[[int, int, str], None]
+"""Called with a prompt's place, a copy's number and its text."""
+
+
+def tell_all(tell: Tell | None, groups: Sequence[Sequence[Trajectory]], first: int) -> None:
+    """Tell the texts of the prompts from `first` on, for samplers that finish many at once."""
+    if tell is not None:
+        for prompt, group in enumerate(groups[first:], first):
+            for copy, trajectory in enumerate(group):
+                tell(prompt, copy, trajectory.text)
+
+
 class Policy(Protocol):
     """A language model that can sample, score, be trained and be saved."""
 
@@ -122,9 +134,22 @@ class Policy(Protocol):
         ...
 
     def sample(
-        self, prompts: Sequence[Sequence[Message]], copies: int, sampling: Sampling, seed: int
+        self,
+        prompts: Sequence[Sequence[Message]],
+        copies: int,
+        sampling: Sampling,
+        seed: int,
+        tell: Tell | None = None,
     ) -> list[list[Trajectory]]:
         """Draw `copies` trajectories for each prompt; the same seed draws the same.
+
+        Args:
+            prompts: chats that end before the answer.
+            copies: of each.
+            sampling: the law.
+            seed: of every random number.
+            tell: called with each text as soon as it is finished, so that it can be judged meanwhile; a family may
+                leave some out, which are then judged at the end.
 
         Raises:
             DataError: a prompt does not fit into the context.

@@ -6,7 +6,7 @@ A trajectory is a single step that holds the whole answer, the token that ends i
 the sum over its tokens of log p(token | prompt, earlier tokens) under `token_law`, and it is exact.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.packing import pack, pack_sizes, rows
 from plumbline.policies.autoregressive.probe import additive, probe
 from plumbline.policies.autoregressive.sampler import Drawn, decode
-from plumbline.policies.policy import Demonstration, Terms, common_law
+from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
 from plumbline.policies.pretrained.head import head_log_prob
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy
@@ -83,23 +83,33 @@ class AutoregressivePolicy(PretrainedPolicy):
         }
 
     def sample(
-        self, prompts: Sequence[Sequence[Message]], copies: int, sampling: Sampling, seed: int
+        self,
+        prompts: Sequence[Sequence[Message]],
+        copies: int,
+        sampling: Sampling,
+        seed: int,
+        tell: Tell | None = None,
     ) -> list[list[Trajectory]]:
         """See `Policy.sample`. Prompts are decoded in chunks of `rows_at_once` rows."""
-        encoded = [self.chat.prompt(messages) for messages in prompts]
-        for ids in encoded:
-            self.check_length(len(ids), sampling.max_tokens)
+        encoded = self.encode(prompts, sampling)
         generator = torch.Generator().manual_seed(seed)
         decoder: Decoder = LeanDecoder(self.model) if self._lean else CachedDecoder(self.model, self.chat.stop_ids[0])
         drawn: list[list[Drawn]] = []
         size = max(1, self.rows_at_once // copies)
         for start in range(0, len(encoded), size):
             part = encoded[start : start + size]
-            drawn += decode(decoder, part, copies, sampling, self.chat.stop_ids, generator, self.device)
+            ended = self._teller(tell, start, copies)
+            drawn += decode(decoder, part, copies, sampling, self.chat.stop_ids, generator, self.device, ended)
         return [
             [self._trajectory(ids, completion, sampling) for completion in group]
             for ids, group in zip(encoded, drawn, strict=True)
         ]
+
+    def _teller(self, tell: Tell | None, first: int, copies: int) -> Callable[[int, list[int]], None] | None:
+        """What a chunk's rows are told to as they end; the chunk's first prompt is the one at `first`."""
+        if tell is None:
+            return None
+        return lambda row, tokens: tell(first + row // copies, row % copies, self.chat.text(tokens))
 
     def _trajectory(self, prompt: list[int], drawn: Drawn, sampling: Sampling) -> Trajectory:
         step = Step(

@@ -6,7 +6,7 @@ Every row has its own uniform numbers, drawn before the loop, so a row's tokens 
 still run beside it: dropping finished rows changes the speed and not the result.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -35,6 +35,7 @@ def decode(
     stop_ids: Sequence[int],
     generator: torch.Generator,
     device: torch.device,
+    ended: Callable[[int, list[int]], None] | None = None,
 ) -> list[list[Drawn]]:
     """Draw `copies` completions of each prompt.
 
@@ -46,6 +47,7 @@ def decode(
         stop_ids: tokens that end a completion (the token itself is part of it).
         generator: a CPU generator; the only source of randomness.
         device: where the decoder's tensors are.
+        ended: called with the row and the tokens of each completion, soon after it has ended.
 
     Returns:
         P lists of G completions.
@@ -63,18 +65,21 @@ def decode(
     live = torch.ones_like(grid, dtype=torch.bool)
     # Asking a GPU whether rows are finished makes it wait, so there it is asked every 16 tokens only.
     interval = 1 if device.type == "cpu" else 16
+    untold = torch.ones((num_rows,), dtype=torch.bool, device=device)
     logits = decoder.begin(prompts, copies, limit).repeat_interleave(copies, 0)
     for time in range(limit):
         cells = grid.flatten()
         with threads_for(logits.numel() * 16):  # an exponential costs about as much as 16 multiplications
             tokens, logprobs = draw(logits, uniforms[cells, time], sampling)
         tokens_rc[cells, time], logprobs_rc[cells, time] = tokens, logprobs  # past its end a row's columns are unread
-        ended = live.flatten() & torch.isin(tokens, stops)
-        length[cells[ended]] = time + 1
-        live &= ~ended.view_as(live)
+        stopped = live.flatten() & torch.isin(tokens, stops)
+        length[cells[stopped]] = time + 1
+        live &= ~stopped.view_as(live)
         if time + 1 == limit:
             break
         if (time + 1) % interval == 0:
+            if ended is not None:
+                _tell(ended, untold, length, tokens_rc, time + 1)
             if not bool(live.any()):
                 break
             if (smaller := _smaller_grid(live)) is not None:
@@ -83,7 +88,18 @@ def decode(
                 grid = grid[keep_prompts.unsqueeze(1), keep_copies].masked_fill(~live, num_rows)
                 decoder.keep(keep_prompts, keep_copies)
         logits = decoder.step(tokens)
+    if ended is not None:
+        _tell(ended, untold, length, tokens_rc, limit)
     return _collect(tokens_rc, logprobs_rc, length, stop_ids, (len(prompts), copies))
+
+
+def _tell(ended: Callable[[int, list[int]], None], untold: Tensor, length: Tensor, tokens: Tensor, now: int) -> None:
+    """Tell the rows that have ended by now and were not told; `untold` [R] is changed."""
+    rows = (untold & (length[:-1] <= now)).nonzero().flatten()
+    untold[rows] = False
+    ends = length[rows].tolist()
+    for row, end in zip(rows.tolist(), ends, strict=True):
+        ended(row, tokens[row, :end].tolist())
 
 
 def _smaller_grid(live: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:

@@ -22,18 +22,20 @@ from torch import Tensor
 from torch.nn import functional
 
 from plumbline.policies.flow.schedule import Tick
-from plumbline.records import Kernel
+from plumbline.policies.token_law import draw
+from plumbline.records import Kernel, Sampling
 
 SMALL = 1e-2
 """Below this phi is taken from its series, whose next term is 1e-15 there."""
 
 
-def log_other(restricted: Tensor, current: Tensor) -> Tensor:
-    """log m [N]: the log-probability of any token but `current` [N]."""
+def log_other(restricted: Tensor, current: Tensor, total: Tensor | None = None) -> Tensor:
+    """log m [N]: the log-probability of any token but `current` [N]; `total` [N] is the log-sum-exp, where known."""
     others = restricted.scatter(-1, current.unsqueeze(-1), float("-inf"))
     # A law of a single token leaves nothing else: its log is minus infinity, without a gradient of inf - inf.
-    nothing = others.isneginf().all(-1, keepdim=True)
-    log_m = torch.where(nothing, torch.zeros_like(others), others).logsumexp(-1) - restricted.logsumexp(-1)
+    nothing = others.amax(-1, keepdim=True).isneginf()
+    total = restricted.logsumexp(-1) if total is None else total
+    log_m = others.masked_fill(nothing, 0.0).logsumexp(-1) - total
     return log_m.masked_fill(nothing.squeeze(-1), float("-inf"))
 
 
@@ -46,14 +48,15 @@ def phi(x: Tensor) -> Tensor:
 
 def log_prob(restricted: Tensor, current: Tensor, following: Tensor, kernel: Kernel, step: Tick) -> Tensor:
     """Log-probability [N] of going from `current` [N] to `following` [N]."""
-    log_p = restricted.gather(-1, following.unsqueeze(-1)).squeeze(-1) - restricted.logsumexp(-1)
+    total = restricted.logsumexp(-1)
+    log_p = restricted.gather(-1, following.unsqueeze(-1)).squeeze(-1) - total
     if step.last:
         return log_p
     stays = following == current
     if kernel == "conditional":
         stay = torch.logaddexp(torch.full_like(log_p, step.log_stay), step.log_jump + log_p)
         return torch.where(stays, stay, step.log_jump + log_p)
-    rate = step.amount * log_other(restricted, current).exp()
+    rate = step.amount * log_other(restricted, current, total).exp()
     return torch.where(stays, -rate, math.log(step.amount) + log_p + phi(rate))
 
 
@@ -89,16 +92,31 @@ def jump(drawn: Tensor, current: Tensor, uniforms: Tensor, step: Tick) -> Tensor
     return torch.where(uniforms < step.jump, drawn, current)
 
 
-def leaves(restricted: Tensor, current: Tensor, uniforms: Tensor, step: Tick) -> Tensor:
-    """Kernel B: whether a place leaves its token, bool [N]."""
-    rate = step.amount * log_other(restricted, current).exp().double()
-    return uniforms < -torch.expm1(-rate)
+@torch.no_grad()
+def marginal_move(
+    restricted: Tensor, current: Tensor, first: Tensor, second: Tensor, step: Tick
+) -> tuple[Tensor, Tensor]:
+    """Kernel B, drawn: the next token of each place [N], and the `log_prob` [N] of going there.
 
+    What drawing and scoring have in common (the sum of all, the sum of the others) is computed once: over a large
+    vocabulary these passes are what a step costs.
 
-def without(restricted: Tensor, current: Tensor) -> Tensor:
-    """Logits [N, V] of the other tokens; a law of a single token is left as it is (it never leaves)."""
+    Args:
+        restricted: [N, V].
+        current: [N].
+        first: uniform numbers [N] for the token.
+        second: uniform numbers [N] for whether the place leaves its token.
+        step: of the clock.
+    """
+    total = restricted.logsumexp(-1)
     others = restricted.scatter(-1, current.unsqueeze(-1), float("-inf"))
-    return torch.where(others.isneginf().all(-1, keepdim=True), restricted, others)
+    rest = others.logsumexp(-1)
+    alone = rest.isneginf()  # a law of a single token: it never leaves, so any other will do
+    drawn, _ = draw(others.masked_fill(alone.unsqueeze(-1), 0.0) if bool(alone.any()) else others, first, Sampling())
+    rate = step.amount * (rest - total).exp()
+    leaves = second < -torch.expm1(-rate.double())
+    log_p = restricted.gather(-1, drawn.unsqueeze(-1)).squeeze(-1) - total
+    return torch.where(leaves, drawn, current), torch.where(leaves, math.log(step.amount) + log_p + phi(rate), -rate)
 
 
 def path_loss(log_p: Tensor, noisy: Tensor, clean: Tensor, rate: Tensor) -> Tensor:

@@ -15,15 +15,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plumbline.errors import DataError, ModelError
-from plumbline.policies.canvas import answer_of, joined, split_demonstration
+from plumbline.errors import ModelError
+from plumbline.policies.canvas import joined, read_off, split_demonstration
 from plumbline.policies.exploration import Exploration
 from plumbline.policies.flow import kernels
 from plumbline.policies.flow.network import FlowNetwork, Prefix
 from plumbline.policies.flow.sampler import flow
 from plumbline.policies.flow.schedule import Tick, kappa, tick, ticks
 from plumbline.policies.places import Places
-from plumbline.policies.policy import Demonstration, Terms, common_law
+from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
 from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.loading import Loaded, choose_device, choose_dtype, load_tokenizer
 from plumbline.policies.pretrained.policy import PretrainedPolicy
@@ -100,24 +100,19 @@ class FlowPolicy(PretrainedPolicy):
     # -- sampling ------------------------------------------------------------------------------------------------
 
     def sample(
-        self, prompts: Sequence[Sequence[Message]], copies: int, sampling: Sampling, seed: int
+        self,
+        prompts: Sequence[Sequence[Message]],
+        copies: int,
+        sampling: Sampling,
+        seed: int,
+        tell: Tell | None = None,
     ) -> list[list[Trajectory]]:
         """See `Policy.sample`. The noise that a canvas begins with does not depend on the weights."""
-        encoded = [self.chat.prompt(messages) for messages in prompts]
-        canvas = self.network.config.canvas
-        if canvas is not None and sampling.max_tokens > canvas:
-            raise DataError(
-                f"sampling.max_tokens is {sampling.max_tokens}, but this model's canvas has {canvas} places",
-                "lower sampling.max_tokens, or train with a larger model.canvas",
-            )
-        for ids in encoded:
-            self.check_length(len(ids), sampling.max_tokens)
         generator = torch.Generator().manual_seed(seed)
-        drawn: list[list[Trajectory]] = []
-        size = max(1, self.rows_at_once // copies)
-        for start in range(0, len(encoded), size):
-            drawn += self._sample(encoded[start : start + size], copies, sampling, generator)
-        return drawn
+        encoded = self.encode(prompts, sampling, self.network.config.canvas)
+        return self.in_chunks(
+            encoded, self.rows_at_once // copies, tell, lambda part: self._sample(part, copies, sampling, generator)
+        )
 
     @torch.no_grad()
     def _sample(
@@ -132,19 +127,10 @@ class FlowPolicy(PretrainedPolicy):
             return self._places(self.network, self.exploration, prefix, canvas, times, widths)
 
         done = flow(look, self._noise(shape, generator), sampling, self.network.config.exponent, generator)
-        made = []
-        for row, steps in enumerate(done.steps):
-            answer, finish = answer_of(done.canvas[row], self.chat.stop_ids)
-            made.append(
-                Trajectory(
-                    prompt=np.array(prompts[row // copies], dtype=np.int64),
-                    steps=tuple(steps),
-                    text=self.chat.text(answer.tolist()),
-                    sampling=sampling,
-                    finish=finish,
-                    answer=answer,
-                )
-            )
+        made = [
+            read_off(done.canvas[row], steps, prompts[row // copies], sampling, self.chat)
+            for row, steps in enumerate(done.steps)
+        ]
         return [made[start : start + copies] for start in range(0, len(made), copies)]
 
     def _noise(self, shape: tuple[int, int], generator: torch.Generator) -> Tensor:

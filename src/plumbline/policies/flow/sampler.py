@@ -77,13 +77,11 @@ def _move(part: Places, now: Tensor, first: Tensor, second: Tensor, sampling: Sa
         best = logits.argmax(-1)
         following = best if step.last else kernels.jump(best, now, second, step)
         return torch.stack([following.double(), torch.zeros_like(first)], 1)
+    restricted = restrict(logits, sampling)
     if step.last or sampling.kernel == "conditional":
         drawn, _ = draw(logits, first, sampling)
         following = drawn if step.last else kernels.jump(drawn, now, second, step)
-        restricted = restrict(logits, sampling)
+        log_p = kernels.log_prob(restricted, now, following, sampling.kernel, step)
     else:
-        restricted = restrict(logits, sampling)
-        drawn, _ = draw(kernels.without(restricted, now), first, Sampling())
-        following = torch.where(kernels.leaves(restricted, now, second, step), drawn, now)
-    log_p = kernels.log_prob(restricted, now, following, sampling.kernel, step)
+        following, log_p = kernels.marginal_move(restricted, now, first, second, step)
     return torch.stack([following.double(), log_p.double()], 1)

@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from plumbline.errors import DataError, ModelError
+from plumbline.errors import ModelError
 from plumbline.policies import places as at_places
-from plumbline.policies.canvas import answer_of, joined, split_demonstration
+from plumbline.policies.canvas import joined, read_off, split_demonstration
 from plumbline.policies.exploration import FILE as EXPLORATION
 from plumbline.policies.exploration import Exploration
 from plumbline.policies.masked.checkpoints import LLADA_NAMES, config_of
@@ -28,7 +28,7 @@ from plumbline.policies.masked.recorded import Recorded
 from plumbline.policies.masked.sampler import denoise
 from plumbline.policies.masked.scorer import log_probs, step_divergence
 from plumbline.policies.places import Places
-from plumbline.policies.policy import Demonstration, Terms, common_law
+from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.recipe import ModelSection
@@ -93,26 +93,19 @@ class MaskedPolicy(PretrainedPolicy):
     # -- sampling ------------------------------------------------------------------------------------------------
 
     def sample(
-        self, prompts: Sequence[Sequence[Message]], copies: int, sampling: Sampling, seed: int
+        self,
+        prompts: Sequence[Sequence[Message]],
+        copies: int,
+        sampling: Sampling,
+        seed: int,
+        tell: Tell | None = None,
     ) -> list[list[Trajectory]]:
         """See `Policy.sample`. Prompts are denoised in chunks of `rows_at_once` rows."""
-        encoded = [self.chat.prompt(messages) for messages in prompts]
-        self._check_canvas(sampling)
-        for ids in encoded:
-            self.check_length(len(ids), sampling.max_tokens)
         generator = torch.Generator().manual_seed(seed)
-        drawn: list[list[Trajectory]] = []
-        size = max(1, self.rows_at_once // copies)
-        for start in range(0, len(encoded), size):
-            drawn += self._sample(encoded[start : start + size], copies, sampling, generator)
-        return drawn
-
-    def _check_canvas(self, sampling: Sampling) -> None:
-        if self.canvas is not None and sampling.max_tokens > self.canvas:
-            raise DataError(
-                f"sampling.max_tokens is {sampling.max_tokens}, but this model's canvas has {self.canvas} places",
-                "lower sampling.max_tokens, or train with a larger model.canvas",
-            )
+        encoded = self.encode(prompts, sampling, self.canvas)
+        return self.in_chunks(
+            encoded, self.rows_at_once // copies, tell, lambda part: self._sample(part, copies, sampling, generator)
+        )
 
     @torch.no_grad()
     def _sample(
@@ -130,19 +123,10 @@ class MaskedPolicy(PretrainedPolicy):
 
         end, stops = self.chat.end_of_turn, self.chat.stop_ids
         done = denoise(look, len(prompt_of), self.mask_id, sampling, generator, stops, end)
-        made = []
-        for row, steps in enumerate(done.steps):
-            answer, finish = answer_of(done.canvas[row], self.chat.stop_ids)
-            made.append(
-                Trajectory(
-                    prompt=np.array(prompts[row // copies], dtype=np.int64),
-                    steps=tuple(steps),
-                    text=self.chat.text(answer.tolist()),
-                    sampling=sampling,
-                    finish=finish,
-                    answer=answer,
-                )
-            )
+        made = [
+            read_off(done.canvas[row], steps, prompts[row // copies], sampling, self.chat)
+            for row, steps in enumerate(done.steps)
+        ]
         return [made[start : start + copies] for start in range(0, len(made), copies)]
 
     def _places(self, model: Any, hidden: Tensor, divisor: Tensor | None) -> Places:

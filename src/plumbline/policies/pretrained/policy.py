@@ -3,7 +3,7 @@
 import copy
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,14 @@ import torch
 from torch import Tensor
 
 from plumbline.errors import DataError
+from plumbline.policies.policy import Tell, tell_all
 from plumbline.policies.pretrained.loading import Loaded
-from plumbline.records import Message
+from plumbline.records import Message, Sampling, Trajectory
 from plumbline.runs.cards import CARD
 from plumbline.storage import clear_os_errors, sync_folder, write_json
+
+Encoded = Sequence[list[int]]
+"""Token ids of prompts."""
 
 
 class PretrainedPolicy:
@@ -46,6 +50,37 @@ class PretrainedPolicy:
                 f"a prompt of {prompt} tokens and an answer of up to {answer} exceed the context of {self.context}",
                 "lower sampling.max_tokens, shorten the prompts, or use a model with a longer context",
             )
+
+    def encode(self, prompts: Sequence[Sequence[Message]], sampling: Sampling, canvas: int | None = None) -> Encoded:
+        """Token ids of prompts that are to be answered.
+
+        Args:
+            prompts: chats that end before the answer.
+            sampling: how long an answer may be.
+            canvas: places that the model was trained with, for families that have them.
+
+        Raises:
+            DataError: a prompt does not fit into the context, or an answer into the canvas.
+        """
+        if canvas is not None and sampling.max_tokens > canvas:
+            raise DataError(
+                f"sampling.max_tokens is {sampling.max_tokens}, but this model's canvas has {canvas} places",
+                "lower sampling.max_tokens, or train with a larger model.canvas",
+            )
+        encoded = [self.chat.prompt(messages) for messages in prompts]
+        for ids in encoded:
+            self.check_length(len(ids), sampling.max_tokens)
+        return encoded
+
+    def in_chunks(
+        self, encoded: Encoded, size: int, tell: Tell | None, draw: Callable[[Encoded], list[list[Trajectory]]]
+    ) -> list[list[Trajectory]]:
+        """Draw for `size` prompts at a time, and tell each chunk's texts when it is done."""
+        drawn: list[list[Trajectory]] = []
+        for start in range(0, len(encoded), max(1, size)):
+            drawn += draw(encoded[start : start + max(1, size)])
+            tell_all(tell, drawn, start)
+        return drawn
 
     def keep_reference(self) -> None:
         """See `Policy.keep_reference`. With LoRA only the small adapter is copied; else the whole model is."""

@@ -11,20 +11,19 @@ The paper's deterministic decoding (`selector: threshold`) is there for evaluati
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from plumbline.errors import DataError, ModelError, RecipeError
-from plumbline.policies.canvas import answer_of, joined, split_demonstration
-from plumbline.policies.policy import Demonstration, Terms, common_law
+from plumbline.policies.canvas import joined, read_off, split_demonstration
+from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
-from plumbline.policies.pretrained.policy import PretrainedPolicy
+from plumbline.policies.pretrained.policy import Encoded, PretrainedPolicy
 from plumbline.policies.slots.grid import Grid, count_slots
 from plumbline.policies.slots.head import Head
 from plumbline.policies.slots.loading import check_attention, mask_token, plain_config
 from plumbline.policies.slots.packing import Pack, cut, pack
-from plumbline.policies.slots.sampler import Drawn, Ids, roll_out
+from plumbline.policies.slots.sampler import Ids, roll_out
 from plumbline.policies.slots.scoring import divergences, log_probs, look
 from plumbline.policies.slots.supervised import summed_loss
 from plumbline.policies.slots.threshold import decode
@@ -94,7 +93,12 @@ class SlotPolicy(PretrainedPolicy):
         return sampling.selector != "threshold"
 
     def sample(
-        self, prompts: Sequence[Sequence[Message]], copies: int, sampling: Sampling, seed: int
+        self,
+        prompts: Sequence[Sequence[Message]],
+        copies: int,
+        sampling: Sampling,
+        seed: int,
+        tell: Tell | None = None,
     ) -> list[list[Trajectory]]:
         """See `Policy.sample`. Prompts are decoded in chunks of `rows_at_once` rows.
 
@@ -104,24 +108,23 @@ class SlotPolicy(PretrainedPolicy):
                 random threshold decoding.
         """
         grid = self._grid(sampling)
-        encoded = [self.chat.prompt(messages) for messages in prompts]
-        for ids in encoded:
-            self.check_length(len(ids), sampling.max_tokens)
+        encoded = self.encode(prompts, sampling)
         head = Head.of(self.model, self.ids.mask)
-        drawn: list[Drawn] = []
-        if sampling.selector == "threshold":
-            for ids in encoded:
-                drawn += [decode(self.model, head, ids, grid, sampling.threshold, self.ids)] * copies
-        else:
-            generator = torch.Generator().manual_seed(seed)
-            size = max(1, self.rows_at_once // copies)
-            for start in range(0, len(encoded), size):
-                part = encoded[start : start + size]
-                drawn += roll_out(self.model, head, part, copies, grid, sampling, self.ids, generator)
-        return [
-            [self._trajectory(ids, each, sampling) for each in drawn[index * copies : (index + 1) * copies]]
-            for index, ids in enumerate(encoded)
-        ]
+        generator = torch.Generator().manual_seed(seed)
+        decides = sampling.selector == "threshold"
+
+        def draw(part: Encoded) -> list[list[Trajectory]]:
+            if decides:
+                drawn = [decode(self.model, head, part[0], grid, sampling.threshold, self.ids)] * copies
+            else:
+                drawn = roll_out(self.model, head, part, copies, grid, sampling, self.ids, generator)
+            made = [
+                read_off(one.canvas, one.steps, part[row // copies], sampling, self.chat)
+                for row, one in enumerate(drawn)
+            ]
+            return [made[start : start + copies] for start in range(0, len(made), copies)]
+
+        return self.in_chunks(encoded, 1 if decides else self.rows_at_once // copies, tell, draw)
 
     def _grid(self, sampling: Sampling) -> Grid:
         """The law's grid, or the error that says why this model cannot follow it."""
@@ -136,17 +139,6 @@ class SlotPolicy(PretrainedPolicy):
                 "use it for greedy answers only (evaluation.sampled: false), or set the selector to plackett_luce",
             )
         return Grid.of(sampling, self.width)
-
-    def _trajectory(self, prompt: list[int], drawn: Drawn, sampling: Sampling) -> Trajectory:
-        answer, finish = answer_of(drawn.canvas, self.chat.stop_ids)
-        return Trajectory(
-            prompt=np.array(prompt, dtype=np.int64),
-            steps=tuple(drawn.steps),
-            text=self.chat.text(answer.tolist()),
-            sampling=sampling,
-            finish=finish,
-            answer=answer,
-        )
 
     def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
         """See `Policy.batches`: consecutive trajectories of one prompt, as many as are cheapest together."""
