@@ -13,7 +13,8 @@ from plumbline.tasks import open_task
 from tests.commerce.conftest import OPTIONS
 
 EVAL_FLAGS = (
-    "allow-overlap chat-template data device dtype family json limit max-tokens out seed split steps task temperature"
+    "allow-overlap chat-template data device dtype executor family greedy json limit max-tokens n out path replays "
+    "report seed set split steps suite table tables task temperature"
 )
 
 
@@ -217,7 +218,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "convert": ["--context", "--heads", "--out", "--tokenizer"],
         "sweep": ["--json", "--out", "--resume", "--set", "--vary"],
         "eval": [f"--{name}" for name in EVAL_FLAGS.split()],
-        "score": ["--completions", "--data", "--json", "--out", "--split", "--task"],
+        "score": ["--completions", "--data", "--json", "--out", "--set", "--split", "--task"],
         "compare": ["--json"],
         "parse": ["--schema"],
         "report": [],

@@ -117,3 +117,16 @@ def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(tmp_path)
 def test_what_a_family_cannot_do_is_said(family, rl, message, tmp_path):
     with pytest.raises(RecipeError, match=message):
         run_recipe(recipe(family, **rl), tmp_path / "run")
+
+
+def test_every_text_is_told_once_it_is_finished(finished):
+    family, run = finished
+    policy = open_policy(recipe(family).model, str(run.folder / "models" / "rl"))
+    told = {}
+    chats = [[{"role": "user", "content": str(number)}] for number in range(3)]
+    policy.rows_at_once = 2  # several chunks, so that places are counted over all of them
+    drawn = policy.sample(
+        chats, 2, recipe(family).sampling.law(), 3, lambda prompt, copy, text: told.setdefault((prompt, copy), text)
+    )
+    wanted = {(p, c): one.text for p, group in enumerate(drawn) for c, one in enumerate(group)}
+    assert told == wanted

@@ -28,6 +28,9 @@ app.add_typer(data_app, name="data")
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
 TaskName = Annotated[str, typer.Option("--task", help="The task: commerce, or module:name of one of yours.")]
 Data = Annotated[Path | None, typer.Option(help="Folder of the task's records; built there if it is empty.")]
+TaskOptions = Annotated[
+    list[str] | None, typer.Option("--set", metavar="task.options.KEY=VALUE", help="An option of the task; repeatable.")
+]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the recipe; repeatable.")
 ]
@@ -216,14 +219,20 @@ def sweep(
 @app.command(
     name="eval",
     epilog="Examples: `plumbline eval runs/commerce-demo/models/rl --split test` · `plumbline eval oracle --json` · "
-    "`plumbline eval constant` · `plumbline eval ./my-model --limit 20 --temperature 1.0`",
+    "`plumbline eval constant --task forms --split held-out-forms --table md` · "
+    "`plumbline eval ./my-model --n 20 --temperature 1.0`",
 )
 def evaluate(
     model: Annotated[str, typer.Argument(help="A model directory or hub name; `oracle`; or a control by name.")],
     task: TaskName = "commerce",
-    split: Annotated[str, typer.Option(help="train, val or test.")] = "val",
+    split: Annotated[str, typer.Option(help="train, val, test, or another one of the task.")] = "val",
     data: Data = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many examples.")] = None,
+    overrides: TaskOptions = None,
+    executor: Annotated[str | None, typer.Option(help="Short for --set task.options.executor=...")] = None,
+    suite: Annotated[str | None, typer.Option(help="Short for --set task.options.suite=...")] = None,
+    path: Annotated[Path | None, typer.Option(help="Short for --set task.options.path=...")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "--n", min=1, help="Only the first so many examples.")] = None,
+    greedy: Annotated[bool, typer.Option("--greedy", help="The most probable answer, which is the default.")] = False,
     temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="Longest answer; by default as in the model's own run, else 256.")
@@ -236,6 +245,10 @@ def evaluate(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of sampled answers.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write the evaluation with every answer, for `compare`.")] = None,
+    table: Annotated[str | None, typer.Option(help="Print tables to publish instead: md, csv or latex.")] = None,
+    tables: Annotated[Path | None, typer.Option(help="Folder for the tables as Markdown, CSV and LaTeX.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write an HTML page of it.")] = None,
+    replays: Annotated[int, typer.Option(min=0, max=4, help="Failed episodes to replay in --report.")] = 0,
     allow_overlap: Annotated[
         bool, typer.Option(help="Evaluate even on prompts that the model was trained on.")
     ] = False,
@@ -245,19 +258,24 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Evaluate a model, the oracle or a control on a fixed split, with floor and ceiling beside it."""
-    from plumbline.evaluation.evaluate import references
-    from plumbline.evaluation.summary import summarise
-    from plumbline.evaluation.targets import Asking, evaluate_target, open_task_for
-    from plumbline.reports.terminal import summary_tables
-    from plumbline.runs.evaluations import write_evaluation
+    from plumbline.evaluation.asked import Asked, evaluate_asked
+    from plumbline.evaluation.targets import Asking
+    from plumbline.overrides import task_options
+    from plumbline.reports.evaluation_outputs import Outputs, write_outputs
     from plumbline.runs.live import LiveView
 
-    view = LiveView()
-    try:
-        opened = open_task_for(model, task, {}, data, view.working)
-        examples = opened.examples(split)[:limit]
-        asking = Asking(
+    short = {"executor": executor, "suite": suite, "path": None if path is None else str(path)}
+    asked = Asked(
+        target=model,
+        task=task,
+        options=task_options(overrides or ()) | {key: value for key, value in short.items() if value is not None},
+        split=split,
+        data=data,
+        limit=limit,
+        replays=replays,
+        how=Asking(
             temperature=temperature,
+            greedy=greedy,
             max_tokens=max_tokens,
             steps=steps,
             family=family,
@@ -266,17 +284,16 @@ def evaluate(
             dtype=dtype,
             chat_template=chat_template,
             allow_overlap=allow_overlap,
-        )
-        evaluation = evaluate_target(model, opened, examples, split, asking, view.working)
+        ),
+    )
+    outputs = Outputs(evaluation=out, table=table, tables=tables, report=report, replays=replays, as_json=as_json)
+    view = LiveView()
+    try:
+        evaluated = evaluate_asked(asked, view.working)
     finally:
         view.close()
-    if out is not None:
-        write_evaluation(out, evaluation)
-    summary = summarise(evaluation, references(opened, examples, split))
-    if as_json:
-        _print_json(summary)
-    else:
-        _print(summary_tables(summary))
+    printed = write_outputs(outputs, evaluated)
+    print(printed, end="") if isinstance(printed, str) else _print(printed)
 
 
 @app.command(epilog="Example: `plumbline score --completions answers.jsonl --data data/commerce --json`")
@@ -285,21 +302,23 @@ def score(
     task: TaskName = "commerce",
     split: Annotated[str | None, typer.Option(help="Where the ids are from; by default any split.")] = None,
     data: Data = None,
+    overrides: TaskOptions = None,
     out: Annotated[Path | None, typer.Option(help="Write the evaluation with every answer, for `compare`.")] = None,
     as_json: Json = False,
 ) -> None:
     """Score completions from anywhere, without a model and without torch."""
     from plumbline.evaluation.evaluate import references
-    from plumbline.evaluation.summary import summarise
+    from plumbline.evaluation.summary import detail
     from plumbline.evaluation.targets import evaluate_file
-    from plumbline.reports.terminal import summary_tables
+    from plumbline.overrides import task_options
+    from plumbline.reports.terminal import detail_tables
     from plumbline.runs.evaluations import write_evaluation
     from plumbline.runs.live import LiveView
     from plumbline.tasks import open_task
 
     view = LiveView()
     try:
-        opened = open_task(task, {}, data or Path("data") / task, view.working)
+        opened = open_task(task, task_options(overrides or ()), data or Path("data") / task, view.working)
     finally:
         view.close()
     splits = [split] if split else list(opened.splits)
@@ -308,13 +327,13 @@ def score(
         write_evaluation(out, evaluation)
     known = {example.id: example for name in splits for example in opened.examples(name)}
     beside = references(opened, [known[row.id] for row in evaluation.rows], evaluation.split)
-    summary = {**summarise(evaluation, beside), "unknown_ids": unknown}
+    summary = {**detail(evaluation, beside), "unknown_ids": unknown}
     if unknown:
         print(f"note: {unknown} rows name no example of {', '.join(splits)} and were left out", file=sys.stderr)
     if as_json:
         _print_json(summary)
     else:
-        _print(summary_tables(summary))
+        _print(detail_tables(summary))
 
 
 @app.command(

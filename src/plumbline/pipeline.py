@@ -13,6 +13,7 @@ from typing import Any
 
 from plumbline.errors import DataError
 from plumbline.evaluation.evaluate import evaluate_policy, references
+from plumbline.evaluation.replays import check_replayable, replay_worst
 from plumbline.evaluation.summary import summarise
 from plumbline.policies import open_policy
 from plumbline.policies.policy import Demonstration, Policy
@@ -22,12 +23,15 @@ from plumbline.reports.write import write_report
 from plumbline.rollouts import check_prompts
 from plumbline.runs.cards import CARD, Card, trained_on
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
+from plumbline.runs.replays import INDEX, write_replays
 from plumbline.runs.run import Observer, Run
 from plumbline.seeds import derive
 from plumbline.tasks import open_task
 from plumbline.tasks.task import Task
 
 Splits = Mapping[str, Sequence[Example]]
+COMMON = frozenset({"train", "val", "test"})
+"""The splits that every task has."""
 
 
 def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers: Sequence[Observer] = ()) -> Run:
@@ -45,26 +49,32 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
     with Run.start(recipe, folder, resume=resume, observers=observers) as run:
         task = open_task(recipe.task.name, recipe.task.options, folder / "data", run.working)
         train = task.examples("train")
-        held_out = {split: task.examples(split) for split in _held_out_splits(recipe)}
+        if recipe.evaluation.replays:
+            check_replayable(task, recipe.evaluation.replays)
+        finals = final_splits(recipe, task)
+        held_out = {split: task.examples(split) for split in dict.fromkeys([*finals, recipe.evaluation.split])}
         check_disjoint(train, held_out)
         _evaluate_references(run, task, held_out)
 
         source = recipe.model.name or _base(recipe, run)
-        _evaluate_stage(run, task, held_out, "base", source)
+        _evaluate_stage(run, task, held_out, finals, "base", source)
         if recipe.sft is not None:
             source = _sft(recipe, run, task, train, source)
-            _evaluate_stage(run, task, held_out, "sft", source)
+            _evaluate_stage(run, task, held_out, finals, "sft", source)
         if recipe.rl is not None:
             source = _rl(recipe, run, task, train, held_out, source)
-            _evaluate_stage(run, task, held_out, "rl", source)
+            _evaluate_stage(run, task, held_out, finals, "rl", source)
 
+        _replay(run, task, held_out)
         run.finish(_result(run, source))
         write_report(run, {example.id: example for split in held_out.values() for example in split})
         return run
 
 
-def _held_out_splits(recipe: Recipe) -> list[str]:
-    return list(dict.fromkeys([*recipe.evaluation.final, recipe.evaluation.split]))
+def final_splits(recipe: Recipe, task: Task) -> list[str]:
+    """What every stage is evaluated on after its end: the recipe's splits, then the further ones of the task."""
+    further = [split for split in task.splits if split not in COMMON] if recipe.evaluation.further else []
+    return list(dict.fromkeys([*recipe.evaluation.final, *further]))
 
 
 def check_disjoint(train: Sequence[Example], held_out: Splits) -> None:
@@ -241,10 +251,10 @@ def _modes(recipe: Recipe) -> dict[str, Sampling]:
     return {mode: replace(law, steps=steps) for mode, law in modes.items()}
 
 
-def _evaluate_stage(run: Run, task: Task, held_out: Splits, stage: str, source: str) -> None:
+def _evaluate_stage(run: Run, task: Task, held_out: Splits, finals: Sequence[str], stage: str, source: str) -> None:
     """Evaluate a stage's saved model on all of the final splits, where that was not done before."""
     recipe = run.recipe
-    keys = [EvaluationKey(stage, split, mode) for split in recipe.evaluation.final for mode in _modes(recipe)]
+    keys = [EvaluationKey(stage, split, mode) for split in finals for mode in _modes(recipe)]
     missing = [key for key in keys if not (run.folder / "evaluations" / f"{key}.json").is_file()]
     if not missing:
         return
@@ -252,6 +262,21 @@ def _evaluate_stage(run: Run, task: Task, held_out: Splits, stage: str, source: 
     for key in missing:
         evaluation = _evaluate(run, policy, task, held_out[key.split], key)
         run.evaluation(key, evaluation)
+
+
+def _replay(run: Run, task: Task, held_out: Splits) -> None:
+    """Pictures of the last stage's worst greedy answers, where the recipe asks for them."""
+    recipe = run.recipe
+    if not recipe.evaluation.replays:
+        return
+    stage = "rl" if recipe.rl is not None else "sft" if recipe.sft is not None else "base"
+    key = EvaluationKey(stage, recipe.evaluation.final[-1], "greedy")
+    folder = run.replays(key)
+    if (folder / INDEX).is_file():
+        return
+    run.working(f"replaying {key}", 0, recipe.evaluation.replays)
+    replays = replay_worst(task, held_out[key.split], run.evaluations()[key], recipe.evaluation.replays)
+    write_replays(folder, replays)
 
 
 def _evaluate(run: Run, policy: Policy, task: Task, examples: Sequence[Example], key: EvaluationKey) -> Evaluation:

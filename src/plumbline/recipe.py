@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from plumbline.errors import RecipeError
+from plumbline.overrides import set_value
 from plumbline.records import Kernel, Sampling, Selector
 
 Schedule = Literal["constant", "constant_with_warmup", "cosine", "linear"]
@@ -252,8 +253,18 @@ class EvaluationSection(Section):
     final: list[str] = ["val", "test"]
     steps: PositiveInt | None = None
     """Denoising steps of evaluations; None takes `sampling.steps`."""
+    further: bool = True
+    """At the ends, also the splits that a task has beside train, val and test (held-out-forms)."""
     sampled: bool = True
     """Beside greedy answers, one answer each drawn as in training."""
+    replays: int = Field(default=0, ge=0, le=4)
+    """Failed episodes of the last stage (greedy, last final split) that are replayed as pictures in the report."""
+
+    @model_validator(mode="after")
+    def _replays_have_a_split(self) -> Self:
+        if self.replays and not self.final:
+            raise ValueError("replays are of the last split of final, which is empty; name one, or set replays to 0")
+        return self
 
 
 class RunSection(Section):
@@ -303,7 +314,7 @@ def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     path = find(source)
     values = _read(path, ())
     for override in overrides:
-        _set(values, override)
+        set_value(values, override)
     return parse(values, str(path))
 
 
@@ -393,33 +404,6 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         else:
             merged[key] = copy.deepcopy(value)
     return merged
-
-
-def _set(values: dict[str, Any], override: str) -> None:
-    key, equals, text = override.partition("=")
-    if not equals or not key.strip():
-        raise RecipeError(f"cannot read the override {override!r}", "write --set key.subkey=value")
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise RecipeError(f"the value in {override!r} is not YAML: {error}") from error
-    if isinstance(value, str):
-        value = _number(value)
-    *folders, leaf = key.strip().split(".")
-    target = values
-    for folder in folders:
-        if not isinstance(target.get(folder), dict):
-            target[folder] = {}
-        target = target[folder]
-    target[leaf] = value
-
-
-def _number(text: str) -> str | float:
-    """YAML 1.1 reads `5e-6` as text; people mean the number."""
-    try:
-        return float(text) if "e" in text.lower() else text
-    except ValueError:
-        return text
 
 
 def _problems(error: ValidationError) -> Iterator[str]:

@@ -246,6 +246,60 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A number that a task's evaluations put first: the mean of one part of the score."""
+
+    key: str
+    """In JSON and CSV, such as `exact_form_rate`."""
+    title: str
+    """For people, such as `Exact form`."""
+    part: str
+    rate: bool = False
+    """Whether the part is only ever 0 or 1; its interval is then that of a rate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headline:
+    """What a task's evaluations put first, beside the nonzero rate and the mean reward, and break down by.
+
+    Example:
+        Headline(figures=(Figure(key="exact_rate", title="Exact", part="exact", rate=True),), stratum="form")
+    """
+
+    figures: tuple[Figure, ...] = ()
+    stratum: str = "stratum"
+    """What a stratum is: a form, a job."""
+    breakdown: str = ""
+    """What the parts under `prefix` are shares of, such as `kind`; empty where there are none."""
+    prefix: str = ""
+    """What the names of these parts begin with, such as `kind-`."""
+    limits: Mapping[str, float] = field(default_factory=dict)
+    """The highest mean reward that a control may earn on a split, by control."""
+    note: str = ""
+    """What must be read with these figures: it stands in the caption of every table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """One picture of a replayed episode."""
+
+    caption: str
+    """What is being done, or what has just been done."""
+    image: bytes
+    """A small JPEG."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mistake:
+    """One thing that an answer got wrong, as a person would say it."""
+
+    what: str
+    """The field, or another name of what was asked for."""
+    expected: str
+    received: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
     """What one source of answers (a model, the oracle, a control) earned on a fixed set of examples."""
 
@@ -259,6 +313,8 @@ class Evaluation:
     rows: tuple[Judged, ...]
     form: tuple[str, ...] = ()
     """Names of the parts that judge how an answer is written, not what it says."""
+    headline: Headline | None = None
+    """What the task puts first; None where it says nothing about that."""
 
     def rewards(self) -> NDArray[np.float64]:
         """Rewards [n], in the order of the rows."""

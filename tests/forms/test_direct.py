@@ -66,7 +66,7 @@ def test_untouched_is_what_the_declaration_says(view):
     from plumbline.tasks.forms.suite.records import is_shown
 
     for number_, page in enumerate(view.form.pages, 1):
-        visited = Visit(parse_page(render_page(view, number_).encode()), frozenset(), Limits())
+        visited = Visit(parse_page(render_page(view, number_).encode()))
         sent = {}
         for entry in visited.entries():
             if not entry.is_file:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.errors import DataError
+from plumbline.judging import judge as judge_safely
 from plumbline.records import Failure, Score
-from plumbline.rollouts import judge as judge_safely
 from plumbline.tasks import open_task
 from plumbline.tasks.forms.build import values_of, write_gold
 from plumbline.tasks.forms.canonical import canonical, gold

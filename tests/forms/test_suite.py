@@ -172,11 +172,10 @@ def test_a_narrow_form_is_a_form_of_its_own():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"form": ["x"]}, "knows seed, forms"),
+        ({"form": ["x"]}, "knows suite, path"),
         ({"forms": ["film-permits"]}, "did you mean film-permit"),
         ({"forms": []}, "at least one"),
         ({"noise": {"label": 1}}, "noise.label"),
-        ({"executor": "browser"}, "not part of this version"),
         ({"records": 2}, "records"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-VOID = {"meta", "br"}
+VOID = {"meta", "br", "img"}
 ELEMENTS = {
     *("html", "head", "meta", "title", "style", "body", "nav", "main", "section", "article", "div", "span", "p", "a"),
     *("h1", "h2", "h3", "b", "i", "ul", "li", "dl", "dt", "dd", "pre", "details", "summary", "figure", "figcaption"),

@@ -8,11 +8,12 @@ from dataclasses import asdict
 from typing import Any
 
 from plumbline.errors import DataError
+from plumbline.judging import Judging, Verdict
 from plumbline.policies.policy import Policy
 from plumbline.records import Evaluation, Example, Judged, Rollout, Sampling
-from plumbline.rollouts import collect, judge
+from plumbline.rollouts import collect
 from plumbline.seeds import derive
-from plumbline.tasks.task import Task
+from plumbline.tasks.task import Task, headline_of
 
 ORACLE = "oracle"
 AT_ONCE = 64
@@ -47,7 +48,13 @@ def evaluate_completions(
     """Completions from anywhere, one for each example in the same order."""
     if len(examples) != len(completions):
         raise DataError(f"{len(completions)} completions for {len(examples)} examples")
-    rows = tuple(_judged(task, example, text) for example, text in zip(examples, completions, strict=True))
+    with Judging(task, examples) as judging:
+        for index, text in enumerate(completions):
+            judging.tell(index, 0, text)
+    rows = tuple(
+        _judged(example, text, judging.verdict(index, 0, text))
+        for index, (example, text) in enumerate(zip(examples, completions, strict=True))
+    )
     return _evaluation(task, source, split, rows, {}, 0)
 
 
@@ -87,8 +94,8 @@ def _row(example: Example, rollout: Rollout) -> Judged:
     )
 
 
-def _judged(task: Task, example: Example, completion: str) -> Judged:
-    outcome, score, failure = judge(task, example, completion)
+def _judged(example: Example, completion: str, verdict: Verdict) -> Judged:
+    outcome, score, failure = verdict
     return Judged(
         id=example.id,
         stratum=example.stratum,
@@ -113,4 +120,5 @@ def _evaluation(
         seed=seed,
         rows=rows,
         form=tuple(task.form),
+        headline=headline_of(task),
     )

@@ -3,8 +3,8 @@
 Letters in shapes: n examples, B resamples.
 
 The example is the unit: answers to one prompt are alike, so resampling answers would give intervals that are too
-narrow. The bootstrap is the percentile bootstrap of the mean (Efron 1979); the paired test flips signs (Fisher's
-randomisation test), which needs no distribution and is exact up to the number of flips.
+narrow. The bootstrap is the percentile bootstrap of the mean (Efron 1979); rates have Wilson's interval; the paired
+test flips signs (Fisher's randomisation test), which needs no distribution and is exact up to the number of flips.
 """
 
 import math
@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 RESAMPLES = 5000
 LEVEL = 0.95
+_Z = 1.959963984540054
+"""The normal quantile of `LEVEL`, both sides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,23 @@ def mean_interval(values: ArrayLike, seed: int = 0) -> Interval:
     means = _resampled_means(array, np.random.default_rng(seed))
     low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(array.mean()), float(low), float(high), len(array))
+
+
+def rate_interval(flags: ArrayLike) -> Interval:
+    """The share of `flags` [n] that are set, and its score interval (Wilson 1927); NaN where there are none.
+
+    A bootstrap of flags that are all set, or all unset, would say that nothing else can happen.
+    """
+    array = np.asarray(flags, dtype=np.float64)
+    n = len(array)
+    if not n:
+        return Interval(math.nan, math.nan, math.nan, 0)
+    rate = float(array.mean())
+    shrink = 1 + _Z**2 / n
+    middle = (rate + _Z**2 / (2 * n)) / shrink
+    half = _Z / shrink * math.sqrt(rate * (1 - rate) / n + _Z**2 / (4 * n * n))
+    # At the ends the formula gives the rate itself, but for the last digit.
+    return Interval(rate, min(rate, max(0.0, middle - half)), max(rate, min(1.0, middle + half)), n)
 
 
 def _resampled_means(array: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:

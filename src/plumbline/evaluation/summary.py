@@ -7,6 +7,7 @@ from typing import Any
 
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.evaluate import ORACLE
+from plumbline.evaluation.figures import by_prefix, by_stratum, figures, titles
 from plumbline.evaluation.statistics import Interval, Paired, mean_interval, paired, skill
 from plumbline.records import Evaluation, Judged
 
@@ -28,6 +29,7 @@ def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | Non
         "seed": evaluation.seed,
         "n": len(rows),
         "reward": asdict(mean_interval(evaluation.rewards())),
+        "figures": _plain(figures(rows, evaluation.headline)),
         "readings": {
             name: asdict(mean_interval([row.readings[name] for row in rows if name in row.readings]))
             for name in _names(rows, "readings")
@@ -46,6 +48,45 @@ def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | Non
     if references is not None:
         summary |= _bounds(evaluation, references)
     return summary
+
+
+def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, Any]:
+    """`summarise`, and with it every reference's figures, the controls' limits, and the figures by stratum and kind.
+
+    Args:
+        evaluation: what to summarise.
+        references: the oracle and the controls on the same examples.
+
+    Returns:
+        The summary with `titles` (figures' names for people), `by` (what is broken down by: its values: their
+        figures), `references`, `limits` (what a control may earn, what it earns, whether that holds), `note`
+        and `prefix` (of the parts that `by` has without it).
+    """
+    headline = evaluation.headline
+    by = {headline.stratum if headline else "stratum": by_stratum(evaluation)}
+    if headline is not None and headline.breakdown:
+        by[headline.breakdown] = by_prefix(evaluation)
+    limits = headline.limits if headline else {}
+    return summarise(evaluation, references) | {
+        "titles": titles(headline),
+        "by": {what: {name: _plain(found) for name, found in values.items()} for what, values in by.items() if values},
+        "references": {name: _plain(figures(one.rows, headline)) for name, one in references.items()},
+        "limits": {
+            name: {"limit": limit, "mean": (mean := references[name].mean_reward), "holds": bool(mean <= limit)}
+            for name, limit in limits.items()
+            if name in references
+        },
+        "note": headline.note if headline else "",
+        "prefix": headline.prefix if headline else "",
+    }
+
+
+def _plain(intervals: Mapping[str, Interval]) -> dict[str, dict[str, Any]]:
+    """Intervals as JSON values: what was not computed is null, because NaN is no JSON."""
+    return {
+        key: {name: None if value != value else value for name, value in asdict(interval).items()}
+        for key, interval in intervals.items()
+    }
 
 
 def _bounds(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import DataError
+from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.evaluate import ORACLE, evaluate_completions, evaluate_policy, evaluate_reference
 from plumbline.evaluation.statistics import Paired
 from plumbline.evaluation.summary import compare
@@ -26,6 +26,8 @@ class Asking:
     """How a model is asked on the command line."""
 
     temperature: float = 0.0
+    greedy: bool = False
+    """Says once more that the temperature is 0, so that a command line that asks for both is refused."""
     max_tokens: int | None = None
     """None takes what the model's own run evaluated with, else 256."""
     steps: int | None = None
@@ -37,6 +39,13 @@ class Asking:
     dtype: str = "auto"
     chat_template: str | None = None
     allow_overlap: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself."""
+        if self.greedy and self.temperature > 0:
+            raise RecipeError(
+                f"greedy answers have the temperature 0, not {self.temperature}", "leave out --greedy or --temperature"
+            )
 
 
 def open_task_for(target: str, name: str, options: Mapping[str, Any], data: Path | None, progress: Progress) -> Task:

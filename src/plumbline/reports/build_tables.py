@@ -7,6 +7,7 @@ from typing import Any
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.records import Evaluation
+from plumbline.reports.breakdown_tables import breakdown_tables
 from plumbline.reports.comparisons import Change, Comparison
 from plumbline.reports.readings import LENIENT, STRICT, reading_names, rescued, reward_reading
 from plumbline.reports.tables import Cell, Column, Row, Table
@@ -28,6 +29,7 @@ def all_tables(view: View) -> list[Table]:
         parse_modes(view),
         curve(view),
         time(view),
+        *breakdown_tables(view),
     ]
 
 

@@ -84,9 +84,14 @@ class Comparison:
     @cached_property
     def parts(self) -> list[Change]:
         """Every part that was computed on both sides of at least one example."""
+        return holm(self.parts_unadjusted)
+
+    @cached_property
+    def parts_unadjusted(self) -> list[Change]:
+        """The same parts, each with the p-value of a question asked alone."""
         names = dict.fromkeys(name for pair in self.pairs for row in pair for name in row.parts)
         changes = (_change(name, self.pairs, _part(name), name in self.form) for name in names)
-        return holm([change for change in changes if change is not None])
+        return [change for change in changes if change is not None]
 
     @cached_property
     def strata(self) -> list[Change]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from plumbline.reports import numbers
+from plumbline.reports.breakdown_tables import rise_sentences
 from plumbline.reports.build_tables import headline_evaluations
 from plumbline.reports.escaping import clip, markdown, markdown_block
 from plumbline.reports.sections.parts import form_sentence
@@ -44,6 +45,7 @@ HEADINGS = {
     "parse-modes": "Strict against lenient",
     "parts": "Parts and strata",
     "curve": "During training",
+    "rise": "Seen and held out",
 }
 
 
@@ -54,6 +56,8 @@ def _table(view: View, table: Table) -> list[str]:
         said = [markdown(sentence(stage, evaluation)) for stage, evaluation in headline_evaluations(view)]
     if table.name == "parts" and (compared := view.headline_comparison()) is not None:
         said = [markdown(form_sentence(compared))]
+    if table.name == "rise":
+        said = [markdown(line) for line in rise_sentences(view)]
     if table.name == "time":
         return [table.to_markdown()] if table.rows else []
     return [heading, *said, table.to_markdown() if table.rows else f"No {table.name} to show yet."]

@@ -9,6 +9,8 @@ from plumbline.reports.style import CSS
 from plumbline.reports.svg import marker
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+PICTURES = "; img-src data:"
+"""What a page with pictures is allowed, too: those that stand in the file itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +27,11 @@ def page(title: str, sections: Sequence[Section]) -> str:
     links = "".join(
         f'<a href="#{section.anchor}">{html(section.heading)}</a>' for section in sections if section.heading
     )
+    # Text of models is escaped, so that only `filmstrip` can have written this.
+    policy = POLICY + (PICTURES if any('<img src="data:' in section.body for section in sections) else "")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{html(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n"

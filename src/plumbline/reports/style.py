@@ -120,6 +120,11 @@ font-variant-numeric:tabular-nums}
 .chips b{flex:1;font-weight:400;overflow-wrap:anywhere}
 .chips i{display:inline-block;width:44px;height:7px;border-radius:2px;background:var(--rule);overflow:hidden}
 .chips i span{display:block;height:100%;background:var(--c1)}
+.sample .scroll td,.sample .scroll tbody th{white-space:normal;overflow-wrap:anywhere}
+.strip{display:flex;gap:12px;overflow-x:auto;padding:.3rem 0 .5rem;align-items:flex-start}
+.strip figure{flex:0 0 auto;width:min(260px,70vw);margin:0}
+.strip img{display:block;width:100%;height:auto;border:1px solid var(--rule);border-radius:4px}
+.strip figcaption{font-size:.8rem;color:var(--muted);margin:.3rem 0 0;overflow-wrap:anywhere}
 pre{margin:.4rem 0;padding:.65rem .8rem;background:var(--panel);border-radius:4px;white-space:pre-wrap;
 overflow-wrap:anywhere;line-height:1.5;max-height:26rem;overflow-y:auto;unicode-bidi:isolate}
 details{margin:.45rem 0}
@@ -151,6 +156,7 @@ body{font-size:10pt}.verdict .sentence{font-size:1.2rem}main{max-width:none;padd
 figure,.sample,.card,tr{break-inside:avoid}h2,h3{break-after:avoid}
 .cards{grid-template-columns:repeat(5,1fr);gap:6px}.card{padding:.5rem}.card dd{font-size:1.2rem}
 .grid2{grid-template-columns:1fr 1fr}.grid3{grid-template-columns:1fr 1fr 1fr}
+.strip{flex-wrap:wrap;overflow:visible}.strip figure{width:30%}
 pre{max-height:none}.scroll{overflow:visible;background:none}table{font-size:7.2pt}th,td{padding:.15rem .3rem}
 }
 """

@@ -7,7 +7,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from plumbline.evaluation.figures import REWARD, TITLES
 from plumbline.evaluation.statistics import Paired
+from plumbline.reports.breakdown_tables import has_breakdown, rise_sentences
 from plumbline.reports.verdict import run_verdict
 from plumbline.reports.view import View
 from plumbline.runs.run import Run
@@ -17,21 +19,28 @@ def _interval(values: Mapping[str, float]) -> str:
     return f"{values['mean']:.3f} [{values['low']:.3f}, {values['high']:.3f}]" if values["n"] else "-"
 
 
-def summary_tables(summary: Mapping[str, Any]) -> RenderableType:
-    """An evaluation's summary: reward under each reading, floor and ceiling, parts, parse modes."""
+def summary_tables(summary: Mapping[str, Any], *, whole: bool = True) -> RenderableType:
+    """An evaluation's summary: reward under each reading, floor and ceiling, parts, parse modes.
+
+    Args:
+        summary: what `evaluation.summary.summarise` gives.
+        whole: with the strata and the parts that a table of their own would repeat.
+    """
     head = Table(title=f"{summary['source']} on {summary['task']} {summary['split']}, n = {summary['n']}", min_width=64)
     head.add_column("")
     head.add_column("mean [95 % interval]", justify="right")
     head.add_row("reward", _interval(summary["reward"]), style="bold")
     for name, values in summary["readings"].items():
         head.add_row(f"  {name} reading", _interval(values))
-    for name, values in summary["strata"].items():
+    for name, values in summary["strata"].items() if whole else ():
         head.add_row(f"  {name}", _interval(values))
-    for name, value in _bounds(summary):
-        head.add_row(name, value)
-    for name, key in (("nonzero rate", "nonzero_rate"), ("truncated", "truncated")):
-        if summary[key] is not None:
-            head.add_row(name, f"{summary[key]:.1%}")
+    for key, values in summary["figures"].items():
+        if key != REWARD:
+            head.add_row(key.replace("_", " "), _interval(values))
+    for name, value, style in _bounds(summary):
+        head.add_row(name, value, style=style)
+    if summary["truncated"] is not None:
+        head.add_row("truncated", f"{summary['truncated']:.1%}")
     if summary["mean_tokens"] is not None:
         head.add_row("mean tokens", f"{summary['mean_tokens']:.1f}")
     if summary["failures"]:
@@ -40,7 +49,8 @@ def summary_tables(summary: Mapping[str, Any]) -> RenderableType:
     parts.add_column("")
     parts.add_column("mean [95 % interval]", justify="right")
     for name, values in summary["parts"].items():
-        parts.add_row(name, _interval(values))
+        if whole or not summary["prefix"] or not name.startswith(summary["prefix"]):
+            parts.add_row(name, _interval(values))
     modes = Table(title="how the answers were read", min_width=64)
     modes.add_column("")
     modes.add_column("answers", justify="right")
@@ -49,12 +59,49 @@ def summary_tables(summary: Mapping[str, Any]) -> RenderableType:
     return Group(head, parts, modes)
 
 
-def _bounds(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def detail_tables(summary: Mapping[str, Any]) -> RenderableType:
+    """`summary_tables`, and beside it what the evaluation is broken down by, if the task has figures of its own."""
+    if set(summary["titles"]) == set(TITLES):
+        return summary_tables(summary)
+    shown = summary_tables(summary, whole=False)
+    note = [Text(f"{summary['note']}\n", style="bold yellow")] if summary["note"] else []
+    tables = [_broken_down(what, summary) for what in summary["by"]]
+    return Group(*note, shown, *tables, *([Text("\nall intervals: --json, --table md")] if tables else []))
+
+
+def _broken_down(what: str, summary: Mapping[str, Any]) -> RenderableType:
+    """One figure with its interval, the others as plain means, which is what 80 columns have room for."""
+    values = summary["by"][what]
+    keys = list(next(iter(values.values())))
+    interval = REWARD if REWARD in keys else keys[0]
+    table = Table(title=f"by {what}", title_justify="left", box=None, padding=(0, 1, 0, 0))
+    table.add_column(what, no_wrap=True)
+    table.add_column("n", justify="right")
+    for key in keys:
+        words = key.removesuffix("_rate").split("_")
+        widest = max(map(len, words))
+        table.add_column(" ".join(words), justify="right", min_width=widest, no_wrap=key == interval)
+    for name, found in values.items():
+        cells = [_short(found[key], whole=key == interval) for key in keys]
+        table.add_row(name, str(found[interval]["n"]), *cells)
+    return table
+
+
+def _short(values: Mapping[str, Any], *, whole: bool) -> str:
+    if not values["n"]:
+        return "-"
+    return f"{values['mean']:.2f}" + (f" [{values['low']:.2f}, {values['high']:.2f}]" if whole else "")
+
+
+def _bounds(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Name, value and style of the lines that say where floor and ceiling are."""
     if "floor" in summary:
         for name, value in sorted(summary["controls"].items(), key=lambda item: -item[1]):
-            yield f"  control: {name}", f"{value:.3f}"
-        yield "ceiling (oracle)", f"{summary['ceiling']:.3f}"
-        yield "skill (0 = best control, 1 = oracle)", f"{summary['skill']:.3f}"
+            limit = summary.get("limits", {}).get(name)
+            said = "" if limit is None else f" ({'limit' if limit['holds'] else 'OVER ITS LIMIT'} {limit['limit']:.2f})"
+            yield f"  control: {name}", f"{value:.3f}{said}", "" if limit is None or limit["holds"] else "red"
+        yield "ceiling (oracle)", f"{summary['ceiling']:.3f}", ""
+        yield "skill (0 = best control, 1 = oracle)", f"{summary['skill']:.3f}", ""
 
 
 def comparison_table(comparisons: Mapping[str, Paired]) -> RenderableType:
@@ -109,23 +156,29 @@ def sweep_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
 
 def run_summary(run: Run) -> RenderableType:
     """The end of a run: its verdict, where the report and the model are, and what to do next."""
-    said = run_verdict(View(run))
+    view = View(run)
+    said = run_verdict(view)
     lines = [Text(said.sentence, style="bold")]
     if said.reason:
         lines.append(Text(said.reason))
+    if has_breakdown(view):
+        lines += [Text(sentence) for sentence in rise_sentences(view)]
     result = run.result() or {}
     lines.append(Text(f"\nreport  {run.folder / 'report.html'}\nmodel   {result.get('model', '-')}\n"))
+    task = run.recipe.task.name
+    asked = "" if task == "commerce" else f" --task {task}"
     if run.recipe.model.name is None:
+        named = "commerce-grpo" if task == "commerce" else "RECIPE"
         lines.append(
             Text(
                 "A tiny model can gain in format and style, not in knowledge. With a real one:\n"
-                "  plumbline run commerce-grpo --set model.name=DIRECTORY_OR_HUB_NAME"
+                f"  plumbline run {named} --set model.name=DIRECTORY_OR_HUB_NAME"
             )
         )
     lines.append(
         Text(
             "Look further:\n"
-            f"  plumbline eval {result.get('model', 'MODEL')} --split test\n"
+            f"  plumbline eval {result.get('model', 'MODEL')}{asked} --split test\n"
             f"  plumbline compare {run.folder} ANOTHER_RUN"
         )
     )

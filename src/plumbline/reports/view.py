@@ -12,9 +12,10 @@ from plumbline.errors import IncomparableError
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.evaluation.summary import summarise
-from plumbline.records import Evaluation, Example
+from plumbline.records import Evaluation, Example, Headline
 from plumbline.reports.comparisons import Comparison, comparison
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
+from plumbline.runs.replays import INDEX, Replay, read_replays
 from plumbline.runs.run import Run
 from plumbline.storage import read_json
 
@@ -91,6 +92,17 @@ class View:
         """Whether the run has its outcome."""
         return self.run.result() is not None
 
+    @cached_property
+    def replays(self) -> dict[EvaluationKey, tuple[Replay, ...]]:
+        """Replayed episodes, by evaluation."""
+        folders = sorted(path.parent for path in self.run.folder.glob(f"replays/*/{INDEX}"))
+        return {EvaluationKey.parse(folder.name): read_replays(folder) for folder in folders}
+
+    @cached_property
+    def task_headline(self) -> Headline | None:
+        """What the run's task puts first; None where it says nothing about that."""
+        return next((one.headline for one in self.evaluations.values() if one.headline is not None), None)
+
     # -- evaluations ---------------------------------------------------------------------------------------------
 
     @cached_property
@@ -104,6 +116,12 @@ class View:
         wanted = [*self.run.recipe.evaluation.final, self.run.recipe.evaluation.split]
         there = {key.split for key in self.evaluations if key.step is None and key.stage != REFERENCE}
         return [split for split in dict.fromkeys([*wanted, *sorted(there)]) if split in there]
+
+    @cached_property
+    def further(self) -> list[str]:
+        """Splits that the recipe does not name: those that the task has beside."""
+        section = self.run.recipe.evaluation
+        return [split for split in self.splits if split not in {*section.final, section.split}]
 
     def modes(self, split: str) -> list[str]:
         """The ways in which models were asked on a split, greedy first."""
@@ -187,6 +205,11 @@ class View:
             self._compared[name] = comparison(split, mode, (before, first), (after, second))
         return self._compared[name]
 
+    def first_to_last(self, split: str, mode: str) -> Comparison | IncomparableError | None:
+        """The last stage against the first: what all of the training did."""
+        stages = self.evaluated(split, mode)
+        return self.compare(split, mode, stages[0], stages[-1]) if len(stages) > 1 else None
+
     def evaluated(self, split: str, mode: str) -> list[str]:
         """The stages that were evaluated on a split in a mode."""
         return [stage for stage in self.stages if self.final(stage, split, mode) is not None]
@@ -199,8 +222,10 @@ class View:
     @cached_property
     def headline(self) -> tuple[str, str] | None:
         """The split and the mode that the verdict speaks of: the recipe's last final split, asked greedily."""
+        named = [split for split in self.splits if split not in self.further]
+        order = [*reversed(named), *self.further]
         for least in (2, 1):
-            for split in reversed(self.splits):
+            for split in order:
                 for mode in self.modes(split):
                     if len(self.evaluated(split, mode)) >= least:
                         return split, mode

@@ -7,9 +7,11 @@ from plumbline.records import Example
 from plumbline.reports.build_tables import all_tables
 from plumbline.reports.markdown import markdown_report
 from plumbline.reports.page import page
+from plumbline.reports.sections.breakdown import breakdown
 from plumbline.reports.sections.curves import curves
 from plumbline.reports.sections.parts import parts
 from plumbline.reports.sections.record import cost, record
+from plumbline.reports.sections.replays import replays
 from plumbline.reports.sections.results import results
 from plumbline.reports.sections.samples import samples
 from plumbline.reports.sections.strict import strict
@@ -48,14 +50,16 @@ def write_report(run: Run, examples: Mapping[str, Example] | None = None) -> Pat
 
 
 def html_report(view: View, said: Verdict) -> str:
-    """The HTML file."""
+    """The HTML file; the sections of a task's own figures and of replays are there where there are any."""
     sections = [
         top(view, said),
         results(view),
         curves(view),
         strict(view),
         parts(view),
+        *breakdown(view),
         samples(view),
+        *replays(view),
         cost(view),
         record(view),
     ]

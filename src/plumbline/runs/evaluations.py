@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from plumbline.errors import DataError
-from plumbline.records import Evaluation, Judged
+from plumbline.records import Evaluation, Figure, Headline, Judged
 from plumbline.storage import read_json, write_json
 
 REFERENCE = "reference"
@@ -63,6 +63,13 @@ def read_evaluation(path: Path) -> Evaluation:
     values = read_json(path)
     try:
         rows = tuple(Judged(**row) for row in values["rows"])
-        return Evaluation(**{**values, "rows": rows, "form": tuple(values["form"])})
+        headline = _headline(values.get("headline"))
+        return Evaluation(**{**values, "rows": rows, "form": tuple(values["form"]), "headline": headline})
     except (TypeError, KeyError, ValueError) as error:
         raise DataError(f"{path} is not an evaluation of Plumbline: {error}", "give the JSON file of one") from error
+
+
+def _headline(values: dict[str, Any] | None) -> Headline | None:
+    if values is None:
+        return None
+    return Headline(**{**values, "figures": tuple(Figure(**figure) for figure in values["figures"])})

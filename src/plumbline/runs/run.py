@@ -8,6 +8,7 @@
       samples.jsonl        every rollout of training with its score parts
       events.jsonl         warnings, counted skips, resumes
       evaluations/         one JSON file for each evaluation
+      replays/             pictures of failed episodes, where the recipe asks for them
       checkpoints/         of the stage in progress
       models/              base, sft, rl: standard model directories
       result.json          the outcome; its absence means that the run is not finished
@@ -233,6 +234,10 @@ class Run:
     def rows(self, stage: str) -> list[dict[str, Any]]:
         """The metrics rows of a stage."""
         return [row for row in self.files["metrics"].rows() if row.get("stage") == stage]
+
+    def replays(self, key: EvaluationKey) -> Path:
+        """Where the replayed episodes of an evaluation are."""
+        return self.folder / "replays" / str(key)
 
     def evaluations(self) -> dict[EvaluationKey, Evaluation]:
         """Every evaluation, in the order of the file names."""

@@ -4,9 +4,9 @@ A task never sees a policy. Adding one is a new folder or file and one line in `
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from plumbline.records import Example, Outcome, Score
+from plumbline.records import Example, Frame, Headline, Mistake, Outcome, Score
 
 Control = Callable[[Sequence[Example]], list[str]]
 """A way to answer without the knowledge that the task is about: a completion for each example."""
@@ -17,6 +17,11 @@ class Task(Protocol):
 
     The law of a task (`plumbline.testing.check_task`): the oracle scores 1.0 on every example of every split, no
     control does on average, a better answer never scores lower, and hostile text never raises.
+
+    A task whose verdicts take time may also have `judges`, how many threads judge while the model goes on sampling
+    (an int; its `judge` is then called from them), and `judge_group(example, completions)`, which gives what `judge`
+    gives for several completions of one example in one call; `headline` (`records.Headline`), what its evaluations
+    put first; and what `Replayable` asks for.
     """
 
     name: str
@@ -52,3 +57,26 @@ class Task(Protocol):
     def controls(self) -> Mapping[str, Control]:
         """The controls by name: blank, constant, shuffled-gold, and the task's own cheats."""
         ...
+
+
+@runtime_checkable
+class Replayable(Protocol):
+    """A task whose episodes can be shown again, picture by picture."""
+
+    def mistakes(self, example: Example, completion: str) -> Sequence[Mistake]:
+        """What a completion got wrong; empty where nothing is."""
+        ...
+
+    def replay(self, example: Example, completion: str) -> Sequence[Frame]:
+        """Pictures of the episode, in order.
+
+        Raises:
+            PlumblineError: what is needed to take them (a browser) is not there, or broke down.
+        """
+        ...
+
+
+def headline_of(task: Task) -> Headline | None:
+    """What a task's evaluations put first; None where it does not say."""
+    found: Headline | None = getattr(task, "headline", None)
+    return found

@@ -3,7 +3,7 @@
 Nothing is written: the records are drawn in a tenth of a second, so there is no folder that could be stale.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from plumbline.errors import DataError
 from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.tasks.forms.options import FormsOptions
+from plumbline.tasks.forms.plans.actions import Action
 from plumbline.tasks.forms.plans.agent import write_agent
 from plumbline.tasks.forms.plans.elements import elements_of
 from plumbline.tasks.forms.plans.oracle import plan_for
@@ -137,10 +138,14 @@ def _example(form: Form, values: Mapping[str, Value], index: int, options: Forms
 
 def write_gold(view: View, values: Mapping[str, Value], plan: str) -> str:
     """The oracle's plan as text, in one of the two languages."""
-    actions = plan_for(view, values)
+    return write_plan(plan_for(view, values), view.form, plan)
+
+
+def write_plan(actions: Sequence[Action], form: Form, plan: str) -> str:
+    """Actions as text, in one of the two languages."""
     if plan == "agent":
-        return write_agent(actions, elements_of(view.form), view.form.language)
-    return write_steps(actions, view.form.language)
+        return write_agent(actions, elements_of(form), form.language)
+    return write_steps(actions, form.language)
 
 
 def _prefilled(

@@ -3,10 +3,11 @@
 import difflib
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from plumbline.errors import RecipeError
 from plumbline.recipe import Section
+from plumbline.tasks.forms.formfactory.table import NAMES, row_of
 from plumbline.tasks.forms.suite.catalogue import FORMS
 from plumbline.tasks.forms.suite.records import RECORDS
 
@@ -36,9 +37,29 @@ class Noise(Section):
     """Of each example on the values surface: a sentence that has nothing to do with the form; documents always have."""
 
 
+class Sloppiness(Section):
+    """How carelessly the demonstrations were recorded; each dial is a probability. All 0: they are the gold plans.
+
+    People's recordings are seldom whole. What is in them is right; something is missing.
+    """
+
+    skipped: Probability = 0.0
+    """Of each entry that the page does not insist on: it is left out."""
+    unsent: Probability = 0.0
+    """Of each demonstration: it ends before the form is sent."""
+
+
 class FormsOptions(Section):
     """Options of the forms task; all but the executor and the rubric decide the examples."""
 
+    suite: Literal["own", "formfactory"] = "own"
+    """own: Plumbline's forms. formfactory: those of a checkout of the public benchmark (docs/formfactory.md)."""
+    path: str | None = None
+    """formfactory: the folder of the checkout."""
+    assets: str | None = None
+    """formfactory: a folder with copies of the styles that its pages load from elsewhere; looks only."""
+    splits: Literal["test-only", "80-10-10"] = "test-only"
+    """formfactory: every record is in test, or each form's are dealt to train, val and test."""
     seed: int = 42
     """Of the records, the splits and the noise."""
     forms: list[str] | None = None
@@ -56,23 +77,28 @@ class FormsOptions(Section):
     instructions: Literal["full", "short"] = "full"
     """full describes the plan language and the page's controls; short gives the values alone."""
     noise: Noise = Noise()
-    executor: Literal["direct", "browser"] = "direct"
+    sloppiness: Sloppiness = Sloppiness()
+    executor: Literal["direct", "browser", "in-page"] = "direct"
+    """direct needs no browser. browser navigates and sends in a real Chromium; in-page uses one without navigation."""
     rubric: Literal["received", "seed-v6"] = "received"
     """received: what the server received. seed-v6: the rubric of the seed's tables, for comparison with them only."""
 
     @field_validator("forms", "held_out")
     @classmethod
-    def _known(cls, names: list[str] | None) -> list[str] | None:
-        """In the order of the suite, each once."""
+    def _known(cls, names: list[str] | None, info: ValidationInfo) -> list[str] | None:
+        """In the order of the suite, each once; forms of the benchmark by their id, too."""
         if names is None:
             return None
+        benchmark = info.data.get("suite") == "formfactory"
+        if benchmark:
+            names = [row.name if (row := row_of(name)) else name for name in names]
+        known = NAMES if benchmark else tuple(FORMS)
         for name in names:
-            if name not in FORMS:
-                close = difflib.get_close_matches(name, FORMS, n=1)
-                raise ValueError(
-                    f"there is no form {name}; " + (f"did you mean {close[0]}?" if close else _all_names())
-                )
-        return [name for name in FORMS if name in names]
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+                raise ValueError(f"there is no form {name}; {hint}")
+        return [name for name in known if name in names]
 
     @field_validator("forms")
     @classmethod
@@ -82,19 +108,36 @@ class FormsOptions(Section):
         return names
 
 
-def _all_names() -> str:
-    return f"there are {', '.join(FORMS)}"
-
-
 def read_options(values: dict[str, Any]) -> FormsOptions:
     """Check a recipe's `task.options`.
 
     Raises:
-        RecipeError: an unknown key, form or value.
+        RecipeError: an unknown key, form or value, or an option of the other suite.
     """
     try:
-        return FormsOptions.model_validate(values)
+        options = FormsOptions.model_validate(values)
     except ValidationError as error:
         problems = [f"task.options.{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors()]
         known = ", ".join(FormsOptions.model_fields)
         raise RecipeError("; ".join(problems), f"the forms task knows {known}") from error
+    foreign = {
+        "own": ("path", "assets", "splits"),
+        "formfactory": ("held_out", "records", "max_fields", "noise", "sloppiness"),
+    }
+    set_for_another = [
+        f"task.options.{name}"
+        for name in foreign[options.suite]
+        if getattr(options, name) != FormsOptions.model_fields[name].default
+    ]
+    if set_for_another:
+        raise RecipeError(
+            f"the suite {options.suite} has no use for {', '.join(set_for_another)}",
+            "leave that out"
+            if options.suite == "formfactory"
+            else "set task.options.suite: formfactory, or leave it out",
+        )
+    if options.suite == "formfactory" and not options.path:
+        raise RecipeError(
+            "the FormFactory suite is read from a checkout, and none is named", "set task.options.path (--path)"
+        )
+    return options

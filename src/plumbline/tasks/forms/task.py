@@ -7,20 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError, PlumblineError, RecipeError
-from plumbline.records import Example, Failure, Outcome, Score
+from plumbline.records import Example, Failure, Frame, Headline, Mistake, Outcome, Score
+from plumbline.seeds import generator
 from plumbline.tasks import Progress
-from plumbline.tasks.forms import rubric, seed_rubric
-from plumbline.tasks.forms.build import HELD_OUT_FORMS, SEEN, build_split, forms_of, held_out_of, values_of
+from plumbline.tasks.forms import headline, rubric, seed_rubric
+from plumbline.tasks.forms.build import HELD_OUT_FORMS, values_of, write_plan
 from plumbline.tasks.forms.controls import controls
 from plumbline.tasks.forms.executors.executor import Case, Execution, Executor
-from plumbline.tasks.forms.options import FormsOptions, read_options
+from plumbline.tasks.forms.formfactory.scoring import fillable, strict, two_readings
+from plumbline.tasks.forms.mistakes import mistakes_of
+from plumbline.tasks.forms.options import FormsOptions, Sloppiness, read_options
 from plumbline.tasks.forms.plans.actions import Plan
 from plumbline.tasks.forms.plans.agent import read_plan
 from plumbline.tasks.forms.plans.elements import Element, elements_of
+from plumbline.tasks.forms.plans.oracle import plan_for
 from plumbline.tasks.forms.rubric import Expected
 from plumbline.tasks.forms.site.receipts import submission_of
+from plumbline.tasks.forms.site.site import Site
 from plumbline.tasks.forms.site.view import View
-from plumbline.tasks.forms.suite.catalogue import VERSION
+from plumbline.tasks.forms.sloppy import sloppily
+from plumbline.tasks.forms.source import Source, own_suite
 from plumbline.tasks.forms.suite.declaration import Value
 from plumbline.tasks.task import Control
 
@@ -36,31 +42,37 @@ def open_forms(options: Mapping[str, Any], folder: Path, progress: Progress) -> 
     """Open the forms task; its examples are drawn from the options, so nothing is read from or written to the folder.
 
     Raises:
-        RecipeError: an unknown option, or an executor that is not there.
-        DataError: the chosen forms cannot be split as the options say.
+        RecipeError: an unknown option, or something is not installed that an executor or a suite needs.
+        DataError: the chosen forms cannot be split as the options say, or a checkout is missing or incomplete.
     """
     checked = read_options(dict(options))
-    return FormsTask(checked, open_executor(checked.executor))
+    if checked.suite == "own":
+        source = own_suite(checked)
+    else:
+        from plumbline.tasks.forms.formfactory.importer import import_formfactory
+
+        source = import_formfactory(checked)
+    return FormsTask(checked, open_executor(checked.executor, Site(source.application)), source)
 
 
-def open_executor(name: str) -> Executor:
-    """The executor of this name.
+def open_executor(name: str, site: Site | None = None) -> Executor:
+    """The executor of this name (direct, browser or in-page), for a site; None is one of its own.
 
     Raises:
-        RecipeError: it is not there, or what it needs is not installed.
+        RecipeError: what it needs is not installed.
     """
-    if name != "direct":
-        raise RecipeError(
-            f"the {name} executor is not part of this version", "set task.options.executor: direct, or leave it out"
-        )
     try:
-        from plumbline.tasks.forms.executors.direct import DirectExecutor
+        if name == "direct":
+            from plumbline.tasks.forms.executors.direct import DirectExecutor
+
+            return DirectExecutor(site)
+        from plumbline.tasks.forms.executors.browser.executor import BrowserExecutor
     except ImportError as error:
         raise RecipeError(
-            f"the direct executor reads pages with {error.name}, which is not installed",
-            "pip install 'plumbline[forms]'",
+            f"the {name} executor reads pages with {error.name}, which is not installed",
+            "pip install 'plumbline[forms]'" if name == "direct" else "pip install 'plumbline[browser]'",
         ) from error
-    return DirectExecutor()
+    return BrowserExecutor(site, navigates=name == "browser")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +83,8 @@ class _Prepared:
     case: Case
     values: Mapping[str, Value]
     expected: tuple[Expected, ...]
+    raw: tuple[Expected, ...] | None
+    """FormFactory: what is expected where values that nobody could enter count (`formfactory/scoring.py`)."""
     elements: tuple[Element, ...]
 
 
@@ -79,32 +93,42 @@ class FormsTask:
 
     name = "forms"
 
-    def __init__(self, options: FormsOptions, executor: Executor) -> None:
+    def __init__(self, options: FormsOptions, executor: Executor, source: Source | None = None) -> None:
         self.options, self.executor = options, executor
-        self.forms = forms_of(options)
-        held = held_out_of(options, self.forms)
-        self.splits: tuple[str, ...] = (*SEEN, HELD_OUT_FORMS) if held else SEEN
-        self._build: Callable[[str], list[Example]] = cache(lambda split: build_split(split, options, self.forms))
+        self.source = source if source is not None else own_suite(options)
+        self.forms, self.splits = self.source.forms, self.source.splits
+        self._build: Callable[[str], list[Example]] = cache(self.source.build)
         self._prepared: dict[int, _Prepared] = {}
         self._views: dict[tuple[Any, ...], View] = {}
 
     @property
     def rubric(self) -> str:
-        """See `Task.rubric`; the suite's version is part of it, because it decides what is asked for."""
+        """See `Task.rubric`; the suite's identity is part of it, because it decides what is asked for."""
         identity = (seed_rubric.SEED_RUBRIC if self.options.rubric == "seed-v6" else rubric.RUBRIC).identity
-        narrow = "" if self.options.max_fields is None else f":{self.options.max_fields} fields"
-        return f"{identity}:suite {VERSION}{narrow}"
+        return f"{identity}:{self.source.identity}"
+
+    @property
+    def judges(self) -> int:
+        """See `Task`: as many episodes at once as the executor has room for."""
+        return self.executor.at_once
 
     @property
     def form(self) -> Sequence[str]:
         """See `Task.form`: nothing of a plan's form is judged, only what it comes to."""
         return ()
 
+    @property
+    def headline(self) -> Headline:
+        """See `plumbline.records.Headline`."""
+        return headline.SEED_V6 if self.options.rubric == "seed-v6" else headline.RECEIVED
+
     def examples(self, split: str) -> Sequence[Example]:
         """See `Task.examples`."""
         if split not in self.splits:
             mend = f"it has {', '.join(self.splits)}"
-            if split == HELD_OUT_FORMS:
+            if self.options.suite == "formfactory":
+                mend += "; task.options.splits: 80-10-10 deals the records to train, val and test"
+            elif split == HELD_OUT_FORMS:
                 mend = "add one of the held-out forms to task.options.forms, or name one in task.options.held_out"
             raise DataError(f"the forms task has no split {split!r} with these options", mend)
         return self._build(split)
@@ -125,21 +149,59 @@ class FormsTask:
         """
         prepared = self._prepare(example)
         plans = [read_plan(completion, prepared.elements) for completion in completions]
-        judged = []
-        for plan, result in zip(plans, self.executor.run(prepared.case, plans), strict=True):
+        executions = self._run(prepared, plans)
+        return [
+            (_outcome(plan, execution), self._score(prepared, plan, execution))
+            for plan, execution in zip(plans, executions, strict=True)
+        ]
+
+    def _run(self, prepared: _Prepared, plans: Sequence[Plan]) -> list[Execution]:
+        executions = []
+        for result in self.executor.run(prepared.case, plans):
             if isinstance(result, Failure):
                 raise EpisodeFailed(f"{self.executor.name} executor: {result.cause} {result.detail}".strip())
-            judged.append((_outcome(plan, result), self._score(prepared, plan, result)))
-        return judged
+            executions.append(result)
+        return executions
 
     def _score(self, prepared: _Prepared, plan: Plan, execution: Execution) -> Score:
         if self.options.rubric == "seed-v6":
             return seed_rubric.score(prepared.case.view.form, prepared.values, plan, execution)
+        if prepared.raw is not None:
+            return two_readings(prepared.expected, prepared.raw, execution)
         return rubric.score(prepared.expected, execution)
 
-    def demonstration(self, example: Example, seed: int) -> str:  # noqa: ARG002
-        """See `Task.demonstration`: the gold plan."""
-        return example.gold
+    def mistakes(self, example: Example, completion: str) -> Sequence[Mistake]:
+        """See `plumbline.tasks.task.Replayable`."""
+        prepared = self._prepare(example)
+        (execution,) = self._run(prepared, [read_plan(completion, prepared.elements)])
+        return mistakes_of(prepared.expected, execution)
+
+    def replay(self, example: Example, completion: str) -> Sequence[Frame]:
+        """See `plumbline.tasks.task.Replayable`.
+
+        Raises:
+            RecipeError: there is no browser.
+        """
+        try:
+            from plumbline.tasks.forms.executors.film import film
+        except ImportError as error:
+            raise RecipeError(
+                f"an episode is replayed in a browser, and {error.name} is not installed",
+                "pip install 'plumbline[browser]'",
+            ) from error
+        prepared = self._prepare(example)
+        return film(prepared.case, read_plan(completion, prepared.elements), self.executor.site)
+
+    def demonstration(self, example: Example, seed: int) -> str:
+        """See `Task.demonstration`: the gold plan, as carelessly recorded as the options say."""
+        if self.options.sloppiness == Sloppiness():
+            return example.gold
+        prepared = self._prepare(example)
+        view = prepared.case.view
+        actions = sloppily(
+            plan_for(view, prepared.values), view.form, self.options.sloppiness, generator(seed, "sloppiness")
+        )
+        return write_plan(actions, view.form, self.options.plan)
 
     @property
     def controls(self) -> Mapping[str, Control]:
@@ -170,9 +232,11 @@ class FormsTask:
             if one.kind == "file" and isinstance(value := values.get(one.name), tuple)
             for name in value
         )
-        prepared = _Prepared(
-            example.reference, Case(view, files), values, rubric.expected(view, values), elements_of(view.form)
-        )
+        expected, raw = rubric.expected(view, values), None
+        if "unfillable" in example.reference:
+            raw = strict(view, values, example.reference)
+            expected = fillable(expected, example.reference)
+        prepared = _Prepared(example.reference, Case(view, files), values, expected, raw, elements_of(view.form))
         self._prepared[id(example.reference)] = prepared
         return prepared
 

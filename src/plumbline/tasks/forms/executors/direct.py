@@ -4,40 +4,24 @@ request that a browser would send. Tens of times as fast as anything with a brow
 
 import time
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from plumbline.records import Failure
-from plumbline.tasks.forms.executors.executor import Attempt, Case, Execution, Limits
-from plumbline.tasks.forms.executors.locate import folded, loose
-from plumbline.tasks.forms.executors.page import Control, parse_page
+from plumbline.tasks.forms.executors.executor import OK, Attempt, Case, Execution, Limits
+from plumbline.tasks.forms.executors.operations import Choose, Enter, Go, Put, Return, Send, Tick, Touch, resolve
+from plumbline.tasks.forms.executors.page import parse_page
 from plumbline.tasks.forms.executors.request import encode
-from plumbline.tasks.forms.executors.visit import OK, Visit
-from plumbline.tasks.forms.plans.actions import (
-    Action,
-    Attach,
-    Check,
-    Click,
-    Done,
-    Navigate,
-    Plan,
-    Press,
-    Select,
-    Submit,
-    Type,
-    Uncheck,
-)
-from plumbline.tasks.forms.plans.grammar import SUBMIT_WORDS
+from plumbline.tasks.forms.executors.visit import Visit
+from plumbline.tasks.forms.plans.actions import Action, Done, Plan
 from plumbline.tasks.forms.site.site import Response, Site
 
 _REDIRECTS = 5
-_LOCAL = frozenset({"127.0.0.1", "localhost", ""})
-_IDLE_KEYS = frozenset({"tab", "escape", "esc", "shift+tab", "pagedown", "pageup", "end", "home"})
 
 
 class DirectExecutor:
     """See `executor.Executor`. Holds nothing between plans; one may be used by several threads."""
 
     name = "direct"
+    at_once = 1
 
     def __init__(self, site: Site | None = None, limits: Limits | None = None) -> None:
         self.site = site if site is not None else Site()
@@ -91,52 +75,31 @@ class _Session:
             path = response.headers["location"]
             response = self.site.handle("GET", path)
         self.path = path
-        self.visit = Visit(parse_page(response.body), self.case.files, self.limits)
+        self.visit = Visit(parse_page(response.body))
 
     def act(self, action: Action) -> Attempt:
         """Carry out one action."""
-        match action:
-            case Type():
-                return self.visit.type(action)
-            case Select():
-                return self.visit.select(action)
-            case Check() | Uncheck():
-                return self.visit.tick(action)
-            case Attach():
-                return self.visit.attach(action)
-            case Click():
-                clicked = self.visit.click(action)
-                return self._send() if isinstance(clicked, Control) else clicked
-            case Submit(label):
-                return self._submit(label)
-            case Press(keys):
-                return self._press(keys)
-            case Navigate(url):
-                return self._navigate(url)
-            case Done():
+        found = resolve(action, self.visit.model, self.case.view.form.path, self.case.files, self.limits)
+        match found:
+            case Enter():
+                return self.visit.enter(found)
+            case Choose():
+                return self.visit.choose(found)
+            case Tick():
+                return self.visit.tick(found)
+            case Put():
+                return self.visit.put(found)
+            case Touch():
+                return self.visit.touch(found)
+            case Send():
+                return self._send()
+            case Return():
+                return self._return()
+            case Go(rest):
+                self._open(self.base + rest)
                 return OK
-
-    def _navigate(self, url: str) -> Attempt:
-        """Load one of the form's own pages anew; nothing else is let out."""
-        try:
-            parts = urlsplit(url)
-        except ValueError:
-            return Attempt("refused", f"{url[:60]!r} is no address")
-        rest = parts.path.rstrip("/").removeprefix(self.case.view.form.path)
-        own = parts.path.startswith(self.case.view.form.path) and (not rest or rest[1:].isdecimal())
-        if parts.scheme not in {"", "http"} or (parts.hostname or "") not in _LOCAL or not own:
-            return Attempt("refused", f"{url[:60]!r} is not the address of this form")
-        self._open(self.base + rest)
-        return OK
-
-    def _submit(self, label: str) -> Attempt:
-        buttons = [one for one in self.visit.model.controls if one.kind == "button"]
-        if not buttons:
-            return Attempt("not found", "there is no button on this page")
-        known = any(loose(one.label) == loose(label) for one in buttons)
-        if not known and not _is_generic(folded(label)):
-            return Attempt("not found", f"no button is called {label[:60]!r}")
-        return self._send()
+            case Attempt():
+                return found
 
     def _send(self) -> Attempt:
         """Send the form, unless a browser would not."""
@@ -146,19 +109,11 @@ class _Session:
         self._show(self.path, self.site.handle("POST", self.path, kind, body))
         return OK
 
-    def _press(self, keys: str) -> Attempt:
-        key, last = keys.strip().casefold(), self.visit.last
-        if key in {"enter", "return"}:
-            if last is None or last.kind in {"select", "multiselect", "file"}:
-                return OK
-            if last.kind == "textarea":
-                return self.visit.append(last, "\n")
-            return self._send()
-        if key in _IDLE_KEYS:
+    def _return(self) -> Attempt:
+        """Enter sends the form from most controls, and breaks the line in a text of several."""
+        last = self.visit.last
+        if last is None or last.kind in {"select", "multiselect", "file"}:
             return OK
-        return Attempt("refused", f"the key {keys[:20]!r} does nothing here")
-
-
-def _is_generic(wanted: str) -> bool:
-    """Whether the name of a button only says that it sends: "", "Submit", "Submit form", "the Enviar button"."""
-    return not wanted or not SUBMIT_WORDS.isdisjoint(wanted.split())
+        if last.kind == "textarea":
+            return self.visit.enter(Enter(last, "\n", clear=False))
+        return self._send()

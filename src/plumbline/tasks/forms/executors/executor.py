@@ -1,7 +1,7 @@
 """What an executor is: many plans for one form in, for each what happened and what the server received out.
 
-The direct executor (direct.py) and one that drives a browser differ in nothing that a rubric could see: both follow
-`typing.py` for what a typed text becomes, and `locate.py` for which control a label means.
+The direct executor (direct.py) and those that drive a browser (browser/) differ in nothing that a rubric could see:
+all follow `operations.py` for what an action comes to, and `typing.py` for what a typed text becomes.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from typing import Literal, Protocol
 from plumbline.records import Failure
 from plumbline.tasks.forms.plans.actions import Plan
 from plumbline.tasks.forms.site.receipts import Receipt
+from plumbline.tasks.forms.site.site import Site
 from plumbline.tasks.forms.site.view import View
 
 Status = Literal["ok", "not found", "refused"]
@@ -46,6 +47,9 @@ class Attempt:
     """Why it was refused or not found."""
 
 
+OK = Attempt("ok")
+
+
 @dataclass(frozen=True, slots=True)
 class Execution:
     """The facts of one plan: nothing here is a judgement, and nothing is what the plan says about itself."""
@@ -66,6 +70,10 @@ class Executor(Protocol):
     """Carries out plans. A plan can do nothing that raises; a broken executor gives a `Failure` for that plan alone."""
 
     name: str
+    at_once: int
+    """Calls that gain from running beside one another."""
+    site: Site
+    """Where the forms are."""
 
     def run(self, case: Case, plans: Sequence[Plan]) -> list[Execution | Failure]:
         """Carry out each plan on a fresh visit of the form; one result for each plan, in order."""

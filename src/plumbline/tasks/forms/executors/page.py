@@ -12,6 +12,7 @@ from functools import lru_cache
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from plumbline.errors import DataError
+from plumbline.tasks.forms.executors.nearby import named_by_place
 
 _TYPED = frozenset({"text", "email", "tel", "url", "number", "date", "time", "password", "textarea", "search"})
 
@@ -101,10 +102,11 @@ def parse_page(html: bytes) -> PageModel:
     conditions = tuple(_shown(node) for node in parts)
     places = {node.mem_id: place for place, node in enumerate(parts)}
     controls: list[Control] = []
-    for node in form.css("input,textarea,select,button"):
+    nodes = form.css("input,textarea,select,button")
+    for node in nodes:
         controls.append(_control(node, len(controls), labels, named, places))
     multipart = (form.attributes.get("enctype") or "").lower() == "multipart/form-data"
-    return PageModel(language[:2], text, tuple(controls), conditions, multipart, has_form=True)
+    return PageModel(language[:2], text, named_by_place(controls, nodes), conditions, multipart, has_form=True)
 
 
 def _shown(node: LexborNode) -> Shown:

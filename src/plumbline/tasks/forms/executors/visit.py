@@ -1,30 +1,20 @@
-"""One page while a user is at it: what its controls hold, and what every action does to them."""
-
-from collections.abc import Callable
-from typing import Any
+"""One page while a user is at it: what its controls hold, and what every operation does to them."""
 
 from plumbline.tasks.forms.constraints import is_email, is_url, matches, range_problem, utf16_length
-from plumbline.tasks.forms.executors.executor import Attempt, Limits
-from plumbline.tasks.forms.executors.locate import BOXES, OPTION, RADIOS, Target, find, folded, loose
+from plumbline.tasks.forms.executors.executor import OK, Attempt
+from plumbline.tasks.forms.executors.operations import Choose, Enter, Put, Tick, Touch
 from plumbline.tasks.forms.executors.page import Control, PageModel
 from plumbline.tasks.forms.executors.request import Entry
 from plumbline.tasks.forms.executors.typing import typed
-from plumbline.tasks.forms.plans.actions import Attach, Check, Click, Select, Type, Uncheck
 
-OK = Attempt("ok")
-_TYPED = frozenset({"text", "email", "tel", "url", "number", "date", "time", "password", "textarea", "search"})
-_CHOSEN = frozenset({"select", "multiselect", RADIOS, BOXES})
-_TICKED = frozenset({"checkbox", OPTION, RADIOS, BOXES})
-_CLICKED = frozenset({"checkbox", OPTION, "button"})
-_YES = frozenset({"yes", "true", "on", "sim", "1"})
 _PATTERNED = frozenset({"text", "email", "tel", "url", "password", "search"})
 
 
 class Visit:
-    """The state of one page. Every action gives an `Attempt`; none raises."""
+    """The state of one page. Every operation gives an `Attempt`; none raises."""
 
-    def __init__(self, model: PageModel, files: frozenset[str], limits: Limits) -> None:
-        self.model, self.files, self.limits = model, files, limits
+    def __init__(self, model: PageModel) -> None:
+        self.model = model
         self.texts: dict[int, str] = {}
         self.ticked = {control.index for control in model.controls if control.checked}
         self.chosen: dict[int, tuple[int, ...]] = {}
@@ -68,84 +58,43 @@ class Visit:
             return self.attached.get(control.index, ())
         return (self.text(control),)
 
-    # -- actions ------------------------------------------------------------------------------------------------
+    # -- operations ---------------------------------------------------------------------------------------------
 
-    def type(self, action: Type) -> Attempt:
+    def enter(self, operation: Enter) -> Attempt:
         """Type a text into a control."""
-        target = self._target(action.label, _TYPED)
-        if isinstance(target, Attempt):
-            return target
-        control = target.members[0]
-        if target.kind not in _TYPED:
-            return Attempt("refused", f"{target.label!r} is a {target.kind}: nothing can be typed into it")
-        if len(action.text) > self.limits.value:
-            return Attempt("refused", f"a text of {len(action.text)} characters is too long")
-        if "readonly" in control.attributes:
-            return Attempt("refused", f"{target.label!r} cannot be changed")
-        before = "" if action.clear or control.kind in {"date", "time"} else self.text(control)
-        result = typed(control.kind, before + action.text, self.model.language, control.limit("maxlength"))
-        self.texts[control.index] = result.value
+        control = operation.control
+        if not self.usable(control):
+            return _hidden(control)
         self.edited.add(control.index)
         self.last = control
-        return Attempt("refused", f"{target.label!r} takes no such {control.kind}") if result.refused else OK
-
-    def append(self, control: Control, text: str) -> Attempt:
-        """Type a text after what a control holds."""
-        result = typed(control.kind, self.text(control) + text, self.model.language, control.limit("maxlength"))
+        entered = typed(control.kind, operation.text, self.model.language)
+        before = "" if operation.clear or control.kind in {"date", "time"} else self.text(control)
+        result = typed(control.kind, before + entered.value, self.model.language, control.limit("maxlength"))
         self.texts[control.index] = result.value
-        self.edited.add(control.index)
+        if entered.refused or result.refused:
+            return Attempt("refused", f"{control.label!r} takes no such {control.kind}")
         return OK
 
-    def select(self, action: Select) -> Attempt:
-        """Choose an option of a list or a group."""
-        target = self._target(action.label, _CHOSEN)
-        return target if isinstance(target, Attempt) else self._choose(target, action.option)
-
-    def _choose(self, target: Target, option: str, *, on: bool = True) -> Attempt:
-        control = target.members[0]
-        if target.kind in {RADIOS, BOXES}:
-            member = _best(option, target.members, lambda one: (one.label, one.value))
-            if member is None:
-                return Attempt("not found", f"{target.label!r} has no option {option[:60]!r}")
-            return self._tick(member, on=on)
-        if target.kind not in {"select", "multiselect"}:
-            return Attempt("refused", f"{target.label!r} is a {target.kind}: it has no options")
-        choice = _best(option, control.choices, lambda one: (one.text, one.value))
-        if choice is None:
-            return Attempt("not found", f"{target.label!r} has no option {option[:60]!r}")
-        if choice.disabled:
-            return Attempt("refused", f"the option {option[:60]!r} cannot be chosen")
-        place = control.choices.index(choice)
+    def choose(self, operation: Choose) -> Attempt:
+        """Choose an option of a list."""
+        control, place = operation.control, operation.place
+        if not self.usable(control):
+            return _hidden(control)
         there = self.chosen.get(control.index, control.chosen)
-        if target.kind == "select":
-            if not on:
-                return Attempt("refused", f"a choice of {target.label!r} cannot be taken back")
+        if control.kind == "select":
             self.chosen[control.index] = (place,)
         else:
-            self.chosen[control.index] = tuple(sorted({*there, place} if on else {*there} - {place}))
+            self.chosen[control.index] = tuple(sorted({*there, place} if operation.on else {*there} - {place}))
         self.last = control
         return OK
 
-    def tick(self, action: Check | Uncheck) -> Attempt:
-        """Tick a box, or take its tick away."""
-        on = isinstance(action, Check)
-        target = self._target(action.label, _TICKED if not action.option else _TICKED | _CHOSEN)
-        if isinstance(target, Attempt):
-            return target
-        if target.kind in {"checkbox", OPTION}:
-            if action.option and folded(action.option) not in _YES | {folded(target.label)}:
-                return Attempt("not found", f"{target.label!r} has no option {action.option[:60]!r}")
-            return self._tick(target.members[0], on=on)
-        if not action.option:
-            return Attempt("refused", f"{target.label!r} is a {target.kind}: which option is not said")
-        return self._choose(target, action.option, on=on)
-
-    def _tick(self, control: Control, *, on: bool) -> Attempt:
+    def tick(self, operation: Tick) -> Attempt:
+        """Tick a box or a radio button, or take the tick away."""
+        control = operation.control
         if not self.usable(control):
-            return Attempt("refused", f"{control.label!r} is not shown now")
+            return _hidden(control)
+        on = control.index not in self.ticked if operation.on is None else operation.on
         if control.kind == "radio":
-            if not on:
-                return Attempt("refused", "a radio button cannot be taken back")
             self.ticked -= {
                 one.index for one in self.model.controls if one.kind == "radio" and one.name == control.name
             }
@@ -156,43 +105,23 @@ class Visit:
         self.last = control
         return OK
 
-    def attach(self, action: Attach) -> Attempt:
-        """Attach one of the files that there are."""
-        target = self._target(action.label, frozenset({"file"}))
-        if isinstance(target, Attempt):
-            return target
-        control = target.members[0]
-        if target.kind != "file":
-            return Attempt("refused", f"{target.label!r} is a {target.kind}: nothing can be attached to it")
-        name = action.file.replace("\\", "/").rpartition("/")[2]
-        if name not in self.files:
-            return Attempt("not found", f"there is no file {action.file[:60]!r}")
+    def put(self, operation: Put) -> Attempt:
+        """Attach a file."""
+        control, name = operation.control, operation.file
+        if not self.usable(control):
+            return _hidden(control)
         there = self.attached.get(control.index, ())
         several = "multiple" in control.attributes
         self.attached[control.index] = (*(one for one in there if one != name), name) if several else (name,)
         self.last = control
         return OK
 
-    def click(self, action: Click) -> Attempt | Control:
-        """Click on something; for a button, the button, whose effect is beyond the page."""
-        target = self._target(action.label, _CLICKED)
-        if isinstance(target, Attempt):
-            return target
-        control = target.members[0]
-        if target.kind == "button":
-            return control
-        if target.kind in {"checkbox", OPTION}:
-            return self._tick(control, on=control.kind == "radio" or control.index not in self.ticked)
-        self.last = control
+    def touch(self, operation: Touch) -> Attempt:
+        """Give a control the focus."""
+        if not self.usable(operation.control):
+            return _hidden(operation.control)
+        self.last = operation.control
         return OK
-
-    def _target(self, label: str, kinds: frozenset[str]) -> Target | Attempt:
-        found = find(self.model, label, kinds)
-        if isinstance(found, str):
-            return Attempt("not found", found)
-        if not any(self.usable(member) for member in found.members):
-            return Attempt("refused", f"{found.label!r} is not shown now")
-        return found
 
     # -- sending ------------------------------------------------------------------------------------------------
 
@@ -243,14 +172,5 @@ class Visit:
         return entries
 
 
-def _best(wanted: str, there: tuple[Any, ...], names: Callable[[Any], tuple[str, str]]) -> Any:
-    """The option that is meant: by its text, then by its value, then without punctuation; None where none is.
-
-    Only the options of one control or group are looked at, so the first match is the one on the page's top.
-    """
-    for fold, which in ((folded, 0), (folded, 1), (loose, 0)):
-        key = fold(wanted)
-        for one in there:
-            if fold(names(one)[which]) == key and (key or not wanted):
-                return one
-    return None
+def _hidden(control: Control) -> Attempt:
+    return Attempt("refused", f"{control.group or control.label or control.name!r} is not shown now")

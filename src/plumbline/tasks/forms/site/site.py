@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from plumbline.errors import PlumblineError
+from plumbline.tasks.forms.site.application import Application
 from plumbline.tasks.forms.site.body import grouped, read_body
 from plumbline.tasks.forms.site.page import render_page, render_receipt
 from plumbline.tasks.forms.site.receipts import Entries, Receipt
@@ -56,9 +57,20 @@ class _Episode:
 class Site:
     """Serves forms to episodes and keeps what it receives. Safe to call from several threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, application: Application | None = None) -> None:
+        """Nothing is open yet.
+
+        Args:
+            application: whose forms are served; None serves the declared ones by the site's own renderer.
+        """
+        self._application = application
         self._episodes: dict[str, _Episode] = {}
         self._lock = threading.Lock()
+
+    @property
+    def open_episodes(self) -> int:
+        """How many episodes are open."""
+        return len(self._episodes)
 
     def open(self, view: View) -> str:
         """Begin an episode.
@@ -106,6 +118,8 @@ class Site:
         parts = path.split("/")
         with self._lock:
             episode = self._episodes.get(parts[2]) if len(parts) > 2 and parts[1] == "e" else None
+        if episode is None and self._application is not None and method in {"GET", "HEAD"}:
+            return self._application.other(path) or _text(404, "There is nothing here.")
         if episode is None or parts[3:5] != [episode.view.form.domain, episode.view.form.name] or len(parts) > 6:
             return _text(404, "There is nothing here.")
         rest = parts[5] if len(parts) == 6 else "1"
@@ -115,6 +129,8 @@ class Site:
             return _text(405, "Only GET and POST are answered.")
         if len(body) > MAX_BODY:
             return _text(413, "The form is too large.")
+        if self._application is not None:
+            return self._take(self._application, episode, content_type, body)
         try:
             entries, files = (grouped(pairs) for pairs in read_body(content_type, body))
         except ValueError as error:
@@ -122,6 +138,8 @@ class Site:
         return self._post(episode, path, rest, entries, files)
 
     def _get(self, episode: _Episode, path: str, rest: str) -> Response:
+        if self._application is not None:
+            return self._application.page(episode.view) if rest == "1" else _text(404, "There is nothing here.")
         if rest == RECEIVED:
             return _receipt_page(episode.view)
         number = _page_number(episode.view, rest)
@@ -155,6 +173,17 @@ class Site:
         if errors:
             return _html(422, render_page(episode.view, number, entries, errors))
         return _to(path, number + 1)
+
+    def _take(self, application: Application, episode: _Episode, content_type: str, body: bytes) -> Response:
+        """Hand a POST on to the application, and keep what it received."""
+        taken = application.take(episode.view, content_type, body)
+        errors = {"": taken.refused} if taken.refused else {}
+        with self._lock:
+            number = len(episode.receipts) + 1
+            if number > MAX_RECEIPTS:
+                return _text(429, "Too many submissions.")
+            episode.receipts.append(Receipt(number, 1, taken.entries, taken.files, errors, not errors))
+        return taken.response
 
     async def __call__(
         self,

@@ -1,0 +1,62 @@
+"""An evaluation as the command line asks for it: the task, the answers, what stands beside them, and the replays."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plumbline.evaluation.evaluate import ORACLE, references
+from plumbline.evaluation.replays import check_replayable, replay_worst
+from plumbline.evaluation.targets import Asking, evaluate_target, open_task_for
+from plumbline.records import Evaluation
+from plumbline.runs.replays import Replay
+from plumbline.tasks import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is evaluated, and on what."""
+
+    target: str
+    """A model, the oracle, or a control by name."""
+    task: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the task; the task itself refuses those that it does not have."""
+    split: str = "val"
+    data: Path | None = None
+    limit: int | None = None
+    """Only the first so many examples."""
+    replays: int = 0
+    """Failed episodes that are replayed."""
+    how: Asking = field(default_factory=Asking)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluated:
+    """The evaluation, the oracle and the controls on the same examples, and the replays."""
+
+    evaluation: Evaluation
+    references: Mapping[str, Evaluation]
+    replays: tuple[Replay, ...] = ()
+
+
+def evaluate_asked(asked: Asked, progress: Progress) -> Evaluated:
+    """Do what is asked.
+
+    Raises:
+        RecipeError: no such task, or an option that it does not have.
+        DataError: no such split; the model was trained on its prompts; episodes that cannot be replayed.
+        ModelError: there is no such model.
+    """
+    task = open_task_for(asked.target, asked.task, asked.options, asked.data, progress)
+    if asked.replays:
+        check_replayable(task, asked.replays)
+    examples = task.examples(asked.split)[: asked.limit]
+    if asked.target == ORACLE or asked.target in task.controls:
+        beside = references(task, examples, asked.split)
+        evaluation = beside[asked.target]
+    else:  # the model first: what is wrong with it should not take long to show
+        evaluation = evaluate_target(asked.target, task, examples, asked.split, asked.how, progress)
+        beside = references(task, examples, asked.split)
+    replays = replay_worst(task, examples, evaluation, asked.replays) if asked.replays else ()
+    return Evaluated(evaluation=evaluation, references=beside, replays=replays)

@@ -1,0 +1,66 @@
+"""Failed episodes again, for people to look at: which ones by a rule, so that nobody picks them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from plumbline.errors import DataError, PlumblineError
+from plumbline.records import Evaluation, Example, Judged
+from plumbline.runs.replays import Replay
+from plumbline.tasks.task import Replayable, Task
+
+MOST = 4
+"""Episodes that are replayed at most."""
+RIGHT = 0.999
+"""A reward from here on is everything that can be earned."""
+RULE = "The answers that earned least, those with equal rewards by id."
+
+
+def replay_worst(task: Task, examples: Sequence[Example], evaluation: Evaluation, count: int) -> tuple[Replay, ...]:
+    """Replay the answers that earned least.
+
+    A replay that cannot be made says why: an evaluation is never lost for a picture.
+
+    Args:
+        task: what they are episodes of.
+        examples: of the evaluation.
+        evaluation: whose answers are replayed.
+        count: how many at most, no more than `MOST`.
+
+    Raises:
+        DataError: the task has no episodes that can be replayed, or `count` is out of range.
+    """
+    replayable = check_replayable(task, count)
+    known = {example.id: example for example in examples}
+    failed = [row for row in evaluation.rows if row.reward < RIGHT and not row.failure]
+    worst = sorted(failed, key=lambda row: (row.reward, row.id))[:count]
+    return tuple(_replay(replayable, known[row.id], row) for row in worst)
+
+
+def check_replayable(task: Task, count: int) -> Replayable:
+    """The task as one whose episodes can be replayed; to be asked before anything is evaluated.
+
+    Raises:
+        DataError: its episodes cannot be replayed, or `count` is out of range.
+    """
+    if not isinstance(task, Replayable):
+        raise DataError(f"episodes of the task {task.name} cannot be replayed", "ask for 0 replays")
+    if not 0 <= count <= MOST:
+        raise DataError(f"{count} replays were asked for", f"ask for 0 to {MOST}")
+    return task
+
+
+def _replay(task: Replayable, example: Example, row: Judged) -> Replay:
+    plain = Replay(id=row.id, stratum=row.stratum, reward=row.reward)
+    try:
+        mistakes = tuple(task.mistakes(example, row.completion))
+    except PlumblineError as error:
+        return replace(plain, problem=_one_line(error))
+    try:
+        frames = tuple(task.replay(example, row.completion))
+    except PlumblineError as error:
+        return replace(plain, mistakes=mistakes, problem=_one_line(error))
+    return replace(plain, mistakes=mistakes, frames=frames, problem="" if frames else "no picture was taken")
+
+
+def _one_line(error: PlumblineError) -> str:
+    return f"{error.cause}; {error.mend}" if error.mend else error.cause

@@ -1,0 +1,121 @@
+"""What a task puts first: its figures with their intervals, whole and broken down, in JSON and on disk."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from plumbline.evaluation.evaluate import evaluate_completions, references
+from plumbline.evaluation.figures import by_prefix, by_stratum, figures, titles
+from plumbline.evaluation.statistics import rate_interval
+from plumbline.evaluation.summary import detail
+from plumbline.records import Figure, Headline
+from plumbline.runs.evaluations import read_evaluation, write_evaluation
+from plumbline.storage import dumps
+from tests.evaluation.shown_toy import HEADLINE, ShownToy
+from tests.toy import ToyTask
+
+ANSWERS = ["aaaa", "", "aabb", "", "aaaa", "b", "b", "b"]
+
+
+@pytest.fixture
+def task():
+    return ShownToy({"size": 8})
+
+
+@pytest.fixture
+def evaluation(task):
+    return evaluate_completions(task, task.examples("val"), ANSWERS, source="made up", split="val")
+
+
+@pytest.mark.parametrize(
+    ("flags", "low", "high"),
+    [
+        # Newcombe 1998, Statistics in Medicine 17, table I, method 3: 81 of 263, 15 of 148, 0 of 20, 1 of 29
+        ([1] * 81 + [0] * 182, 0.2553, 0.3662),
+        ([1] * 15 + [0] * 133, 0.0624, 0.1605),
+        ([0] * 20, 0.0, 0.1611),
+        ([1] + [0] * 28, 0.0061, 0.1718),
+    ],
+)
+def test_the_interval_of_a_rate_is_wilsons(flags, low, high):
+    found = rate_interval(flags)
+    assert found.mean == pytest.approx(sum(flags) / len(flags))
+    assert (found.low, found.high) == (pytest.approx(low, abs=5e-5), pytest.approx(high, abs=5e-5))
+
+
+def test_a_rate_of_nothing_or_of_everything_still_has_an_interval_that_holds_it():
+    for size in (1, 3, 100, 9999):
+        whole, none = rate_interval([True] * size), rate_interval([False] * size)
+        assert whole.low < whole.mean == whole.high == 1
+        assert none.high > none.mean == none.low == 0
+    assert math.isnan(rate_interval([]).mean)
+
+
+def test_figures_are_the_nonzero_rate_the_reward_and_the_tasks_own(evaluation):
+    found = figures(evaluation.rows, HEADLINE)
+    assert list(found) == list(titles(HEADLINE)) == ["nonzero_rate", "mean_reward", "letter_accuracy", "text_rate"]
+    assert found["nonzero_rate"].mean == 6 / 8
+    assert found["mean_reward"].mean == pytest.approx(evaluation.mean_reward)
+    assert found["letter_accuracy"].mean == pytest.approx(2.5 / 8)
+    assert found["text_rate"] == rate_interval([1, 0, 1, 0, 1, 1, 1, 1])
+    assert list(figures(evaluation.rows, None)) == ["nonzero_rate", "mean_reward"]
+
+
+def test_an_answer_that_could_not_be_judged_is_a_zero_and_has_no_parts(evaluation):
+    rows = (replace(evaluation.rows[0], reward=0.0, parts={}, failure="RuntimeError"), *evaluation.rows[1:])
+    found = figures(rows, HEADLINE)
+    assert (found["nonzero_rate"].n, found["nonzero_rate"].mean) == (8, 5 / 8)
+    assert (found["letter_accuracy"].n, found["letter_accuracy"].mean) == (7, pytest.approx(1.5 / 7))
+
+
+def test_what_is_declared_a_rate_and_is_none_is_a_mistake_of_the_task(evaluation):
+    wrong = Headline(figures=(Figure(key="x", title="X", part="letters", rate=True),))
+    with pytest.raises(AssertionError, match="letters is declared a rate"):
+        figures(evaluation.rows, wrong)
+
+
+def test_figures_by_stratum_and_by_the_parts_of_a_prefix(evaluation):
+    strata = by_stratum(evaluation)
+    assert {name: found["nonzero_rate"].mean for name, found in strata.items()} == {"even": 1.0, "odd": 0.5}
+    assert {name: found["nonzero_rate"].n for name, found in strata.items()} == {"even": 4, "odd": 4}
+    kinds = by_prefix(evaluation)
+    assert list(kinds) == ["short"]
+    assert kinds["short"]["accuracy"].mean == pytest.approx(2.5 / 8)
+    assert kinds["short"]["all_right_rate"] == rate_interval([1, 0, 0, 0, 1, 0, 0, 0])
+    single = replace(evaluation, rows=evaluation.rows[::2], headline=None)
+    assert by_stratum(single) == by_prefix(single) == {}
+
+
+def test_the_detail_is_json_and_says_whether_controls_keep_their_limits(task, evaluation):
+    summary = detail(evaluation, references(task, task.examples("val"), "val"))
+    assert json.loads(dumps(summary)) == summary
+    assert set(summary["by"]) == {"parity", "kind"}
+    assert summary["by"]["parity"]["even"]["text_rate"]["n"] == 4
+    assert summary["figures"]["letter_accuracy"]["mean"] == summary["parts"]["letters"]["mean"]
+    assert summary["references"]["oracle"]["mean_reward"]["mean"] == 1
+    assert summary["limits"]["blank"] == {"limit": 0.05, "mean": 0.0, "holds": True}
+    assert summary["limits"]["constant"] == {"limit": 0.1, "mean": 0.25, "holds": False}
+    assert (summary["note"], summary["prefix"]) == ("a toy", "kind-")
+
+
+def test_the_detail_of_a_task_without_a_headline_has_the_common_figures_only():
+    task = ToyTask({"size": 4})
+    examples = task.examples("val")
+    summary = detail(
+        evaluate_completions(task, examples, ["a"] * 4, source="x", split="val"), references(task, examples, "val")
+    )
+    assert list(summary["figures"]) == list(summary["references"]["blank"]) == ["nonzero_rate", "mean_reward"]
+    assert set(summary["by"]) == {"stratum"}
+    assert summary["limits"] == {}
+
+
+def test_a_headline_is_kept_with_the_evaluation_and_an_older_file_has_none(tmp_path, evaluation):
+    path = tmp_path / "e.json"
+    write_evaluation(path, evaluation)
+    assert read_evaluation(path) == evaluation
+    values = json.loads(path.read_text())
+    del values["headline"]
+    path.write_text(json.dumps(values))
+    assert read_evaluation(path) == replace(evaluation, headline=None)
