@@ -7,36 +7,28 @@ denoising steps against 64, greedy against sampled). Here both call `collect`.
 from collections.abc import Sequence
 
 from plumbline.errors import DataError
+from plumbline.judging import Judging
 from plumbline.policies.policy import Policy
-from plumbline.records import Example, Failure, Group, Outcome, Rollout, Sampling, Score, Trajectory
+from plumbline.records import Example, Group, Rollout, Sampling, Trajectory
 from plumbline.tasks.task import Task
-
-
-def judge(task: Task, example: Example, completion: str) -> tuple[Outcome, Score | None, Failure | None]:
-    """Judge one completion; a verifier that breaks is a counted failure with its cause, never a reward of 0.
-
-    This is the one place in the package that catches every exception: beyond it lies a task's own code, fed with
-    whatever a model wrote.
-    """
-    try:
-        outcome, score = task.judge(example, completion)
-    except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see above
-        return Outcome(how="failed"), None, Failure(cause=type(error).__name__, detail=str(error)[:500])
-    return outcome, score, None
 
 
 def collect(
     policy: Policy, task: Task, examples: Sequence[Example], *, copies: int, sampling: Sampling, seed: int
 ) -> list[Group]:
-    """Sample `copies` answers to each example and judge them.
+    """Sample `copies` answers to each example and judge them, each as soon as it is finished.
 
     Returns:
         One group an example, in the order of the examples.
     """
-    drawn = policy.sample([example.messages for example in examples], copies, sampling, seed)
+    with Judging(task, examples) as judging:
+        drawn = policy.sample([example.messages for example in examples], copies, sampling, seed, judging.tell)
     return [
-        Group(example=example, rollouts=tuple(_judged(task, example, trajectory) for trajectory in trajectories))
-        for example, trajectories in zip(examples, drawn, strict=True)
+        Group(
+            example=example,
+            rollouts=tuple(_judged(judging, index, copy, trajectory) for copy, trajectory in enumerate(trajectories)),
+        )
+        for index, (example, trajectories) in enumerate(zip(examples, drawn, strict=True))
     ]
 
 
@@ -57,6 +49,6 @@ def check_prompts(policy: Policy, examples: Sequence[Example], sampling: Samplin
         )
 
 
-def _judged(task: Task, example: Example, trajectory: Trajectory) -> Rollout:
-    outcome, score, failure = judge(task, example, trajectory.text)
+def _judged(judging: Judging, prompt: int, copy: int, trajectory: Trajectory) -> Rollout:
+    outcome, score, failure = judging.verdict(prompt, copy, trajectory.text)
     return Rollout(trajectory=trajectory, outcome=outcome, score=score, failure=failure)

@@ -1,0 +1,122 @@
+"""Judges completions while the model goes on sampling: rewards that come from a browser take longer than tokens.
+
+The sampler tells each completion as soon as it is finished. Threads of their own judge what was told, all that waits
+of one example in one call where the task has such a call. A task whose verdicts cost nothing (`Task.judges` 0, or not
+given) is judged in place, which saves the threads.
+"""
+
+import threading
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from types import TracebackType
+
+from plumbline.records import Example, Failure, Outcome, Score
+from plumbline.tasks.task import Task
+
+Verdict = tuple[Outcome, Score | None, Failure | None]
+
+
+def judge(task: Task, example: Example, completion: str) -> Verdict:
+    """Judge one completion; a verifier that breaks is a counted failure with its cause, never a reward of 0.
+
+    This is the one place in the package that catches every exception: beyond it lies a task's own code, fed with
+    whatever a model wrote.
+    """
+    return judge_group(task, example, [completion])[0]
+
+
+def judge_group(task: Task, example: Example, completions: Sequence[str]) -> list[Verdict]:
+    """Judge completions of one example, in one call where the task has one (`Task.judge_group`).
+
+    Where that call breaks, each completion is judged by itself, so that one of them cannot take the others along.
+    """
+    together = getattr(task, "judge_group", None)
+    if together is not None and len(completions) > 1:
+        try:
+            return [(outcome, score, None) for outcome, score in together(example, completions)]
+        except Exception:  # noqa: BLE001, S110 - the boundary to a task's code, see `judge`
+            pass
+    verdicts: list[Verdict] = []
+    for completion in completions:
+        try:
+            outcome, score = task.judge(example, completion)
+            verdicts.append((outcome, score, None))
+        except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see `judge`
+            failure = Failure(cause=type(error).__name__, detail=str(error)[:500])
+            verdicts.append((Outcome(how="failed"), None, failure))
+    return verdicts
+
+
+class Judging:
+    """Judges on threads of its own from `with` on; `verdicts` waits for the last of them."""
+
+    def __init__(self, task: Task, examples: Sequence[Example]) -> None:
+        """Nothing is judged yet.
+
+        Args:
+            task: its `judges` says how many threads.
+            examples: what the sampler's prompts are, in order.
+        """
+        self.task, self.examples = task, examples
+        self._waiting: deque[int] = deque()
+        self._told: dict[int, list[tuple[int, str]]] = defaultdict(list)
+        self._found: dict[tuple[int, int], tuple[str, Verdict]] = {}
+        self._news = threading.Condition()
+        self._ended = False
+        self._threads = [
+            threading.Thread(target=self._work, name=f"judge-{number}", daemon=True)
+            for number in range(getattr(task, "judges", 0))
+        ]
+
+    def __enter__(self) -> "Judging":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._news:
+            if kind is not None:
+                self._waiting.clear()  # nobody will ask for these any more
+            self._ended = True
+            self._news.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def tell(self, prompt: int, copy: int, text: str) -> None:
+        """Take a finished completion; the sampler's thread does not wait for its verdict."""
+        if not self._threads:
+            return
+        with self._news:
+            if prompt not in self._told:
+                self._waiting.append(prompt)
+            self._told[prompt].append((copy, text))
+            self._news.notify()
+
+    def verdict(self, prompt: int, copy: int, text: str) -> Verdict:
+        """The verdict of a completion, after `with`; one that was never told is judged now.
+
+        Raises:
+            AssertionError: the sampler told another text than the one that it returned.
+        """
+        found = self._found.get((prompt, copy))
+        if found is None:
+            return judge(self.task, self.examples[prompt], text)
+        if found[0] != text:
+            raise AssertionError(f"the sampler told {found[0]!r} and returned {text!r}")
+        return found[1]
+
+    def _work(self) -> None:
+        while True:
+            with self._news:
+                while not self._waiting and not self._ended:
+                    self._news.wait()
+                if not self._waiting:
+                    return
+                prompt = self._waiting.popleft()
+                told = self._told.pop(prompt)
+            verdicts = judge_group(self.task, self.examples[prompt], [text for _, text in told])
+            with self._news:
+                for (copy, text), verdict in zip(told, verdicts, strict=True):
+                    self._found[prompt, copy] = (text, verdict)

@@ -1,0 +1,125 @@
+"""Completions are judged while the model samples; verdicts are the same as afterwards."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from plumbline.judging import Judging, judge
+from plumbline.records import Outcome, Sampling, Score, Step, Trajectory
+from plumbline.rollouts import collect
+from tests.toy import RUBRIC, ToyTask
+
+LAW = Sampling(max_tokens=4)
+
+
+def trajectory(text):
+    step = Step(positions=np.arange(1), tokens=np.arange(1), logprobs=np.zeros(1, np.float32))
+    return Trajectory(prompt=np.zeros(0, np.int64), steps=(step,), text=text, sampling=LAW, finish="stop")
+
+
+class Slow(ToyTask):
+    """Judged by two threads, in groups; `begun` is set when a verdict is under way."""
+
+    judges = 2
+
+    def __init__(self):
+        super().__init__({"size": 3})
+        self.begun, self.calls = threading.Event(), []
+
+    def judge(self, example, completion):
+        self.begun.set()
+        self.calls.append((example.id, threading.current_thread().name))
+        if completion == "breaks":
+            raise RuntimeError("no verdict")
+        return Outcome(how="strict"), super().judge(example, completion)[1]
+
+
+class Sampler:
+    """Tells the first texts, and does not go on before one of them is being judged."""
+
+    def __init__(self, task, texts):
+        self.task, self.texts, self.overlapped = task, texts, False
+
+    def sample(self, prompts, copies, sampling, seed, tell=None):
+        for prompt, texts in enumerate(self.texts):
+            for copy, text in enumerate(texts[:-1]):  # a family may leave some untold
+                tell(prompt, copy, text)
+        self.overlapped = self.task.begun.wait(10)
+        return [[trajectory(text) for text in texts] for texts in self.texts]
+
+
+def test_judging_goes_on_while_the_model_samples():
+    task = Slow()
+    texts = [["a", "ab", "b"], ["aa", "breaks", ""], ["b", "b", "a"]]
+    sampler = Sampler(task, texts)
+    groups = collect(sampler, task, task.examples("train"), copies=3, sampling=LAW, seed=0)
+    assert sampler.overlapped
+    for group, wanted in zip(groups, texts, strict=True):
+        for rollout, text in zip(group.rollouts, wanted, strict=True):
+            outcome, score, failure = judge(task, group.example, text)
+            assert (rollout.trajectory.text, rollout.outcome, rollout.score) == (text, outcome, score)
+            assert (rollout.failure is None) == (failure is None)
+    assert groups[1].rollouts[1].failure.cause == "RuntimeError"
+    assert {name for _, name in task.calls} >= {"MainThread"}
+    assert any(name.startswith("judge-") for _, name in task.calls)
+
+
+class Grouped(Slow):
+    """Has a call for groups, which breaks on one text."""
+
+    judges = 1
+
+    def judge_group(self, example, completions):
+        self.calls.append((example.id, len(completions)))
+        if "poison" in completions:
+            raise RuntimeError("the group is lost")
+        return [(Outcome(how="together"), RUBRIC.score({"letters": 1.0, "any": 1.0})) for _ in completions]
+
+
+def test_what_waits_is_judged_together_and_one_bad_text_takes_no_other_along():
+    task = Grouped()
+    judging = Judging(task, task.examples("train"))
+    for copy, text in enumerate(["a", "b", "aa"]):
+        judging.tell(0, copy, text)
+    for copy, text in enumerate(["a", "poison"]):
+        judging.tell(1, copy, text)
+    with judging:  # its thread begins now
+        pass
+    assert task.calls[:2] == [("train-0", 3), ("train-1", 2)]
+    assert judging.verdict(0, 2, "aa")[0].how == "together"
+    assert judging.verdict(1, 0, "a")[0].how == "strict"
+    assert isinstance(judging.verdict(1, 0, "a")[1], Score)
+
+
+def test_another_text_than_was_told_is_a_bug_and_not_a_reward():
+    task = Slow()
+    with Judging(task, task.examples("train")) as judging:
+        judging.tell(0, 0, "a")
+    with pytest.raises(AssertionError, match="told 'a' and returned 'b'"):
+        judging.verdict(0, 0, "b")
+
+
+class Sleepy(Slow):
+    """Takes its time."""
+
+    judges = 1
+
+    def judge(self, example, completion):
+        time.sleep(0.02)
+        return super().judge(example, completion)
+
+
+def interrupted(task):
+    with Judging(task, task.examples("train") * 40) as judging:
+        for prompt in range(100):
+            judging.tell(prompt, 0, "a")
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_does_not_wait_for_verdicts_that_nobody_wants():
+    task = Sleepy()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(task)
+    assert len(task.calls) < 10
