@@ -1,0 +1,106 @@
+"""Plans without navigation: pages are written into one that is open, and requests go to the site by a function call.
+
+The browser does what only it can do (parse, run the page's script, edit, check, collect the entries) in one call for a
+whole group of plans. What a navigation would cost, most of an episode, is not paid. The encoding of the request is
+ours here, and the browser's own in `served.py`; a test holds them to the same submissions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from plumbline.tasks.forms.executors.browser.course import Course
+from plumbline.tasks.forms.executors.browser.steps import Stretch, stretch
+from plumbline.tasks.forms.executors.executor import Case, Execution, Limits
+from plumbline.tasks.forms.executors.page import parse_page
+from plumbline.tasks.forms.executors.request import Entry, encode
+from plumbline.tasks.forms.plans.actions import Plan
+from plumbline.tasks.forms.site.site import Response, Site
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+_REDIRECTS = 5
+_GROUP = "([pages, jobs, ms]) => jobs.map(([page, steps]) => plumblineHand.onNewPage(pages[page], steps, ms))"
+
+
+@dataclass(slots=True)
+class _Visit:
+    """A plan on its way through the pages of its own episode."""
+
+    course: Course
+    episode: str
+    base: str
+    path: str
+    html: bytes = b""
+
+    def show(self, site: Site, path: str, response: Response) -> None:
+        """Follow redirects to a page."""
+        for _ in range(_REDIRECTS):
+            if response.status != 303:
+                break
+            path = response.headers["location"]
+            response = site.handle("GET", path)
+        self.path, self.html = path, response.body
+
+
+async def carry_out(page: "Page", site: Site, case: Case, plans: Sequence[Plan], limits: Limits) -> list[Execution]:
+    """Carry out plans, each in an episode of its own.
+
+    Raises:
+        playwright.async_api.Error: the browser broke down.
+    """
+    visits: list[_Visit] = []
+    try:
+        for plan in plans:
+            episode = site.open(case.view)
+            base = site.address(episode, case.view)
+            visits.append(_Visit(Course(plan, limits), episode, base, base))
+            visits[-1].show(site, base, site.handle("GET", base))
+        while waiting := [(visit, there) for visit in visits if (there := _next(visit, site, case))]:
+            await _round(page, site, waiting, limits)
+        return [
+            Execution(
+                tuple(visit.course.attempts),
+                site.receipts(visit.episode),
+                parse_page(visit.html).text,
+                visit.course.cut,
+            )
+            for visit in visits
+        ]
+    finally:
+        for visit in visits:
+            site.close(visit.episode)
+
+
+def _next(visit: _Visit, site: Site, case: Case) -> Stretch | None:
+    """The next stretch that needs a browser; those before it that need none are settled here."""
+    while rest := visit.course.rest:
+        found = stretch(rest, parse_page(visit.html), case, visit.course.limits)
+        if found.steps:
+            return found
+        _go_on(visit, found, site)
+    return None
+
+
+def _go_on(visit: _Visit, found: Stretch, site: Site) -> None:
+    visit.course.add(found.attempts((), sent=False), cut=False)
+    if found.go is not None:
+        visit.show(site, visit.base + found.go.rest, site.handle("GET", visit.base + found.go.rest))
+
+
+async def _round(page: "Page", site: Site, waiting: Sequence[tuple[_Visit, Stretch]], limits: Limits) -> None:
+    """One call to the browser for the next stretch of every plan."""
+    pages: dict[bytes, int] = {}
+    jobs: list[Any] = [[pages.setdefault(visit.html, len(pages)), found.steps] for visit, found in waiting]
+    texts = [html.decode("utf-8", "replace") for html in pages]
+    results = await page.evaluate(_GROUP, [texts, jobs, 1000 * limits.seconds])
+    for (visit, found), result in zip(waiting, results, strict=True):
+        attempts = found.attempts(result["attempts"], sent=result["send"])
+        visit.course.add(attempts, cut=result["cut"])
+        if result["send"]:
+            entries = [Entry(name, value, is_file) for name, value, is_file in result["entries"]]
+            kind, body = encode(entries, multipart=parse_page(visit.html).multipart)
+            visit.show(site, visit.path, site.handle("POST", visit.path, kind, body))
+        elif found.go is not None and not result["cut"]:
+            visit.show(site, visit.base + found.go.rest, site.handle("GET", visit.base + found.go.rest))

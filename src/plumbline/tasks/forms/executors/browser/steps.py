@@ -1,0 +1,126 @@
+"""A plan's actions on one page as the steps that `hand.js` carries out, and what became of them as attempts."""
+
+import mimetypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from plumbline.tasks.forms.executors.executor import Attempt, Case, Limits
+from plumbline.tasks.forms.executors.operations import (
+    Choose,
+    Enter,
+    Go,
+    Operation,
+    Put,
+    Return,
+    Send,
+    Tick,
+    Touch,
+    resolve,
+)
+from plumbline.tasks.forms.executors.page import PageModel
+from plumbline.tasks.forms.executors.request import stub
+from plumbline.tasks.forms.executors.typing import typed
+from plumbline.tasks.forms.plans.actions import Action, Done
+
+Step = dict[str, Any]
+"""As `hand.js` reads it."""
+
+
+@cache
+def hand() -> str:
+    """The source of the hand, an expression whose value is its functions."""
+    return (files(__package__) / "hand.js").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Actions that can be carried out on one page in one call, and how the page is left after them."""
+
+    settled: tuple[Attempt | None, ...]
+    """One for each action: how it ended without the page, or None where a step tells."""
+    steps: tuple[Step, ...]
+    go: Go | None
+    """Where the last action loads a page anew; it counts among the settled ones."""
+
+    def attempts(self, told: Sequence[Sequence[str]], *, sent: bool) -> list[Attempt]:
+        """What became of the actions so far, in order.
+
+        Args:
+            told: status and reason of the steps that were carried out.
+            sent: whether the next step sends the form, which ends the stretch there.
+        """
+        found: list[Attempt] = []
+        rest = iter([*told, ("ok", "")] if sent else told)
+        for one in self.settled:
+            if one is not None:
+                found.append(one)
+                continue
+            step = next(rest, None)
+            if step is None:
+                break
+            status, reason = step
+            found.append(Attempt(status, reason))  # type: ignore[arg-type]  # the hand knows these three words alone
+        # What follows a sent form was settled for a page that is gone; it is looked at again on the next one.
+        return _until_sent(found, self.settled, len(told)) if sent else found
+
+
+def _until_sent(found: list[Attempt], settled: Sequence[Attempt | None], told: int) -> list[Attempt]:
+    open_places = [place for place, one in enumerate(settled) if one is None]
+    return found[: open_places[told] + 1]
+
+
+def stretch(actions: Sequence[Action], model: PageModel, case: Case, limits: Limits) -> Stretch:
+    """The steps of the actions that lie on this page: up to the first that loads a page, or ends the plan."""
+    settled: list[Attempt | None] = []
+    steps: list[Step] = []
+    for action in actions:
+        found = resolve(action, model, case.view.form.path, case.files, limits)
+        if isinstance(found, Go):
+            return Stretch((*settled, Attempt("ok")), tuple(steps), found)
+        if isinstance(found, Attempt):
+            settled.append(found)
+            if isinstance(action, Done):
+                break
+            continue
+        settled.append(None)
+        steps.append(step_of(found, model))
+    return Stretch(tuple(settled), tuple(steps), None)
+
+
+def step_of(operation: Operation, model: PageModel) -> Step:
+    """An operation as the hand reads it."""
+    match operation:
+        case Enter(control, text, clear):
+            # Length is the browser's business; what a date or a number means on this page is the law of typing.
+            entered = typed(control.kind, text, model.language)
+            return {
+                "op": "enter",
+                "index": control.index,
+                "text": entered.value,
+                "clear": clear,
+                "refused": entered.refused,
+            }
+        case Choose(control, place, on):
+            return {"op": "choose", "index": control.index, "place": place, "on": on}
+        case Tick(control, on):
+            return {"op": "tick", "index": control.index, "on": on}
+        case Put(control, name):
+            kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+            return {
+                "op": "put",
+                "index": control.index,
+                "name": name,
+                "type": kind,
+                "content": stub(name).decode("utf-8", "replace"),
+            }
+        case Touch(control):
+            return {"op": "touch", "index": control.index}
+        case Send():
+            return {"op": "send"}
+        case Return():
+            return {"op": "return"}
+        case Go():
+            raise AssertionError("loading a page is no step on it")

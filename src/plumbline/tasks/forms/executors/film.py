@@ -1,0 +1,74 @@
+"""A plan as a strip of pictures, for people who want to see what went wrong."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from plumbline.errors import PlumblineError
+from plumbline.records import Frame
+from plumbline.tasks.forms.executors.browser import served
+from plumbline.tasks.forms.executors.browser.executor import BrowserExecutor
+from plumbline.tasks.forms.executors.executor import Attempt, Case, Limits
+from plumbline.tasks.forms.plans.actions import Action, Navigate, Plan, Press, Submit
+from plumbline.tasks.forms.plans.write import write_step
+from plumbline.tasks.forms.site.site import Site
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page, ViewportSize
+
+MOST = 12
+"""Pictures of one plan; what is between the first ones and the last is left out where there would be more."""
+_SIZE: "ViewportSize" = {"width": 720, "height": 540}
+_LOADS = (Submit, Press, Navigate)
+_CAPTION = 160
+
+
+def film(case: Case, plan: Plan, site: Site | None = None) -> list[Frame]:
+    """Carry out a plan in a real browser, with pictures: of the page as it was found, before and after everything that
+    loads another one, of every action that was refused, and of the end.
+
+    Args:
+        case: the form.
+        plan: what to do.
+        site: where the form is; a new one where it is left out.
+
+    Raises:
+        RecipeError: Playwright or a Chromium is missing.
+        PlumblineError: the browser broke down.
+    """
+    executor = BrowserExecutor(site, Limits(seconds=60), pages=1)
+    try:
+        return executor.use(lambda page, address: _film(page, address, executor.site, case, plan, executor.limits))
+    except executor.broken as error:
+        cause = str(error).strip().split("\n")[0][:200]
+        raise PlumblineError(f"the browser broke down while the plan was filmed: {cause}", "try it again") from error
+    finally:
+        executor.close()
+
+
+async def _film(page: "Page", address: str, site: Site, case: Case, plan: Plan, limits: Limits) -> list[Frame]:
+    frames: list[Frame] = []
+    await page.set_viewport_size(_SIZE)
+
+    async def shoot(caption: str) -> None:
+        image = await page.screenshot(type="jpeg", quality=45, full_page=True)
+        frames.append(Frame(caption=caption[:_CAPTION], image=image))
+
+    async def watch(number: int, action: Action, attempt: Attempt | None) -> None:
+        step = f"step {number}: {write_step(action, case.view.form.language)}"
+        if attempt is None:
+            if number == 1 or isinstance(action, _LOADS):
+                await shoot(f"before {step}")
+        elif attempt.status != "ok":
+            await shoot(f"{attempt.status}, {attempt.reason}; {step}")
+        elif isinstance(action, _LOADS):
+            await shoot(f"after {step}")
+
+    await served.carry_out(page, site, address, case, plan, limits, watch)
+    await shoot("the end")
+    return _shortened(frames)
+
+
+def _shortened(frames: Sequence[Frame]) -> list[Frame]:
+    if len(frames) <= MOST:
+        return list(frames)
+    return [*frames[: MOST // 2], *frames[-(MOST - MOST // 2) :]]
