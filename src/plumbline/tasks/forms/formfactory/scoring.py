@@ -1,0 +1,37 @@
+"""Two readings of a score: with the values that nobody could enter, and without them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from plumbline.records import Score
+from plumbline.tasks.forms import rubric
+from plumbline.tasks.forms.executors.executor import Execution
+from plumbline.tasks.forms.rubric import Expected
+from plumbline.tasks.forms.site.view import View
+from plumbline.tasks.forms.suite.declaration import Value
+
+STRICT, FILLABLE = "strict", "fillable"
+
+
+def fillable(asked: Sequence[Expected], reference: Mapping[str, Any]) -> tuple[Expected, ...]:
+    """What is asked for without the fields whose gold value nobody could enter: they neither pay nor cost."""
+    return tuple(one for one in asked if one.field.name not in reference["unfillable"])
+
+
+def strict(view: View, values: Mapping[str, Value], reference: Mapping[str, Any]) -> tuple[Expected, ...]:
+    """What is asked for as the gold has it: a value that nobody could enter is missed by everybody."""
+    return rubric.expected(view, {**values, **{name: one["gold"] for name, one in reference["unfillable"].items()}})
+
+
+def two_readings(asked: Sequence[Expected], raw: Sequence[Expected], execution: Execution) -> Score:
+    """The fillable score, with both beside it.
+
+    Args:
+        asked: see `fillable`.
+        raw: see `strict`.
+        execution: the facts.
+    """
+    found = rubric.score(asked, execution)
+    other = rubric.score(raw, execution).total
+    return replace(found, readings={STRICT: other, FILLABLE: found.total})
