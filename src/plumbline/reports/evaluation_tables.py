@@ -64,7 +64,7 @@ def _where(summary: Values) -> str:
 
 
 def _figures(summary: Values) -> Table:
-    """The evaluation, then the oracle and the controls from the best to the worst, on the same examples."""
+    """The evaluation, then the oracle and the controls from the best to the worst, on the same examples; each once."""
     titles, limits = summary["titles"], summary["limits"]
     columns = [
         Column("source", "Answers from"),
@@ -74,8 +74,9 @@ def _figures(summary: Values) -> Table:
     if limits:
         columns += [Column("limit", "Limit", "number", 2), Column("holds", "Holds")]
     columns.append(Column("failures", "Failures", "count"))
-    rows = [Row(_cells(summary["source"], summary["figures"], summary, None, summary["failures"]))]
-    references = summary["references"]
+    source = summary["source"]
+    rows = [Row(_cells(source, summary["figures"], summary, limits.get(source), summary["failures"]))]
+    references = {name: figures for name, figures in summary["references"].items() if name != source}
     order = sorted(references, key=lambda name: (name != ORACLE, -references[name]["mean_reward"]["mean"], name))
     for name in order:
         shown = "Oracle" if name == ORACLE else f"Control: {name}"

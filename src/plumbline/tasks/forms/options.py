@@ -44,7 +44,7 @@ class Sloppiness(Section):
     """
 
     skipped: Probability = 0.0
-    """Of each entry that the page does not insist on: it is left out."""
+    """Of each entry: it is left out, also where the page insists on it."""
     unsent: Probability = 0.0
     """Of each demonstration: it ends before the form is sent."""
 

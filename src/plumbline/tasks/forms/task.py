@@ -198,9 +198,7 @@ class FormsTask:
             return example.gold
         prepared = self._prepare(example)
         view = prepared.case.view
-        actions = sloppily(
-            plan_for(view, prepared.values), view.form, self.options.sloppiness, generator(seed, "sloppiness")
-        )
+        actions = sloppily(plan_for(view, prepared.values), self.options.sloppiness, generator(seed, "sloppiness"))
         return write_plan(actions, view.form, self.options.plan)
 
     @property
