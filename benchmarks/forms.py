@@ -167,7 +167,7 @@ def speed(rounds: int) -> None:
                 elif name == "new context":
                     took = asyncio.run(new_contexts(site, address, episodes))
                 elif name == "served":
-                    took = run(served, episodes, 8)
+                    took = run(served, episodes, episodes)
                 elif name == "in-page":
                     took = run(in_page, episodes, GROUP)
                 else:

@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -33,16 +34,35 @@ HEADER = ("ours", "theirs", "theirs / ours, median (least to greatest)", "pairs"
 
 
 def timed(work: Callable[[], object], device: torch.device) -> tuple[float, float | None]:
-    """Seconds of one call, and on a GPU its peak memory in MB."""
+    """Seconds of one call, and the most memory in MB that it took beyond what was taken before it.
+
+    On a GPU that is what torch allocated in all; on Linux the process's resident set above where it stood.
+    """
     if device.type == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
+    before = _reset_peak() if device.type == "cpu" else None
     began = time.perf_counter()
     work()
     if device.type == "cuda":
         torch.cuda.synchronize()
         return time.perf_counter() - began, torch.cuda.max_memory_allocated() / 1e6
-    return time.perf_counter() - began, None
+    seconds = time.perf_counter() - began
+    return seconds, None if before is None else _status("VmHWM") - before
+
+
+def _reset_peak() -> float | None:
+    """Forget the process's peak; what it holds now in MB, or None where the system cannot tell."""
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+        return _status("VmRSS")
+    except OSError:
+        return None
+
+
+def _status(name: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name + ":")) * 1024 / 1e6
 
 
 def compare(
@@ -59,7 +79,8 @@ def compare(
         for name, work in order if pair % 2 == 0 else reversed(order):
             seconds, peak = timed(work, device)
             results[name].append(seconds)
-            peaks[name] = peak if peaks[name] is None else max(peaks[name], peak)
+            known = peaks[name]
+            peaks[name] = peak if known is None or peak is None else max(known, peak)
     ratios = [theirs_s / ours_s for ours_s, theirs_s in zip(results["ours"], results["theirs"], strict=True)]
     return Ratio(
         statistics.median(ratios),
