@@ -64,6 +64,27 @@ def test_data_commerce_writes_a_folder(plumbline, tmp_path):
     }
 
 
+def test_data_forms_writes_a_file_for_each_split(plumbline, tmp_path):
+    narrow = ["--set", "task.options.forms=[meeting-room, change-ticket, thesis-defence]", "--set"]
+    narrow += ["task.options.records=20", "--out", tmp_path / "d"]
+    code, out, _ = plumbline("data", "forms", *narrow, "--json")
+    assert code == 0
+    assert json.loads(out)["splits"] == {"train": 32, "val": 4, "test": 4, "held-out-forms": 20}
+    rows = [json.loads(line) for line in (tmp_path / "d" / "held-out-forms.jsonl").read_text().splitlines()]
+    assert {row["stratum"] for row in rows} == {"thesis-defence"}
+    assert all(row["messages"][-1]["role"] == "assistant" for row in rows)
+    completions = tmp_path / "gold.jsonl"
+    completions.write_text(
+        "".join(json.dumps({"id": row["id"], "text": row["messages"][-1]["content"]}) + "\n" for row in rows)
+    )
+    code, out, _ = plumbline(
+        *("score", "--task", "forms", "--split", "held-out-forms", "--completions", completions, "--json"),
+        *narrow[:4],
+    )
+    assert code == 0
+    assert json.loads(out)["reward"]["mean"] == 1.0
+
+
 @pytest.mark.parametrize(
     "name", ["oracle", "blank", "constant", "shuffled-gold", "echo", "keyword-stuffing", "facts-only"]
 )
@@ -223,7 +244,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "parse": ["--schema"],
         "report": [],
     }
-    for name in [*flags, "data commerce"]:
+    for name in [*flags, "data commerce", "data forms"]:
         code, out, _ = plumbline(*name.split(), "--help")
         assert code == 0
         assert "Example" in out, f"{name} --help shows an example"

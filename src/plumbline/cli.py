@@ -117,6 +117,29 @@ def data_commerce(
         _print(f"{out}: " + ", ".join(f"{name} {count}" for name, count in built["splits"].items()), wrap=False)
 
 
+@data_app.command(
+    "forms", epilog="Example: `plumbline data forms --set task.options.surface=document --out data/letters`"
+)
+def data_forms(
+    out: Annotated[Path, typer.Option(help="Folder for a file of each split.")] = Path("data/forms"),
+    overrides: TaskOptions = None,
+    as_json: Json = False,
+) -> None:
+    """Write the forms task's examples: `train`, `val`, `test` and `held-out-forms.jsonl`, with gold plans.
+
+    For training elsewhere; recipes and evaluations need no files.
+    """
+    from plumbline.overrides import task_options
+    from plumbline.tasks import open_task
+    from plumbline.tasks.export import export
+
+    counts = export(open_task("forms", task_options(overrides or ()), out), out)
+    if as_json:
+        _print_json({"splits": counts})
+    else:
+        _print(f"{out}: " + ", ".join(f"{name} {count}" for name, count in counts.items()), wrap=False)
+
+
 @app.command(epilog="Examples: `plumbline recipe` lists them; `plumbline recipe commerce-demo --set rl.steps=50`")
 def recipe(
     source: Annotated[str | None, typer.Argument(help="A path, or the name of a recipe that comes along.")] = None,

@@ -129,6 +129,7 @@ def test_every_value_stands_in_the_prompt(surface):
         {"noise": NOISE, "surface": "document", "plan": "agent"},
         {"max_fields": 1, "records": 12},
         {"max_fields": 5, "instructions": "short", "forms": ["film-permit", "site-safety", "thesis-defence"]},
+        {"instructions": "short", "noise": NOISE},
     ],
 )
 def test_the_oracle_is_right_whatever_the_dials_say(options):
@@ -137,6 +138,17 @@ def test_the_oracle_is_right_whatever_the_dials_say(options):
         for example in task.examples(split):
             outcome, score = task.judge(example, example.gold)
             assert score.total == 1.0, (example.id, outcome.facts)
+
+
+@pytest.mark.parametrize(("instructions", "named"), [("full", True), ("short", False)])
+def test_plans_name_a_button_only_where_the_prompt_does(instructions, named):
+    task = open_forms(records=5, instructions=instructions)
+    for split in task.splits:
+        for example in task.examples(split):
+            button = f"'{task.forms[example.stratum].button}'"
+            shown = task.forms[example.stratum].button in example.messages[-1]["content"].split("\n\n", 1)[-1]
+            assert (button in example.gold) == named
+            assert shown or not named, (example.id, button)
 
 
 def test_noise_changes_the_prompt_and_not_what_is_right():

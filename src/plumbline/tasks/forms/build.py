@@ -124,7 +124,7 @@ def _example(form: Form, values: Mapping[str, Value], index: int, options: Forms
     return Example(
         id=f"{form.name}-{index:03d}",
         messages=messages(form, given, surface=options.surface, plan=options.plan, full=options.instructions == "full"),
-        gold=write_gold(view, values, options.plan),
+        gold=write_plan(gold_plan(view, values, options), view.form, options.plan),
         reference={
             "form": form.name,
             "index": index,
@@ -136,8 +136,13 @@ def _example(form: Form, values: Mapping[str, Value], index: int, options: Forms
     )
 
 
+def gold_plan(view: View, values: Mapping[str, Value], options: FormsOptions) -> list[Action]:
+    """The oracle's plan: it names nothing that the prompt does not say, such as the buttons in short instructions."""
+    return plan_for(view, values, buttons=options.instructions == "full" or options.plan == "agent")
+
+
 def write_gold(view: View, values: Mapping[str, Value], plan: str) -> str:
-    """The oracle's plan as text, in one of the two languages."""
+    """The oracle's plan for the whole page as text, in one of the two languages."""
     return write_plan(plan_for(view, values), view.form, plan)
 
 

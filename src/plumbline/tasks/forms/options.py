@@ -75,7 +75,8 @@ class FormsOptions(Section):
     plan: Literal["steps", "agent"] = "steps"
     """The language of the demonstrations, and the one that the instructions ask for; answers may be in either."""
     instructions: Literal["full", "short"] = "full"
-    """full describes the plan language and the page's controls; short gives the values alone."""
+    """full describes the plan language and the page's controls; short gives the values alone, and gold plans then
+    submit pages without the names of their buttons."""
     noise: Noise = Noise()
     sloppiness: Sloppiness = Sloppiness()
     executor: Literal["direct", "browser", "in-page"] = "direct"

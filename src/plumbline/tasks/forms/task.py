@@ -11,7 +11,7 @@ from plumbline.records import Example, Failure, Frame, Headline, Mistake, Outcom
 from plumbline.seeds import generator
 from plumbline.tasks import Progress
 from plumbline.tasks.forms import headline, rubric, seed_rubric
-from plumbline.tasks.forms.build import HELD_OUT_FORMS, values_of, write_plan
+from plumbline.tasks.forms.build import HELD_OUT_FORMS, gold_plan, values_of, write_plan
 from plumbline.tasks.forms.controls import controls
 from plumbline.tasks.forms.executors.executor import Case, Execution, Executor
 from plumbline.tasks.forms.formfactory.scoring import fillable, strict, two_readings
@@ -20,7 +20,6 @@ from plumbline.tasks.forms.options import FormsOptions, Sloppiness, read_options
 from plumbline.tasks.forms.plans.actions import Plan
 from plumbline.tasks.forms.plans.agent import read_plan
 from plumbline.tasks.forms.plans.elements import Element, elements_of
-from plumbline.tasks.forms.plans.oracle import plan_for
 from plumbline.tasks.forms.rubric import Expected
 from plumbline.tasks.forms.site.receipts import submission_of
 from plumbline.tasks.forms.site.site import Site
@@ -198,7 +197,8 @@ class FormsTask:
             return example.gold
         prepared = self._prepare(example)
         view = prepared.case.view
-        actions = sloppily(plan_for(view, prepared.values), self.options.sloppiness, generator(seed, "sloppiness"))
+        gold = gold_plan(view, prepared.values, self.options)
+        actions = sloppily(gold, self.options.sloppiness, generator(seed, "sloppiness"))
         return write_plan(actions, view.form, self.options.plan)
 
     @property

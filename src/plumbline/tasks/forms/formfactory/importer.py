@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example
 from plumbline.seeds import generator
-from plumbline.tasks.forms.build import SEEN, SHARES, write_gold
+from plumbline.tasks.forms.build import SEEN, SHARES, gold_plan, write_plan
 from plumbline.tasks.forms.formfactory.app import FlaskApp, import_app
 from plumbline.tasks.forms.formfactory.checkout import Checkout, documents_file, open_checkout
 from plumbline.tasks.forms.formfactory.documents import split_documents
@@ -178,7 +178,7 @@ def _example(one: Imported, index: int, options: FormsOptions, digest: str) -> E
             plan=options.plan,
             full=options.instructions == "full",
         ),
-        gold=write_gold(view, record.values, options.plan),
+        gold=write_plan(gold_plan(view, record.values, options), form, options.plan),
         reference={
             "form": form.name,
             "index": index,

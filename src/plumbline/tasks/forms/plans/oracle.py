@@ -12,8 +12,14 @@ ADDRESS = "http://127.0.0.1:5050"
 """What prompts and plans call the site; executors go to wherever it really is."""
 
 
-def plan_for(view: View, values: Mapping[str, Value]) -> list[Action]:
-    """The actions that enter the values, page after page, and send the form. What is right already is left alone."""
+def plan_for(view: View, values: Mapping[str, Value], *, buttons: bool = True) -> list[Action]:
+    """The actions that enter the values, page after page, and send the form. What is right already is left alone.
+
+    Args:
+        view: the form, as it is served.
+        values: the record.
+        buttons: whether they are clicked by their names; else each page is "submitted".
+    """
     form = view.form
     actions: list[Action] = [Navigate(ADDRESS + form.path)]
     for number, page in enumerate(form.pages, 1):
@@ -21,7 +27,8 @@ def plan_for(view: View, values: Mapping[str, Value]) -> list[Action]:
             if one.kind != "hidden" and is_shown(one, values):
                 actions += _entering(view, one, values.get(one.name))
         last = number == len(form.pages)
-        actions.append(Submit(form.button if last else WORDS[form.language]["next"]))
+        name = form.button if last else WORDS[form.language]["next"]
+        actions.append(Submit(name if buttons else ""))
     return actions
 
 

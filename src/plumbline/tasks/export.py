@@ -1,0 +1,35 @@
+"""A task's examples as files: chat messages with the gold answer, one JSON object a line, a file for each split."""
+
+from pathlib import Path
+
+from plumbline.storage import write_jsonl
+from plumbline.tasks.task import Task
+
+
+def export(task: Task, folder: Path) -> dict[str, int]:
+    """Write `SPLIT.jsonl` for every split; the same examples give the same bytes.
+
+    Returns:
+        How many examples each split has.
+
+    Raises:
+        DataError: a split is empty, or its records are malformed.
+        StorageError: the disk is full.
+    """
+    counts = {}
+    for split in task.splits:
+        examples = task.examples(split)
+        write_jsonl(
+            folder / f"{split}.jsonl",
+            (
+                {
+                    "id": one.id,
+                    "stratum": one.stratum,
+                    "messages": [*one.messages, {"role": "assistant", "content": one.gold}],
+                    "reference": one.reference,
+                }
+                for one in examples
+            ),
+        )
+        counts[split] = len(examples)
+    return counts
