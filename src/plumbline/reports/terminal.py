@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -134,10 +135,12 @@ def recipe_differences(changes: list[tuple[str, Any, Any]]) -> RenderableType:
 
 
 def sweep_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """A sweep's outcomes, one row for each run and way of asking."""
-    table = Table(title=f"last stage against the one before, on {rows[0]['split']}")
-    for name in ("variant", "asked", "before", "after", "difference [95 % interval]", "p", "n", "last KL"):
-        table.add_column(name, justify="left" if name in {"variant", "asked"} else "right", no_wrap=True)
+    """A sweep's outcomes, one row for each run and way of asking; on 80 columns only the variants' names are broken."""
+    title = f"last stage against the one before, on {rows[0]['split']}"
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("variant", overflow="fold")
+    for name in ("asked", "before", "after", "difference [95 %]", "p", "n", "last KL"):
+        table.add_column(name, justify="left" if name == "asked" else "right", no_wrap=True)
     for row in rows:
         for mode in ("greedy", "sampled"):
             if (values := row.get(mode)) is not None:

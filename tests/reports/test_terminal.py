@@ -1,0 +1,28 @@
+"""Tables on a narrow terminal."""
+
+import io
+
+from rich.console import Console
+
+from plumbline.reports.terminal import sweep_table
+
+
+def test_no_figure_of_a_sweep_is_cut_on_eighty_columns():
+    values = {
+        "before": 0.484,
+        "after": 0.57,
+        "difference": 0.086,
+        "low": 0.037,
+        "high": 0.137,
+        "p_value": 0.0002,
+        "n": 200,
+    }
+    variant = "seed=0+rl.likelihood.temperature=0.7"
+    row = {"split": "test", "variant": variant, "kl": 0.0123, "greedy": values, "sampled": None}
+    page = io.StringIO()
+    Console(file=page, width=80).print(sweep_table([row]))
+    shown = page.getvalue()
+    for figure in ("0.484", "0.570", "+0.086 [+0.037, +0.137]", "0.0002", "200", "0.0123"):
+        assert figure in shown
+    column = "".join(line[:9].strip() for line in shown.splitlines()[3:])
+    assert variant in column
