@@ -26,7 +26,7 @@ data_app = typer.Typer(no_args_is_help=True, help="Build a task's records.")
 app.add_typer(data_app, name="data")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
-TaskName = Annotated[str, typer.Option("--task", help="The task: commerce, or module:name of one of yours.")]
+TaskName = Annotated[str, typer.Option("--task", help="The task: commerce, forms, or module:name of one of yours.")]
 Data = Annotated[Path | None, typer.Option(help="Folder of the task's records; built there if it is empty.")]
 TaskOptions = Annotated[
     list[str] | None, typer.Option("--set", metavar="task.options.KEY=VALUE", help="An option of the task; repeatable.")

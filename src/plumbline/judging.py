@@ -6,6 +6,7 @@ given) is judged in place, which saves the threads.
 """
 
 import threading
+import warnings
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from types import TracebackType
@@ -17,31 +18,30 @@ Verdict = tuple[Outcome, Score | None, Failure | None]
 
 
 def judge(task: Task, example: Example, completion: str) -> Verdict:
-    """Judge one completion; a verifier that breaks is a counted failure with its cause, never a reward of 0.
-
-    This is the one place in the package that catches every exception: beyond it lies a task's own code, fed with
-    whatever a model wrote.
-    """
+    """Judge one completion; see `judge_group`."""
     return judge_group(task, example, [completion])[0]
 
 
 def judge_group(task: Task, example: Example, completions: Sequence[str]) -> list[Verdict]:
     """Judge completions of one example, in one call where the task has one (`Task.judge_group`).
 
-    Where that call breaks, each completion is judged by itself, so that one of them cannot take the others along.
+    A verifier that breaks is a counted failure with its cause, never a reward of 0. Every exception is caught here,
+    because beyond lies a task's own code, fed with whatever a model wrote. Where the call for all of them breaks, that
+    is warned of and each completion is judged by itself, so that one of them cannot take the others along.
     """
     together = getattr(task, "judge_group", None)
     if together is not None and len(completions) > 1:
         try:
             return [(outcome, score, None) for outcome, score in together(example, completions)]
-        except Exception:  # noqa: BLE001, S110 - the boundary to a task's code, see `judge`
-            pass
+        except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see above
+            broke = f"{type(error).__name__}: {error}"
+            warnings.warn(f"{task.name} could not judge a group at once, but one by one: {broke}", stacklevel=2)
     verdicts: list[Verdict] = []
     for completion in completions:
         try:
             outcome, score = task.judge(example, completion)
             verdicts.append((outcome, score, None))
-        except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see `judge`
+        except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see above
             failure = Failure(cause=type(error).__name__, detail=str(error)[:500])
             verdicts.append((Outcome(how="failed"), None, failure))
     return verdicts

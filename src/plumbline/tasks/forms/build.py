@@ -137,7 +137,10 @@ def _example(form: Form, values: Mapping[str, Value], index: int, options: Forms
 
 
 def gold_plan(view: View, values: Mapping[str, Value], options: FormsOptions) -> list[Action]:
-    """The oracle's plan: it names nothing that the prompt does not say, such as the buttons in short instructions."""
+    """The oracle's plan, without the names of buttons where short instructions do not give them.
+
+    Plans of browser agents click by number, and need to know the button for that.
+    """
     return plan_for(view, values, buttons=options.instructions == "full" or options.plan == "agent")
 
 

@@ -24,7 +24,7 @@ _FLAGS = (
     "--disable-dev-shm-usage",
     "--disable-breakpad",
     # Nobody looks at these pages: what serves the eye or a way back only costs time (a third of an episode); so does
-    # a new frame for every document of one site (an eighth).
+    # a new frame for every document of one site (a fifth).
     "--in-process-gpu",
     "--disable-site-isolation-trials",
     "--disable-features=BackForwardCache,PaintHolding,Prerender2,RenderDocument",
