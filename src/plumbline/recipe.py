@@ -71,7 +71,7 @@ class ModelSection(Section):
     family: str = "autoregressive"
     """autoregressive, masked, slots or flow; or module:Class, a policy of yours."""
     name: str | None = None
-    """A local directory or a hub name. Without one, `tiny` says how to make a model."""
+    """A local directory, a GGUF file or a hub name. Without one, `tiny` says how to make a model."""
     tiny: TinySection | None = None
     lora: LoraSection | None = None
     """None trains every weight."""

