@@ -16,7 +16,7 @@ RANKS: tuple[set[str], ...] = (
     {"recipe"},
     {"runs"},
     {"tasks", "policies", "diagnosis"},
-    {"judging"},
+    {"judging", "models"},
     {"rollouts"},
     {"algorithms"},
     {"evaluation"},
@@ -31,7 +31,8 @@ RANKS: tuple[set[str], ...] = (
 )
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 WITHOUT_TORCH = ("records", "recipe", "runs", "tasks", "evaluation", "reports", "rollouts", "pipeline", "sweep", "cli")
-HEAVY = {"torch", "transformers", "peft", "tokenizers", "safetensors", "trl", "datasets", "accelerate"}
+WITHOUT_TORCH += ("models.catalogue", "models.get")
+HEAVY = {"torch", "gguf", "transformers", "peft", "tokenizers", "safetensors", "trl", "datasets", "accelerate"}
 MAY_IMPORT_TORCH = (
     "policies/autoregressive",
     "policies/pretrained",
@@ -95,7 +96,7 @@ def test_light_rooms_import_without_torch():
     assert result.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["recipe"], ["run", "--help"], ["parse"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["recipe"], ["run", "--help"], ["parse"], ["get"]])
 def test_a_command_that_needs_no_model_starts_at_once(arguments):
     """Under half a second; the best of three, because a busy machine says nothing about the command."""
     seconds = []

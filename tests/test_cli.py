@@ -112,6 +112,19 @@ def test_eval_of_a_model_directory(plumbline, data, tiny_folder, tmp_path):
     assert len(read_evaluation(tmp_path / "e.json").rows) == 3
 
 
+def test_eval_of_a_gguf_file(plumbline, tiny_folder, tmp_path):
+    from tests.gguf_files import write_gguf
+
+    task = open_task("commerce", {**OPTIONS, "instructions": "short"}, tmp_path / "short")
+    arguments = ("--data", task.folder, "--limit", 3, "--max-tokens", 4, "--json")
+    found = [
+        json.loads(plumbline("eval", model, *arguments)[1])
+        for model in (tiny_folder, write_gguf(tiny_folder, tmp_path / "tiny.gguf"))
+    ]
+    assert found[1].pop("source") != found[0].pop("source")
+    assert found[1] == found[0]
+
+
 def test_score_needs_no_torch_and_counts_unknown_ids(plumbline, data, tmp_path):
     rows = [row for _, row in read_jsonl(data / "val.jsonl")][:5]
     answers = tmp_path / "answers.jsonl"
@@ -236,6 +249,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
     assert flags == {
         "recipe": ["--set"],
         "run": ["--json", "--out", "--resume", "--set"],
+        "get": ["--json", "--out"],
         "convert": ["--context", "--heads", "--out", "--tokenizer"],
         "sweep": ["--json", "--out", "--resume", "--set", "--vary"],
         "eval": [f"--{name}" for name in EVAL_FLAGS.split()],

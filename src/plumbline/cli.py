@@ -212,7 +212,7 @@ def get(
     if as_json:
         _print_json({"model": got.entry.name, "folder": str(got.folder), "found": got.found})
     else:
-        state = "is there already" if got.found else f"{megabytes(got.entry.disk_bytes)}, {got.entry.licence}"
+        state = "is there already" if got.found else f"{megabytes(got.size())}, {got.entry.licence}"
         _print(f"{got.folder}: {got.entry.name}, {state}", wrap=False)
 
 

