@@ -26,6 +26,7 @@ from plumbline.runs.run import Run
 from plumbline.seeds import derive, generator
 from plumbline.tasks.task import Task
 from plumbline.training import guards
+from plumbline.training.noise import smoothed_ratio
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage
 from plumbline.training.update import Credit, Update, update_policy
@@ -82,6 +83,7 @@ def train_rl(
         for row in _samples(groups, credits_, step + 1):
             run.sample(row)
         values = _metrics(groups, update) | {
+            "train/grad_snr": smoothed_ratio(update.gradient, progress.memory),
             "train/learning_rate": optimiser.learning_rate(step),
             "train/epoch": (step + 1) * section.prompts_per_step / len(examples),
         }
@@ -147,6 +149,8 @@ def _metrics(groups: Sequence[Group], update: Update) -> dict[str, float | int |
         "train/entropy": float(-logprobs.mean(dtype=np.float64)),
         "train/loss": update.loss,
         "train/grad_norm": update.grad_norm,
+        "train/grad_signal": None if update.gradient is None else update.gradient.signal,
+        "train/grad_noise": None if update.gradient is None else update.gradient.noise,
         "train/clip_fraction": update.clip_fraction,
         "train/kl": update.kl,
         "train/sampler_scorer_gap": update.gap,

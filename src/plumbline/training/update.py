@@ -21,6 +21,7 @@ from plumbline.policies.policy import Hides, Policy, Terms
 from plumbline.recipe import RlSection
 from plumbline.records import Sampling, Trajectory
 from plumbline.training import guards
+from plumbline.training.noise import GradientParts, SignalNoise, independent_parts
 from plumbline.training.optimiser import Optimiser
 
 
@@ -46,6 +47,8 @@ class Update:
     """Mean |scored - recorded| log-probability [nats] before the first update: 0 up to rounding, by law 1."""
     terms: int
     """Choices that were scored with gradient; 0 where no group had a signal."""
+    gradient: SignalNoise | None = None
+    """What of the first update's squared gradient norm is signal, and what noise; None where one part holds all."""
 
 
 def update_policy(
@@ -88,9 +91,11 @@ def update_policy(
     estimated = beta > 0 and section.kl == "sampled"
     references = [_plain(policy, part, reference=True) if estimated else None for part in passes]
     total = _Total()
+    watched = GradientParts(optimiser.weights)
+    part_of, sizes = independent_parts([[v.trajectory.prompt.tobytes() for v in part] for part in passes])
     for epoch in range(section.inner_epochs):
         epoch_loss = 0.0
-        for part, before, reference in zip(passes, old, references, strict=True):
+        for number, part, before, reference in zip(part_of, passes, old, references, strict=True):
             terms = policy.score([v.trajectory for v in part], divergence=beta > 0 and not estimated)
             if epoch == 0 and sampled:
                 total.gap += float((terms.logprobs.detach() - terms.recorded).abs().sum())
@@ -99,6 +104,8 @@ def update_policy(
             recorded = terms.recorded if sampled else terms.logprobs.detach() if before is None else before
             loss = _loss(terms, recorded, reference, [useful[v.owner] for v in part], part, section, beta, total)
             loss.backward()
+            if epoch == 0:
+                watched.add(number)
             epoch_loss += float(loss.detach())
         if epoch == 0 and sampled:
             guards.check_gap(total.gap / total.terms, section.max_gap, sampling)
@@ -116,6 +123,7 @@ def update_policy(
         total.kl / total.kl_terms if beta > 0 else None,
         total.gap / total.terms if sampled else None,
         total.terms,
+        watched.measure(sizes, len({c.trajectory.prompt.tobytes() for c in credits_})),
     )
 
 

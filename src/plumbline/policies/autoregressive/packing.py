@@ -16,10 +16,12 @@ documents and cuts the attention on its own (measured on 4.57: silently, in both
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from plumbline.records import Trajectory
 
@@ -33,6 +35,33 @@ class Pack:
     mask: Tensor  # [1, 1, T, T], bool: may attend
     predictors: Tensor  # [N]: the packed position whose hidden state predicts each term
     targets: Tensor  # [N]
+    blocks: tuple["Block", ...]
+    """The same as the mask, prompt by prompt: what `shared_attention` needs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """A prompt and its completions in a pack."""
+
+    start: int
+    """Where the prompt begins; its completions follow it."""
+    prompt: int
+    """Tokens of the prompt, P."""
+    own: Tensor  # [G, C]: the packed position of each completion's tokens, filled up with its prompt's first
+    there: Tensor  # [G, C], bool: which of them are no filling
+    sees: Tensor  # [C, P + C], bool: a completion's token sees its prompt, and its own past
+
+    @classmethod
+    def of(cls, start: int, prompt: int, lengths: Sequence[int], device: torch.device) -> "Block":
+        """Lay out a prompt and completions of `lengths` tokens each, in the order of the pack."""
+        longest = max(lengths, default=0)
+        column = torch.arange(longest, device=device)
+        length = torch.tensor(list(lengths), device=device).unsqueeze(1)
+        there = column < length
+        first = start + prompt + length.cumsum(0) - length
+        past = column.unsqueeze(1) >= column
+        sees = torch.cat([past.new_ones((longest, prompt)), past], dim=1)
+        return cls(start, prompt, torch.where(there, first + column, start), there, sees)
 
 
 def pack(trajectories: Sequence[Trajectory], device: torch.device) -> Pack:
@@ -45,6 +74,7 @@ def pack(trajectories: Sequence[Trajectory], device: torch.device) -> Pack:
     targets: list[int] = []
     previous: bytes | None = None
     number = start = length = 0
+    laid: list[tuple[int, int, list[int]]] = []  # start and length of each prompt, lengths of its completions
     for index, trajectory in enumerate(trajectories):
         key = trajectory.prompt.tobytes()
         if key != previous:
@@ -55,10 +85,12 @@ def pack(trajectories: Sequence[Trajectory], device: torch.device) -> Pack:
             positions += range(length)
             prompt_of += [number] * length
             branch_of += [0] * length
+            laid.append((start, length, []))
         tokens = trajectory.tokens.tolist()
         at = len(ids)
         predictors += [start + length - 1, *range(at, at + len(tokens) - 1)]
         targets += tokens
+        laid[-1][2].append(len(tokens) - 1)
         ids += tokens[:-1]
         positions += range(length, length + len(tokens) - 1)
         prompt_of += [number] * (len(tokens) - 1)
@@ -73,7 +105,78 @@ def pack(trajectories: Sequence[Trajectory], device: torch.device) -> Pack:
         mask=mask[None, None],
         predictors=torch.tensor(predictors, device=device),
         targets=torch.tensor(targets, device=device),
+        blocks=tuple(Block.of(*block, device) for block in laid),
     )
+
+
+SHARED = "plumbline_shared"
+"""Under this name transformers finds `shared_attention`."""
+
+
+def install_shared_attention(model: Any) -> bool:
+    """Let a model's layers take `blocks` beside a mask; False where its attention is not the usual one (sdpa)."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import sdpa_mask
+
+    config = model.config.get_text_config()
+    if config._attn_implementation == SHARED:  # noqa: SLF001 - the only place where transformers keeps it
+        return True
+    if config._attn_implementation != "sdpa":  # noqa: SLF001
+        return False
+    AttentionInterface.register(SHARED, shared_attention)
+    AttentionMaskInterface.register(SHARED, sdpa_mask)
+    config._attn_implementation = SHARED  # noqa: SLF001
+    return True
+
+
+def shared_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    blocks: Sequence[Block] | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attention over a pack without its square: prompts among themselves, completions to their prompt and their past.
+
+    A pack of T tokens costs P^2 + G C (P + C) instead of T^2 products, and no mask of that size. Heads are shared as
+    in grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245).
+
+    Args:
+        module: the layer.
+        query: [1, heads, T, D].
+        key: [1, key-value heads, T, D].
+        value: like `key`.
+        attention_mask: of a plain pass; unread where `blocks` says the same.
+        blocks: of the pack; None is a plain pass, left to transformers.
+        kwargs: scaling and what else transformers gives.
+    """
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    if blocks is None:
+        result: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
+        return result
+    attend, scale = functional.scaled_dot_product_attention, kwargs.get("scaling")
+    times = query.shape[1] // key.shape[1]
+    key, value = (states.repeat_interleave(times, dim=1) for states in (key, value))
+    outputs = []
+    for block in blocks:
+        end = block.start + block.prompt
+        first_q, first_k, first_v = (states[:, :, block.start : end] for states in (query, key, value))
+        outputs.append(attend(first_q, first_k, first_v, is_causal=True, scale=scale)[0])
+        groups, longest = block.own.shape
+        if longest == 0:
+            continue
+        own_q, own_k, own_v = (  # [G, heads, C, D]
+            states[0].index_select(1, block.own.flatten()).unflatten(1, (groups, longest)).transpose(0, 1)
+            for states in (query, key, value)
+        )
+        seen_k = torch.cat([first_k.expand(groups, -1, -1, -1), own_k], dim=2)
+        seen_v = torch.cat([first_v.expand(groups, -1, -1, -1), own_v], dim=2)
+        mixed = attend(own_q, seen_k, seen_v, attn_mask=block.sees, scale=scale)
+        outputs.append(mixed.transpose(0, 1)[:, block.there])  # [heads, own tokens, D], in the order of the pack
+    return torch.cat(outputs, dim=1).transpose(0, 1).unsqueeze(0).contiguous(), None
 
 
 def pack_sizes(trajectories: Sequence[Trajectory], tokens_per_pass: int, width: int) -> list[list[int]]:

@@ -18,7 +18,7 @@ from plumbline.policies.autoregressive.decoders import Decoder
 from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.packing import pack, pack_sizes, rows
-from plumbline.policies.autoregressive.probe import additive, probe
+from plumbline.policies.autoregressive.probe import probe, see
 from plumbline.policies.autoregressive.sampler import Drawn, decode
 from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
 from plumbline.policies.pretrained.head import head_log_prob
@@ -79,6 +79,8 @@ class AutoregressivePolicy(PretrainedPolicy):
             "why_not_lean": self._abilities.why_not_lean,
             "scoring": "packed" if self._packed else "rows",
             "head": "sliced" if self._abilities.linear_head else "whole",
+            "adapters": "none" if self.adapter is None else "fused" if self._abilities.adapters else "peft",
+            "left_out": self._abilities.left_out(),
             **self.facts(),
         }
 
@@ -153,7 +155,7 @@ class AutoregressivePolicy(PretrainedPolicy):
             packed = pack(trajectories, self.device)
             hidden = model.get_decoder()(
                 packed.ids,
-                attention_mask=additive(packed.mask, model.dtype),
+                **see(packed, model.dtype, shared=self._abilities.shared),
                 position_ids=packed.positions,
                 use_cache=False,
             ).last_hidden_state[0, packed.predictors]

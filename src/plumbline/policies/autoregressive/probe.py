@@ -1,20 +1,36 @@
 """What this model's weights allow, found by trying it once when the model is loaded.
 
-Three short cuts are exact for most models and wrong for some (a head with a soft cap, attention with a window, a
-layer that keeps a state). Each is compared with the model's own plain forward pass on two short made-up prompts, and
-used only where it agrees; what is used is recorded with the run.
+Letters in shapes: M compared positions, K plausible tokens at each, V vocabulary.
+
+Short cuts that are exact for most models are wrong for some (a head with a soft cap, attention with a window, a layer
+that keeps a state). Each is compared with a float32 pass of the same weights, as the model's own plain pass in its
+own dtype is: a short cut may be about as far from the float32 pass as that is, and no further. What is compared are
+the log-probabilities of the tokens that are plausible there; the largest difference over all logits is rounding, of
+a token that is never drawn. Only what agrees is used; what is used, and what is left out, is recorded with the run.
 """
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder, unsupported
-from plumbline.policies.autoregressive.packing import pack
+from plumbline.policies.autoregressive.packing import Pack, install_shared_attention, pack
+from plumbline.policies.pretrained.adapters import fuse, lora_layers, unfuse
 from plumbline.records import Sampling, Step, Trajectory
+
+PLAUSIBLE = 32
+"""Tokens compared at each position, the most probable ones."""
+FURTHER = 1.5
+"""How many times further from the float32 pass than the model's own pass a short cut may be (root mean square)."""
+EXACT = 1e-4
+"""Nats that a short cut may be off beyond that: what a float32 model may differ by from itself."""
+ANSWER = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,80 +41,192 @@ class Abilities:
     """logits == linear(last hidden state): scoring can go in slices."""
     packing: bool
     """A packed group scores as its rows do."""
+    shared: bool
+    """So it does without a mask over its whole square (`packing.shared_attention`)."""
     lean: bool
     """The lean decoder gives the model's logits."""
+    adapters: bool
+    """LoRA layers give the same in the products of `pretrained.adapters`, which are in place from then on."""
     why_not_lean: str = ""
+
+    def left_out(self) -> str:
+        """What is slower than it could be because a short cut did not agree; empty where all did."""
+        slow = {
+            "sliced head": self.linear_head,
+            "packed scoring": self.packing,
+            "shared attention": self.shared,
+            f"lean decoder ({self.why_not_lean})": self.lean,
+            "fused adapters": self.adapters,
+        }
+        return ", ".join(name for name, there in slow.items() if not there)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """What a short cut has to reproduce, and how exactly."""
+
+    logprobs: Tensor  # [M, K], of the float32 pass
+    tokens: Tensor  # [M, K], the plausible ones
+    allowed: float
+    """Nats, root mean square over [M, K]."""
+
+    @classmethod
+    def of(cls, exact: Tensor, own: Tensor) -> "Trial":
+        """From the logits [M, V] of the float32 pass and of the model's own."""
+        logprobs, tokens = exact.log_softmax(-1).topk(min(PLAUSIBLE, exact.shape[-1]), dim=-1)
+        trial = cls(logprobs, tokens, 0.0)
+        return cls(logprobs, tokens, FURTHER * trial.distance(own) + EXACT)
+
+    def distance(self, logits: Tensor) -> float:
+        """How far logits [M, V] are from the float32 pass, in nats."""
+        found = logits.float().log_softmax(-1).gather(-1, self.tokens)
+        return float((found - self.logprobs).square().mean().sqrt())
+
+    def agrees(self, logits: Tensor) -> bool:
+        """Whether logits [M, V] are as near to the float32 pass as they should be."""
+        return logits.shape[0] == self.tokens.shape[0] and self.distance(logits) <= self.allowed
 
 
 @torch.no_grad()
 def probe(model: Any) -> Abilities:
-    """Compare the short cuts with plain forward passes of a few tokens."""
+    """Compare the short cuts with plain forward passes of a few tokens; puts fused adapters in place if they agree."""
     vocabulary = model.config.get_text_config().vocab_size
     rng = np.random.default_rng(0)
-    prompts = [rng.integers(0, vocabulary, size=size) for size in (7, 4)]
-    answers = rng.integers(0, vocabulary, size=(4, 3))
-    rows = [np.concatenate([prompts[index // 2], answers[index]]) for index in range(4)]
-    plain = [model(torch.tensor(row[None], device=model.device), use_cache=False).logits[0].float() for row in rows]
-    tolerance = (1e-3 if model.dtype == torch.float32 else 0.1) * max(
-        1.0, float(torch.stack([p.std() for p in plain]).max())
-    )
+    prompts = [rng.integers(0, vocabulary, size=size) for size in (15, 9)]
+    # Answers repeat tokens of their prompt, so that what is attended to, and where, decides what is likely.
+    answers = np.stack([rng.choice(prompts[index // 2], ANSWER) for index in range(4)])
+    with _adapters_filled(model):
+        with in_float32(model):
+            exact = _plain(model, prompts, answers)
+        trial = Trial.of(exact, _plain(model, prompts, answers))
+        fuse(model)
+        adapters = trial.agrees(_plain(model, prompts, answers))
+        if not adapters:
+            unfuse(model)
+        linear_head = _head_is_linear(model, prompts, answers, trial)
+        packing = linear_head and _packs(model, prompts, answers, trial)
+        shared = packing and install_shared_attention(model) and _packs(model, prompts, answers, trial, shared=True)
+        reason = unsupported(model)
+        if reason is None and not trial.agrees(_decoded(model, prompts, answers)):
+            reason = "its logits differ from the model's own"
+    return Abilities(linear_head, packing, shared, reason is None, adapters, reason or "")
 
-    linear_head = _head_is_linear(model, rows[0], plain[0], tolerance)
-    packing = linear_head and _packs(model, prompts, answers, plain, tolerance)
-    reason = unsupported(model)
-    if reason is None and not _decodes(model, prompts, answers, plain, tolerance):
-        reason = "its logits differ from the model's own"
-    return Abilities(linear_head, packing, reason is None, reason or "")
+
+@contextmanager
+def in_float32(model: Any) -> Iterator[None]:
+    """While open, 16-bit weights are cast to float32 where they are used, one module at a time."""
+    kept: dict[nn.Module, dict[str, Tensor]] = {}
+
+    def widen(module: nn.Module, _: Any) -> None:
+        kept[module] = {}
+        for name, weight in module.named_parameters(recurse=False):
+            if weight.dtype in (torch.float16, torch.bfloat16):
+                kept[module][name] = weight.data
+                weight.data = weight.data.float()
+
+    def narrow(module: nn.Module, *_: Any) -> None:
+        for name, weight in kept.pop(module, {}).items():
+            getattr(module, name).data = weight
+
+    hooks = []
+    for module in model.modules():
+        if next(module.parameters(recurse=False), None) is not None:
+            hooks += [
+                module.register_forward_pre_hook(widen),
+                module.register_forward_hook(narrow, always_call=True),
+            ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for module in list(kept):
+            narrow(module)
 
 
-def _close(a: Tensor, b: Tensor, tolerance: float) -> bool:
-    return a.shape == b.shape and bool(((a.float() - b.float()).abs() <= tolerance).all())
+@contextmanager
+def _adapters_filled(model: Any) -> Iterator[None]:
+    """While open, adapters do something: new ones start as 0, and a wrong scale on 0 would not be seen."""
+    before: list[tuple[Tensor, Tensor]] = []
+    generator = torch.Generator().manual_seed(0)
+    for layer in lora_layers(model):
+        for name, up in layer.lora_B.items():
+            if name not in layer.lora_A:
+                continue
+            before.append((up.weight, up.weight.data.clone()))
+            # B A then has a tenth of the size of a usual weight matrix of this width.
+            size = 0.1 / (layer.scaling[name] * up.weight.shape[1] ** 0.5)
+            up.weight.data = (torch.randn(up.weight.shape, generator=generator) * size).to(up.weight)
+    try:
+        yield
+    finally:
+        for weight, data in before:
+            weight.data = data
 
 
-def _head_is_linear(model: Any, row: Any, plain: Tensor, tolerance: float) -> bool:
+Tokens = Sequence[NDArray[np.int64]]
+
+
+def _rows(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> list[Tensor]:
+    joined = [np.concatenate([prompts[index // 2], answer]) for index, answer in enumerate(answers)]
+    return [torch.tensor(row[None], device=model.device) for row in joined]
+
+
+def _plain(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
+    """Logits [M, V] of every token of the answers, by one plain forward pass a row."""
+    rows = _rows(model, prompts, answers)
+    return torch.cat([model(row, use_cache=False).logits[0, -ANSWER - 1 : -1].float() for row in rows])
+
+
+def _head_is_linear(model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: Trial) -> bool:
     head = model.get_output_embeddings()
     if type(head) is not nn.Linear or not head.weight.dtype.is_floating_point:
         return False
-    hidden = model.get_decoder()(torch.tensor(row[None], device=model.device), use_cache=False).last_hidden_state
-    return _close(head(hidden[0]), plain, tolerance)
+    body = model.get_decoder()
+    hidden = [body(row, use_cache=False).last_hidden_state for row in _rows(model, prompts, answers)]
+    return trial.agrees(torch.cat([head(each[0, -ANSWER - 1 : -1]) for each in hidden]))
 
 
-def _packs(model: Any, prompts: list[Any], answers: Any, plain: list[Tensor], tolerance: float) -> bool:
+def _packs(model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: Trial, *, shared: bool = False) -> bool:
+    nothing = np.zeros(ANSWER, np.float32)
     trajectories = [
         Trajectory(
             prompt=prompts[index // 2],
-            steps=(Step(positions=np.arange(3), tokens=answers[index], logprobs=np.zeros(3, np.float32)),),
+            steps=(Step(positions=np.arange(ANSWER), tokens=answer, logprobs=nothing),),
             text="",
             sampling=Sampling(),
             finish="length",
         )
-        for index in range(4)
+        for index, answer in enumerate(answers)
     ]
     packed = pack(trajectories, model.device)
     try:
         logits = model(
             packed.ids,
-            attention_mask=additive(packed.mask, model.dtype),
+            **see(packed, model.dtype, shared=shared),
             position_ids=packed.positions,
             use_cache=False,
             logits_to_keep=packed.predictors,
         ).logits[0]
     except (TypeError, ValueError, RuntimeError, IndexError):  # a forward pass without masks, positions or selection
         return False
-    wanted = torch.cat([plain[index][-4:-1] for index in range(4)])
-    return _close(logits, wanted, tolerance)
+    return trial.agrees(logits)
 
 
-def _decodes(model: Any, prompts: list[Any], answers: Any, plain: list[Tensor], tolerance: float) -> bool:
+def _decoded(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
+    """Logits [M, V] by the lean decoder."""
     decoder = LeanDecoder(model)
-    logits = decoder.begin([prompt.tolist() for prompt in prompts], 2, 3).repeat_interleave(2, 0)
-    agree = True
-    for time in range(4):
-        wanted = torch.stack([plain[index][len(prompts[index // 2]) - 1 + time] for index in range(4)])
-        agree = agree and _close(logits, wanted, tolerance)
-        if time < 3:
-            logits = decoder.step(torch.tensor(answers[:, time], device=model.device))
-    return agree
+    logits = [decoder.begin([prompt.tolist() for prompt in prompts], 2, ANSWER).repeat_interleave(2, 0)]
+    for time in range(ANSWER - 1):
+        logits.append(decoder.step(torch.tensor(answers[:, time], device=model.device)).clone())
+    return torch.stack(logits, dim=1).flatten(0, 1)
+
+
+def see(packed: Pack, dtype: torch.dtype, *, shared: bool) -> dict[str, Any]:
+    """The arguments that say what each token of a pack attends to."""
+    if shared:
+        return {"attention_mask": None, "blocks": packed.blocks}
+    return {"attention_mask": additive(packed.mask, dtype)}
 
 
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:

@@ -3,10 +3,10 @@
 Letters in shapes: P prompts, G copies, K key-value heads, Q query heads for each of those, D head size, L longest
 prompt, C token limit, T tokens so far, H hidden size, V vocabulary.
 
-The layers' own modules are called (so LoRA and 4-bit layers work as they are) and the prompt's keys and values are
-held once for a group of copies: a query attends to two blocks, its prompt's [P, K, L, D] and its own [P, K, G, C, D],
-under one softmax. On a GPU the step is captured once as a CUDA graph and replayed, because at these sizes launching
-the kernels costs more than running them.
+The layers' own modules are called (so 4-bit layers work as they are), the adapters of those that read the same input
+in one product, and the prompt's keys and values are held once for a group of copies: a query attends to two blocks,
+its prompt's [P, K, L, D] and its own [P, K, G, C, D], under one softmax. On a GPU the step is captured once as a CUDA
+graph and replayed, because at these sizes launching the kernels costs more than running them.
 
 It is used only after `probe.py` has compared it with the model's forward pass on the loaded weights.
 """
@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from plumbline.policies.autoregressive.decoders.threads import threads_for
+from plumbline.policies.pretrained.adapters import Projection
 
 MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 GRAPH_SPAN = 128
@@ -59,6 +60,7 @@ class LeanDecoder:
     def begin(self, prompts: Sequence[Sequence[int]], copies: int, max_tokens: int) -> Tensor:
         """See `Decoder.begin`. Padding stands on the right, where causal attention never sees it."""
         device, dtype = self.model.device, self.model.dtype
+        self.projections = [_projections(layer) for layer in self.layers]
         lengths = torch.tensor([len(prompt) for prompt in prompts])
         ids = torch.zeros((len(prompts), int(lengths.max())), dtype=torch.long)
         for row, prompt in enumerate(prompts):
@@ -152,9 +154,8 @@ class LeanDecoder:
         hidden = self.body.embed_tokens(tokens)
         for index, layer in enumerate(self.layers):
             hidden = hidden + self._attend(index, layer, _norm(layer.input_layernorm, hidden), (cos, sin), span, bias)
-            normed = _norm(layer.post_attention_layernorm, hidden)
-            mlp = layer.mlp
-            hidden = hidden + mlp.down_proj(mlp.act_fn(mlp.gate_proj(normed)) * mlp.up_proj(normed))
+            gate, up = self.projections[index]["mlp"](_norm(layer.post_attention_layernorm, hidden))
+            hidden = hidden + self.projections[index]["down"](layer.mlp.act_fn(gate) * up)[0]
         return _norm(self.body.norm, hidden)
 
     def _attend(
@@ -164,9 +165,7 @@ class LeanDecoder:
         num_prompts, copies = self.shape
         attention = layer.self_attn
         grid = (num_prompts, copies, self.kv_heads, -1, self.head_size)
-        query = attention.q_proj(hidden).view(grid)
-        key = attention.k_proj(hidden).view(grid)
-        value = attention.v_proj(hidden).view(grid)
+        query, key, value = (states.view(grid) for states in self.projections[index]["attention"](hidden))
         if hasattr(attention, "q_norm"):
             query, key = _norm(attention.q_norm, query), _norm(attention.k_norm, key)
         query, key = _rotate(query, *rope), _rotate(key, *rope)
@@ -185,8 +184,7 @@ class LeanDecoder:
         length = to_prompt.shape[-1]
         from_prompt = weights[..., :length].reshape(*shape[:-1], length) @ self.prompt_values[index]
         mixed = from_prompt.view(query.shape) + weights[..., length:] @ own_values
-        result: Tensor = attention.o_proj(mixed.transpose(1, 2).reshape(num_prompts * copies, -1))
-        return result
+        return self.projections[index]["out"](mixed.transpose(1, 2).reshape(num_prompts * copies, -1))[0]
 
     @torch.no_grad()
     def keep(self, prompts: Tensor, copies: Tensor) -> None:
@@ -202,6 +200,17 @@ class LeanDecoder:
         self.shape = (len(prompts), copies.shape[1])
         self.tokens = self.tokens.new_zeros(self.shape[0] * self.shape[1])
         self.graphs = {}
+
+
+def _projections(layer: Any) -> dict[str, Projection]:
+    """The linear layers of a block, together where they read the same input."""
+    attention, mlp = layer.self_attn, layer.mlp
+    return {
+        "attention": Projection([attention.q_proj, attention.k_proj, attention.v_proj]),
+        "out": Projection([attention.o_proj]),
+        "mlp": Projection([mlp.gate_proj, mlp.up_proj]),
+        "down": Projection([mlp.down_proj]),
+    }
 
 
 def _bias(allowed: Tensor, dtype: torch.dtype) -> Tensor:

@@ -1,0 +1,133 @@
+"""LoRA layers in few products: y = W x + s B (A x), with A and B as exact as they are stored.
+
+Letters in shapes: N rows, H inputs, O outputs, r rank.
+
+peft (Hu et al. 2021, arXiv:2106.09685) keeps A and B in float32 beside 16-bit weights and casts every input and output
+to float32 and back, which costs more than the products. Here the products run in the model's dtype, with each float32
+matrix written as the sum of two 16-bit ones, high + low (16 bits of mantissa): rounding it to one 16-bit matrix, or
+merging it into W, would drop updates of the size that RL makes. Layers that read the same input share one product
+with their A's. Used only after `autoregressive/probe.py` has compared it with peft's own forward pass.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+ORIGINAL = "plumbline_original_forward"
+"""The attribute of a LoRA layer that keeps peft's forward pass while ours is in place."""
+
+
+def lora_layers(model: Any) -> list[Any]:
+    """Every LoRA linear layer of a model."""
+    from peft.tuners.lora import Linear
+
+    return [module for module in model.modules() if isinstance(module, Linear)]
+
+
+def fuse(model: Any) -> None:
+    """Give every LoRA layer of a model the forward pass of this module; a layer that has more to it keeps peft's."""
+    for layer in lora_layers(model):
+        if not hasattr(layer, ORIGINAL):
+            setattr(layer, ORIGINAL, layer.forward)
+            layer.forward = partial(_forward, layer)
+
+
+def unfuse(model: Any) -> None:
+    """Give back what `fuse` replaced."""
+    for layer in lora_layers(model):
+        if hasattr(layer, ORIGINAL):
+            layer.forward = getattr(layer, ORIGINAL)
+            delattr(layer, ORIGINAL)
+
+
+class Projection:
+    """Linear layers that read the same input, for decoding: their weights are taken as they are when it is made."""
+
+    def __init__(self, layers: Sequence[Any]) -> None:
+        """Take linear layers, with or without adapters."""
+        self.layers = list(layers)
+        parts = [_low_rank(layer) if hasattr(layer, ORIGINAL) else None for layer in layers]
+        self.ups: list[Tensor | None] = []  # [2r, O] each, s B as high over low
+        self.ranks: list[int] = []
+        downs = []
+        for layer, part in zip(layers, parts, strict=True):
+            if part is None:
+                self.ups.append(None)
+                self.ranks.append(0)
+                continue
+            down, up = part
+            dtype = layer.base_layer.weight.dtype
+            if not dtype.is_floating_point:  # quantised: the products run in the adapter's own dtype
+                dtype = down.dtype
+            downs.append(halves(down.detach(), dtype).flatten(0, 1))
+            self.ups.append(halves(up.detach(), dtype).transpose(1, 2).flatten(0, 1).contiguous())
+            self.ranks.append(down.shape[0])
+        self.down = torch.cat(downs) if downs else None  # [sum of 2r, H]
+
+    def __call__(self, hidden: Tensor) -> list[Tensor]:
+        """Outputs [N, O] of every layer for inputs [N, H], without gradient."""
+        if self.down is None:
+            return [layer(hidden) for layer in self.layers]
+        low = functional.linear(hidden.to(self.down.dtype), self.down)
+        outputs, start = [], 0
+        for layer, up, rank in zip(self.layers, self.ups, self.ranks, strict=True):
+            if up is None:
+                outputs.append(layer(hidden))
+                continue
+            copies = up.shape[0] // rank
+            part = low[:, start : start + copies * rank]
+            start += copies * rank
+            outputs.append(_add(layer.base_layer(hidden), part, up, rank))
+        return outputs
+
+
+def halves(matrix: Tensor, dtype: torch.dtype) -> Tensor:
+    """A matrix [a, b] as [1, a, b] in its own dtype, or as [2, a, b] of a narrower one whose sum it is (nearly).
+
+    The gradient is that of the matrix itself: the second half is a constant.
+    """
+    if dtype == matrix.dtype:
+        return matrix.unsqueeze(0)
+    high = matrix.to(dtype)
+    with torch.no_grad():
+        low = (matrix - high.to(matrix.dtype)).to(dtype)
+    return torch.stack([high, low])
+
+
+def _low_rank(layer: Any) -> tuple[Tensor, Tensor] | None:
+    """A [r, H] and s B [O, r] of a layer's adapter; None where it has several, none, or more to it than these."""
+    names = layer.active_adapters
+    if layer.disable_adapters or layer.merged or len(names) != 1 or names[0] not in layer.lora_A:
+        return None
+    (name,) = names
+    down, up = layer.lora_A[name], layer.lora_B[name]
+    variants = getattr(layer, "lora_variant", {})
+    if name in variants or up.bias is not None or type(layer.lora_dropout[name]) is not torch.nn.Identity:
+        return None
+    return down.weight, up.weight * layer.scaling[name]
+
+
+def _forward(layer: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """A LoRA layer's outputs [..., O] for inputs [..., H], with gradient."""
+    part = None if args or kwargs else _low_rank(layer)
+    if part is None:
+        result: Tensor = getattr(layer, ORIGINAL)(hidden, *args, **kwargs)
+        return result
+    down, up = part
+    rows = hidden.flatten(0, -2)
+    low = functional.linear(rows, halves(down, hidden.dtype).flatten(0, 1))
+    base = layer.base_layer(hidden)
+    spread = halves(up, hidden.dtype).transpose(1, 2).flatten(0, 1)
+    return _add(base.flatten(0, -2), low, spread, len(down)).view(base.shape)
+
+
+def _add(base: Tensor, low: Tensor, up: Tensor, rank: int) -> Tensor:
+    """base [N, O] + A x [N, r], given as one or two summands [N, r or 2r], times s B [r or 2r, O]; base is changed."""
+    if low.shape[1] > rank:
+        low = low[:, :rank] + low[:, rank:]
+        low = torch.cat([low, low], dim=1)
+    return base.addmm_(low.to(base.dtype), up.to(base.dtype))
