@@ -344,7 +344,7 @@ def evaluate(
     outputs = Outputs(evaluation=out, table=table, tables=tables, report=report, replays=replays, as_json=as_json)
     view = LiveView()
     try:
-        evaluated = evaluate_asked(asked, view.working)
+        evaluated = evaluate_asked(asked, view.working, view.event)
     finally:
         view.close()
     printed = write_outputs(outputs, evaluated)

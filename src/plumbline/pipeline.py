@@ -16,7 +16,7 @@ from plumbline.evaluation.evaluate import evaluate_policy, references
 from plumbline.evaluation.replays import check_replayable, replay_worst
 from plumbline.evaluation.summary import summarise
 from plumbline.policies import open_policy
-from plumbline.policies.policy import Demonstration, Policy
+from plumbline.policies.policy import Demonstration, Policy, slowness
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
 from plumbline.records import Evaluation, Example, Message, Sampling
 from plumbline.reports.write import write_report
@@ -198,9 +198,12 @@ def _rl(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], held_out
 
 
 def _open(run: Run, source: str, *names: str) -> Policy:
-    """Open a stage's model as the recipe says, and record what samples and scores it."""
+    """Open a stage's model as the recipe says, record what samples and scores it, and say once what makes it slow."""
     policy = open_policy(_section(run.recipe), source, derive(run.recipe.seed, "open", *names))
     run.environment({"engine": dict(policy.engine), **_likelihood(run.recipe, policy)})
+    message = slowness(policy)
+    if message and all(event["message"] != message for event in run.files["events"].rows()):
+        run.event("slow", message)
     return policy
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from plumbline.evaluation.evaluate import ORACLE, references
 from plumbline.evaluation.replays import check_replayable, replay_worst
-from plumbline.evaluation.targets import Asking, evaluate_target, open_task_for
+from plumbline.evaluation.targets import Asking, Event, evaluate_target, open_task_for
 from plumbline.records import Evaluation
 from plumbline.runs.replays import Replay
 from plumbline.tasks import Progress
@@ -40,8 +40,8 @@ class Evaluated:
     replays: tuple[Replay, ...] = ()
 
 
-def evaluate_asked(asked: Asked, progress: Progress) -> Evaluated:
-    """Do what is asked.
+def evaluate_asked(asked: Asked, progress: Progress, event: Event | None = None) -> Evaluated:
+    """Do what is asked; `progress` and `event` are told what happens.
 
     Raises:
         RecipeError: no such task, or an option that it does not have.
@@ -56,7 +56,7 @@ def evaluate_asked(asked: Asked, progress: Progress) -> Evaluated:
         beside = references(task, examples, asked.split)
         evaluation = beside[asked.target]
     else:  # the model first: what is wrong with it should not take long to show
-        evaluation = evaluate_target(asked.target, task, examples, asked.split, asked.how, progress)
+        evaluation = evaluate_target(asked.target, task, examples, asked.split, asked.how, progress, event)
         beside = references(task, examples, asked.split)
     replays = replay_worst(task, examples, evaluation, asked.replays) if asked.replays else ()
     return Evaluated(evaluation=evaluation, references=beside, replays=replays)

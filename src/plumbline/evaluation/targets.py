@@ -1,6 +1,6 @@
 """What `plumbline eval` and `plumbline compare` may be pointed at: a model, the oracle, a control, a file, a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from plumbline.evaluation.evaluate import ORACLE, evaluate_completions, evaluate
 from plumbline.evaluation.statistics import Paired
 from plumbline.evaluation.summary import compare
 from plumbline.policies import open_policy, saved_family
+from plumbline.policies.policy import slowness
 from plumbline.recipe import ModelSection, differences
 from plumbline.records import Evaluation, Example, Sampling
 from plumbline.rollouts import check_prompts
@@ -19,6 +20,9 @@ from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, open_task
 from plumbline.tasks.task import Task
+
+Event = Callable[[str, str], None]
+"""Told the kind and the message of something that the user should know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +71,15 @@ def open_task_for(target: str, name: str, options: Mapping[str, Any], data: Path
 
 
 def evaluate_target(
-    target: str, task: Task, examples: Sequence[Example], split: str, asking: Asking, progress: Progress
+    target: str,
+    task: Task,
+    examples: Sequence[Example],
+    split: str,
+    asking: Asking,
+    progress: Progress,
+    event: Event | None = None,
 ) -> Evaluation:
-    """Evaluate the oracle or a control by name, else a model.
+    """Evaluate the oracle or a control by name, else a model; `event` is told what makes the model slow.
 
     Raises:
         DataError: the model was trained on some of these prompts.
@@ -80,6 +90,8 @@ def evaluate_target(
     _check_unseen(target, examples, asking)
     section, sampling = _as_trained(target, asking)
     policy = open_policy(section, target)
+    if event is not None and (message := slowness(policy)):
+        event("slow", message)
     check_prompts(policy, examples, sampling)
     return evaluate_policy(
         policy,

@@ -207,3 +207,11 @@ def common_law(trajectories: Sequence[Trajectory]) -> Sampling:
     if any(trajectory.sampling != sampling for trajectory in trajectories):
         raise ValueError("trajectories of one call share one sampling law")
     return sampling
+
+
+def slowness(policy: Policy) -> str:
+    """What to say of the short cuts that were left out because they did not agree with the model; empty if none was."""
+    left_out = policy.engine.get("left_out", "")
+    if not left_out:
+        return ""
+    return f"this model goes without {left_out}: slower, and no less exact, because the plain way is taken instead"

@@ -1,16 +1,19 @@
 """How much of a step's gradient is signal, from the parts that the batch was cut into: no pass more than the step has.
 
-Letters in shapes: C parts of a batch, P groups (prompts) in all of them.
+Letters in shapes: C parts of a batch, P groups (prompts) in it, M of them in the parts; the others' gradient is 0.
 
 Groups are drawn independently, so their gradients g_p are, too: with mean mu and summed variance s2 over all weights,
+two different groups have E g_p . g_q = |mu|^2, and the batch has E |sum of g_p|^2 = P^2 |mu|^2 + P s2. Part c holds n_c
+whole groups and adds up to S_c, so the products that can be seen are those between parts:
 
-    E |sum of g_p|^2            = P^2 |mu|^2 + P s2            over the batch
-    E sum over parts |S_c|^2    = sum n_c^2 |mu|^2 + P s2      where part c holds n_c whole groups and adds up to S_c
+    |sum of S_c|^2 - sum of |S_c|^2     over M^2 - sum of n_c^2 ordered pairs of groups
 
-Two equations, two unknowns: an unbiased estimate of the signal P^2 |mu|^2 and of the noise P s2 in the squared norm of
-the batch's gradient (McCandlish et al. 2018, "An Empirical Model of Large-Batch Training", arXiv:1812.06162, appendix
-A.1, for parts of any size). Their ratio grows with the number of groups; the cosine that the gradients of two such
-batches have on average is about ratio / (1 + ratio).
+Their mean stands for all M (M - 1) pairs that are not 0, of the P (P - 1) that there are. Pairs with a group of
+gradient 0 must not be counted as seen: which groups these are is chance, too, and only the others share parts. So the
+signal P^2 |mu|^2 and the noise P s2 in the squared norm of the batch's gradient are estimated without bias (McCandlish
+et al. 2018, "An Empirical Model of Large-Batch Training", arXiv:1812.06162, appendix A.1, for parts of any size). Their
+ratio grows with the number of groups; the cosine that the gradients of two such batches have on average is about
+ratio / (1 + ratio) where the noise goes in many directions, and less where it goes in few.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,10 +34,11 @@ class SignalNoise(NamedTuple):
     signal: float
     """Unbiased, so it can fall below 0 where there is little of it."""
     noise: float
+    """Unbiased, too."""
 
 
 def signal_and_noise(total: float, parts: Sequence[float], sizes: Sequence[int], groups: int) -> SignalNoise | None:
-    """Solve the two equations above.
+    """Signal and noise of a batch; see the module.
 
     Args:
         total: |sum of all gradients|^2.
@@ -43,14 +47,15 @@ def signal_and_noise(total: float, parts: Sequence[float], sizes: Sequence[int],
         groups: P, those without a signal included: their gradient is 0.
 
     Returns:
-        None where there are not two parts to compare.
+        None where there are not two groups, or where one part holds all that have a gradient.
     """
-    squares = sum(size**2 for size in sizes) + (groups - sum(sizes))
-    if groups**2 == squares:
+    moving, apart = sum(sizes), sum(sizes) ** 2 - sum(size**2 for size in sizes)
+    if groups < 2 or (moving > 1 and apart == 0):
         return None
-    signal_one = (total - sum(parts)) / (groups**2 - squares)
-    noise_one = (sum(parts) - squares * signal_one) / groups
-    return SignalNoise(groups**2 * signal_one, groups * noise_one)
+    product = (total - sum(parts)) / apart if apart else 0.0  # of two groups that have a gradient, on average
+    signal_one = product * moving * (moving - 1) / (groups * (groups - 1))
+    squares = sum(parts) - product * (sum(size**2 for size in sizes) - moving)  # of single groups, summed
+    return SignalNoise(groups**2 * signal_one, squares - groups * signal_one)
 
 
 class GradientParts:
@@ -59,7 +64,8 @@ class GradientParts:
     def __init__(self, weights: Mapping[str, Tensor]) -> None:
         """Take the weights whose gradients add up, cleared."""
         self.weights = list(weights.values())
-        self.stride = max(1, -(-sum(weight.numel() for weight in self.weights) // WATCHED))
+        # Odd, so that it does not walk down a single column of matrices whose width is a power of two.
+        self.stride = -(-sum(weight.numel() for weight in self.weights) // WATCHED) | 1
         self.before: Tensor | None = None
         self.sums: dict[int, Tensor] = {}
 
@@ -112,11 +118,11 @@ def independent_parts(passes: Sequence[Sequence[bytes]]) -> tuple[list[int], dic
 def smoothed_ratio(measured: SignalNoise | None, memory: dict[str, Any]) -> float | None:
     """Signal over noise of about the last ten steps; `memory` carries the sums from step to step.
 
-    A step without any measure leaves it as it was. None until there was one.
+    A step without any measure leaves it as it was. None until there was one with noise in it.
     """
     if measured is not None:
         for name, value in measured._asdict().items():
             memory[f"grad_{name}"] = MEMORY * memory.get(f"grad_{name}", 0.0) + (1 - MEMORY) * value
-    if not memory.get("grad_noise"):
+    if memory.get("grad_noise", 0.0) <= 0:
         return None
     return float(memory["grad_signal"] / memory["grad_noise"])

@@ -32,11 +32,19 @@ class Pack:
 
     ids: Tensor  # [1, T]
     positions: Tensor  # [1, T]
-    mask: Tensor  # [1, 1, T, T], bool: may attend
+    prompts: Tensor  # [T]: which prompt a token belongs to
+    branches: Tensor  # [T]: 0 for a prompt's tokens, else the completion's number
     predictors: Tensor  # [N]: the packed position whose hidden state predicts each term
     targets: Tensor  # [N]
     blocks: tuple["Block", ...]
     """The same as the mask, prompt by prompt: what `shared_attention` needs."""
+
+    @property
+    def mask(self) -> Tensor:
+        """May attend, bool [1, 1, T, T]; made when it is asked for, which `shared_attention` does not."""
+        same_prompt = self.prompts.unsqueeze(1) == self.prompts
+        visible = (self.branches == 0) | (self.branches.unsqueeze(1) == self.branches)
+        return (same_prompt & visible).tril_()[None, None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,14 +103,11 @@ def pack(trajectories: Sequence[Trajectory], device: torch.device) -> Pack:
         positions += range(length, length + len(tokens) - 1)
         prompt_of += [number] * (len(tokens) - 1)
         branch_of += [index + 1] * (len(tokens) - 1)
-    prompts, branches = torch.tensor(prompt_of, device=device), torch.tensor(branch_of, device=device)
-    same_prompt = prompts.unsqueeze(1) == prompts
-    visible = (branches == 0) | (branches.unsqueeze(1) == branches)
-    mask = (same_prompt & visible).tril_()
     return Pack(
         ids=torch.tensor([ids], device=device),
         positions=torch.tensor([positions], device=device),
-        mask=mask[None, None],
+        prompts=torch.tensor(prompt_of, device=device),
+        branches=torch.tensor(branch_of, device=device),
         predictors=torch.tensor(predictors, device=device),
         targets=torch.tensor(targets, device=device),
         blocks=tuple(Block.of(*block, device) for block in laid),
@@ -127,6 +132,27 @@ def install_shared_attention(model: Any) -> bool:
     AttentionMaskInterface.register(SHARED, sdpa_mask)
     config._attn_implementation = SHARED  # noqa: SLF001
     return True
+
+
+def remove_shared_attention(model: Any) -> None:
+    """Give back the attention that `install_shared_attention` replaced, if it did."""
+    config = model.config.get_text_config()
+    if config._attn_implementation == SHARED:  # noqa: SLF001
+        config._attn_implementation = "sdpa"  # noqa: SLF001
+
+
+def reach(model: Any) -> int | None:
+    """Tokens that a layer with a window sees; None where every layer sees all.
+
+    A pack says with its own mask, or with blocks, who sees whom, so it is right up to this length only.
+    """
+    config = model.config.get_text_config()
+    windows = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
+    if not getattr(config, "use_sliding_window", True):
+        return None
+    if (kinds := getattr(config, "layer_types", None)) and all(kind == "full_attention" for kind in kinds):
+        return None
+    return min((int(window) for window in windows if window), default=None)
 
 
 def shared_attention(

@@ -17,7 +17,7 @@ from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies.autoregressive.decoders import Decoder
 from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
-from plumbline.policies.autoregressive.packing import pack, pack_sizes, rows
+from plumbline.policies.autoregressive.packing import pack, pack_sizes, reach, rows
 from plumbline.policies.autoregressive.probe import probe, see
 from plumbline.policies.autoregressive.sampler import Drawn, decode
 from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
@@ -42,6 +42,7 @@ class AutoregressivePolicy(PretrainedPolicy):
         super().__init__(loaded)
         self.rows_at_once = 64 if self.device.type == "cpu" else 512
         self._abilities = probe(self.model)
+        self._reach = reach(self.model)
         self._lean = self._choose_decoder(section)
         self._packed = self._choose_scoring(section)
 
@@ -151,7 +152,7 @@ class AutoregressivePolicy(PretrainedPolicy):
         return Terms.of(trajectories, logprobs)
 
     def _score(self, model: Any, trajectories: Sequence[Trajectory], sampling: Sampling) -> Tensor:
-        if self._packed:
+        if self._packed and self._within_reach(trajectories):
             packed = pack(trajectories, self.device)
             hidden = model.get_decoder()(
                 packed.ids,
@@ -166,6 +167,10 @@ class AutoregressivePolicy(PretrainedPolicy):
             prompt, answer = trajectory.prompt.tolist(), trajectory.tokens.tolist()
             sequences.append((prompt + answer, [False] * len(prompt) + [True] * len(answer)))
         return self._score_rows(model, sequences, sampling)
+
+    def _within_reach(self, trajectories: Sequence[Trajectory]) -> bool:
+        """Whether no layer's window cuts off any token of these."""
+        return self._reach is None or all(len(t.prompt) + t.num_tokens <= self._reach for t in trajectories)
 
     def _score_rows(
         self, model: Any, sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], sampling: Sampling

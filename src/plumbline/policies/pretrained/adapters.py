@@ -5,7 +5,9 @@ Letters in shapes: N rows, H inputs, O outputs, r rank.
 peft (Hu et al. 2021, arXiv:2106.09685) keeps A and B in float32 beside 16-bit weights and casts every input and output
 to float32 and back, which costs more than the products. Here the products run in the model's dtype, with each float32
 matrix written as the sum of two 16-bit ones, high + low (16 bits of mantissa): rounding it to one 16-bit matrix, or
-merging it into W, would drop updates of the size that RL makes. Layers that read the same input share one product
+merging it into W, would drop updates of the size that RL makes. The products with the low halves are never added to
+those with the high ones in 16 bits, where they would be rounded away; they meet in the accumulator of the last product:
+s (B_high A_high x + B_high A_low x + B_low A_high x). Layers that read the same input share one product
 with their A's. Used only after `autoregressive/probe.py` has compared it with peft's own forward pass.
 """
 
@@ -51,7 +53,7 @@ class Projection:
         """Take linear layers, with or without adapters."""
         self.layers = list(layers)
         parts = [_low_rank(layer) if hasattr(layer, ORIGINAL) else None for layer in layers]
-        self.ups: list[Tensor | None] = []  # [2r, O] each, s B as high over low
+        self.ups: list[Tensor | None] = []  # [r or 3r, O] each; see `_spread`
         self.ranks: list[int] = []
         downs = []
         for layer, part in zip(layers, parts, strict=True):
@@ -64,24 +66,23 @@ class Projection:
             if not dtype.is_floating_point:  # quantised: the products run in the adapter's own dtype
                 dtype = down.dtype
             downs.append(halves(down.detach(), dtype).flatten(0, 1))
-            self.ups.append(halves(up.detach(), dtype).transpose(1, 2).flatten(0, 1).contiguous())
+            self.ups.append(_spread(up.detach(), dtype).contiguous())
             self.ranks.append(down.shape[0])
-        self.down = torch.cat(downs) if downs else None  # [sum of 2r, H]
+        self.widths = [len(down) for down in downs]  # r or 2r each
+        self.down = torch.cat(downs) if downs else None  # [sum of widths, H]
 
     def __call__(self, hidden: Tensor) -> list[Tensor]:
         """Outputs [N, O] of every layer for inputs [N, H], without gradient."""
         if self.down is None:
             return [layer(hidden) for layer in self.layers]
         low = functional.linear(hidden.to(self.down.dtype), self.down)
-        outputs, start = [], 0
+        parts = iter(low.split(self.widths, dim=1))
+        outputs = []
         for layer, up, rank in zip(self.layers, self.ups, self.ranks, strict=True):
             if up is None:
                 outputs.append(layer(hidden))
                 continue
-            copies = up.shape[0] // rank
-            part = low[:, start : start + copies * rank]
-            start += copies * rank
-            outputs.append(_add(layer.base_layer(hidden), part, up, rank))
+            outputs.append(_add(layer.base_layer(hidden), next(parts), up, rank))
         return outputs
 
 
@@ -106,9 +107,13 @@ def _low_rank(layer: Any) -> tuple[Tensor, Tensor] | None:
     (name,) = names
     down, up = layer.lora_A[name], layer.lora_B[name]
     variants = getattr(layer, "lora_variant", {})
-    if name in variants or up.bias is not None or type(layer.lora_dropout[name]) is not torch.nn.Identity:
+    if name in variants or up.bias is not None or not _is_idle(layer.lora_dropout[name]):
         return None
     return down.weight, up.weight * layer.scaling[name]
+
+
+def _is_idle(dropout: Any) -> bool:
+    return type(dropout) is torch.nn.Identity or (type(dropout) is torch.nn.Dropout and dropout.p == 0)
 
 
 def _forward(layer: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -121,13 +126,17 @@ def _forward(layer: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     rows = hidden.flatten(0, -2)
     low = functional.linear(rows, halves(down, hidden.dtype).flatten(0, 1))
     base = layer.base_layer(hidden)
-    spread = halves(up, hidden.dtype).transpose(1, 2).flatten(0, 1)
-    return _add(base.flatten(0, -2), low, spread, len(down)).view(base.shape)
+    return _add(base.flatten(0, -2), low, _spread(up, hidden.dtype), len(down)).view(base.shape)
+
+
+def _spread(up: Tensor, dtype: torch.dtype) -> Tensor:
+    """s B [O, r] as the factor of what `_add` makes of A x: [r, O], or [3r, O] as high, high and low."""
+    summands = halves(up, dtype).transpose(1, 2)
+    return summands[0] if len(summands) == 1 else torch.cat([summands[0], summands[0], summands[1]])
 
 
 def _add(base: Tensor, low: Tensor, up: Tensor, rank: int) -> Tensor:
-    """base [N, O] + A x [N, r], given as one or two summands [N, r or 2r], times s B [r or 2r, O]; base is changed."""
+    """base [N, O] + A x [N, r], given as one or two summands [N, r or 2r], times s B [r or 3r, O]; base is changed."""
     if low.shape[1] > rank:
-        low = low[:, :rank] + low[:, rank:]
-        low = torch.cat([low, low], dim=1)
+        low = torch.cat([low, low[:, :rank]], dim=1)  # by high and low of A, and again by its high
     return base.addmm_(low.to(base.dtype), up.to(base.dtype))

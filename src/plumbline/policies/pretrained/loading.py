@@ -67,13 +67,13 @@ def load(
         base = str(read_json(Path(source) / "adapter_config.json").get("base_model_name_or_path"))
     tokenizer = load_tokenizer(source if adapter_folder is None or _has_tokenizer(source) else base, section)
     model = _model(base, section, config_of, renames)
-    _without_dropout(model)
     _check_fit(model, tokenizer, source)
     adapter = None
     if adapter_folder is not None:
         adapter = _adapter(model, adapter_folder)
     elif section.lora is not None:
         adapter = _new_adapter(model, section.lora, seed)
+    _without_dropout(model)  # that of a loaded adapter
     if section.gradient_checkpointing:
         _checkpoint_layers(model)
     stops = model.generation_config.eos_token_id if model.generation_config is not None else None

@@ -88,7 +88,9 @@ class PretrainedPolicy:
             self._reference = copy.deepcopy(self.model).requires_grad_(False)
             return
         if "reference" not in self.adapter.peft_config:
-            self.adapter.add_adapter("reference", copy.deepcopy(self.adapter.peft_config["default"]))
+            config = copy.deepcopy(self.adapter.peft_config["default"])
+            config.lora_dropout = 0.0  # as in the adapter itself since it was loaded
+            self.adapter.add_adapter("reference", config)
             self.adapter.set_adapter("default")
         weights = dict(self.model.named_parameters())
         with torch.no_grad():
