@@ -30,6 +30,8 @@ FURTHER = 1.5
 """How many times further from the float32 pass than the model's own pass a short cut may be (root mean square)."""
 EXACT = 1e-4
 """Nats that a short cut may be off beyond that: what a float32 model may differ by from itself."""
+FILLED = 0.2
+"""Size of B A while adapters are tried, as a share of a usual weight matrix of that width."""
 ANSWER = 8
 
 
@@ -157,8 +159,7 @@ def _adapters_filled(model: Any) -> Iterator[None]:
             if name not in layer.lora_A:
                 continue
             before.append((up.weight, up.weight.data))
-            # B A then has a tenth of the size of a usual weight matrix of this width.
-            size = 0.1 / (layer.scaling[name] * up.weight.shape[1] ** 0.5)
+            size = FILLED / (layer.scaling[name] * up.weight.shape[1] ** 0.5)
             up.weight.data = (torch.randn(up.weight.shape, generator=generator) * size).to(up.weight)
     try:
         yield
@@ -197,6 +198,8 @@ def _head_is_linear(model: Any, prompts: Tokens, answers: NDArray[np.int64], tri
         return False
     body = model.get_decoder()
     hidden = [body(row, use_cache=False).last_hidden_state for row in _rows(model, prompts, answers)]
+    if hidden[0].dtype != head.weight.dtype:  # the model casts between the two
+        return False
     return trial.agrees(torch.cat([head(each[0, -ANSWER - 1 : -1]) for each in hidden]))
 
 

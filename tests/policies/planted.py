@@ -1,0 +1,124 @@
+"""Errors as they could stand in a short cut, to be planted with a `pytest.MonkeyPatch`: each must be found."""
+
+from dataclasses import replace
+
+import torch
+
+from plumbline.policies.autoregressive import packing, probe
+from plumbline.policies.autoregressive.decoders import lean
+from plumbline.policies.pretrained import adapters
+
+LEAN = "lean decoder (its logits differ from the model's own)"
+
+
+def late_positions_in_packs(patch, model):
+    """A completion's first token stands two places behind its prompt's last."""
+    true = probe.pack
+
+    def wrong(trajectories, device):
+        packed = true(trajectories, device)
+        return replace(packed, positions=packed.positions + (packed.branches != 0))
+
+    patch.setattr(probe, "pack", wrong)
+
+
+def no_mask_between_completions(patch, model):
+    """A completion sees those before it."""
+    true = probe.pack
+    patch.setattr(probe, "pack", lambda *args: replace(p := true(*args), branches=torch.zeros_like(p.branches)))
+
+
+def blocks_without_a_mask(patch, model):
+    """A completion's token sees its own future."""
+    true = packing.Block.of
+
+    def wrong(*args):
+        block = true(*args)
+        return replace(block, sees=torch.ones_like(block.sees))
+
+    patch.setattr(packing.Block, "of", wrong)
+
+
+def blocks_of_a_neighbour(patch, model):
+    """A completion attends to the keys of the one before it."""
+    true = packing.Block.of
+
+    def wrong(*args):
+        block = true(*args)
+        return replace(block, own=block.own.roll(1, 0))
+
+    patch.setattr(packing.Block, "of", wrong)
+
+
+def late_positions_in_decoding(patch, model):
+    true = lean.LeanDecoder.begin
+
+    def wrong(self, *args):
+        logits = true(self, *args)
+        self.lengths = self.lengths + 1
+        return logits
+
+    patch.setattr(lean.LeanDecoder, "begin", wrong)
+
+
+def wrong_rope_sign(patch, model):
+    true = lean.LeanDecoder._rope
+    sign = torch.tensor([1, -1]).unsqueeze(1)
+    patch.setattr(lean.LeanDecoder, "_rope", lambda self, length: true(self, length) * sign.to(self.model.dtype))
+
+
+def scaled_head(patch, model):
+    """The model itself divides its logits, as some do; whoever calls the head alone misses that."""
+    true = model.forward
+
+    def scaled(*args, **kwargs):
+        output = true(*args, **kwargs)
+        output.logits = output.logits / 1.1
+        return output
+
+    patch.setattr(model, "forward", scaled)
+
+
+def unscaled_adapters(patch, model):
+    """alpha / rank is left out."""
+    true = adapters._low_rank
+    patch.setattr(adapters, "_low_rank", lambda layer: (true(layer)[0], layer.lora_B["default"].weight))
+
+
+def ignored_adapters(patch, model):
+    patch.setattr(adapters, "_add", lambda base, *_: base)
+
+
+def one_ignored_adapter(patch, model):
+    """That of the values only, in every layer."""
+    values = {id(layer.self_attn.v_proj) for layer in model.get_decoder().layers}
+    true = adapters._forward
+
+    def wrong(layer, hidden):
+        return layer.base_layer(hidden) if id(layer) in values else true(layer, hidden)
+
+    patch.setattr(adapters, "_forward", wrong)
+
+
+def adapters_ignored_in_decoding(patch, model):
+    class Bare(adapters.Projection):
+        def __init__(self, layers):
+            super().__init__([layer.base_layer for layer in layers])
+
+    patch.setattr(lean, "Projection", Bare)
+
+
+PLANTED = {
+    late_positions_in_packs: ["packed scoring", "shared attention"],
+    no_mask_between_completions: ["packed scoring", "shared attention"],
+    blocks_without_a_mask: ["shared attention"],
+    blocks_of_a_neighbour: ["shared attention"],
+    late_positions_in_decoding: [LEAN],
+    wrong_rope_sign: [LEAN],
+    scaled_head: ["sliced head", "packed scoring", "shared attention", LEAN],
+    unscaled_adapters: ["fused adapters"],
+    ignored_adapters: ["fused adapters"],
+    one_ignored_adapter: ["fused adapters"],
+    adapters_ignored_in_decoding: [LEAN],
+}
+"""What the probe must leave out for each."""

@@ -1,0 +1,205 @@
+"""A pack's attention prompt by prompt, against one plain pass a row and against the pack with its square mask."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3TextConfig, LlamaConfig
+
+from plumbline.policies import open_policy
+from plumbline.policies.autoregressive import packing
+from plumbline.policies.autoregressive.packing import pack
+from plumbline.policies.autoregressive.probe import probe
+from plumbline.recipe import ModelSection
+from plumbline.records import Sampling, Step, Trajectory
+from plumbline.storage import read_json
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+LENGTHS = {11: [5, 1, 8, 3], 7: [1, 1], 4: [6], 1: [2, 4]}
+"""Of the prompts, and of the completions of each."""
+
+
+@pytest.fixture(scope="module")
+def grouped(tiny_folder, tmp_path_factory):
+    """A Llama whose four heads share two heads of keys and values, with attention that is far from even."""
+    folder = tmp_path_factory.mktemp("shared") / "grouped"
+    return made(folder, LlamaConfig(num_key_value_heads=2, max_position_embeddings=256, **SIZES), tiny_folder)
+
+
+def made(folder, config, tiny_folder):
+    tokenizer = AutoTokenizer.from_pretrained(tiny_folder)
+    config.vocab_size, config.eos_token_id, config.pad_token_id = len(tokenizer), tokenizer.eos_token_id, 0
+    config.bos_token_id = None
+    with torch.random.fork_rng():
+        torch.manual_seed(11)
+        model = AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.ndim == 2:
+                weight.mul_(20.0 if "q_proj" in name or "k_proj" in name else 6.0)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def opened(folder, **options):
+    return open_policy(ModelSection(name=str(folder), **options), str(folder))
+
+
+def ragged(lengths=LENGTHS):
+    rng = np.random.default_rng(5)
+    found = []
+    for prompt, completions in lengths.items():
+        ids = rng.integers(3, 290, prompt)
+        for length in completions:
+            step = Step(
+                positions=np.arange(length),
+                tokens=rng.integers(3, 290, length),
+                logprobs=np.zeros(length, np.float32),
+            )
+            found.append(Trajectory(prompt=ids, steps=(step,), text="", sampling=Sampling(), finish="length"))
+    return found
+
+
+def row_by_row(model, trajectories):
+    """Each trajectory by itself, through the model's own head: nothing of ours."""
+    found = []
+    for trajectory in trajectories:
+        ids = torch.tensor([[*trajectory.prompt.tolist(), *trajectory.tokens.tolist()]])
+        logprobs = model(ids, use_cache=False).logits[0, len(trajectory.prompt) - 1 : -1].log_softmax(-1)
+        found.append(logprobs.gather(-1, ids[0, len(trajectory.prompt) :, None])[:, 0])
+    return torch.cat(found)
+
+
+def with_gradients(policy, score):
+    policy.model.zero_grad(set_to_none=True)
+    logprobs = score()
+    (logprobs * torch.linspace(-1, 2, len(logprobs))).sum().backward()
+    return logprobs.detach(), {name: weight.grad for name, weight in policy.trainable().items()}
+
+
+def agree(got, wanted):
+    torch.testing.assert_close(got[0], wanted[0], atol=5e-5, rtol=0)
+    for name, gradient in wanted[1].items():
+        assert (got[1][name] - gradient).norm() < 1e-4 * gradient.norm(), name
+
+
+class Watched:
+    """Attention, with the height of its highest mask."""
+
+    def __init__(self, monkeypatch):
+        self.height = 0
+        true = torch.nn.functional.scaled_dot_product_attention
+
+        def attend(query, key, value, attn_mask=None, **kwargs):
+            self.height = max(self.height, 0 if attn_mask is None else attn_mask.shape[-2])
+            return true(query, key, value, attn_mask=attn_mask, **kwargs)
+
+        monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attend)
+
+
+@pytest.mark.parametrize("checkpointing", [False, True], ids=["kept", "recomputed"])
+def test_packs_with_blocks_score_as_rows_and_as_masked_packs_do(grouped, checkpointing, monkeypatch):
+    trajectories = ragged()
+    policy = opened(grouped, gradient_checkpointing=checkpointing)
+    assert policy._abilities.shared
+    wanted = with_gradients(policy, lambda: row_by_row(policy.model, trajectories))
+    assert wanted[0].std() > 0.5
+    attention = Watched(monkeypatch)
+    agree(with_gradients(policy, lambda: policy.score(trajectories).logprobs), wanted)
+    assert attention.height == 7, "a mask is as high as the longest completion, without its last token"
+    policy._abilities = replace(policy._abilities, shared=False)
+    agree(with_gradients(policy, lambda: policy.score(trajectories).logprobs), wanted)
+    assert attention.height == len(pack(trajectories, policy.device).ids[0])
+
+
+def test_a_pack_of_single_tokens_only(grouped):
+    policy, trajectories = opened(grouped), ragged({6: [1, 1], 3: [1]})
+    torch.testing.assert_close(
+        policy.score(trajectories).logprobs, row_by_row(policy.model, trajectories), atol=5e-5, rtol=0
+    )
+
+
+def test_blocks_say_the_same_as_the_mask():
+    packed = pack(ragged(), torch.device("cpu"))
+    length = packed.ids.shape[1]
+    seen = torch.zeros(length, length, dtype=torch.bool)
+    for block in packed.blocks:
+        for place in range(block.prompt):
+            seen[block.start + place, block.start : block.start + place + 1] = True
+        for own, there in zip(block.own, block.there, strict=True):
+            columns = [*range(block.start, block.start + block.prompt), *own.tolist()]
+            for place in there.nonzero().flatten().tolist():
+                seen[own[place], [c for c, sees in zip(columns, block.sees[place], strict=True) if sees]] = True
+    assert torch.equal(seen, packed.mask[0, 0])
+
+
+def test_a_blocked_pass_makes_no_mask_of_the_square(grouped, monkeypatch):
+    policy, seen = opened(grouped), []
+    true = packing.shared_attention
+    from transformers import AttentionInterface
+
+    def look(module, query, key, value, attention_mask, **kwargs):
+        seen.append((kwargs.get("blocks") is not None, attention_mask.numel()))
+        return true(module, query, key, value, attention_mask, **kwargs)
+
+    monkeypatch.setitem(AttentionInterface._global_mapping, packing.SHARED, look)
+    monkeypatch.setattr(packing.Pack, "mask", property(lambda self: pytest.fail("the square was made")))
+    policy.score(ragged())
+    assert seen == [(True, 1)] * 2
+
+
+def test_another_attention_keeps_the_masked_pack(grouped):
+    trajectories = ragged()
+    model = AutoModelForCausalLM.from_pretrained(grouped, attn_implementation="eager")
+    abilities = probe(model)
+    assert (abilities.packing, abilities.shared) == (True, False)
+    assert abilities.left_out() == "shared attention"
+    assert model.config._attn_implementation == "eager"
+    policy = opened(grouped)
+    policy.model, policy._abilities = model, abilities
+    torch.testing.assert_close(policy.score(trajectories).logprobs, row_by_row(model, trajectories), atol=5e-5, rtol=0)
+
+
+def test_shared_attention_that_is_wrong_is_not_left_in_the_model(grouped, monkeypatch):
+    model = AutoModelForCausalLM.from_pretrained(grouped)
+    monkeypatch.setattr(packing, "shared_attention", lambda module, query, *_, **__: (query.transpose(1, 2) * 0, None))
+    abilities = probe(model)
+    assert (abilities.packing, abilities.shared) == (True, False)
+    assert model.config._attn_implementation == "sdpa"
+
+
+def test_a_saved_model_shows_no_trace_of_it(grouped, tmp_path):
+    policy = opened(grouped)
+    assert policy.model.config._attn_implementation == packing.SHARED
+    policy.save(tmp_path / "saved", {})
+    assert packing.SHARED not in "".join(path.read_text() for path in (tmp_path / "saved").glob("*.json"))
+    config, before = (read_json(folder / "config.json") for folder in (tmp_path / "saved", grouped))
+    assert config == before
+    again = AutoModelForCausalLM.from_pretrained(tmp_path / "saved")
+    assert again.config._attn_implementation == "sdpa"
+    trajectories = ragged()
+    assert torch.equal(row_by_row(again, trajectories), row_by_row(policy.model, trajectories))
+
+
+def test_what_a_window_would_cut_off_is_scored_in_rows(tiny_folder, tmp_path):
+    """The window is longer than what the probe tries: only its length tells that a pack would be wrong."""
+    config = Gemma3TextConfig(
+        num_key_value_heads=2,
+        head_dim=8,
+        sliding_window=40,
+        layer_types=["sliding_attention", "full_attention"],
+        max_position_embeddings=256,
+        **SIZES,
+    )
+    policy = opened(made(tmp_path / "window", config, tiny_folder))
+    assert policy.engine["scoring"] == "packed"
+    inside, beyond = ragged({20: [5, 20]}), ragged({20: [5, 60]})
+    for trajectories in (inside, beyond):
+        torch.testing.assert_close(
+            policy.score(trajectories).logprobs, row_by_row(policy.model, trajectories), atol=2e-4, rtol=0
+        )
+    policy._reach = None
+    assert (policy.score(beyond).logprobs - row_by_row(policy.model, beyond)).abs().max() > 0.01
+    assert (policy.score(inside).logprobs - row_by_row(policy.model, inside)).abs().max() < 2e-4

@@ -1,0 +1,69 @@
+"""A short cut that is left out is said: once in a run's events, and by `plumbline eval` on standard error."""
+
+import json
+import sys
+
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config
+
+from plumbline import cli
+from plumbline.pipeline import _open
+from plumbline.policies.pretrained.tiny import make_tiny
+from plumbline.recipe import TinySection, parse
+from plumbline.runs.run import Run
+from tests.conftest import WORDS
+
+
+@pytest.fixture(scope="module")
+def other(tiny_folder, tmp_path_factory):
+    """A GPT-2, which the lean decoder does not know."""
+    folder, tokenizer = tmp_path_factory.mktemp("slow") / "other", AutoTokenizer.from_pretrained(tiny_folder)
+    sizes = {"n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 256}
+    config = GPT2Config(vocab_size=len(tokenizer), bos_token_id=None, eos_token_id=tokenizer.eos_token_id, **sizes)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def events_of(folder, run_folder, times=1, **model):
+    recipe = parse({"name": "slow", "model": {"name": str(folder), **model}, "task": {"name": "tests.toy:open_toy"}})
+    with Run.start(recipe, run_folder, resume=False) as run:
+        for _ in range(times):
+            policy = _open(run, str(folder), "evaluate")
+    return policy, [event for event in run.files["events"].rows() if event["kind"] == "slow"]
+
+
+def test_a_run_says_once_what_it_goes_without(other, tmp_path):
+    _, said = events_of(other, tmp_path / "run", times=2)
+    (event,) = said
+    assert "lean decoder (model type gpt2 is not one of" in event["message"]
+    assert "slower" in event["message"]
+    assert "no less exact" in event["message"]
+
+
+def test_a_run_of_a_model_that_needs_nothing_says_nothing(tiny_folder, tmp_path):
+    policy, said = events_of(tiny_folder, tmp_path / "run")
+    assert policy.engine["left_out"] == ""
+    assert said == []
+
+
+def test_another_family_has_nothing_to_say(tmp_path):
+    tiny = TinySection(hidden=32, layers=1, heads=2, vocabulary=300, context=128)
+    make_tiny(tmp_path / "masked", tiny, WORDS, seed=0, family="masked")
+    policy, said = events_of(tmp_path / "masked", tmp_path / "run", family="masked")
+    assert "left_out" not in policy.engine
+    assert said == []
+
+
+@pytest.mark.parametrize("slow", [True, False])
+def test_eval_says_it_on_standard_error(other, tiny_folder, tmp_path, monkeypatch, capfd, slow):
+    folder = other if slow else tiny_folder
+    arguments = ["--task", "tests.toy:open_toy", "--limit", "2", "--max-tokens", "4", "--json"]
+    monkeypatch.setattr(sys, "argv", ["plumbline", "eval", str(folder), "--data", str(tmp_path), *arguments])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert not ended.value.code
+    out, err = capfd.readouterr()
+    assert json.loads(out)
+    assert ("slow: this model goes without lean decoder (model type gpt2" in err) is slow
+    assert ("slow" in err) is slow
