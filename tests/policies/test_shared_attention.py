@@ -100,7 +100,10 @@ class Watched:
 
 
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["kept", "recomputed"])
-def test_packs_with_blocks_score_as_rows_and_as_masked_packs_do(grouped, checkpointing, monkeypatch):
+@pytest.mark.parametrize("written_out", [True, False], ids=["written-out", "sdpa"])
+def test_packs_with_blocks_score_as_rows_and_as_masked_packs_do(grouped, checkpointing, written_out, monkeypatch):
+    if not written_out:
+        monkeypatch.setattr(packing, "SCORES_AT_ONCE", 0)
     trajectories = ragged()
     policy = opened(grouped, gradient_checkpointing=checkpointing)
     assert policy._abilities.shared
@@ -108,7 +111,8 @@ def test_packs_with_blocks_score_as_rows_and_as_masked_packs_do(grouped, checkpo
     assert wanted[0].std() > 0.5
     attention = Watched(monkeypatch)
     agree(with_gradients(policy, lambda: policy.score(trajectories).logprobs), wanted)
-    assert attention.height == 7, "a mask is as high as the longest completion, without its last token"
+    # A mask is as high as the longest completion, without its last token.
+    assert attention.height == (0 if written_out else 7)
     policy._abilities = replace(policy._abilities, shared=False)
     agree(with_gradients(policy, lambda: policy.score(trajectories).logprobs), wanted)
     assert attention.height == len(pack(trajectories, policy.device).ids[0])

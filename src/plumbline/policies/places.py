@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from plumbline.policies.pretrained.head import LOGITS_AT_ONCE
+from plumbline.policies.pretrained.head import rows_at_once
 from plumbline.policies.token_law import draw, restrict
 from plumbline.records import Sampling
 
@@ -53,7 +53,7 @@ class Places:
 
     def each(self, work: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
         """`work(places, *arguments)` over slices of the places, joined; `arguments` are sliced alike."""
-        rows = max(1, LOGITS_AT_ONCE // self.head.weight.shape[0])
+        rows = rows_at_once(self.head.weight)
         parts = []
         for start in range(0, len(self), rows):
             at = torch.arange(start, min(start + rows, len(self)), device=self.hidden.device)

@@ -17,8 +17,14 @@ from torch.utils.checkpoint import checkpoint
 from plumbline.policies.token_law import log_prob, restrict
 from plumbline.records import Sampling
 
-LOGITS_AT_ONCE = 2**25
-"""Logits that one slice may hold: 128 MiB in float32."""
+LOGITS_AT_ONCE = {"cuda": 2**25, "cpu": 2**22}
+"""Logits that one slice may hold: 128 MiB in float32 on a GPU; on a CPU 16 MiB, which the allocator gives back to the
+next slice instead of asking the system for new pages each time."""
+
+
+def rows_at_once(weight: Tensor) -> int:
+    """How many hidden states a head [V, H] is applied to at once."""
+    return max(1, LOGITS_AT_ONCE.get(weight.device.type, 2**25) // weight.shape[0])
 
 
 def head_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, tokens: Tensor, sampling: Sampling) -> Tensor:
@@ -26,7 +32,7 @@ def head_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, tokens: T
 
     Equals `token_law.log_prob(hidden @ weight.T + bias, tokens, sampling)` in value and gradient (a test holds it).
     """
-    rows = max(1, LOGITS_AT_ONCE // weight.shape[0])
+    rows = rows_at_once(weight)
     if not torch.is_grad_enabled():
         return torch.cat(
             [
@@ -112,7 +118,7 @@ def head_divergence(
         reference: the reference's hidden states [N, H], head [V, H] and bias, without gradient.
         law: temperature and filters; tokens outside p's support add 0.
     """
-    rows = max(1, LOGITS_AT_ONCE // weight.shape[0])
+    rows = rows_at_once(weight)
     parts = [
         checkpoint(
             _divergence,

@@ -1,0 +1,418 @@
+"""What makes GRPO gain on a small real model: arms from one SFT model, ours beside TRL's, and their controls.
+
+    plumbline get smollm2-135m
+    plumbline run commerce-smollm2 --set sft.steps=150 --set 'evaluation.final=[]' --out runs/grpo-real/sft-150
+    python experiments/grpo_real.py run rate-5e-5 rate-5e-5-shuffled --seed 0     # an arm takes minutes; runs resume
+    python experiments/grpo_real.py run trl-5e-5 --seed 0                         # the same by TRL's GRPOTrainer
+    python experiments/grpo_real.py signal runs/grpo-real/sft-150/models/sft      # gradients of two halves of a batch
+    python experiments/grpo_real.py same runs/grpo-real/sft-150/models/sft        # one batch of TRL's through both
+    python experiments/grpo_real.py collect                                       # finished arms -> grpo_real.jsonl
+    python experiments/grpo_real.py table                                         # the table in docs/grpo-on-real-models.md
+
+The arms are data: grpo_real.yaml says what each sets over recipes/commerce-smollm2-grpo.yaml. All use the same held-out
+prompts; arms of one seed see the same training prompts in the same order, by whichever trainer.
+"""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import numpy as np
+import yaml
+
+from plumbline.evaluation.statistics import paired
+from plumbline.evaluation.summary import compare
+from plumbline.pipeline import run_recipe
+from plumbline.recipe import Recipe, load
+from plumbline.records import Evaluation
+from plumbline.runs.cards import CARD, Card, trained_on
+from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.live import LiveView
+from plumbline.runs.run import Run
+from plumbline.storage import read_jsonl, write_json, write_jsonl
+from plumbline.tasks import open_task
+
+HERE = Path(__file__).parent
+ARMS, ROWS = HERE / "grpo_real.yaml", HERE / "grpo_real.jsonl"
+FOLDER = Path("runs/grpo-real")
+READING = ("sentiment", "complaint_category", "main_complaint", "exact")
+"""The parts that say what was read."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="train and evaluate arms, or go on with them")
+    run.add_argument("arms", nargs="+", help="names in grpo_real.yaml")
+    run.add_argument("--seed", type=int, nargs="+", default=[0])
+    run.add_argument("--threads", type=int, default=1, help="CPU threads; two arms of one thread are faster than one of two")
+    same = commands.add_parser("same", help="one batch of TRL's through both: log-probabilities and gradients")
+    same.add_argument("model")
+    same.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"])
+    same.add_argument("--threads", type=int, default=1)
+    signal = commands.add_parser("signal", help="how alike the gradients of two halves of a batch are, by its size")
+    signal.add_argument("model")
+    signal.add_argument("--prompts", type=int, default=32)
+    signal.add_argument("--group", type=int, default=8)
+    signal.add_argument("--threads", type=int, default=1)
+    commands.add_parser("collect", help="write a row for each finished arm")
+    commands.add_parser("table", help="print the rows as a Markdown table")
+    options = parser.parse_args()
+    if options.command == "run":
+        known = yaml.safe_load(ARMS.read_text())
+        if unknown := [name for name in options.arms if name not in known]:
+            sys.exit(f"no arm {', '.join(unknown)}; there are {', '.join(known)}")
+        for seed in options.seed:
+            for name in options.arms:
+                run_arm(name, known[name], seed, options.threads)
+    elif options.command == "same":
+        print(same_batch(options.model, options.dtype, options.threads))
+    elif options.command == "signal":
+        print(measure_signal(options.model, options.prompts, options.group, options.threads))
+    elif options.command == "collect":
+        write_jsonl(ROWS, collect())
+    else:
+        print(table([row for _, row in read_jsonl(ROWS)]))
+
+
+def run_arm(name: str, arm: dict[str, Any], seed: int, threads: int) -> None:
+    folder = FOLDER / f"{name}-seed{seed}"
+    values = {"seed": seed, "model.threads": threads, **arm["set"]}
+    recipe = load("commerce-smollm2-grpo", [f"{key}={yaml.safe_dump(value).strip()}" for key, value in values.items()])
+    print(f"arm {folder.name}", file=sys.stderr, flush=True)
+    if (folder / "result.json").is_file():
+        return
+    share_start(recipe, folder)
+    if arm.get("trainer") == "trl" and not (folder / "models" / "rl" / CARD).is_file():
+        train_with_trl(recipe, folder)
+    run_recipe(recipe, folder, resume=(folder / "recipe.yaml").is_file(), observers=[LiveView()])
+
+
+def share_start(recipe: Recipe, folder: Path) -> None:
+    """Take the greedy evaluation of the model that all arms start from, which no seed changes, from an earlier arm."""
+    name = f"{EvaluationKey('base', 'test', 'greedy')}.json"
+    if (folder / "recipe.yaml").is_file():
+        return
+    with Run.start(recipe, folder, resume=False):
+        for other in sorted(FOLDER.glob(f"*-seed*/evaluations/{name}")):
+            if Run.read(other.parents[1]).recipe.model.name == recipe.model.name:
+                (folder / "evaluations").mkdir(exist_ok=True)
+                (folder / "evaluations" / name).write_bytes(other.read_bytes())
+                return
+
+
+# -- TRL ---------------------------------------------------------------------------------------------------------------
+
+
+def train_with_trl(recipe: Recipe, folder: Path) -> None:
+    """Leave TRL's adapter where our own run would leave its own, so that the pipeline evaluates it in the same way."""
+    import trl
+
+    assert recipe.model.name is not None
+    with Run.start(recipe, folder, resume=(folder / "recipe.yaml").is_file()) as run:
+        task = open_task(recipe.task.name, recipe.task.options, folder / "data", run.working)
+        trainer = trl_trainer(recipe, task, folder / "trl")
+        trainer.train(resume_from_checkpoint=any((folder / "trl").glob("checkpoint-*")) or None)
+        run.rewind({"metrics": 0, "timings": 0})
+        for log in trainer.state.log_history:
+            if "reward" in log:
+                run.metrics(
+                    "rl",
+                    log["step"],
+                    {
+                        "train/reward": log["reward"],
+                        "train/entropy": log.get("entropy"),
+                        "train/grad_norm": log.get("grad_norm"),
+                        "train/completion_length": log.get("completions/mean_length"),
+                    },
+                )
+                run.timings("rl", log["step"], {"time/step": log["step_time"]} if "step_time" in log else {})
+        saved = run.model("rl")
+        trainer.model.save_pretrained(saved)
+        trainer.processing_class.save_pretrained(saved)
+        card = Card(
+            recipe=f"{recipe.name} {recipe.identity()} by TRL {trl.__version__}",
+            stage="rl",
+            task=recipe.task.name,
+            options=recipe.task.options,
+            model=recipe.model.meaning(),
+            trained_on=trained_on(recipe.model.name, (example.fingerprint() for example in task.examples("train"))),
+        )
+        write_json(saved / CARD, card.to_json())
+
+
+def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
+    """TRL's GRPOTrainer for a recipe: same adapter to go on from, prompts in the same order, reward, law and schedule."""
+    import peft
+    import torch
+    import transformers
+    import trl
+    from datasets import Dataset
+
+    from plumbline.training.optimiser import schedule, warmup_steps
+    from plumbline.training.rl import step_examples
+
+    assert recipe.rl is not None
+    assert recipe.model.name is not None
+    torch.set_num_threads(recipe.model.threads or 2)
+    rl, rate = recipe.rl, recipe.rl.optimiser
+    train = task.examples("train")
+    examples = {example.id: example for example in train}
+    order = [
+        example
+        for step in range(rl.steps)
+        for example in step_examples(train, rl.prompts_per_step, step, recipe.seed)
+    ]
+    base = peft.PeftConfig.from_pretrained(recipe.model.name).base_model_name_or_path
+    bf16 = recipe.model.dtype == "bfloat16"
+    whole = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.bfloat16 if bf16 else torch.float32)
+    model = peft.PeftModel.from_pretrained(whole, recipe.model.name, is_trainable=True)
+    optimiser = torch.optim.AdamW(
+        [weight for weight in model.parameters() if weight.requires_grad],
+        lr=rate.learning_rate,
+        betas=rate.betas,
+        weight_decay=rate.weight_decay,
+    )
+    warmup = warmup_steps(rate.warmup, rl.steps)
+    rates = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: schedule(rate.schedule, step, rl.steps, warmup))
+    answers = rl.prompts_per_step * rl.group_size
+    together = min(16, answers)  # that one backward pass holds
+    config = trl.GRPOConfig(
+        output_dir=str(folder),
+        seed=recipe.seed,
+        max_steps=rl.steps,
+        per_device_train_batch_size=together,
+        gradient_accumulation_steps=answers // together,
+        num_generations=rl.group_size,
+        max_completion_length=recipe.sampling.max_tokens,
+        temperature=recipe.sampling.temperature,
+        top_p=1.0,
+        top_k=0,
+        loss_type="dr_grpo",
+        scale_rewards="none",
+        beta=rl.beta,
+        epsilon=rl.clip_low,
+        max_grad_norm=rate.max_grad_norm,
+        shuffle_dataset=False,
+        gradient_checkpointing=False,
+        use_cpu=not torch.cuda.is_available(),
+        bf16=bf16,
+        logging_steps=1,
+        save_steps=10,
+        save_total_limit=1,
+        report_to="none",
+    )
+
+    def reward(completions: Any, example: list[str], **_: Any) -> list[float]:
+        texts = [completion[0]["content"] for completion in completions]
+        return [task.judge(examples[name], text)[1].total for name, text in zip(example, texts, strict=True)]
+
+    return trl.GRPOTrainer(
+        model=model,
+        reward_funcs=reward,
+        args=config,
+        train_dataset=Dataset.from_list([{"prompt": list(e.messages), "example": e.id} for e in order]),
+        processing_class=transformers.AutoTokenizer.from_pretrained(recipe.model.name),
+        optimizers=(optimiser, rates),
+    )
+
+
+def same_batch(source: str, dtype: str, threads: int) -> str:
+    """A batch that TRL sampled and credited, through both: how far log-probabilities and gradients are apart."""
+    import tempfile
+
+    import torch
+
+    from plumbline.policies import open_policy
+    from plumbline.records import Step, Trajectory
+
+    overrides = [f"model.name={source}", f"model.dtype={dtype}", f"model.threads={threads}"]
+    recipe = load("commerce-smollm2-grpo", [*overrides, "rl.prompts_per_step=2", "rl.steps=1"])
+    assert recipe.rl is not None
+    limit, count = recipe.sampling.max_tokens, 2 * recipe.rl.group_size
+    with tempfile.TemporaryDirectory() as place:
+        task = open_task(recipe.task.name, recipe.task.options, Path(place) / "data")
+        trainer = trl_trainer(recipe, task, Path(place) / "trl")
+        rows = [trainer.train_dataset[index] for index in range(2) for _ in range(recipe.rl.group_size)]
+        batch = trainer._generate_and_score_completions(rows)
+        trainer.current_gradient_accumulation_steps = 1
+        trainer.model.train()
+        with trainer.compute_loss_context_manager():
+            trainer._compute_loss(trainer.model, batch).backward()
+            ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
+            seen = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
+            with torch.no_grad():
+                theirs, *_ = trainer._get_per_token_logps_and_entropies(
+                    trainer.model, ids, seen, batch["completion_ids"].shape[1]
+                )
+    there = batch["completion_mask"].bool()
+    policy = open_policy(recipe.model, source)
+    trajectories = []
+    for row in range(count):
+        tokens = batch["completion_ids"][row][there[row]].numpy()
+        step = Step(positions=np.arange(len(tokens)), tokens=tokens, logprobs=np.zeros(len(tokens), np.float32))
+        prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].numpy()
+        law = recipe.sampling.law()
+        trajectories.append(Trajectory(prompt=prompt, steps=(step,), text="", sampling=law, finish="stop"))
+    scored = policy.score(trajectories)
+    loss = -(scored.logprobs * batch["advantages"][scored.owner]).sum() / (count * limit)
+    loss.backward()
+    mine = {name.replace("base_model.model.", ""): weight.grad for name, weight in policy.trainable().items()}
+    peers = dict(trainer.model.named_parameters())
+    pairs = [(mine[name], weight.grad) for full, weight in peers.items() if (name := full.replace("base_model.model.", "")) in mine]
+    one, other = (torch.cat([pair[side].flatten().double() for pair in pairs]) for side in (0, 1))
+    gap = (scored.logprobs.detach() - theirs.flatten()[there.flatten()]).abs()
+    return (
+        f"{dtype}: {count} answers, {int(there.sum())} tokens, {len(pairs)} of {len(mine)} weights; log-probabilities "
+        f"differ by {gap.mean():.2e} nats on average, {gap.max():.2e} at most; gradients: cosine "
+        f"{float(torch.nn.functional.cosine_similarity(one, other, dim=0)):.5f}, norms {one.norm():.6f} and {other.norm():.6f}"
+    )
+
+
+# -- signal and noise --------------------------------------------------------------------------------------------------
+
+
+def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
+    """A Markdown table: the cosine between the gradients of two disjoint sets of so many groups."""
+    import tempfile
+
+    from plumbline.policies import open_policy
+    from plumbline.rollouts import collect as roll_out
+    from plumbline.training.noise import GradientParts
+    from plumbline.training.rl import credit, step_examples
+
+    recipe = load("commerce-smollm2-grpo", [f"model.name={source}", f"model.threads={threads}"])
+    assert recipe.rl is not None
+    with tempfile.TemporaryDirectory() as records:
+        train = open_task(recipe.task.name, recipe.task.options, Path(records) / "data").examples("train")
+        task = open_task(recipe.task.name, {**recipe.task.options, "data": str(Path(records) / "data")}, Path(records))
+        policy = open_policy(recipe.model, source)
+        batch = step_examples(train, prompts, 0, 0)
+        groups = roll_out(policy, task, batch, copies=copies, sampling=recipe.sampling.law(), seed=0)
+    credits_ = credit(groups, recipe.rl, np.random.default_rng(0))
+    watched = GradientParts(policy.trainable())
+    for number in range(prompts):
+        part = [c for c in credits_[number * copies : (number + 1) * copies] if c.advantage]
+        if part:
+            terms = policy.score([c.trajectory for c in part])
+            given = terms.logprobs.new_tensor([c.advantage * c.weight for c in part])
+            (-(terms.logprobs * given[terms.owner]).sum()).backward()
+        watched.add(number)
+    gradients = np.stack([watched.sums[number].numpy() for number in range(prompts)]).astype(np.float64)
+    products = gradients @ gradients.T
+    rewards = np.concatenate([group.rewards() for group in groups])
+    measured = watched.measure(dict.fromkeys(range(prompts), 1), prompts)
+    entropy = -np.mean(np.concatenate([c.trajectory.logprobs for c in credits_]))
+    lines = [
+        f"{source}: {prompts} x {copies} answers, reward {np.nanmean(rewards):.3f}, spread within a group "
+        f"{np.mean([np.nanstd(group.rewards()) for group in groups]):.3f}, entropy {entropy:.3f} nats a token, "
+        f"signal / noise of the whole batch {measured.signal / measured.noise:.2f}",
+        "",
+        "| groups in each half | answers | cosine, mean over splits | standard deviation |",
+        "|---|---|---|---|",
+    ]
+    rng = np.random.default_rng(0)
+    size = 1
+    while 2 * size <= prompts:
+        cosines = []
+        for _ in range(400):
+            order = rng.permutation(prompts)
+            one, other = order[:size], order[size : 2 * size]
+            across = products[np.ix_(one, other)].sum()
+            lengths = products[np.ix_(one, one)].sum() * products[np.ix_(other, other)].sum()
+            cosines.append(across / np.sqrt(lengths) if lengths > 0 else 0.0)
+        lines.append(f"| {size} | {size * copies} | {np.mean(cosines):.3f} | {np.std(cosines):.3f} |")
+        size *= 2
+    return "\n".join(lines)
+
+
+# -- rows and table ----------------------------------------------------------------------------------------------------
+
+
+def collect() -> list[dict[str, Any]]:
+    """A row for each finished arm; those of earlier collections that are not here any more stay."""
+    rows = {(row["arm"], row["seed"]): row for _, row in read_jsonl(ROWS)} if ROWS.is_file() else {}
+    arms = yaml.safe_load(ARMS.read_text())
+    for result in sorted(FOLDER.glob("*-seed*/result.json")):
+        name, _, seed = result.parent.name.rpartition("-seed")
+        if name in arms:
+            rows[name, int(seed)] = summary(name, arms[name], int(seed), Run.read(result.parent))
+    return [rows[key] for key in sorted(rows)]
+
+
+def summary(name: str, arm: dict[str, Any], seed: int, run: Run) -> dict[str, Any]:
+    rl = run.recipe.rl
+    assert rl is not None
+    steps = run.rows("rl")
+    found = run.evaluations()
+    row: dict[str, Any] = {
+        "arm": name,
+        "seed": seed,
+        "trainer": arm.get("trainer", "plumbline"),
+        "start": Path(str(run.recipe.model.name)).parts[-3],
+        "learning_rate": rl.optimiser.learning_rate,
+        "prompts": rl.prompts_per_step,
+        "group": rl.group_size,
+        "steps": rl.steps,
+        "shuffled": rl.shuffle_advantages,
+        "set": arm["set"],
+        "controls": {
+            key.mode: round(e.mean_reward, 4) for key, e in found.items() if key.stage == "reference"
+        },
+    }
+    for mode in ("greedy", "sampled"):
+        before, after = (found[EvaluationKey(stage, "test", mode)] for stage in ("base", "rl"))
+        change = compare(before, after)
+        row[mode] = {
+            "n": change.difference.n,
+            "before": round(before.mean_reward, 4),
+            "after": round(after.mean_reward, 4),
+            "difference": interval(change),
+            "p": change.p_value,
+            "parts": {part: interval(paired(of_part(before, part), of_part(after, part))) for part in READING},
+        }
+    row["reward"] = [round(step["train/reward"], 4) for step in steps]
+    for key in ("entropy", "grad_snr", "sampler_scorer_gap"):
+        row[key] = [None if step.get(f"train/{key}") is None else round(step[f"train/{key}"], 5) for step in steps]
+    seconds = [sum(v for k, v in clock.items() if k.startswith("time/")) for clock in run.files["timings"].rows()]
+    row["seconds_per_step"] = round(float(np.median(seconds)), 1)
+    return row
+
+
+def of_part(evaluation: Evaluation, part: str) -> list[float]:
+    return [float(row.parts[part] or 0.0) for row in evaluation.rows]
+
+
+def interval(change: Any) -> list[float]:
+    return [round(value, 4) for value in (change.difference.mean, change.difference.low, change.difference.high)]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "| arm | seed | rate | answers | steps | entropy | signal/noise | greedy | change | sampled | change |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        cells = [
+            row["arm"],
+            row["seed"],
+            f"{row['learning_rate']:.0e}",
+            f"{row['prompts']} x {row['group']}",
+            row["steps"],
+            f"{np.mean(row['entropy'][:3]):.3f} -> {np.mean(row['entropy'][-3:]):.3f}",
+            "-" if row["grad_snr"][-1] is None else f"{row['grad_snr'][-1]:.2f}",
+        ]
+        for mode in ("greedy", "sampled"):
+            mean, low, high = row[mode]["difference"]
+            cells += [f"{row[mode]['before']:.3f} -> {row[mode]['after']:.3f}", f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
