@@ -1,15 +1,15 @@
 """What makes GRPO gain on a small real model: arms from one SFT model, ours beside TRL's, and their controls.
 
     plumbline get smollm2-135m
-    plumbline run commerce-smollm2 --set sft.steps=150 --set 'evaluation.final=[]' --out runs/grpo-real/sft-150
-    python experiments/grpo_real.py run rate-5e-5 rate-5e-5-shuffled --seed 0     # an arm takes minutes; runs resume
-    python experiments/grpo_real.py run trl-5e-5 --seed 0                         # the same by TRL's GRPOTrainer
-    python experiments/grpo_real.py signal runs/grpo-real/sft-150/models/sft      # gradients of two halves of a batch
-    python experiments/grpo_real.py same runs/grpo-real/sft-150/models/sft        # one batch of TRL's through both
+    plumbline run commerce-smollm2 --set rl=null --set 'evaluation.final=[]' --out runs/grpo-real/sft-60
+    python experiments/grpo_real.py run short-1e-4 short-1e-4-shuffled --seed 0   # 15 to 20 minutes each; runs resume
+    python experiments/grpo_real.py run trl-1e-4 --seed 0                         # the same by TRL's GRPOTrainer
+    python experiments/grpo_real.py signal runs/grpo-real/sft-60/models/sft       # gradients of two halves of a batch
+    python experiments/grpo_real.py same runs/grpo-real/sft-60/models/sft         # one batch of TRL's through both
     python experiments/grpo_real.py collect                                       # finished arms -> grpo_real.jsonl
-    python experiments/grpo_real.py table                                         # the table in docs/grpo-on-real-models.md
+    python experiments/grpo_real.py table                                         # as in docs/grpo-on-real-models.md
 
-The arms are data: grpo_real.yaml says what each sets over recipes/commerce-smollm2-grpo.yaml. All use the same held-out
+The arms are data: grpo_real.yaml says what each sets over recipes/commerce-smollm2.yaml. All have the same held-out
 prompts; arms of one seed see the same training prompts in the same order, by whichever trainer.
 """
 
@@ -40,6 +40,8 @@ from plumbline.tasks import open_task
 HERE = Path(__file__).parent
 ARMS, ROWS = HERE / "grpo_real.yaml", HERE / "grpo_real.jsonl"
 FOLDER = Path("runs/grpo-real")
+RECIPE, ALONE = "commerce-smollm2", ("name=commerce-smollm2-grpo", "sft=null")
+"""What arms vary: the recipe's GRPO, from an SFT model that they share."""
 READING = ("sentiment", "complaint_category", "main_complaint", "exact")
 """The parts that say what was read."""
 
@@ -50,7 +52,9 @@ def main() -> None:
     run = commands.add_parser("run", help="train and evaluate arms, or go on with them")
     run.add_argument("arms", nargs="+", help="names in grpo_real.yaml")
     run.add_argument("--seed", type=int, nargs="+", default=[0])
-    run.add_argument("--threads", type=int, default=1, help="CPU threads; two arms of one thread are faster than one of two")
+    run.add_argument(
+        "--threads", type=int, default=1, help="CPU threads; two arms of one thread are faster than one of two"
+    )
     same = commands.add_parser("same", help="one batch of TRL's through both: log-probabilities and gradients")
     same.add_argument("model")
     same.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"])
@@ -83,7 +87,7 @@ def main() -> None:
 def run_arm(name: str, arm: dict[str, Any], seed: int, threads: int) -> None:
     folder = FOLDER / f"{name}-seed{seed}"
     values = {"seed": seed, "model.threads": threads, **arm["set"]}
-    recipe = load("commerce-smollm2-grpo", [f"{key}={yaml.safe_dump(value).strip()}" for key, value in values.items()])
+    recipe = load(RECIPE, [*ALONE, *(f"{key}={yaml.safe_dump(value).strip()}" for key, value in values.items())])
     print(f"arm {folder.name}", file=sys.stderr, flush=True)
     if (folder / "result.json").is_file():
         return
@@ -147,7 +151,7 @@ def train_with_trl(recipe: Recipe, folder: Path) -> None:
 
 
 def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
-    """TRL's GRPOTrainer for a recipe: same adapter to go on from, prompts in the same order, reward, law and schedule."""
+    """TRL's GRPOTrainer for a recipe: the same adapter to go on from, prompts in order, reward, law and schedule."""
     import peft
     import torch
     import transformers
@@ -164,9 +168,7 @@ def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
     train = task.examples("train")
     examples = {example.id: example for example in train}
     order = [
-        example
-        for step in range(rl.steps)
-        for example in step_examples(train, rl.prompts_per_step, step, recipe.seed)
+        example for step in range(rl.steps) for example in step_examples(train, rl.prompts_per_step, step, recipe.seed)
     ]
     base = peft.PeftConfig.from_pretrained(recipe.model.name).base_model_name_or_path
     bf16 = recipe.model.dtype == "bfloat16"
@@ -232,22 +234,22 @@ def same_batch(source: str, dtype: str, threads: int) -> str:
     from plumbline.records import Step, Trajectory
 
     overrides = [f"model.name={source}", f"model.dtype={dtype}", f"model.threads={threads}"]
-    recipe = load("commerce-smollm2-grpo", [*overrides, "rl.prompts_per_step=2", "rl.steps=1"])
+    recipe = load(RECIPE, [*ALONE, *overrides, "rl.prompts_per_step=2", "rl.steps=1"])
     assert recipe.rl is not None
     limit, count = recipe.sampling.max_tokens, 2 * recipe.rl.group_size
     with tempfile.TemporaryDirectory() as place:
         task = open_task(recipe.task.name, recipe.task.options, Path(place) / "data")
         trainer = trl_trainer(recipe, task, Path(place) / "trl")
         rows = [trainer.train_dataset[index] for index in range(2) for _ in range(recipe.rl.group_size)]
-        batch = trainer._generate_and_score_completions(rows)
+        batch = trainer._generate_and_score_completions(rows)  # noqa: SLF001 - TRL has no public way to one batch
         trainer.current_gradient_accumulation_steps = 1
         trainer.model.train()
         with trainer.compute_loss_context_manager():
-            trainer._compute_loss(trainer.model, batch).backward()
+            trainer._compute_loss(trainer.model, batch).backward()  # noqa: SLF001
             ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
             seen = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
             with torch.no_grad():
-                theirs, *_ = trainer._get_per_token_logps_and_entropies(
+                theirs, *_ = trainer._get_per_token_logps_and_entropies(  # noqa: SLF001
                     trainer.model, ids, seen, batch["completion_ids"].shape[1]
                 )
     there = batch["completion_mask"].bool()
@@ -264,13 +266,18 @@ def same_batch(source: str, dtype: str, threads: int) -> str:
     loss.backward()
     mine = {name.replace("base_model.model.", ""): weight.grad for name, weight in policy.trainable().items()}
     peers = dict(trainer.model.named_parameters())
-    pairs = [(mine[name], weight.grad) for full, weight in peers.items() if (name := full.replace("base_model.model.", "")) in mine]
+    pairs = [
+        (mine[name], weight.grad)
+        for full, weight in peers.items()
+        if (name := full.replace("base_model.model.", "")) in mine
+    ]
     one, other = (torch.cat([pair[side].flatten().double() for pair in pairs]) for side in (0, 1))
+    cosine = float(torch.nn.functional.cosine_similarity(one, other, dim=0))
     gap = (scored.logprobs.detach() - theirs.flatten()[there.flatten()]).abs()
     return (
         f"{dtype}: {count} answers, {int(there.sum())} tokens, {len(pairs)} of {len(mine)} weights; log-probabilities "
         f"differ by {gap.mean():.2e} nats on average, {gap.max():.2e} at most; gradients: cosine "
-        f"{float(torch.nn.functional.cosine_similarity(one, other, dim=0)):.5f}, norms {one.norm():.6f} and {other.norm():.6f}"
+        f"{cosine:.5f}, norms {one.norm():.6f} and {other.norm():.6f}"
     )
 
 
@@ -286,7 +293,7 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
     from plumbline.training.noise import GradientParts
     from plumbline.training.rl import credit, step_examples
 
-    recipe = load("commerce-smollm2-grpo", [f"model.name={source}", f"model.threads={threads}"])
+    recipe = load(RECIPE, [*ALONE, f"model.name={source}", f"model.threads={threads}"])
     assert recipe.rl is not None
     with tempfile.TemporaryDirectory() as records:
         train = open_task(recipe.task.name, recipe.task.options, Path(records) / "data").examples("train")
@@ -309,9 +316,11 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
     measured = watched.measure(dict.fromkeys(range(prompts), 1), prompts)
     entropy = -np.mean(np.concatenate([c.trajectory.logprobs for c in credits_]))
     lines = [
-        f"{source}: {prompts} x {copies} answers, reward {np.nanmean(rewards):.3f}, spread within a group "
-        f"{np.mean([np.nanstd(group.rewards()) for group in groups]):.3f}, entropy {entropy:.3f} nats a token, "
-        f"signal / noise of the whole batch {measured.signal / measured.noise:.2f}",
+        (
+            f"{source}: {prompts} x {copies} answers, reward {np.nanmean(rewards):.3f}, spread within a group "
+            f"{np.mean([np.nanstd(group.rewards()) for group in groups]):.3f}, entropy {entropy:.3f} nats a token, "
+            f"signal / noise of the whole batch {measured.signal / measured.noise:.2f}"
+        ),
         "",
         "| groups in each half | answers | cosine, mean over splits | standard deviation |",
         "|---|---|---|---|",
@@ -361,9 +370,7 @@ def summary(name: str, arm: dict[str, Any], seed: int, run: Run) -> dict[str, An
         "steps": rl.steps,
         "shuffled": rl.shuffle_advantages,
         "set": arm["set"],
-        "controls": {
-            key.mode: round(e.mean_reward, 4) for key, e in found.items() if key.stage == "reference"
-        },
+        "controls": {key.mode: round(e.mean_reward, 4) for key, e in found.items() if key.stage == "reference"},
     }
     for mode in ("greedy", "sampled"):
         before, after = (found[EvaluationKey(stage, "test", mode)] for stage in ("base", "rl"))
@@ -377,8 +384,9 @@ def summary(name: str, arm: dict[str, Any], seed: int, run: Run) -> dict[str, An
             "parts": {part: interval(paired(of_part(before, part), of_part(after, part))) for part in READING},
         }
     row["reward"] = [round(step["train/reward"], 4) for step in steps]
-    for key in ("entropy", "grad_snr", "sampler_scorer_gap"):
-        row[key] = [None if step.get(f"train/{key}") is None else round(step[f"train/{key}"], 5) for step in steps]
+    for key in ("entropy", "grad_signal", "grad_noise", "sampler_scorer_gap"):
+        values = [step.get(f"train/{key}") for step in steps]
+        row[key] = [None if value is None else float(f"{value:.4g}") for value in values]
     seconds = [sum(v for k, v in clock.items() if k.startswith("time/")) for clock in run.files["timings"].rows()]
     row["seconds_per_step"] = round(float(np.median(seconds)), 1)
     return row
@@ -405,13 +413,25 @@ def table(rows: list[dict[str, Any]]) -> str:
             f"{row['prompts']} x {row['group']}",
             row["steps"],
             f"{np.mean(row['entropy'][:3]):.3f} -> {np.mean(row['entropy'][-3:]):.3f}",
-            "-" if row["grad_snr"][-1] is None else f"{row['grad_snr'][-1]:.2f}",
+            signal_to_noise(row),
         ]
         for mode in ("greedy", "sampled"):
             mean, low, high = row[mode]["difference"]
-            cells += [f"{row[mode]['before']:.3f} -> {row[mode]['after']:.3f}", f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]"]
+            cells += [
+                f"{row[mode]['before']:.3f} -> {row[mode]['after']:.3f}",
+                f"{mean:+.3f} [{low:+.3f}, {high:+.3f}]",
+            ]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines)
+
+
+def signal_to_noise(row: dict[str, Any]) -> str:
+    """Of a step, averaged over the arm, with its standard error."""
+    signal = np.array([value for value in row["grad_signal"] if value is not None])
+    if not len(signal):
+        return "-"
+    noise = np.mean([value for value in row["grad_noise"] if value is not None])
+    return f"{signal.mean() / noise:.2f} ± {signal.std(ddof=1) / np.sqrt(len(signal)) / noise:.2f}"
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 """Signal and noise of the gradient, against draws with a known mean and covariance and against formulas by hand."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +10,8 @@ import torch
 from plumbline.policies import open_policy
 from plumbline.recipe import ModelSection, OptimiserSection, RlSection
 from plumbline.records import Sampling
+from plumbline.storage import read_jsonl
+from plumbline.training.guards import LOOK, mostly_noise
 from plumbline.training.noise import (
     MEMORY,
     WATCHED,
@@ -219,8 +224,6 @@ class TestSmoothedRatio:
         assert got[2] == pytest.approx(signal / noise)
 
     def test_it_goes_on_from_its_memory(self):
-        import json
-
         values = [SignalNoise(float(number), 2.0 + number) for number in range(6)]
         whole, halves = {}, {}
         for value in values[:3]:
@@ -238,3 +241,54 @@ class TestSmoothedRatio:
 
     def test_there_is_no_ratio_to_noise_that_is_not_there(self):
         assert smoothed_ratio(SignalNoise(1.0, -0.5), {}) is None
+
+
+STUDY = Path(__file__).parents[2] / "experiments" / "grpo_real.jsonl"
+
+
+def said(rewards, gradients, memory=None):
+    """What is said at each step."""
+    memory = {} if memory is None else memory
+    return [list(mostly_noise(*each, 1e-4, memory)) for each in zip(rewards, gradients, strict=True)]
+
+
+class TestMostlyNoise:
+    rng = np.random.default_rng(5)
+    nothing = tuple(SignalNoise(float(value), 1.0) for value in rng.standard_normal(40) - 0.2)
+    something = tuple(SignalNoise(float(value), 1.0) for value in rng.standard_normal(40) + 0.7)
+    level = 0.4 + 0.08 * rng.standard_normal(40) - 0.001 * np.arange(40)
+    rising = level + 0.01 * np.arange(40)
+
+    def test_it_speaks_at_a_look_where_nothing_points_anywhere(self):
+        steps = said(self.level, self.nothing)
+        assert [number + 1 for number, messages in enumerate(steps) if messages] == [LOOK, 2 * LOOK]
+        assert "prompts_per_step" in steps[LOOK - 1][0]
+
+    def test_rewards_that_rise_or_gradients_that_agree_keep_it_silent(self):
+        assert not any(said(self.rising, self.nothing))
+        assert not any(said(self.level, self.something))
+
+    def test_the_trend_is_the_t_of_a_regression(self):
+        from scipy.stats import linregress
+
+        from plumbline.training.guards import _t_of_slope
+
+        fit = linregress(np.arange(40), self.rising)
+        assert _t_of_slope(self.rising) == pytest.approx(fit.slope / fit.stderr)
+
+    def test_a_constant_reward_and_steps_without_a_measure_are_no_error(self):
+        assert said([0.5] * LOOK, self.nothing[:LOOK])[-1]
+        assert not any(said([0.5] * LOOK, [None] * LOOK))
+        assert not any(said([None] * LOOK, self.nothing[:LOOK]))
+
+    def test_it_goes_on_from_its_memory(self):
+        memory = {}
+        said(self.level[:30], self.nothing[:30], memory)
+        again = said(self.level[30:], self.nothing[30:], json.loads(json.dumps(memory)))
+        assert again[-1] == said(self.level, self.nothing)[-1]
+
+    def test_on_the_arms_of_the_study_it_speaks_of_the_shuffled_ones_alone(self):
+        for _, row in read_jsonl(STUDY):
+            if row["trainer"] == "plumbline":
+                gradients = [SignalNoise(*pair) for pair in zip(row["grad_signal"], row["grad_noise"], strict=True)]
+                assert any(said(row["reward"], gradients)) == row["shuffled"], row["arm"]

@@ -14,11 +14,16 @@ from plumbline.algorithms.advantages import has_signal
 from plumbline.errors import TrainingStopped
 from plumbline.recipe import RlSection
 from plumbline.records import Group, Sampling
+from plumbline.training.noise import SignalNoise
 
 MAX_FAILED = 0.2
 """Share of a step's rollouts that may fail to be judged."""
 SOLVED = 0.999
 """A reward above this is everything that can be earned."""
+LOOK = 20
+"""Steps between looks at whether they go anywhere."""
+DIRECTION = 1.0
+"""The t-value from which on there is a sign of a direction."""
 ENOUGH = 200
 """Rollouts after which a part that was always 0 is called dead."""
 
@@ -89,6 +94,56 @@ def dead_parts(groups: Sequence[Group], memory: dict[str, Any]) -> Iterator[str]
         if count >= ENOUGH and name not in alive and name not in said:
             said.append(name)
             yield f"the part {name!r} of the reward was 0 in all of {count} rollouts: its weight is dead"
+
+
+def mostly_noise(
+    reward: float | None, gradient: SignalNoise | None, rate: float, memory: dict[str, Any]
+) -> Iterator[str]:
+    """Say, every `LOOK` steps, where neither the gradients nor the rewards so far point anywhere.
+
+    Two t-values are looked at: of the mean of the gradient's signal, whose estimate is unbiased and falls around 0
+    where there is none, and of the slope of a straight line through the steps' mean rewards (prompts differ from step
+    to step, so single values say nothing). With true advantages one of them rises above `DIRECTION` as evidence
+    gathers; dealt at random, neither does in seven of ten looks (0.84 squared). AdamW moves every weight by about the
+    rate whatever the gradient's size, so steps without a direction are a random walk that unlearns what SFT taught.
+    """
+    if reward is None or gradient is None:
+        return
+    rewards: list[float] = memory.setdefault("step_rewards", [])
+    signals: list[float] = memory.setdefault("step_signals", [])
+    noises: list[float] = memory.setdefault("step_noises", [])
+    rewards.append(reward)
+    signals.append(gradient.signal)
+    noises.append(gradient.noise)
+    count = len(rewards)
+    if count % LOOK:
+        return
+    if (signal := _t_of_mean(signals)) < DIRECTION and (trend := _t_of_slope(rewards)) < DIRECTION:
+        ratio = sum(signals) / sum(noises) if sum(noises) > 0 else 0.0
+        yield (
+            f"after {count} steps nothing points anywhere: the gradient's signal is {ratio:.2f} of its noise "
+            f"(t = {signal:.1f}), the rewards' trend has t = {trend:.1f}; at a rate of {rate:.1e} the weights then "
+            "move mostly by noise. Take more answers a step (rl.prompts_per_step), or start from a shorter SFT, which "
+            "leaves more to choose; rl.shuffle_advantages: true shows what noise alone does at this rate"
+        )
+
+
+def _t_of_mean(values: Sequence[float]) -> float:
+    array = np.asarray(values)
+    spread = array.std(ddof=1)
+    return float(array.mean() / (spread / len(array) ** 0.5)) if spread > 0 else 0.0
+
+
+def _t_of_slope(values: Sequence[float]) -> float:
+    """Student's t of the least-squares slope of values over their places (any textbook of regression)."""
+    array = np.asarray(values) - np.mean(values)
+    place = np.arange(len(array)) - (len(array) - 1) / 2
+    slope = place @ array / (place @ place)
+    left = array - slope * place
+    error = (left @ left / (len(array) - 2) / (place @ place)) ** 0.5
+    if error == 0:
+        return float(np.sign(slope)) * np.inf if slope else 0.0
+    return float(slope / error)
 
 
 def adapted_beta(section: RlSection, memory: Mapping[str, Any]) -> float:

@@ -82,11 +82,14 @@ def train_rl(
             run.event("dead_part", message)
         for row in _samples(groups, credits_, step + 1):
             run.sample(row)
+        rate = optimiser.learning_rate(step)
         values = _metrics(groups, update) | {
             "train/grad_snr": smoothed_ratio(update.gradient, progress.memory),
-            "train/learning_rate": optimiser.learning_rate(step),
+            "train/learning_rate": rate,
             "train/epoch": (step + 1) * section.prompts_per_step / len(examples),
         }
+        for message in guards.mostly_noise(values["train/reward"], update.gradient, rate, progress.memory):
+            run.event("mostly_noise", message)
         if section.kl_target is not None:
             values["train/beta"] = beta
         if evaluate is not None and evaluate_every and ((step + 1) % evaluate_every == 0 or step + 1 == section.steps):

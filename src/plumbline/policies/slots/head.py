@@ -14,7 +14,7 @@ from torch.nn.functional import linear
 from torch.utils.checkpoint import checkpoint
 
 from plumbline.policies import token_law
-from plumbline.policies.pretrained.head import LOGITS_AT_ONCE, head_divergence, head_log_prob
+from plumbline.policies.pretrained.head import head_divergence, head_log_prob, rows_at_once
 from plumbline.records import Sampling
 
 
@@ -38,7 +38,7 @@ class Head:
     @property
     def rows(self) -> int:
         """Places whose logits are held at once."""
-        return max(1, LOGITS_AT_ONCE // self.weight.shape[0])
+        return rows_at_once(self.weight)
 
     def log_prob(self, hidden: Tensor, tokens: Tensor, law: Sampling) -> Tensor:
         """Log-probability [N] of `tokens` [N] at hidden states [N, H]."""
