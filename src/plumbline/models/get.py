@@ -107,7 +107,7 @@ def _check_tools() -> None:
     if absent := [name for name in ("torch", "transformers", "gguf") if find_spec(name) is None]:
         raise ModelError(
             f"converting a model needs {', '.join(absent)}, not installed here",
-            "pip install '.[train]' in a clone of Plumbline, or pip install 'plumbline[train]'",
+            "pip install '.[train]' in a clone of Plumbline",
         )
 
 

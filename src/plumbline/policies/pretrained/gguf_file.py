@@ -48,7 +48,7 @@ def _read(path: str, modified: int) -> tuple[str, str]:  # noqa: ARG001 - part o
     except ImportError as error:
         raise ModelError(
             f"reading {path} needs the package gguf, which is not installed",
-            "pip install '.[train]' in a clone of Plumbline, or pip install 'plumbline[train]'",
+            "pip install '.[train]' in a clone of Plumbline",
         ) from error
     try:
         fields = GGUFReader(path).fields
