@@ -1,11 +1,11 @@
 """What makes GRPO gain on a small real model: arms from one SFT model, ours beside TRL's, and their controls.
 
     plumbline get smollm2-135m
-    plumbline run commerce-smollm2 --set rl=null --set 'evaluation.final=[]' --out runs/grpo-real/sft-60
-    python experiments/grpo_real.py run short-1e-4 short-1e-4-shuffled --seed 0   # 15 to 20 minutes each; runs resume
+    plumbline run commerce-smollm2 --set rl=null --set 'evaluation.final=[]' --out runs/grpo-real/sft-150
+    python experiments/grpo_real.py run long-3e-5 long-1e-4-32 --seed 0   # 15 to 20 minutes each; runs resume
     python experiments/grpo_real.py run trl-1e-4 --seed 0                         # the same by TRL's GRPOTrainer
-    python experiments/grpo_real.py signal runs/grpo-real/sft-60/models/sft       # gradients of two halves of a batch
-    python experiments/grpo_real.py same runs/grpo-real/sft-60/models/sft         # one batch of TRL's through both
+    python experiments/grpo_real.py signal runs/grpo-real/sft-150/models/sft      # gradients of two halves of a batch
+    python experiments/grpo_real.py same runs/grpo-real/sft-150/models/sft        # one batch of TRL's through both
     python experiments/grpo_real.py collect                                       # finished arms -> grpo_real.jsonl
     python experiments/grpo_real.py table                                         # as in docs/grpo-on-real-models.md
 
@@ -14,7 +14,10 @@ prompts; arms of one seed see the same training prompts in the same order, by wh
 """
 
 import argparse
+import itertools
+import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,7 +28,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import numpy as np
 import yaml
 
-from plumbline.evaluation.statistics import paired
+from plumbline.evaluation.statistics import mean_interval, paired
 from plumbline.evaluation.summary import compare
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import Recipe, load
@@ -36,6 +39,7 @@ from plumbline.runs.live import LiveView
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl, write_json, write_jsonl
 from plumbline.tasks import open_task
+from plumbline.tasks.commerce.extraction.schema import MAX_SPAN
 
 HERE = Path(__file__).parent
 ARMS, ROWS = HERE / "grpo_real.yaml", HERE / "grpo_real.jsonl"
@@ -64,6 +68,7 @@ def main() -> None:
     signal.add_argument("--prompts", type=int, default=32)
     signal.add_argument("--group", type=int, default=8)
     signal.add_argument("--threads", type=int, default=1)
+    commands.add_parser("floor", help="what the best rule earns that does not read the review")
     commands.add_parser("collect", help="write a row for each finished arm")
     commands.add_parser("table", help="print the rows as a Markdown table")
     options = parser.parse_args()
@@ -78,6 +83,8 @@ def main() -> None:
         print(same_batch(options.model, options.dtype, options.threads))
     elif options.command == "signal":
         print(measure_signal(options.model, options.prompts, options.group, options.threads))
+    elif options.command == "floor":
+        print(best_rule())
     elif options.command == "collect":
         write_jsonl(ROWS, collect())
     else:
@@ -279,6 +286,42 @@ def same_batch(source: str, dtype: str, threads: int) -> str:
         f"differ by {gap.mean():.2e} nats on average, {gap.max():.2e} at most; gradients: cosine "
         f"{cosine:.5f}, norms {one.norm():.6f} and {other.norm():.6f}"
     )
+
+
+# -- the floor ---------------------------------------------------------------------------------------------------------
+
+
+def best_rule() -> str:
+    """What the best answers earn that see the delivery alone, and may quote the review's first sentence as it stands.
+
+    Chosen on the test prompts themselves, so nothing that reads no more than this can earn more.
+    """
+    import tempfile
+
+    from plumbline.tasks.commerce.extraction.controls import facts_only
+    from plumbline.tasks.commerce.extraction.schema import CATEGORIES, SENTIMENTS
+
+    recipe = load(RECIPE)
+    with tempfile.TemporaryDirectory() as place:
+        task = open_task(recipe.task.name, recipe.task.options, Path(place))
+        examples = task.examples("test")
+    seen: dict[str, list[Any]] = {}
+    for example, answer in zip(examples, facts_only(examples), strict=True):
+        seen.setdefault(json.loads(answer)["complaint_category"], []).append(example)
+    lines, rewards = [], []
+    for delivery, those in seen.items():
+        best: tuple[float, list[float], str] = (-1.0, [], "")
+        for sentiment, category, quotes in itertools.product(SENTIMENTS, CATEGORIES, (False, True)):
+            earned = []
+            for example in those:
+                opening = re.split(r"(?<=[.!?])\s", example.reference["review"])[0][:MAX_SPAN] if quotes else None
+                values = {"sentiment": sentiment, "complaint_category": category, "main_complaint": opening}
+                earned.append(task.judge(example, json.dumps(values, ensure_ascii=False))[1].total)
+            what = f"{sentiment}, {category}, {'first sentence' if quotes else 'null'}"
+            best = max(best, (float(np.mean(earned)), earned, what))
+        rewards += best[1]
+        lines.append(f"{delivery}: {len(those)} prompts, {best[2]}: {best[0]:.3f}")
+    return "\n".join([*lines, f"best rule without reading: {mean_interval(rewards)}"])
 
 
 # -- signal and noise --------------------------------------------------------------------------------------------------

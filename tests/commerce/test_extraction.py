@@ -54,6 +54,26 @@ def test_the_law_of_the_task(commerce, split):
     assert laws.controls["facts-only"] < 0.5
 
 
+@pytest.mark.parametrize("instructions", ["full", "short"])
+def test_facts_only_reads_the_delay_that_the_prompt_says_and_not_the_reference(instructions, tmp_path):
+    """With keys that leave delay_days out it once took every order for punctual, which made the floor too low."""
+    from plumbline.tasks import open_task
+    from plumbline.tasks.commerce.extraction.controls import facts_only
+
+    answers = []
+    for keys in (None, ["sentiment", "complaint_category"]):
+        options = {"orders": 1500, "extraction": 90, "instructions": instructions, "keys": keys}
+        examples = open_task("commerce", options, tmp_path / str(keys), lambda *_: None).examples("train")
+        answers.append([json.loads(answer) for answer in facts_only(examples)])
+        if keys is None:
+            delays = [answer["delay_days"] for answer in answers[0]]
+            assert delays == [example.reference["delay_days"] for example in examples]
+            assert None in delays
+            assert any(delay for delay in delays)
+    whole, some = answers
+    assert some == [{key: answer[key] for key in ("sentiment", "complaint_category")} for answer in whole]
+
+
 def test_a_rubric_that_pays_the_wrong_answer_breaks_the_law(commerce):
     """The negative control of the law: with a gold answer exchanged, the oracle no longer earns 1."""
     from dataclasses import replace

@@ -287,8 +287,12 @@ class TestMostlyNoise:
         again = said(self.level[30:], self.nothing[30:], json.loads(json.dumps(memory)))
         assert again[-1] == said(self.level, self.nothing)[-1]
 
-    def test_on_the_arms_of_the_study_it_speaks_of_the_shuffled_ones_alone(self):
-        for _, row in read_jsonl(STUDY):
-            if row["trainer"] == "plumbline":
-                gradients = [SignalNoise(*pair) for pair in zip(row["grad_signal"], row["grad_noise"], strict=True)]
-                assert any(said(row["reward"], gradients)) == row["shuffled"], row["arm"]
+    def test_on_the_arms_of_the_study_it_is_silent_where_the_reward_rose_and_speaks_where_it_was_shuffled(self):
+        arms = [row for _, row in read_jsonl(STUDY) if row["trainer"] == "plumbline"]
+        spoke = {}
+        for row in arms:
+            gradients = [SignalNoise(*pair) for pair in zip(row["grad_signal"], row["grad_noise"], strict=True)]
+            spoke[row["arm"], row["seed"]] = any(said(row["reward"], gradients))
+        assert all(spoke[row["arm"], row["seed"]] for row in arms if row["shuffled"])
+        assert not any(spoke[row["arm"], row["seed"]] for row in arms if row["sampled"]["difference"][1] > 0)
+        assert len({row["shuffled"] for row in arms}) == 2

@@ -1,6 +1,7 @@
 """Ways to answer without reading the review: what they earn is the floor that every figure stands on."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -61,7 +62,7 @@ def facts_only(examples: Sequence[Example]) -> list[str]:
     """The order's dates and not one word of the review: late or missing is a complaint about that, else all is well."""
     answers = []
     for example in examples:
-        days = example.reference.get("delay_days", 0)
+        days = _delay(example.messages[-1]["content"])
         category = "nao_entregue" if days is None else "entrega_atrasada" if days else "nenhum"
         late = category != "nenhum"
         guess = {
@@ -78,6 +79,17 @@ def facts_only(examples: Sequence[Example]) -> list[str]:
         }
         answers.append(_answer(guess, example))
     return answers
+
+
+DELAY = re.compile(r"^Entrega: (?:entregue em \d+ dias, (?:no prazo|com (\d+) de atraso)|não entregue)$", re.MULTILINE)
+
+
+def _delay(prompt: str) -> int | None:
+    """Days late as the prompt's facts say it, which not every choice of keys asks for; None where not delivered."""
+    found = DELAY.search(prompt)
+    if found is None:
+        return 0
+    return None if found[0].endswith("não entregue") else int(found[1] or 0)
 
 
 def _asked(examples: Sequence[Example]) -> list[str]:
