@@ -65,7 +65,7 @@ def facts_only(examples: Sequence[Example]) -> list[str]:
         days = _delay(example.messages[-1]["content"])
         category = "nao_entregue" if days is None else "entrega_atrasada" if days else "nenhum"
         late = category != "nenhum"
-        guess = {
+        guess: dict[str, object] = {
             "sentiment": "negativo" if late else "positivo",
             "sentiment_score": 0.5 if late else 4.8,
             "complaint_category": category,
