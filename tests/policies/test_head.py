@@ -25,7 +25,7 @@ def inputs(rows: int, hidden: int, vocabulary: int, *, bias: bool) -> tuple[torc
 @pytest.mark.parametrize("bias", [False, True])
 def test_values_and_gradients_are_those_of_the_plain_way(monkeypatch, sampling, slices, bias):
     states, weight, shift, tokens = inputs(10, 6, 23, bias=bias)
-    monkeypatch.setattr(head, "LOGITS_AT_ONCE", 10 * 23 if slices == 1 else 3 * 23)
+    monkeypatch.setitem(head.LOGITS_AT_ONCE, "cpu", 10 * 23 if slices == 1 else 3 * 23)
     upstream = torch.randn(10, generator=torch.Generator().manual_seed(5))
     leaves = [tensor for tensor in (states, weight, shift) if tensor is not None]
 
@@ -55,7 +55,7 @@ class LargestTensor(TorchDispatchMode):
 
 
 def test_no_tensor_of_rows_by_vocabulary_is_made_for_a_large_vocabulary(monkeypatch):
-    monkeypatch.setattr(head, "LOGITS_AT_ONCE", 4 * 152_000)
+    monkeypatch.setitem(head.LOGITS_AT_ONCE, "cpu", 4 * 152_000)
     states, weight, _, tokens = inputs(64, 4, 152_000, bias=False)
     with LargestTensor() as seen:
         head.head_log_prob(states, weight, None, tokens, Sampling()).sum().backward()
