@@ -1,6 +1,6 @@
 # Two commands for a fresh machine that has Python 3.11, make and the network:
 #   make demo   makes .venv, runs the main job and its negative control on a CPU (about 4 minutes), says where the report is
-#   make test   makes .venv, runs the tests (about 3 minutes)
+#   make test   makes .venv, runs the tests (about 5 minutes)
 # Others: lint, format, clean.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
