@@ -196,6 +196,7 @@ def test_recipe_lists_prints_and_overrides(plumbline):
         (["run", "commerce-demo", "--set", "rl.stepz=7"], "unknown key rl.stepz (did you mean steps?)"),
         (["run", "no-such-recipe"], "no recipe named no-such-recipe"),
         (["eval", "./no/such/model"], "there is no model directory at ./no/such/model"),
+        (["eval", "models/not-fetched"], "fetch a model (`plumbline get` lists them)"),
         (["eval", "oracle", "--task", "comerce"], "did you mean commerce?"),
         (["eval", "oracle", "--split", "dev"], "no split 'dev'"),
         (["report", "nowhere"], "nowhere is not a run directory"),

@@ -133,7 +133,8 @@ def _check_there(source: str) -> None:
         header(source)
         return
     path = Path(source).expanduser()
-    looks_like_path = source.startswith((".", "/", "~")) or source.count("/") > 1
+    # `models/` is where `plumbline get` puts what it fetches, and `runs/` where runs are: no hub is asked for those.
+    looks_like_path = source.startswith((".", "/", "~", "models/", "runs/")) or source.count("/") > 1
     if path.is_dir():
         if not (path / "config.json").is_file() and not (path / "adapter_config.json").is_file():
             files = sorted(str(file) for file in path.glob("*.gguf"))
@@ -141,7 +142,8 @@ def _check_there(source: str) -> None:
             raise ModelError(f"{source} is a directory without a model (no config.json)", mend)
     elif looks_like_path or path.exists():
         raise ModelError(
-            f"there is no model directory at {source}", "check the path, or give a hub name such as org/model"
+            f"there is no model directory at {source}",
+            "check the path, fetch a model (`plumbline get` lists them), or give a hub name such as org/model",
         )
 
 
