@@ -130,3 +130,22 @@ def test_every_text_is_told_once_it_is_finished(finished):
     )
     wanted = {(p, c): one.text for p, group in enumerate(drawn) for c, one in enumerate(group)}
     assert told == wanted
+
+
+@pytest.mark.parametrize(("rate", "worse"), [(1e-3, []), (1e-1, [2, 4])])
+def test_a_run_that_makes_the_model_worse_says_so_while_it_trains(rate, worse, tmp_path):
+    settings = {
+        "name": "fall",
+        "task": {"name": "tests.toy:open_toy", "options": {"size": 40}},
+        "model": {"threads": 1, "tiny": {"hidden": 32, "layers": 2, "heads": 2, "vocabulary": 300, "context": 128}},
+        "sft": {"steps": 18, "batch_size": 8, "optimiser": {"learning_rate": 1e-2}},
+        "rl": {"steps": 4, "prompts_per_step": 4, "group_size": 4, "shuffle_advantages": True},
+        "sampling": {"max_tokens": 8},
+        "evaluation": {"every": 2, "limit": 40, "final": ["val"]},
+    }
+    settings["model"]["tiny"]["steps"] = 2
+    settings["rl"]["optimiser"] = {"learning_rate": rate}
+    run = run_recipe(parse(settings), tmp_path / "run")
+    said = [event["message"] for event in run.files["events"].rows() if event["kind"] == "worse"]
+    assert [int(message.split()[1]) for message in said] == worse
+    assert all("on the same 40 examples, most of all in letters" in message for message in said)

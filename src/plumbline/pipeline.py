@@ -14,7 +14,7 @@ from typing import Any
 from plumbline.errors import DataError
 from plumbline.evaluation.evaluate import evaluate_policy, references
 from plumbline.evaluation.replays import check_replayable, replay_worst
-from plumbline.evaluation.summary import summarise
+from plumbline.evaluation.summary import fall, summarise
 from plumbline.policies import open_policy
 from plumbline.policies.policy import Demonstration, Policy, slowness
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
@@ -22,7 +22,7 @@ from plumbline.records import Evaluation, Example, Message, Sampling
 from plumbline.reports.write import write_report
 from plumbline.rollouts import check_prompts
 from plumbline.runs.cards import CARD, Card, trained_on
-from plumbline.runs.evaluations import REFERENCE, EvaluationKey
+from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
 from plumbline.runs.replays import INDEX, write_replays
 from plumbline.runs.run import Observer, Run
 from plumbline.seeds import derive
@@ -199,7 +199,12 @@ def _rl(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], held_out
 
 def _open(run: Run, source: str, *names: str) -> Policy:
     """Open a stage's model as the recipe says, record what samples and scores it, and say once what makes it slow."""
-    policy = open_policy(_section(run.recipe), source, derive(run.recipe.seed, "open", *names))
+    from plumbline.training.stage import stop_requests
+
+    with stop_requests() as asked:  # an interrupt inside safetensors would come out as an error of the model
+        policy = open_policy(_section(run.recipe), source, derive(run.recipe.seed, "open", *names))
+    if asked():
+        raise KeyboardInterrupt
     run.environment({"engine": dict(policy.engine), **_likelihood(run.recipe, policy)})
     message = slowness(policy)
     if message and all(event["message"] != message for event in run.files["events"].rows()):
@@ -309,6 +314,13 @@ def _evaluate_inside(
             values["eval/sampled_mean_reward"] = evaluation.mean_reward
             continue
         values["eval/mean_reward"] = evaluation.mean_reward
+        first = read_evaluation(run.folder / "evaluations" / f"{replace(key, step=0)}.json")
+        if found := fall(first, evaluation):
+            run.event(
+                "worse",
+                f"after {step} steps of RL the greedy answers earn {found}: what the model could is unlearnt. "
+                "Start again with a lower rl.optimiser.learning_rate or more answers a step (rl.prompts_per_step)",
+            )
         for stratum in sorted({row.stratum for row in evaluation.rows if row.stratum}):
             values[f"eval/{stratum}"] = _mean([r.reward for r in evaluation.rows if r.stratum == stratum])
         for reading in evaluation.rows[0].readings:

@@ -7,7 +7,7 @@ import pytest
 
 from plumbline.errors import DataError, IncomparableError
 from plumbline.evaluation.evaluate import evaluate_completions, evaluate_policy, evaluate_reference, references
-from plumbline.evaluation.summary import compare, summarise
+from plumbline.evaluation.summary import compare, fall, summarise
 from plumbline.evaluation.targets import evaluate_file
 from plumbline.records import Sampling
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation, write_evaluation
@@ -112,3 +112,15 @@ def test_keys_read_back(text):
 def test_a_name_that_is_no_key():
     with pytest.raises(DataError, match="does not name an evaluation"):
         EvaluationKey.parse("report")
+
+
+def test_a_fall_is_said_with_its_part_and_chance_is_not():
+    task = ToyTask({"size": 40})
+    before = evaluate_completions(task, task.examples("val"), ["aaaa"] * 40, source="before", split="val")
+    fewer = evaluate_completions(task, task.examples("val"), ["aaab"] * 40, source="after", split="val")
+    mixed = evaluate_completions(task, task.examples("val"), ["aaaa"] * 39 + ["b"], source="after", split="val")
+    assert fall(before, before) is None
+    assert fall(before, mixed) is None, "one of 40 is chance"
+    assert fall(fewer, before) is None, "a gain"
+    said = fall(before, fewer)
+    assert said == "-0.188 [-0.188, -0.188] on the same 40 examples, most of all in letters (-0.250)"

@@ -1,6 +1,8 @@
 """The RL loop: it learns, it says what it did, skipping is free, and it stops where going on would be false."""
 
 import math
+import os
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -8,13 +10,14 @@ import pytest
 import torch
 
 from plumbline.algorithms.objective import clipped_surrogate
-from plumbline.errors import DataError, TrainingStopped
+from plumbline.errors import DataError, RunError, TrainingStopped
 from plumbline.policies import open_policy
 from plumbline.recipe import ModelSection, RlSection
 from plumbline.records import Sampling
 from plumbline.rollouts import collect
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
+from plumbline.training import checkpoints, guards
 from plumbline.training import update as loop
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import credit, step_examples, train_rl
@@ -188,3 +191,27 @@ def test_masking_truncated_rollouts_takes_them_out(tiny_policy):
     section = RlSection(steps=1, group_size=4, mask_truncated=True)
     credits_ = credit(rollouts(tiny_policy), section, generator(0))
     assert {c.weight == 0 for c in credits_ if c.trajectory.truncated} == {True}
+
+
+def test_an_interrupt_while_a_checkpoint_is_read_is_no_error_of_the_checkpoint(tiny_folder, tmp_path, monkeypatch):
+    """Safetensors turns a KeyboardInterrupt inside it into an error of its own, and the user was told to delete it."""
+    with monkeypatch.context() as broken:
+        broken.setattr(guards, "check_failures", lambda groups: os.kill(os.getpid(), signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            train_toy(tiny_folder, tmp_path / "run")
+    honest = checkpoints.read
+
+    def interrupted(checkpoint):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            raise RunError("could not determine the shape of object type 'torch.storage.UntypedStorage'") from None
+        return honest(checkpoint)
+
+    with monkeypatch.context() as slow:
+        slow.setattr(checkpoints, "read", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train_toy(tiny_folder, tmp_path / "run", resume=True)
+    assert [row["step"] for row in Run.read(tmp_path / "run").rows("rl")] == [1], "it stopped before another step"
+    train_toy(tiny_folder, tmp_path / "run", resume=True)
+    assert [row["step"] for row in Run.read(tmp_path / "run").rows("rl")] == [1, 2, 3, 4]

@@ -141,3 +141,23 @@ def compare(before: Evaluation, after: Evaluation) -> Paired:
             "evaluate both on the same split and limit of the same data",
         )
     return paired(list(first.values()), [second[key] for key in first])
+
+
+def fall(before: Evaluation, after: Evaluation) -> str | None:
+    """What to say where `after` earned less on the same examples, its whole interval below 0; None where it did not.
+
+    Raises:
+        IncomparableError: they differ in task, rubric, or examples.
+    """
+    change = compare(before, after).difference
+    if not change.high < 0:
+        return None
+    message = f"{change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}] on the same {change.n} examples"
+    means = [
+        {name: part.mean for name in _names(e.rows, "parts") if (part := _part(e.rows, name)).n}
+        for e in (before, after)
+    ]
+    changes = {name: means[1][name] - mean for name, mean in means[0].items() if name in means[1]}
+    if changes and changes[worst := min(changes, key=changes.__getitem__)] < 0:
+        message += f", most of all in {worst} ({changes[worst]:+.3f})"
+    return message

@@ -57,9 +57,12 @@ class Stage:
         Raises:
             KeyboardInterrupt: the user or the system asked to stop; a checkpoint was left.
         """
-        done, total = self.resume(), self.optimiser.total
-        self.run.stage(self.name, total, done)
+        # Reading, too: an interrupt inside safetensors would come out as an error of the checkpoint.
         with stop_requests() as asked:
+            done, total = self.resume(), self.optimiser.total
+            self.run.stage(self.name, total, done)
+            if asked():
+                raise KeyboardInterrupt
             for step in range(done, total):
                 yield step
                 stopping = asked()
