@@ -333,8 +333,9 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
 
     from plumbline.policies import open_policy
     from plumbline.rollouts import collect as roll_out
+    from plumbline.training.credit import credit
     from plumbline.training.noise import GradientParts
-    from plumbline.training.rl import credit, step_examples
+    from plumbline.training.rl import step_examples
 
     recipe = load(RECIPE, [*ALONE, f"model.name={source}", f"model.threads={threads}"])
     assert recipe.rl is not None

@@ -183,6 +183,9 @@ class RlSection(Section):
     """Adapt beta so that the KL stays near this many nats: doubled above 1.5 times, halved below 1/1.5 times."""
     scale_advantages: Literal["none", "group"] = "none"
     """none: reward minus the group's mean (Dr. GRPO); group: also divided by its standard deviation."""
+    credit: Literal["answer", "items"] = "answer"
+    """answer: all of its tokens get the answer's advantage; items: what single values earn is credited to the tokens
+    that wrote them (see `plumbline.training.credit`)."""
     normaliser: Literal["dr_grpo", "grpo", "dapo"] = "dr_grpo"
     """What the sum over tokens is divided by: the constant rollouts x max_tokens, or a realised length."""
     mask_truncated: bool = False
@@ -211,6 +214,11 @@ class RlSection(Section):
             raise ValueError("rl.objective: wd1 needs an estimate: set rl.likelihood.kind, for example to diffu")
         if self.objective != "ppo" and (self.inner_epochs > 1 or self.beta > 0):
             raise ValueError(f"rl.objective: {self.objective} has no ratio and no KL: one inner epoch, beta 0")
+        if self.credit == "items" and (self.ratio != "token" or self.objective != "ppo" or not exact):
+            raise ValueError(
+                "rl.credit: items gives tokens of one answer different advantages, so it needs rl.ratio: token, "
+                "rl.objective: ppo and rl.likelihood.kind: trajectory"
+            )
         if self.kl_target is not None and self.beta == 0:
             raise ValueError("rl.kl_target adapts rl.beta, so start with a beta above 0, for example 0.01")
         if self.kl == "closed" and not exact:

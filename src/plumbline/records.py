@@ -201,6 +201,15 @@ class Failure:
     detail: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of a reward: what it added to the total, and which characters of the completion decide it."""
+
+    earned: float
+    spans: tuple[tuple[int, int], ...]
+    """[start, end) of each stretch of characters."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rollout:
     """A trajectory and what became of it: an outcome and a score, or a failure with its cause."""

@@ -13,8 +13,8 @@ import numpy as np
 
 from plumbline.evaluation.evaluate import ORACLE, references
 from plumbline.policies.policy import Policy
-from plumbline.records import Message, Sampling, Trajectory
-from plumbline.tasks.task import Task
+from plumbline.records import Item, Message, Sampling, Score, Trajectory
+from plumbline.tasks.task import Itemised, Task
 
 HOSTILE = (
     "",
@@ -116,7 +116,7 @@ class TaskLaws:
     controls: Mapping[str, float]
     """Mean reward of each control."""
     raised: tuple[str, ...]
-    """Hostile texts on which the verifier raised: none."""
+    """Texts on which the verifier raised, or itemised more than the reward or outside of the text: none."""
 
 
 def check_task(task: Task, split: str, *, hostile: Sequence[str] = HOSTILE) -> TaskLaws:
@@ -124,11 +124,13 @@ def check_task(task: Task, split: str, *, hostile: Sequence[str] = HOSTILE) -> T
     examples = task.examples(split)
     evaluations = references(task, examples, split)
     raised = []
-    for text in hostile:
-        for example in (examples[0], examples[-1]):
+    for example in (examples[0], examples[-1]):
+        for text in (*hostile, example.gold):
             try:
                 _, score = task.judge(example, text)
                 assert 0 <= score.total <= 1
+                if isinstance(task, Itemised):
+                    _check_items(task.items(text, score), text, score)
             except Exception as error:  # noqa: BLE001 - that it raised at all is what is measured
                 raised.append(f"{text[:20]!r}: {type(error).__name__}: {error}")
     return TaskLaws(
@@ -136,3 +138,9 @@ def check_task(task: Task, split: str, *, hostile: Sequence[str] = HOSTILE) -> T
         controls={name: e.mean_reward for name, e in evaluations.items() if name != ORACLE},
         raised=tuple(raised),
     )
+
+
+def _check_items(items: Mapping[str, Item], text: str, score: Score) -> None:
+    assert all(item.earned >= 0 for item in items.values())
+    assert sum(item.earned for item in items.values()) <= score.total + 1e-9
+    assert all(0 <= start <= end <= len(text) for item in items.values() for start, end in item.spans)

@@ -11,6 +11,7 @@ from plumbline.policies import open_policy
 from plumbline.recipe import ModelSection, OptimiserSection, RlSection
 from plumbline.records import Sampling
 from plumbline.storage import read_jsonl
+from plumbline.training.credit import Credit
 from plumbline.training.guards import LOOK, mostly_noise
 from plumbline.training.noise import (
     MEMORY,
@@ -22,7 +23,7 @@ from plumbline.training.noise import (
     smoothed_ratio,
 )
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import Credit, update_policy
+from plumbline.training.update import update_policy
 
 MEAN = np.array([0.5, -0.3, 0.2, 0.0])
 SPREAD = np.array([1.0, 0.4, 0.7, 0.2])

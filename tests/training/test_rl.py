@@ -19,8 +19,9 @@ from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.training import checkpoints, guards
 from plumbline.training import update as loop
+from plumbline.training.credit import credit
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.rl import credit, step_examples, train_rl
+from plumbline.training.rl import step_examples, train_rl
 from plumbline.training.update import update_policy
 from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe, train_toy

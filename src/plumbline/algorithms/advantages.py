@@ -41,7 +41,24 @@ def advantages(rewards: NDArray[np.float64], scale: Literal["none", "group"] = "
     return np.nan_to_num(centred)
 
 
+def advantages_by_item(earned: NDArray[np.float64], scale: Literal["none", "group"] = "none") -> NDArray[np.float64]:
+    """Advantages [G, K] of the items that rewards are the sums of: each against the group's mean of the same item.
+
+    Each row adds up to the rollout's advantage.
+
+    Args:
+        earned: [G, K], a row of NaN where a rollout could not be judged.
+        scale: as in `advantages`, by the standard deviation of the rewards.
+    """
+    if not any(has_signal(item) for item in earned.T):
+        return np.zeros_like(earned)
+    centred = earned - np.nanmean(earned, axis=0)
+    if scale == "group":
+        centred = centred / (np.nanstd(earned.sum(axis=1), ddof=1) + 1e-4)
+    return np.nan_to_num(centred)
+
+
 def shuffled(groups: Sequence[NDArray[np.float64]], rng: np.random.Generator) -> list[NDArray[np.float64]]:
-    """The same advantages, dealt at random over all rollouts of the batch: a negative control that cannot learn."""
+    """Advantages ([G] or [G, K]) dealt at random over all rollouts of the batch: a control that cannot learn."""
     flat = rng.permutation(np.concatenate(list(groups)))
     return list(np.split(flat, np.cumsum([len(group) for group in groups])[:-1]))

@@ -99,6 +99,15 @@ class Hides(Protocol):
         ...
 
 
+@runtime_checkable
+class Locates(Protocol):
+    """A policy that knows which of an answer's terms wrote which characters of its text."""
+
+    def first_terms(self, trajectory: Trajectory, characters: Sequence[int]) -> list[int]:
+        """For each place in the text, the first term whose token begins there or later (the number of terms: none)."""
+        ...
+
+
 Tell = Callable[[int, int, str], None]
 """Called with a prompt's place, a copy's number and its text."""
 

@@ -6,7 +6,7 @@ A task never sees a policy. Adding one is a new folder or file and one line in `
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from plumbline.records import Example, Frame, Headline, Mistake, Outcome, Score
+from plumbline.records import Example, Frame, Headline, Item, Mistake, Outcome, Score
 
 Control = Callable[[Sequence[Example]], list[str]]
 """A way to answer without the knowledge that the task is about: a completion for each example."""
@@ -72,6 +72,18 @@ class Replayable(Protocol):
 
         Raises:
             PlumblineError: what is needed to take them (a browser) is not there, or broke down.
+        """
+        ...
+
+
+@runtime_checkable
+class Itemised(Protocol):
+    """A task that can say which characters of a completion decide which items of its reward."""
+
+    def items(self, completion: str, score: Score) -> Mapping[str, Item]:
+        """The items of a score that single stretches of the completion decide, by name; the rest is the whole's.
+
+        What they earned adds up to at most the total. Never raises, whatever the text.
         """
         ...
 

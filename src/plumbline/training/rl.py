@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.algorithms.advantages import advantages, has_signal, shuffled
-from plumbline.algorithms.objective import weights
-from plumbline.algorithms.ratio_free import wd1_advantages
+from plumbline.algorithms.advantages import has_signal
 from plumbline.errors import DataError
 from plumbline.policies.policy import Policy
 from plumbline.recipe import RlSection, RunSection
@@ -26,10 +24,11 @@ from plumbline.runs.run import Run
 from plumbline.seeds import derive, generator
 from plumbline.tasks.task import Task
 from plumbline.training import guards
+from plumbline.training.credit import Credit, credit, locate_items
 from plumbline.training.noise import smoothed_ratio
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage
-from plumbline.training.update import Credit, Update, update_policy
+from plumbline.training.update import Update, update_policy
 
 STAGE = "rl"
 Evaluator = Callable[[int], Mapping[str, float]]
@@ -53,10 +52,12 @@ def train_rl(
 
     Raises:
         DataError: there are no examples, or a prompt exceeds the context.
+        RecipeError: credit by items, where the task has none or the policy cannot tell where they stand.
         TrainingStopped: going on would make the result false (see `guards`).
     """
     if not examples:
         raise DataError("there is nothing to train on: the training split is empty")
+    items = locate_items(task, policy) if section.credit == "items" else None
     optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps)
     progress = Stage(run, STAGE, optimiser, options)
     if section.beta > 0:
@@ -71,7 +72,7 @@ def train_rl(
         )
         sampled = time.perf_counter()
         guards.check_failures(groups)
-        credits_ = credit(groups, section, generator(seed, STAGE, "shuffle", step))
+        credits_ = credit(groups, section, generator(seed, STAGE, "shuffle", step), items)
         beta = guards.adapted_beta(section, progress.memory)
         looks = generator(seed, STAGE, "likelihood", step)
         update = update_policy(policy, optimiser, credits_, section, sampling, step, beta, looks)
@@ -115,24 +116,6 @@ def step_examples(examples: Sequence[Example], count: int, step: int, seed: int)
 
 def _order(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
     return generator(seed, STAGE, "order", epoch).permutation(n)
-
-
-def credit(groups: Sequence[Group], section: RlSection, rng: np.random.Generator) -> list[Credit]:
-    """Advantages and weights of all rollouts, group by group; `rng` deals them anew for the negative control."""
-    if section.objective == "wd1":
-        given = [wd1_advantages(group.rewards()) for group in groups]
-    else:
-        given = [advantages(group.rewards(), section.scale_advantages) for group in groups]
-    if section.shuffle_advantages:
-        given = shuffled(given, rng)
-    trajectories = [rollout.trajectory for group in groups for rollout in group.rollouts]
-    lengths = [trajectory.num_tokens for trajectory in trajectories]
-    counted = [not (section.mask_truncated and trajectory.truncated) for trajectory in trajectories]
-    weight = weights(lengths, counted, section.normaliser, trajectories[0].sampling.max_tokens)
-    return [
-        Credit(trajectory, float(advantage), float(w))
-        for trajectory, advantage, w in zip(trajectories, np.concatenate(given), weight, strict=True)
-    ]
 
 
 def _metrics(groups: Sequence[Group], update: Update) -> dict[str, float | int | None]:

@@ -19,19 +19,11 @@ from plumbline.algorithms.ratio_free import sandwiched, weighted_likelihood
 from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.policies.policy import Hides, Policy, Terms
 from plumbline.recipe import RlSection
-from plumbline.records import Sampling, Trajectory
+from plumbline.records import Sampling
 from plumbline.training import guards
+from plumbline.training.credit import Credit
 from plumbline.training.noise import GradientParts, SignalNoise, independent_parts
 from plumbline.training.optimiser import Optimiser
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Credit:
-    """A trajectory with its advantage, and the weight of each of its terms in the loss."""
-
-    trajectory: Trajectory
-    advantage: float
-    weight: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +68,7 @@ def update_policy(
         beta: weight of the KL in this step.
         rng: draws which steps or hidden positions are scored.
     """
-    useful = [c for c in credits_ if c.weight > 0 and (c.advantage != 0 or beta > 0)]
+    useful = [c for c in credits_ if c.weight > 0 and (beta > 0 or not c.is_idle)]
     if not useful:
         gap = _probe_gap(policy, credits_)
         guards.check_gap(gap, section.max_gap, sampling)
@@ -180,6 +172,8 @@ def _loss(
     """The loss of one pass; sums for the metrics go to `total`."""
     given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in credited])
     advantage, weight = given[terms.owner].unbind(1)
+    if section.credit == "items":  # every view is a whole trajectory (`RlSection`, `Locates`)
+        advantage = terms.logprobs.new_tensor(np.concatenate([c.term_advantages() for c in credited]))
     counted = ~terms.selection if section.likelihood.tokens_only else torch.ones_like(terms.selection)
     owner, step, term_weight = terms.owner[counted], terms.step[counted], terms.weight[counted]
     new, advantage, weight = terms.logprobs[counted], advantage[counted], weight[counted]

@@ -11,8 +11,9 @@ from plumbline.algorithms.likelihood.elbo import elbo_views
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
 from plumbline.recipe import OptimiserSection, RlSection
 from plumbline.records import Sampling
+from plumbline.training.credit import Credit
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.update import Credit, update_policy
+from plumbline.training.update import update_policy
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of, logits_of_many, trajectory_of
 

@@ -6,6 +6,7 @@ A trajectory is a single step that holds the whole answer, the token that ends i
 the sum over its tokens of log p(token | prompt, earlier tokens) under `token_law`, and it is exact.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -127,6 +128,16 @@ class AutoregressivePolicy(PretrainedPolicy):
             sampling=sampling,
             finish="stop" if drawn.stopped else "length",
         )
+
+    def first_terms(self, trajectory: Trajectory, characters: Sequence[int]) -> list[int]:
+        """See `Locates.first_terms`; by bisection, because only decoding tells how long a text is."""
+        tokens = trajectory.tokens.tolist()
+
+        def length(count: int) -> int:
+            # A character of several tokens decodes to U+FFFD until it is whole.
+            return len(self.chat.text(tokens[:count]).rstrip("\ufffd"))
+
+        return [bisect_left(range(len(tokens)), place, key=length) for place in characters]
 
     def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
         """See `Policy.batches`: consecutive trajectories of one prompt, as many as are cheapest together."""

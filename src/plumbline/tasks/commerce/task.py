@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError
-from plumbline.records import Example, Outcome, Score
+from plumbline.records import Example, Item, Outcome, Score
 from plumbline.seeds import generator
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress
@@ -80,6 +80,10 @@ class CommerceTask:
     def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
         """See `Task.judge`."""
         return extraction.judge(example.reference, example.reference["review"], completion, self.options.reading)
+
+    def items(self, completion: str, score: Score) -> Mapping[str, Item]:
+        """See `Itemised.items`."""
+        return extraction.items(completion, score)
 
     def demonstration(self, example: Example, seed: int) -> str:
         """See `Task.demonstration`: the gold answer, as carelessly written as the options say."""

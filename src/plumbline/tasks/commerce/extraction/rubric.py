@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plumbline.records import Outcome, Score
+from plumbline.records import Item, Outcome, Score
 from plumbline.tasks.commerce.extraction.schema import ISSUES, JSON_SCHEMA, KEYS, MAX_SPAN, fits
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.text.json_schema import Schema
+from plumbline.tasks.text.json_strict import member_spans
 from plumbline.tasks.text.lenient_json import Reading, read_json, strict_json
 
 RUBRIC = Rubric(
@@ -68,6 +69,21 @@ def judge(reference: Mapping[str, Any], review: str, completion: str, reading: s
     parts["strict"] = parts["lenient"] if read.how == "strict" else _strict_parts(reference, review, completion)
     readings = {name: RUBRIC.total(values) for name, values in parts.items()}
     return Outcome(how=read.how), RUBRIC.score(parts[reading], readings)
+
+
+def items(completion: str, score: Score) -> dict[str, Item]:
+    """What each judged value adds to a score, and where it stands; nothing where the completion is no valid JSON.
+
+    Left out are `exact`, which all values decide, and values whose key is not there.
+    """
+    spans = member_spans(completion)
+    earned = RUBRIC.earned(score.parts)
+    keys = {name: ISSUES if name == "issues" else (key,) for name, key in KEY_OF.items() if name in earned}
+    return {
+        name: Item(earned[name], tuple(spans[key] for key in judged))
+        for name, judged in keys.items()
+        if all(key in spans for key in judged)
+    }
 
 
 def _strict_parts(reference: Mapping[str, Any], review: str, completion: str) -> Mapping[str, float | None]:
