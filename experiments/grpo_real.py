@@ -328,13 +328,12 @@ def best_rule() -> str:
 
 
 def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
-    """A Markdown table: the cosine between the gradients of two disjoint sets of so many groups."""
+    """Signal and noise of one batch under both ways to credit, and how alike the gradients of two halves are."""
     import tempfile
 
     from plumbline.policies import open_policy
     from plumbline.rollouts import collect as roll_out
-    from plumbline.training.credit import credit
-    from plumbline.training.noise import GradientParts
+    from plumbline.training.credit import credit, locate_items
     from plumbline.training.rl import step_examples
 
     recipe = load(RECIPE, [*ALONE, f"model.name={source}", f"model.threads={threads}"])
@@ -345,26 +344,46 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
         policy = open_policy(recipe.model, source)
         batch = step_examples(train, prompts, 0, 0)
         groups = roll_out(policy, task, batch, copies=copies, sampling=recipe.sampling.law(), seed=0)
-    credits_ = credit(groups, recipe.rl, np.random.default_rng(0))
+    rewards = np.concatenate([group.rewards() for group in groups])
+    entropy = -np.mean(np.concatenate([each.trajectory.logprobs for group in groups for each in group.rollouts]))
+    text = (
+        f"{source}: {prompts} x {copies} answers, reward {np.nanmean(rewards):.3f}, spread within a group "
+        f"{np.mean([np.nanstd(group.rewards()) for group in groups]):.3f}, entropy {entropy:.3f} nats a token\n"
+    )
+    for kind in ("answer", "items"):
+        section = recipe.rl.model_copy(update={"credit": kind})
+        items = locate_items(task, policy) if kind == "items" else None
+        gradients = group_gradients(policy, credit(groups, section, np.random.default_rng(0), items), copies)
+        text += f"\nrl.credit: {kind}. {halves(gradients @ gradients.T, copies)}\n"
+    return text
+
+
+def group_gradients(policy: Any, credits_: list[Any], copies: int) -> Any:
+    """The gradient of each group [groups, elements watched]."""
+    from plumbline.training.noise import GradientParts
+
     watched = GradientParts(policy.trainable())
-    for number in range(prompts):
-        part = [c for c in credits_[number * copies : (number + 1) * copies] if c.advantage]
+    for number in range(len(credits_) // copies):
+        part = [c for c in credits_[number * copies : (number + 1) * copies] if not c.is_idle]
         if part:
             terms = policy.score([c.trajectory for c in part])
-            given = terms.logprobs.new_tensor([c.advantage * c.weight for c in part])
-            (-(terms.logprobs * given[terms.owner]).sum()).backward()
+            given = terms.logprobs.new_tensor(np.concatenate([c.term_advantages() * c.weight for c in part]))
+            (-(terms.logprobs * given).sum()).backward()
         watched.add(number)
-    gradients = np.stack([watched.sums[number].numpy() for number in range(prompts)]).astype(np.float64)
-    products = gradients @ gradients.T
-    rewards = np.concatenate([group.rewards() for group in groups])
-    measured = watched.measure(dict.fromkeys(range(prompts), 1), prompts)
-    entropy = -np.mean(np.concatenate([c.trajectory.logprobs for c in credits_]))
+    for weight in policy.trainable().values():
+        weight.grad = None
+    return np.stack([watched.sums[number].numpy() for number in sorted(watched.sums)]).astype(np.float64)
+
+
+def halves(products: Any, copies: int) -> str:
+    """From the products of the groups' gradients [P, P]: signal, noise, and the cosines of two disjoint sets."""
+    prompts = len(products)
+    across = products - np.diag(np.diag(products))
+    of_group = across.sum(axis=1) / (prompts - 1)  # each has the signal for its mean
+    signal, noise = of_group.mean(), np.diag(products).mean() - of_group.mean()
+    error = 2 * of_group.std(ddof=1) / np.sqrt(prompts)  # of a U-statistic of degree 2 (Hoeffding 1948)
     lines = [
-        (
-            f"{source}: {prompts} x {copies} answers, reward {np.nanmean(rewards):.3f}, spread within a group "
-            f"{np.mean([np.nanstd(group.rewards()) for group in groups]):.3f}, entropy {entropy:.3f} nats a token, "
-            f"signal / noise of the whole batch {measured.signal / measured.noise:.2f}"
-        ),
+        f"Of one group: signal {signal:.2e} +- {error:.1e}, noise {noise:.2e}",
         "",
         "| groups in each half | answers | cosine, mean over splits | standard deviation |",
         "|---|---|---|---|",
@@ -376,9 +395,9 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
         for _ in range(400):
             order = rng.permutation(prompts)
             one, other = order[:size], order[size : 2 * size]
-            across = products[np.ix_(one, other)].sum()
+            shared = products[np.ix_(one, other)].sum()
             lengths = products[np.ix_(one, one)].sum() * products[np.ix_(other, other)].sum()
-            cosines.append(across / np.sqrt(lengths) if lengths > 0 else 0.0)
+            cosines.append(shared / np.sqrt(lengths) if lengths > 0 else 0.0)
         lines.append(f"| {size} | {size * copies} | {np.mean(cosines):.3f} | {np.std(cosines):.3f} |")
         size *= 2
     return "\n".join(lines)
