@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "plumbline"
 RANKS: tuple[set[str], ...] = (
     {"errors", "seeds"},
     {"records", "storage", "overrides"},
-    {"recipe"},
+    {"recipe", "claims"},
     {"runs"},
     {"tasks", "policies", "diagnosis"},
     {"judging", "models"},

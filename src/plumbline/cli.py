@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from plumbline import __version__
+from plumbline import __version__, claims
 from plumbline.errors import PlumblineError
 
 app = typer.Typer(
@@ -103,12 +103,12 @@ def data_commerce(
     `test.jsonl`: chat messages in Portuguese, disjoint by order, customer and review.
     """
     from plumbline.runs.live import LiveView
-    from plumbline.tasks.commerce.build import build_commerce
+    from plumbline.tasks.commerce.build import make_commerce
     from plumbline.tasks.commerce.options import CommerceOptions
 
     view = LiveView()
     try:
-        built = build_commerce(CommerceOptions(seed=seed, orders=orders, extraction=extraction), out, view.working)
+        built = make_commerce(CommerceOptions(seed=seed, orders=orders, extraction=extraction), out, view.working)
     finally:
         view.close()
     if as_json:
@@ -171,10 +171,12 @@ def run(
     from plumbline.recipe import load
     from plumbline.reports.terminal import run_summary
     from plumbline.runs.live import LiveView
+    from plumbline.runs.run import RUN, is_run
     from plumbline.runs.trackers import open_trackers
 
     loaded = load(source, overrides or ())
     folder = out or Path(loaded.run.folder) / loaded.name
+    claims.check(folder, RUN, is_run)  # before a tracker writes there
     view = LiveView()
     trackers = open_trackers(loaded, folder, lambda message: view.event("tracker", message))
     finished = run_recipe(loaded, folder, resume=resume, observers=[view, *trackers])
@@ -367,10 +369,12 @@ def score(
     from plumbline.evaluation.targets import evaluate_file
     from plumbline.overrides import task_options
     from plumbline.reports.terminal import detail_tables
-    from plumbline.runs.evaluations import write_evaluation
+    from plumbline.runs.evaluations import is_evaluation, write_evaluation
     from plumbline.runs.live import LiveView
     from plumbline.tasks import open_task
 
+    if out is not None:
+        claims.check_file(out, "evaluation", is_evaluation)
     view = LiveView()
     try:
         opened = open_task(task, task_options(overrides or ()), data or Path("data") / task, view.working)
@@ -437,6 +441,7 @@ def report(
 ) -> None:
     """Write a run's report anew: report.html, report.md, and tables as CSV and LaTeX."""
     from plumbline.reports.write import write_report
-    from plumbline.runs.run import Run
+    from plumbline.runs.run import RUN, Run, is_run
 
+    claims.check(folder, RUN, is_run)
     print(write_report(Run.read(folder)))

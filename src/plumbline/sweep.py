@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from plumbline import claims
 from plumbline.errors import RecipeError
 from plumbline.evaluation.summary import compare
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import Recipe, load
 from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.run import Observer, Run
+from plumbline.runs.run import Observer, Run, is_run
 
 Observers = Callable[[Recipe, Path], Sequence[Observer]]
 """Who is told about a run, made anew for each."""
@@ -47,6 +48,7 @@ def run_sweep(
         One row for each: label, folder, and for each way of asking the reward before and after on the last split of
         `evaluation.final`, with the paired difference; the last KL where one was computed.
     """
+    claims.claim(folder, "sweep", lambda found: all(is_run(place) for place in found.iterdir()))
     rows = []
     for label, recipe in recipes.items():
         place = folder / label.replace(" ", "+").replace("/", "_")

@@ -3,12 +3,15 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from plumbline.reports.escaping import html
 from plumbline.reports.style import CSS
 from plumbline.reports.svg import marker
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+GENERATOR = '<meta name="generator" content="Plumbline">'
+"""How a page of ours is known (`is_page`)."""
 PICTURES = "; img-src data:"
 """What a page with pictures is allowed, too: those that stand in the file itself."""
 
@@ -22,6 +25,12 @@ class Section:
     body: str
 
 
+def is_page(path: Path) -> bool:
+    """Whether a file is a page of ours."""
+    with path.open("rb") as file:
+        return GENERATOR.encode() in file.read(1000)
+
+
 def page(title: str, sections: Sequence[Section]) -> str:
     """The whole file."""
     links = "".join(
@@ -32,6 +41,7 @@ def page(title: str, sections: Sequence[Section]) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        f"{GENERATOR}\n"
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{html(title)}</title>\n<style>{CSS}</style>\n</head>\n<body>\n"

@@ -69,6 +69,15 @@ def read_evaluation(path: Path) -> Evaluation:
         raise DataError(f"{path} is not an evaluation of Plumbline: {error}", "give the JSON file of one") from error
 
 
+def is_evaluation(path: Path) -> bool:
+    """Whether a file is an evaluation of ours."""
+    try:
+        read_evaluation(path)
+    except (DataError, OSError):
+        return False
+    return True
+
+
 def _headline(values: dict[str, Any] | None) -> Headline | None:
     if values is None:
         return None

@@ -31,11 +31,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from plumbline import __version__
+from plumbline import __version__, claims
 from plumbline.errors import RunError
 from plumbline.recipe import Recipe, differences, load
 from plumbline.records import Evaluation
-from plumbline.runs.evaluations import EvaluationKey, read_evaluation, write_evaluation
+from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation, write_evaluation
 from plumbline.storage import JsonLines, clear_os_errors, read_json, write_json, write_text
 
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
@@ -65,6 +65,17 @@ class Observer(Protocol):
         ...
 
 
+RUN = "run"
+"""What the mark in a run directory says (see `plumbline.claims`)."""
+RECORDS = (claims.MARK, ".building", "manifest.json", "commerce.db", "train.jsonl", "val.jsonl", "test.jsonl")
+"""What a task writes into a run's data folder."""
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder without our mark is a run of a version that left none: those had a recipe and a lock."""
+    return (folder / "recipe.yaml").is_file() and (folder / ".lock").is_file()
+
+
 class Run:
     """An open run directory, locked against a second process.
 
@@ -87,15 +98,16 @@ class Run:
 
         Raises:
             RunError: it exists and `resume` is False, or was started with another recipe, or is in use.
+        StorageError: the folder holds what is no run's; nothing in it was touched.
         """
+        claims.check(folder, RUN, is_run)
         run = cls(folder, recipe, observers)
         started = (folder / "recipe.yaml").is_file() and not run._is_blank()
         if started and not resume:
             raise RunError(
                 f"{folder} already holds a run", "add --resume to go on with it, or --out to write somewhere else"
             )
-        with clear_os_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+        claims.claim(folder, RUN, is_run)
         run._acquire()
         try:
             if started:
@@ -103,8 +115,7 @@ class Run:
                 run._sweep()
                 run.event("resumed", "the run goes on from its last checkpoint")
             else:
-                for left in ("data", "evaluations"):
-                    shutil.rmtree(folder / left, ignore_errors=True)
+                run._forget()
                 write_text(folder / "recipe.yaml", recipe.to_yaml())
         except BaseException:
             run._release()
@@ -127,6 +138,13 @@ class Run:
         began = any((self.folder / name).exists() for name in ("models", "checkpoints", "metrics.jsonl", "result.json"))
         evaluated = [path for path in self.folder.glob("evaluations/*") if not path.name.startswith("reference.")]
         return not began and not evaluated
+
+    def _forget(self) -> None:
+        """Remove what a blank run left: the oracle's and controls' evaluations, and records that may differ now."""
+        made = [*(self.folder / "evaluations").glob(f"{REFERENCE}.*.json")]
+        made += [path for name in RECORDS for path in (self.folder / "data").rglob(name)]
+        for path in made:
+            path.unlink()
 
     def _acquire(self) -> None:
         path = self.folder / ".lock"

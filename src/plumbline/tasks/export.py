@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from plumbline import claims
 from plumbline.storage import write_jsonl
 from plumbline.tasks.task import Task
 
@@ -14,11 +15,13 @@ def export(task: Task, folder: Path) -> dict[str, int]:
 
     Raises:
         DataError: a split is empty, or its records are malformed.
-        StorageError: the disk is full.
+        StorageError: the disk is full, or the folder holds what is not ours.
     """
+    claims.check(folder, kind := f"{task.name} records")
     counts = {}
     for split in task.splits:
         examples = task.examples(split)
+        claims.claim(folder, kind)
         write_jsonl(
             folder / f"{split}.jsonl",
             (

@@ -17,9 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plumbline import claims
 from plumbline.errors import ModelError
 from plumbline.policies.flow.network import FlowConfig, FlowNetwork
 
+MODEL = "model"
+"""What the mark in the folder says (see `plumbline.claims`)."""
 CHOICES = ("student_ema_model", "student_model", "teacher_model", "model")
 """Under which keys weights are looked for, the best first."""
 NAMES = {
@@ -73,7 +76,9 @@ def convert(
 
     Raises:
         ModelError: not a checkpoint, a pickle that runs code, unknown or missing weights.
+        StorageError: the folder holds what is not ours.
     """
+    claims.check(folder, MODEL)
     tensors = _tensors(_read(checkpoint), weights, checkpoint)
     config = _config(tensors, heads, context, vocabulary or _tokens(tokenizer), checkpoint)
     network = FlowNetwork(config)
@@ -84,6 +89,7 @@ def convert(
             f"{checkpoint} is no FS-DFM checkpoint of this shape: missing {missing[:3]}, unknown {unexpected[:3]}",
             "check the number of heads, and that the file is complete",
         )
+    claims.claim(folder, MODEL)
     network.save_pretrained(folder)
     _save_tokenizer(tokenizer, folder)
     return config

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from plumbline import claims
 from plumbline.errors import DataError
 from plumbline.seeds import generator
 from plumbline.storage import read_json, write_json, write_jsonl, write_text
@@ -31,6 +32,30 @@ NO_COMPLAINT_SHARE = 0.25
 MANIFEST = "manifest.json"
 UNFINISHED = ".building"
 """There while the folder is being written, so that a build that was killed is not taken for records."""
+
+
+RECORDS = "commerce records"
+"""What the mark in a folder says (see `plumbline.claims`)."""
+
+
+def _was_built(folder: Path) -> bool:
+    """Whether a folder without our mark holds records that we built, or began to."""
+    return (folder / UNFINISHED).is_file() or ((folder / MANIFEST).is_file() and (folder / "commerce.db").is_file())
+
+
+def make_commerce(options: CommerceOptions, folder: Path, progress: Progress = silent) -> dict[str, Any]:
+    """Build the records in a folder of their own, or find the same ones there; what is there is never replaced.
+
+    Returns:
+        What stands in the folder: the options, and the number of prompts of each split.
+
+    Raises:
+        DataError: the folder holds records of other options.
+        StorageError: it holds anything else.
+    """
+    claims.check(folder, RECORDS, _was_built)
+    ensure_commerce(options, folder, progress)
+    return dict(read_json(folder / MANIFEST))
 
 
 def ensure_commerce(options: CommerceOptions, folder: Path, progress: Progress = silent) -> None:
@@ -68,8 +93,9 @@ def build_commerce(options: CommerceOptions, folder: Path, progress: Progress = 
 
     Raises:
         DataError: the database has too few reviews for so many prompts.
-        StorageError: the disk is full.
+        StorageError: the disk is full, or the folder holds what is not ours.
     """
+    claims.claim(folder, RECORDS, _was_built)
     write_text(folder / UNFINISHED, "")
     database = folder / "commerce.db"
     build_database(

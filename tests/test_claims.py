@@ -1,0 +1,129 @@
+"""What we did not make is never touched: every command that writes, against a folder of a user's files."""
+
+import json
+import sys
+
+import pytest
+
+from plumbline import claims, cli
+from plumbline.errors import StorageError
+from plumbline.runs.run import Run
+from tests.training.toy_runs import toy_recipe
+
+THEIRS = {
+    "labels.csv": "id,label\n1,2\n",
+    "train.jsonl": '{"id": "mine"}\n',
+    "test.jsonl": "",
+    "manifest.json": '{"options": {}}',
+    "recipe.yaml": "name: mine\n",
+    "config.json": "{}",
+    "report.html": "<html>mine</html>",
+    "report.md": "mine",
+    "metrics.jsonl": '{"mine": 1}\n',
+    "data/labels.csv": "1,2\n",
+    "data/train.jsonl": '{"id": "mine"}\n',
+    "evaluations/paper.json": '{"mean": 1}',
+    "evaluations/reference.val.oracle.json": "{}",
+    "models/sft/model.safetensors": "mine",
+    "tables/results.csv": "1\n",
+    "checkpoints/rl/step-000001/state.json": "{}",
+    "dev0=1/notes.txt": "mine",
+}
+COMMANDS = [
+    "run commerce-demo --out {folder}",
+    "run commerce-demo --resume --out {folder}",
+    "run commerce-grpo --set model.name=./typo --out {folder}",
+    "run commerce-demo --set run.trackers=['tensorboard'] --out {folder}",
+    "run no-such-recipe --out {folder}",
+    "sweep commerce-demo --vary seed=0,1 --out {folder}",
+    "sweep commerce-demo --vary seed=0,1 --resume --out {folder}",
+    "sweep commerce-demo --vary nonsense --out {folder}",
+    "data commerce --orders 1500 --extraction 60 --out {folder}",
+    "data commerce --orders 0 --out {folder}",
+    "data forms --out {folder}",
+    "data forms --set task.options.nonsense=1 --out {folder}",
+    "convert {folder}/labels.csv --out {folder} --tokenizer gpt2",
+    "convert no-such-file.pth --out {folder} --tokenizer gpt2",
+    "get smollm2-135m --out {folder}",
+    "eval oracle --task forms --n 2 --out {folder}/config.json",
+    "eval oracle --task forms --n 2 --out {folder}",
+    "eval oracle --task forms --n 2 --tables {folder}",
+    "eval oracle --task forms --n 2 --tables {folder}/labels.csv",
+    "eval oracle --task forms --n 2 --report {folder}/report.html",
+    "eval no-such-model --task forms --report {folder}/report.html",
+    "eval oracle --n 2 --data {folder}/data",
+    "score --completions {answers} --task forms --out {folder}/config.json",
+    "score --completions {answers} --task forms --out {folder}/labels.csv",
+    "score --completions {folder}/labels.csv --task forms --out {folder}/labels.csv",
+    "report {folder}",
+    "report {folder}/data",
+]
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def theirs(tmp_path):
+    folder = tmp_path / "theirs"
+    for name, text in THEIRS.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_touches_a_users_files(command, theirs, tmp_path, monkeypatch, capfd):
+    (tmp_path / "answers.jsonl").write_text(
+        json.dumps({"id": "val-event-registration-0", "completion": "Submit"}) + "\n"
+    )
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    before = contents(theirs)
+    words = command.format(folder=theirs, answers=tmp_path / "answers.jsonl").split()
+    monkeypatch.setattr(sys, "argv", ["plumbline", *words])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code in {1, 2}
+    assert contents(theirs) == before
+    assert contents(tmp_path / "cwd") == {}, "nothing was made before the refusal"
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_file_is_no_folder_and_a_folder_no_file(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(StorageError, match="is a file"):
+        claims.claim(tmp_path / "file", "run")
+    with pytest.raises(StorageError, match="is a folder"):
+        claims.check_file(tmp_path, "page", lambda path: True)
+
+
+def test_what_we_made_for_one_purpose_is_not_taken_for_another(tmp_path):
+    claims.claim(tmp_path / "made", "run")
+    (tmp_path / "made" / "metrics.jsonl").write_text("")
+    claims.claim(tmp_path / "made", "run")
+    with pytest.raises(StorageError, match=r"for another purpose \(run\)"):
+        claims.check(tmp_path / "made", "sweep")
+
+
+def test_a_blank_run_is_begun_anew_without_a_users_file_in_it(tmp_path):
+    with Run.start(toy_recipe(), tmp_path / "run", resume=False):
+        pass
+    for name in ("data/train.jsonl", "data/labels.csv", "evaluations/reference.val.oracle.json"):
+        (tmp_path / "run" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "run" / name).write_text("")
+    with Run.start(toy_recipe(name="other"), tmp_path / "run", resume=False) as run:
+        assert run.recipe.name == "other"
+    there = set(contents(tmp_path / "run"))
+    assert "data/labels.csv" in there
+    assert not there & {"data/train.jsonl", "evaluations/reference.val.oracle.json"}
+
+
+def test_a_run_without_the_mark_is_still_ours(tmp_path):
+    with Run.start(toy_recipe(), tmp_path / "run", resume=False):
+        pass
+    (tmp_path / "run" / claims.MARK).unlink()
+    (tmp_path / "run" / "metrics.jsonl").write_text("")
+    with Run.start(toy_recipe(), tmp_path / "run", resume=True):
+        pass
