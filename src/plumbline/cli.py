@@ -171,12 +171,10 @@ def run(
     from plumbline.recipe import load
     from plumbline.reports.terminal import run_summary
     from plumbline.runs.live import LiveView
-    from plumbline.runs.run import RUN, is_run
     from plumbline.runs.trackers import open_trackers
 
     loaded = load(source, overrides or ())
     folder = out or Path(loaded.run.folder) / loaded.name
-    claims.check(folder, RUN, is_run)  # before a tracker writes there
     view = LiveView()
     trackers = open_trackers(loaded, folder, lambda message: view.event("tracker", message))
     finished = run_recipe(loaded, folder, resume=resume, observers=[view, *trackers])

@@ -7,13 +7,16 @@ given) is judged in place, which saves the threads.
 
 import threading
 import warnings
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from types import TracebackType
 
+from plumbline.errors import TrainingStopped
 from plumbline.records import Example, Failure, Outcome, Score
 from plumbline.tasks.task import Task
 
+MAX_FAILED = 0.2
+"""Share of the completions of a step, or of an evaluation, that may fail to be judged."""
 Verdict = tuple[Outcome, Score | None, Failure | None]
 
 
@@ -45,6 +48,20 @@ def judge_group(task: Task, example: Example, completions: Sequence[str]) -> lis
             failure = Failure(cause=type(error).__name__, detail=str(error)[:500])
             verdicts.append((Outcome(how="failed"), None, failure))
     return verdicts
+
+
+def check_failures(failures: Sequence[Failure], total: int) -> None:
+    """Stop where the verifier itself breaks on many completions (a reward that is infinite, a database that is gone).
+
+    Raises:
+        TrainingStopped: more than `MAX_FAILED` of `total` could not be judged.
+    """
+    if len(failures) > MAX_FAILED * total:
+        cause, count = Counter(f"{failure.cause}: {failure.detail}" for failure in failures).most_common(1)[0]
+        raise TrainingStopped(
+            f"{len(failures)} of {total} completions could not be judged; {count} of them because of {cause}",
+            "look at the task's verifier: it must return parts in [0, 1] for every text",
+        )
 
 
 class Judging:

@@ -323,8 +323,10 @@ def _evaluate_inside(
             )
         for stratum in sorted({row.stratum for row in evaluation.rows if row.stratum}):
             values[f"eval/{stratum}"] = _mean([r.reward for r in evaluation.rows if r.stratum == stratum])
-        for reading in evaluation.rows[0].readings:
+        for reading in evaluation.rows[0].readings:  # there is one: too many that cannot be judged stop the run
             values[f"eval/reading/{reading}"] = _mean([r.readings[reading] for r in evaluation.rows])
+        if evaluation.unjudged:
+            values["eval/frac_failed"] = len(evaluation.unjudged) / (len(evaluation.rows) + len(evaluation.unjudged))
     return values
 
 

@@ -251,7 +251,17 @@ class Judged:
     truncated: bool | None = None
     """None where nobody knows: a completion from elsewhere, an oracle, a control."""
     tokens: int | None = None
-    failure: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unjudged:
+    """A completion that could not be judged: it has no reward, and 0 would be a false one."""
+
+    id: str
+    stratum: str
+    completion: str
+    failure: str
+    """Why: the type of the verifier's error, and what it said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,6 +330,8 @@ class Evaluation:
     """How the answers were drawn (empty for the oracle, controls and completions from elsewhere)."""
     seed: int
     rows: tuple[Judged, ...]
+    """Those that could be judged: every figure is of these."""
+    unjudged: tuple[Unjudged, ...] = ()
     form: tuple[str, ...] = ()
     """Names of the parts that judge how an answer is written, not what it says."""
     headline: Headline | None = None

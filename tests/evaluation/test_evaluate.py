@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from plumbline.errors import DataError, IncomparableError
+from plumbline.errors import DataError, IncomparableError, TrainingStopped
 from plumbline.evaluation.evaluate import evaluate_completions, evaluate_policy, evaluate_reference, references
 from plumbline.evaluation.summary import compare, fall, summarise
 from plumbline.evaluation.targets import evaluate_file
 from plumbline.records import Sampling
-from plumbline.runs.evaluations import EvaluationKey, read_evaluation, write_evaluation
+from plumbline.runs.evaluations import EvaluationKey, read_evaluation, to_json, write_evaluation
+from plumbline.storage import dumps, write_json
 from tests.toy import ToyTask
 
 
@@ -34,11 +35,55 @@ def test_a_summary_says_everything(task):
     assert summary["failures"] == 0
 
 
-def test_a_verifier_that_breaks_is_counted_and_not_a_crash():
-    task = ToyTask({"reward": "raises"})
-    evaluation = evaluate_completions(task, task.examples("val"), ["a"] * 12, source="x", split="val")
-    assert summarise(evaluation)["failures"] == 12
-    assert evaluation.rows[0].failure == "RuntimeError"
+def test_a_verifier_that_breaks_everywhere_stops_the_evaluation_with_its_cause():
+    broken = ToyTask({"reward": "raises"})
+    with pytest.raises(TrainingStopped, match=r"12 of 12 completions could not be judged.*the database is gone"):
+        evaluate_completions(broken, broken.examples("val"), ["a"] * 12, source="x", split="val")
+
+
+class Fragile(ToyTask):
+    """Its verifier breaks on a text that says so."""
+
+    def judge(self, example, completion):
+        if completion == "break":
+            raise ZeroDivisionError("a bug")
+        return super().judge(example, completion)
+
+
+def test_what_could_not_be_judged_is_counted_and_in_no_figure(tmp_path):
+    task = Fragile({"size": 12})
+    examples = task.examples("val")
+    after = evaluate_completions(task, examples, ["break", *["aa"] * 11], source="after", split="val")
+    before = evaluate_completions(task, examples, [*["b"] * 10, "break", "b"], source="before", split="val")
+    summary = summarise(after, references(task, examples, "val"))
+    assert (summary["n"], summary["failures"], summary["reward"]["mean"]) == (11, 1, 1.0)
+    assert after.unjudged[0].failure == "ZeroDivisionError: a bug"
+    compared = compare(before, after)
+    assert (compared.difference.n, compared.difference.mean) == (10, 0.75), "those judged in both"
+    write_evaluation(tmp_path / "e.json", after)
+    assert read_evaluation(tmp_path / "e.json") == after
+
+
+def test_a_file_of_version_0_1_with_a_failure_as_a_reward_of_0_is_read_as_what_it_was(tmp_path, task):
+    found = to_json(evaluate_completions(task, task.examples("val"), ["aa"] * 8, source="x", split="val"))
+    del found["unjudged"]
+    for row in found["rows"]:
+        row["failure"] = ""
+    found["rows"][3].update({"reward": 0.0, "failure": "RuntimeError"})
+    write_json(tmp_path / "old.json", found)
+    read = read_evaluation(tmp_path / "old.json")
+    assert read.mean_reward == 1.0
+    assert [(row.id, row.failure) for row in read.unjudged] == [("val-3", "RuntimeError")]
+
+
+def test_a_control_that_equals_the_oracle_leaves_the_skill_open(tmp_path):
+    """One example is enough; it was NaN, which is no JSON, and the run had no result."""
+    task = ToyTask({"size": 1, "reward": "constant"})
+    examples = task.examples("val")
+    evaluation = evaluate_completions(task, examples, ["a"], source="x", split="val")
+    summary = summarise(evaluation, references(task, examples, "val"))
+    assert summary["skill"] is None
+    assert json.loads(dumps(summary))["n"] == 1
 
 
 def test_a_model_is_evaluated_the_same_twice_and_its_lengths_are_known(tiny_policy, task):

@@ -63,13 +63,6 @@ def test_figures_are_the_nonzero_rate_the_reward_and_the_tasks_own(evaluation):
     assert list(figures(evaluation.rows, None)) == ["nonzero_rate", "mean_reward"]
 
 
-def test_an_answer_that_could_not_be_judged_is_a_zero_and_has_no_parts(evaluation):
-    rows = (replace(evaluation.rows[0], reward=0.0, parts={}, failure="RuntimeError"), *evaluation.rows[1:])
-    found = figures(rows, HEADLINE)
-    assert (found["nonzero_rate"].n, found["nonzero_rate"].mean) == (8, 5 / 8)
-    assert (found["letter_accuracy"].n, found["letter_accuracy"].mean) == (7, pytest.approx(1.5 / 7))
-
-
 def test_what_is_declared_a_rate_and_is_none_is_a_mistake_of_the_task(evaluation):
     wrong = Headline(figures=(Figure(key="x", title="X", part="letters", rate=True),))
     with pytest.raises(AssertionError, match="letters is declared a rate"):

@@ -10,7 +10,7 @@ from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.replays import replay_worst
 from plumbline.pipeline import final_splits, run_recipe
 from plumbline.recipe import parse
-from plumbline.records import Frame, Mistake
+from plumbline.records import Frame, Mistake, Unjudged
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.replays import INDEX, Replay, read_replays, write_replays
 from tests.evaluation.shown_toy import ShownToy
@@ -44,8 +44,10 @@ def test_the_answers_that_earned_least_are_replayed_and_right_ones_never():
 def test_an_answer_that_could_not_be_judged_is_not_replayed():
     task = ShownToy({"size": 2})
     examples, evaluation = evaluated(task, ["", "b"])
-    rows = (replace(evaluation.rows[0], failure="EpisodeFailed"), evaluation.rows[1])
-    assert [one.id for one in replay_worst(task, examples, replace(evaluation, rows=rows), 4)] == ["val-1"]
+    row = evaluation.rows[0]
+    lost = Unjudged(id=row.id, stratum=row.stratum, completion=row.completion, failure="EpisodeFailed")
+    without = replace(evaluation, rows=evaluation.rows[1:], unjudged=(lost,))
+    assert [one.id for one in replay_worst(task, examples, without, 4)] == ["val-1"]
 
 
 @pytest.mark.parametrize(

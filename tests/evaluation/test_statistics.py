@@ -67,4 +67,4 @@ def test_skill_is_nought_at_the_floor_and_one_at_the_ceiling():
     assert skill(0.3, 0.3, 1.0) == 0
     assert skill(1.0, 0.3, 1.0) == 1
     assert skill(0.1, 0.3, 1.0) < 0
-    assert np.isnan(skill(0.5, 1.0, 1.0))
+    assert skill(0.5, 1.0, 1.0) is None

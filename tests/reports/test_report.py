@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.records import Judged
+from plumbline.records import Judged, Unjudged
 from plumbline.reports.style import CSS, DARK, LIGHT
 from plumbline.reports.write import write_report
 from plumbline.runs.evaluations import EvaluationKey, write_evaluation
@@ -107,7 +107,7 @@ def test_files_are_written_atomically_and_nothing_else_changes(finished):
     names = {path.name for path in finished.folder.iterdir()}
     assert names - {"report.html", "report.md", "tables"} == {
         *("recipe.yaml", "environment.json", "metrics.jsonl", "timings.jsonl", "samples.jsonl", "events.jsonl"),
-        *("evaluations", "result.json", ".lock"),
+        *("evaluations", "result.json", ".lock", ".plumbline"),
     }
 
 
@@ -255,15 +255,17 @@ def test_failures_are_counted_and_named(tmp_path):
     run = finished_run(tmp_path / "run", n=20)
     path = run.folder / "evaluations" / "rl.test.greedy.json"
     found = run.evaluations()[EvaluationKey("rl", "test", "greedy")]
-    broken = replace(found.rows[0], reward=0.0, parts={}, readings={}, how="failed", failure="ZeroDivisionError")
-    write_evaluation(path, replace(found, rows=(broken, *found.rows[1:])))
+    row = found.rows[0]
+    broken = Unjudged(id=row.id, stratum=row.stratum, completion=row.completion, failure="ZeroDivisionError: a bug")
+    write_evaluation(path, replace(found, rows=found.rows[1:], unjudged=(broken,)))
     html, page = report(run)
     row = re.search(
         r'<tr><th scope="row">GRPO</th><td>greedy</td>.*?</tr>', html[html.index("Mean reward on test [95") :]
     )
     assert row is not None
     assert row.group().endswith('<td class="num">1</td></tr>')
-    assert "not judged: ZeroDivisionError" in page.text
+    assert "1 because of ZeroDivisionError: a bug" in page.text
+    assert "1 held-out example left out because an answer could not be judged" in page.text
 
 
 def test_nothing_tells_where_the_run_lay(finished, html):
@@ -293,7 +295,6 @@ def hostile_run(folder: Path) -> Run:
             completion=f"{EVIL}{row.completion}```\n~~~",
             how=f"{EVIL}{row.how}",
             parts={f"{EVIL}{name}": value for name, value in row.parts.items()},
-            failure=EVIL if row.id.endswith("3") else "",
         )
 
     values = recipe(description=EVIL, task={"name": EVIL, "options": {EVIL: EVIL}})

@@ -13,7 +13,7 @@ def test_a_run_that_ended_before_its_first_step_is_begun_anew(tmp_path):
         (folder / "data").mkdir()
     with Run.start(toy_recipe(steps=7), folder, resume=False) as run:
         assert run.recipe.rl.steps == 7
-    assert not (folder / "data").exists()
+    assert not list((folder / "data").iterdir())
     assert Run.read(folder).recipe.rl.steps == 7
 
 

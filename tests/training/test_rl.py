@@ -151,7 +151,7 @@ def test_no_signal_stops_the_run_and_a_solved_task_does_not(tiny_folder, tmp_pat
 
 
 def test_a_failing_verifier_stops_the_run_with_its_cause(tiny_folder, tmp_path):
-    with pytest.raises(TrainingStopped, match=r"8 of 8 rollouts could not be judged.*database is gone"):
+    with pytest.raises(TrainingStopped, match=r"8 of 8 completions could not be judged.*database is gone"):
         train_toy(tiny_folder, tmp_path / "run", options={"reward": "raises"})
 
 
@@ -197,7 +197,7 @@ def test_masking_truncated_rollouts_takes_them_out(tiny_policy):
 def test_an_interrupt_while_a_checkpoint_is_read_is_no_error_of_the_checkpoint(tiny_folder, tmp_path, monkeypatch):
     """Safetensors turns a KeyboardInterrupt inside it into an error of its own, and the user was told to delete it."""
     with monkeypatch.context() as broken:
-        broken.setattr(guards, "check_failures", lambda groups: os.kill(os.getpid(), signal.SIGINT))
+        broken.setattr(guards, "dead_parts", lambda *_: os.kill(os.getpid(), signal.SIGINT) or ())
         with pytest.raises(KeyboardInterrupt):
             train_toy(tiny_folder, tmp_path / "run")
     honest = checkpoints.read

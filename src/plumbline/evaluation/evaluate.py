@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from plumbline.errors import DataError
-from plumbline.judging import Judging, Verdict
+from plumbline.judging import Judging, Verdict, check_failures
 from plumbline.policies.policy import Policy
-from plumbline.records import Evaluation, Example, Judged, Rollout, Sampling
+from plumbline.records import Evaluation, Example, Failure, Judged, Rollout, Sampling, Trajectory, Unjudged
 from plumbline.rollouts import collect
 from plumbline.seeds import derive
 from plumbline.tasks.task import Task, headline_of
@@ -31,30 +31,43 @@ def evaluate_policy(
     seed: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
-    """One answer of the policy to each example; `progress` is told how many of how many are judged."""
-    rows: list[Judged] = []
+    """One answer of the policy to each example; `progress` is told how many of how many are judged.
+
+    Raises:
+        TrainingStopped: too many could not be judged (see `check_failures`).
+    """
+    judged: list[tuple[Example, Rollout]] = []
     for start in range(0, len(examples), AT_ONCE):
         part = examples[start : start + AT_ONCE]
         groups = collect(policy, task, part, copies=1, sampling=sampling, seed=derive(seed, "evaluate", start))
-        rows += [_row(group.example, group.rollouts[0]) for group in groups]
+        judged += [(group.example, group.rollouts[0]) for group in groups]
         if progress is not None:
-            progress(len(rows), len(examples))
-    return _evaluation(task, source, split, tuple(rows), asdict(sampling), seed)
+            progress(len(judged), len(examples))
+    rows = [
+        _row(example, one.trajectory.text, (one.outcome, one.score, one.failure), one.trajectory)
+        for example, one in judged
+    ]
+    return _evaluation(task, source, split, rows, asdict(sampling), seed)
 
 
 def evaluate_completions(
     task: Task, examples: Sequence[Example], completions: Sequence[str], *, source: str, split: str
 ) -> Evaluation:
-    """Completions from anywhere, one for each example in the same order."""
+    """Completions from anywhere, one for each example in the same order.
+
+    Raises:
+        DataError: there are not as many as examples.
+        TrainingStopped: too many could not be judged (see `check_failures`).
+    """
     if len(examples) != len(completions):
         raise DataError(f"{len(completions)} completions for {len(examples)} examples")
     with Judging(task, examples) as judging:
         for index, text in enumerate(completions):
             judging.tell(index, 0, text)
-    rows = tuple(
-        _judged(example, text, judging.verdict(index, 0, text))
+    rows = [
+        _row(example, text, judging.verdict(index, 0, text))
         for index, (example, text) in enumerate(zip(examples, completions, strict=True))
-    )
+    ]
     return _evaluation(task, source, split, rows, {}, 0)
 
 
@@ -78,39 +91,37 @@ def references(task: Task, examples: Sequence[Example], split: str) -> dict[str,
     return {name: evaluate_reference(task, examples, source=name, split=split) for name in (ORACLE, *task.controls)}
 
 
-def _row(example: Example, rollout: Rollout) -> Judged:
-    score, trajectory = rollout.score, rollout.trajectory
-    return Judged(
-        id=example.id,
-        stratum=example.stratum,
-        completion=trajectory.text,
-        reward=score.total if score else 0.0,
-        parts=dict(score.parts) if score else {},
-        readings=dict(score.readings) if score else {},
-        how=rollout.outcome.how,
-        truncated=trajectory.truncated,
-        tokens=trajectory.num_tokens,
-        failure=rollout.failure.cause if rollout.failure else "",
-    )
-
-
-def _judged(example: Example, completion: str, verdict: Verdict) -> Judged:
+def _row(
+    example: Example, completion: str, verdict: Verdict, trajectory: Trajectory | None = None
+) -> tuple[Judged | Unjudged, Failure | None]:
+    """A row, and why it could not be judged; the trajectory where a policy of ours wrote the completion."""
     outcome, score, failure = verdict
-    return Judged(
+    if score is None:
+        why = f"{failure.cause}: {failure.detail}" if failure else "no score"
+        return Unjudged(id=example.id, stratum=example.stratum, completion=completion, failure=why), failure
+    row = Judged(
         id=example.id,
         stratum=example.stratum,
         completion=completion,
-        reward=score.total if score else 0.0,
-        parts=dict(score.parts) if score else {},
-        readings=dict(score.readings) if score else {},
+        reward=score.total,
+        parts=dict(score.parts),
+        readings=dict(score.readings),
         how=outcome.how,
-        failure=failure.cause if failure else "",
+        truncated=None if trajectory is None else trajectory.truncated,
+        tokens=None if trajectory is None else trajectory.num_tokens,
     )
+    return row, None
 
 
 def _evaluation(
-    task: Task, source: str, split: str, rows: tuple[Judged, ...], sampling: Mapping[str, Any], seed: int
+    task: Task,
+    source: str,
+    split: str,
+    rows: Sequence[tuple[Judged | Unjudged, Failure | None]],
+    sampling: Mapping[str, Any],
+    seed: int,
 ) -> Evaluation:
+    check_failures([failure for _, failure in rows if failure is not None], len(rows))
     return Evaluation(
         source=source,
         task=task.name,
@@ -118,7 +129,8 @@ def _evaluation(
         rubric=task.rubric,
         sampling=sampling,
         seed=seed,
-        rows=rows,
+        rows=tuple(row for row, _ in rows if isinstance(row, Judged)),
+        unjudged=tuple(row for row, _ in rows if isinstance(row, Unjudged)),
         form=tuple(task.form),
         headline=headline_of(task),
     )

@@ -31,7 +31,7 @@ def replay_worst(task: Task, examples: Sequence[Example], evaluation: Evaluation
     """
     replayable = check_replayable(task, count)
     known = {example.id: example for example in examples}
-    failed = [row for row in evaluation.rows if row.reward < RIGHT and not row.failure]
+    failed = [row for row in evaluation.rows if row.reward < RIGHT]
     worst = sorted(failed, key=lambda row: (row.reward, row.id))[:count]
     return tuple(_replay(replayable, known[row.id], row) for row in worst)
 

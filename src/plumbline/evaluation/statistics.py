@@ -124,6 +124,6 @@ def _sign_flip_p(difference: NDArray[np.float64], rng: np.random.Generator) -> f
     return (1 + extreme) / (1 + RESAMPLES)
 
 
-def skill(mean: float, floor: float, ceiling: float) -> float:
+def skill(mean: float, floor: float, ceiling: float) -> float | None:
     """Chance-corrected reward: 0 at the best control, 1 at the oracle (Cohen's kappa, with a control as chance)."""
-    return (mean - floor) / (ceiling - floor) if ceiling > floor else math.nan
+    return (mean - floor) / (ceiling - floor) if ceiling > floor else None

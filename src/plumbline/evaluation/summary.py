@@ -43,7 +43,7 @@ def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | Non
         "nonzero_rate": _share([row.reward > 0 for row in rows]),
         "truncated": _share([row.truncated for row in rows if row.truncated is not None]),
         "mean_tokens": _mean([row.tokens for row in rows if row.tokens is not None]),
-        "failures": sum(bool(row.failure) for row in rows),
+        "failures": len(evaluation.unjudged),
     }
     if references is not None:
         summary |= _bounds(evaluation, references)
@@ -121,10 +121,10 @@ def _mean(values: list[int]) -> float | None:
 
 
 def compare(before: Evaluation, after: Evaluation) -> Paired:
-    """The paired difference of two evaluations of the same examples under the same rubric.
+    """The paired difference of two evaluations of the same examples under the same rubric, where both were judged.
 
     Raises:
-        IncomparableError: they differ in task, rubric, or examples.
+        IncomparableError: they differ in task, rubric, or examples, or no example was judged in both.
     """
     for name in ("task", "rubric"):
         one, other = getattr(before, name), getattr(after, name)
@@ -133,14 +133,17 @@ def compare(before: Evaluation, after: Evaluation) -> Paired:
                 f"{before.source} was scored under {name} {one} and {after.source} under {other}",
                 "evaluate both again under one version; `plumbline score` judges stored completions anew",
             )
-    first, second = ({row.id: row.reward for row in evaluation.rows} for evaluation in (before, after))
-    if first.keys() != second.keys():
-        shared = len(first.keys() & second.keys())
+    one, other = ({row.id for row in each.rows} | {row.id for row in each.unjudged} for each in (before, after))
+    if one != other:
         raise IncomparableError(
-            f"the two evaluations share {shared} examples of {len(first)} and {len(second)}",
+            f"the two evaluations share {len(one & other)} examples of {len(one)} and {len(other)}",
             "evaluate both on the same split and limit of the same data",
         )
-    return paired(list(first.values()), [second[key] for key in first])
+    first, second = ({row.id: row.reward for row in evaluation.rows} for evaluation in (before, after))
+    both = [key for key in first if key in second]
+    if not both:
+        raise IncomparableError("no example was judged in both evaluations", "look at why they could not be judged")
+    return paired([first[key] for key in both], [second[key] for key in both])
 
 
 def fall(before: Evaluation, after: Evaluation) -> str | None:

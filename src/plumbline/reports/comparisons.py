@@ -136,9 +136,7 @@ def comparison(
     except IncomparableError as error:
         return error
     rows = {row.id: row for row in second.rows}
-    pairs = tuple((row, rows[row.id]) for row in {row.id: row for row in first.rows}.values())
-    if not pairs:
-        return IncomparableError(f"the evaluations of {first_stage} and {second_stage} hold no examples")
+    pairs = tuple((row, rows[row.id]) for row in first.rows if row.id in rows)
     reward = Change(
         name="reward",
         before=mean_interval([row.reward for row, _ in pairs]),

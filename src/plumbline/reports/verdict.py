@@ -38,6 +38,7 @@ def verdict(
     other: Comparison | None = None,
     negative_control: bool = False,
     finished: bool = True,
+    unjudged: int = 0,
 ) -> Verdict:
     """What a stage did to the reward.
 
@@ -47,6 +48,7 @@ def verdict(
         other: the same stages asked in the other way (sampled beside greedy).
         negative_control: the stage was trained on advantages dealt at random.
         finished: whether the run is.
+        unjudged: examples whose answer could not be judged, before or after.
     """
     reward = comparison.reward
     subject = name_of(comparison.after)
@@ -58,6 +60,8 @@ def verdict(
     clauses = [*_control(reward, negative_control), *_borderline(reward), *_disagreement(comparison, other)]
     clauses += _origin(comparison) if reward.direction != "same" else []
     clauses += _below_floor(comparison, bounds)
+    if unjudged:
+        clauses.append(f"{_examples(unjudged)} left out because an answer could not be judged")
     reason = "; ".join(clauses)
     tone: Tone = "control" if negative_control else reward.direction
     return Verdict(sentence, f"{reason[0].upper()}{reason[1:]}." if reason else "", tone)
@@ -86,6 +90,7 @@ def run_verdict(view: View) -> Verdict:
         other=beside if isinstance(beside, Comparison) else None,
         negative_control=is_control,
         finished=view.finished,
+        unjudged=0 if evaluation is None else len(evaluation.rows) + len(evaluation.unjudged) - len(found.pairs),
     )
     if view.negative_control and not is_control:
         return Verdict(f"{prefix}{result.sentence}", result.reason, "control")

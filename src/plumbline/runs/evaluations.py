@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from plumbline.errors import DataError
-from plumbline.records import Evaluation, Figure, Headline, Judged
+from plumbline.records import Evaluation, Figure, Headline, Judged, Unjudged
 from plumbline.storage import read_json, write_json
 
 REFERENCE = "reference"
@@ -62,11 +62,26 @@ def read_evaluation(path: Path) -> Evaluation:
     """
     values = read_json(path)
     try:
-        rows = tuple(Judged(**row) for row in values["rows"])
+        rows, unjudged = _rows(values["rows"])
+        unjudged += tuple(Unjudged(**row) for row in values.get("unjudged", ()))
         headline = _headline(values.get("headline"))
-        return Evaluation(**{**values, "rows": rows, "form": tuple(values["form"]), "headline": headline})
+        return Evaluation(
+            **{**values, "rows": rows, "unjudged": unjudged, "form": tuple(values["form"]), "headline": headline}
+        )
     except (TypeError, KeyError, ValueError) as error:
         raise DataError(f"{path} is not an evaluation of Plumbline: {error}", "give the JSON file of one") from error
+
+
+def _rows(values: list[dict[str, Any]]) -> tuple[tuple[Judged, ...], tuple[Unjudged, ...]]:
+    """Rows as they stand; version 0.1.0 wrote those that could not be judged among them, with a reward of 0."""
+    judged, unjudged = [], []
+    for row in values:
+        failure = row.pop("failure", "")
+        if failure:
+            unjudged.append(Unjudged(**{key: row[key] for key in ("id", "stratum", "completion")}, failure=failure))
+        else:
+            judged.append(Judged(**row))
+    return tuple(judged), tuple(unjudged)
 
 
 def is_evaluation(path: Path) -> bool:

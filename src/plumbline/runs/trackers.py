@@ -10,9 +10,10 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from plumbline import claims
 from plumbline.errors import RunError
 from plumbline.recipe import Recipe
-from plumbline.runs.run import Observer
+from plumbline.runs.run import RUN, Observer, is_run
 
 
 class Trackio:
@@ -122,8 +123,11 @@ def open_trackers(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> S
 
     Raises:
         RunError: one is not installed, or does not start: better now than after six hours.
+        StorageError: the folder holds what is no run's.
     """
     opened = []
+    if recipe.run.trackers:  # they write into the folder before the run does
+        claims.claim(folder, RUN, is_run)
     for name in recipe.run.trackers:
         try:
             with redirect_stdout(sys.stderr):

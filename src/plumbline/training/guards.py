@@ -4,7 +4,6 @@ Each guard stands for a run that somebody lost. Those that need history keep it 
 run takes up again.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,8 +15,6 @@ from plumbline.recipe import RlSection
 from plumbline.records import Group, Sampling
 from plumbline.training.noise import SignalNoise
 
-MAX_FAILED = 0.2
-"""Share of a step's rollouts that may fail to be judged."""
 SOLVED = 0.999
 """A reward above this is everything that can be earned."""
 LOOK = 20
@@ -26,22 +23,6 @@ DIRECTION = 1.0
 """The t-value from which on there is a sign of a direction."""
 ENOUGH = 200
 """Rollouts after which a part that was always 0 is called dead."""
-
-
-def check_failures(groups: Sequence[Group]) -> None:
-    """Stop where the verifier itself breaks on many rollouts (a reward that is infinite, a database that is gone).
-
-    Raises:
-        TrainingStopped: more than `MAX_FAILED` of the step's rollouts could not be judged.
-    """
-    failures = [rollout.failure for group in groups for rollout in group.rollouts if rollout.failure is not None]
-    total = sum(len(group.rollouts) for group in groups)
-    if len(failures) > MAX_FAILED * total:
-        cause, count = Counter(f"{failure.cause}: {failure.detail}" for failure in failures).most_common(1)[0]
-        raise TrainingStopped(
-            f"{len(failures)} of {total} rollouts could not be judged; {count} of them because of {cause}",
-            "mend the task's verifier: it must return parts in [0, 1] for every text",
-        )
 
 
 def check_signal(groups: Sequence[Group], patience: int, memory: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from plumbline.algorithms.advantages import has_signal
 from plumbline.errors import DataError
+from plumbline.judging import check_failures
 from plumbline.policies.policy import Policy
 from plumbline.recipe import RlSection, RunSection
 from plumbline.records import Example, Group, Sampling
@@ -71,7 +72,8 @@ def train_rl(
             policy, task, batch, copies=section.group_size, sampling=sampling, seed=derive(seed, STAGE, "sample", step)
         )
         sampled = time.perf_counter()
-        guards.check_failures(groups)
+        rollouts = [rollout for group in groups for rollout in group.rollouts]
+        check_failures([rollout.failure for rollout in rollouts if rollout.failure is not None], len(rollouts))
         credits_ = credit(groups, section, generator(seed, STAGE, "shuffle", step), items)
         beta = guards.adapted_beta(section, progress.memory)
         looks = generator(seed, STAGE, "likelihood", step)
@@ -126,7 +128,7 @@ def _metrics(groups: Sequence[Group], update: Update) -> dict[str, float | int |
     logprobs = np.concatenate([rollout.trajectory.logprobs for rollout in rollouts])
     values: dict[str, float | int | None] = {
         "train/reward": _mean([score.total for score in judged]),
-        "train/reward_std": _mean([float(np.nanstd(group.rewards())) for group in groups]),
+        "train/reward_std": _mean([spread for group in groups if (spread := _spread(group)) is not None]),
         "train/frac_reward_zero_std": _mean([not has_signal(group.rewards()) for group in groups]),
         "train/completion_length": _mean(lengths),
         "train/frac_truncated": _mean([rollout.trajectory.truncated for rollout in rollouts]),
@@ -147,6 +149,12 @@ def _metrics(groups: Sequence[Group], update: Update) -> dict[str, float | int |
     for name in judged[0].readings if judged else ():
         values[f"train/reading/{name}"] = _mean([score.readings[name] for score in judged])
     return values
+
+
+def _spread(group: Group) -> float | None:
+    """The standard deviation of a group's rewards; None where none could be judged."""
+    rewards = group.rewards()
+    return None if np.isnan(rewards).all() else float(np.nanstd(rewards))
 
 
 def _mean(values: Sequence[float]) -> float | None:

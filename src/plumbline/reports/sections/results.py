@@ -1,8 +1,11 @@
 """Before and after: every stage on every split, between the floor and the ceiling."""
 
+from collections import Counter
+
 from plumbline.evaluation.statistics import Interval
 from plumbline.reports import build_tables, numbers
 from plumbline.reports.dot_charts import DotRow, Mark, Reference, dot_chart
+from plumbline.reports.escaping import clip
 from plumbline.reports.page import Section, figure, key, paragraph
 from plumbline.reports.readings import LENIENT, STRICT, reading_names, reward_reading
 from plumbline.reports.view import View, name_of
@@ -12,7 +15,7 @@ ABOUT = (
     "The mean over held-out examples with its 95 % interval (bootstrap over examples). The controls answer without the "
     "knowledge that the task asks for, and the best of them is the floor; the oracle gives the gold answers and is the "
     "ceiling. Skill is 0 at the floor and 1 at the ceiling. A failure is an answer that the verifier could not judge; "
-    "it counts as 0 in the mean."
+    "it is left out of every figure."
 )
 
 
@@ -25,8 +28,7 @@ def results(view: View) -> Section:
     tables = "".join(
         f"{build_tables.results(view, [split]).to_html()}{_missing_references(view, split)}" for split in view.splits
     )
-    if any(row.failure and not row.readings for evaluation in view.evaluations.values() for row in evaluation.rows):
-        tables += paragraph("An answer that could not be judged has no readings, so it is only in the reward.", "note")
+    tables += _unjudged(view)
     compared = build_tables.differences(view, view.splits)
     paired = compared.to_html() + paragraph(
         "Each row compares the same examples before and after. p is that of a two-sided sign-flip test; the reward "
@@ -36,6 +38,15 @@ def results(view: View) -> Section:
     none = paragraph("Only one stage has been evaluated, so there is no difference to show yet.")
     body = f'{paragraph(ABOUT)}<div class="grid2">{charts}</div>{tables}<h3>Differences</h3>'
     return Section("results", "Before and after", body + (paired if compared.rows else none))
+
+
+def _unjudged(view: View) -> str:
+    """Why answers could not be judged, the most frequent cause first."""
+    causes = Counter(row.failure for evaluation in view.evaluations.values() for row in evaluation.unjudged)
+    if not causes:
+        return ""
+    said = "; ".join(f"{count} because of {clip(cause, 200)[0]}" for cause, count in causes.most_common(3))
+    return paragraph(f"Not judged, over all evaluations: {causes.total()} answers. {said}.", "note")
 
 
 def _references_only(view: View) -> str:

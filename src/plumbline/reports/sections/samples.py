@@ -67,7 +67,6 @@ def _side(name: str, row: Judged) -> str:
     facts = [f"read as {row.how}" if row.how else ""]
     facts.append(f"{row.tokens} tokens" if row.tokens is not None else "")
     facts.append("truncated" if row.truncated else "")
-    facts.append(f"not judged: {row.failure}" if row.failure else "")
     said = " · ".join(clip(fact, 300)[0] for fact in facts if fact)
     return (
         f'<div><div class="side"><b>{html(name)}</b> <span>reward {numbers.fixed(row.reward)}</span> '
@@ -118,6 +117,5 @@ def _rollout(row: dict[str, Any]) -> str:
         readings={},
         how=str(row.get("how", "")),
         truncated=row.get("finish") == "length",
-        failure=str(row.get("failure", "")),
     )
     return f'<article class="sample"><h3>{html(clip(judged.id, 300)[0])}</h3>{_side("Rollout", judged)}</article>'
