@@ -61,6 +61,14 @@ def test_overrides_are_yaml_and_numbers_are_numbers(tmp_path):
         ({**MINIMAL, "sft": {}}, "give either sft.steps or sft.epochs"),
         ({**MINIMAL, "name": "../up"}, "name"),
         ({"name": "x", "model": {}}, "give model.name"),
+        ({**MINIMAL, "seed": True}, "seed is true, where a number"),
+        ({**MINIMAL, "rl": {"steps": True}}, "rl: steps is true"),
+        ({**MINIMAL, "rl": {"steps": 1, "clip_low": 30}}, "rl.clip_low: Input should be less than 1"),
+        ({**MINIMAL, "rl": {"steps": 10, "optimiser": {"warmup": 500}}}, "warmup is 500 steps, and there are 10"),
+        ({**MINIMAL, "sft": {"steps": 10, "optimiser": {"warmup": 11}}}, "warmup is 11 steps, and there are 10"),
+        ({**MINIMAL, "rl": {"steps": 1, "optimiser": {"betas": [5, -3]}}}, r"betas\.0: Input should be less than 1"),
+        ({"name": "x", "model": {"name": "m", "dtype": "float16"}}, "model.dtype: Input should be 'auto', 'float32'"),
+        ({"name": "x", "model": {"name": "m", "dtype": "float8"}}, "model.dtype"),
         ({"name": "x", "model": {"name": "m", "quantize": "4bit"}}, "set model.lora"),
     ],
 )
@@ -112,3 +120,29 @@ def test_where_a_run_is_written_does_not_change_its_identity():
 def test_any_mapping_is_a_recipe_or_a_recipe_error(values):
     with suppress(RecipeError):
         assert isinstance(parse(values), Recipe)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: x\nseed: 1\nseed: 2\n", "the key 'seed' stands twice"),
+        ("name: x\nrl: {steps: 1, steps: 2}\n", "the key 'steps' stands twice"),
+        ("[" * 100_000, "nested too deeply"),
+        ("name: x\nseed: " + "9" * 5000, "holds a value that cannot be"),
+        ("name: x\nseed: 2026-13-45", "holds a value that cannot be"),
+        ("name: \ud800".encode("utf-8", "surrogatepass"), "not YAML"),
+    ],
+)
+def test_what_yaml_would_pass_over_is_an_error(text, message, tmp_path):
+    (tmp_path / "r.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(RecipeError, match=message):
+        load(tmp_path / "r.yaml")
+
+
+def test_a_recipe_that_extends_a_folder_or_far_too_many_is_an_error(tmp_path):
+    with pytest.raises(RecipeError, match="cannot be read: Is a directory"):
+        load(write(tmp_path, "r.yaml", "extends: ..\n"))
+    for number in range(500):
+        write(tmp_path, f"{number}.yaml", f"extends: {number + 1}.yaml\n")
+    with pytest.raises(RecipeError, match="extends more than 20 recipes"):
+        load(tmp_path / "0.yaml")

@@ -34,10 +34,7 @@ def set_value(values: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
         raise RecipeError(f"cannot read the override {override!r}", "write --set key.subkey=value")
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise RecipeError(f"the value in {override!r} is not YAML: {error}") from error
+    value = read_yaml(text, f"the value in {override!r}")
     if isinstance(value, str):
         value = _number(value)
     *folders, leaf = key.strip().split(".")
@@ -47,6 +44,38 @@ def set_value(values: dict[str, Any], override: str) -> None:
             target[folder] = {}
         target = target[folder]
     target[leaf] = value
+
+
+def read_yaml(text: str, name: str) -> Any:
+    """Plain values; a key that stands twice in one mapping is an error, because YAML would drop the first in silence.
+
+    Raises:
+        RecipeError: it is no YAML, names a key twice, or is nested too deeply.
+    """
+    try:
+        return yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a subclass of the safe loader
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{name} is not YAML: {error}") from error
+    except RecursionError as error:
+        raise RecipeError(f"{name} is nested too deeply") from error
+    except ValueError as error:  # a date such as 2026-13-45, an integer of 5,000 digits
+        raise RecipeError(f"{name} holds a value that cannot be: {error}") from error
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """Plain YAML, but for keys that stand twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if key.tag != "tag:yaml.org,2002:merge":
+                name = key.value if isinstance(key, yaml.ScalarNode) else str(key)
+                if name in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {name!r} stands twice", key.start_mark
+                    )
+                seen.add(name)
+        return super().construct_mapping(node, deep)
 
 
 def _number(text: str) -> str | float:

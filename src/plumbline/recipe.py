@@ -11,17 +11,19 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from plumbline.errors import RecipeError
-from plumbline.overrides import set_value
+from plumbline.overrides import read_yaml, set_value
 from plumbline.records import Kernel, Sampling, Selector
 
 Schedule = Literal["constant", "constant_with_warmup", "cosine", "linear"]
 PositiveInt = Annotated[int, Field(gt=0)]
+MOST_PARENTS = 20
+"""Recipes that a recipe may extend, one after the other."""
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -29,6 +31,20 @@ class Section(BaseModel):
     """A part of a recipe: frozen, and closed to keys that it does not know."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _flags_are_no_numbers(cls, values: Any) -> Any:
+        """YAML reads yes and on as true, which Python would take for 1."""
+        for name, value in values.items() if isinstance(values, dict) else ():
+            field = cls.model_fields.get(name)
+            if isinstance(value, bool) and field is not None and not _takes_flags(field.annotation):
+                raise ValueError(f"{name} is {str(value).lower()}, where a number or a text is meant")
+        return values
+
+
+def _takes_flags(annotation: Any) -> bool:
+    return annotation is bool or any(map(_takes_flags, get_args(annotation)))
 
 
 class TaskSection(Section):
@@ -75,7 +91,7 @@ class ModelSection(Section):
     tiny: TinySection | None = None
     lora: LoraSection | None = None
     """None trains every weight."""
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 on a GPU, float32 on a CPU."""
     quantize: Literal["4bit"] | None = None
     device: str = "auto"
@@ -121,8 +137,17 @@ class OptimiserSection(Section):
     warmup: float = Field(default=0.05, ge=0)
     """Below 1: share of the steps; from 1 on: a number of steps."""
     weight_decay: float = Field(default=0.0, ge=0)
-    betas: tuple[float, float] = (0.9, 0.95)
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
     max_grad_norm: float = Field(default=1.0, gt=0)
+
+    def check_warmup(self, steps: int) -> None:
+        """Refuse a warm-up that the steps never leave.
+
+        Raises:
+            ValueError: it is longer than they are.
+        """
+        if self.warmup >= 1 and self.warmup > steps:
+            raise ValueError(f"optimiser.warmup is {self.warmup:g} steps, and there are {steps}")
 
 
 class SftSection(Section):
@@ -141,6 +166,8 @@ class SftSection(Section):
     def _length(self) -> Self:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("give either sft.steps or sft.epochs")
+        if self.steps is not None:
+            self.optimiser.check_warmup(self.steps)
         return self
 
 
@@ -173,7 +200,7 @@ class RlSection(Section):
     group_size: Annotated[int, Field(ge=2)] = 8
     inner_epochs: PositiveInt = 1
     """Optimiser steps on one batch of rollouts (mu); with more than one the clip is live."""
-    clip_low: float = Field(default=0.2, gt=0)
+    clip_low: float = Field(default=0.2, gt=0, lt=1)
     clip_high: float = Field(default=0.2, gt=0)
     beta: float = Field(default=0.0, ge=0)
     """Weight of the KL to the model that RL started from; 0 computes none, and reports none."""
@@ -200,6 +227,7 @@ class RlSection(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        self.optimiser.check_warmup(self.steps)
         exact = self.likelihood.kind == "trajectory"
         if self.ratio == "sequence" and self.likelihood.keep is not None:
             raise ValueError(
@@ -389,12 +417,17 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     path = path.resolve()
     if path in seen:
         raise RecipeError(f"{path} extends itself, by way of {' -> '.join(p.name for p in seen)}")
+    if len(seen) > MOST_PARENTS:
+        raise RecipeError(f"{seen[0]} extends more than {MOST_PARENTS} recipes, one after the other")
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise RecipeError(f"{seen[-1] if seen else path} extends {path}, which does not exist") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} is not YAML: {error}") from error
+    except OSError as error:
+        raise RecipeError(f"{path} cannot be read: {error.strerror}", "give a recipe file that you may read") from error
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{path} is not YAML: {error}", "save the file as UTF-8") from error
+    values = read_yaml(text, str(path))
     if not isinstance(values, dict):
         raise RecipeError(f"{path}: a recipe is a mapping of keys, not {type(values).__name__}")
     parent = values.pop("extends", None)

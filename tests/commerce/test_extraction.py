@@ -363,3 +363,11 @@ def test_what_is_no_object_has_no_members(text):
 
 def test_of_a_key_that_stands_twice_the_last_counts():
     assert member_spans('{"a":1, "a" : [2]}') == {"a": (8, 17)}
+
+
+@pytest.mark.parametrize("key", ["sentiment_score", "churn_risk", "delay_days"])
+@pytest.mark.parametrize("value", ["1" + "0" * 400, "-1" + "0" * 400, "1e308", "-0.0"])
+def test_numbers_that_no_float_holds_are_wrong_and_nothing_more(key, value):
+    text = json.dumps(GOLD).replace(f'"{key}": {json.dumps(GOLD[key])}', f'"{key}": {value}')
+    assert value in text
+    assert parts(text)[key] == 0

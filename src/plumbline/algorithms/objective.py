@@ -151,7 +151,8 @@ def clipped_surrogate(
         away = reference - new
         estimate = away.exp() - away - 1 if grouping is None else away.square() / 2
         per_unit = per_unit + beta * (ratio * estimate if grouping is None else size * estimate)
-        kl = (estimate.detach() * size).sum()
+        # A unit of n terms whose mean is m has the sum n m, so k2 of its sum is n^2 times that of its mean.
+        kl = (estimate.detach() * (1 if grouping is None else size.square())).sum()
     detached = ratio.detach()
     clipped = ((detached < 1 - clip_low) & (advantages < 0)) | ((detached > 1 + clip_high) & (advantages > 0))
     return Losses(loss=(per_unit * size * weight).sum(), clipped=clipped.sum(), units=len(ratio), kl=kl)

@@ -128,9 +128,9 @@ def _days(gold: int | None, value: object) -> float:
 
 def _closeness(gold: float, value: object, reach: float) -> float:
     """1 where equal, falling to 0 at a distance of `reach`."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return 0.0
-    return max(0.0, 1.0 - abs(value - gold) / reach)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not gold - reach < value < gold + reach:
+        return 0.0  # compared first: an integer of 400 digits is no float
+    return 1.0 - abs(value - gold) / reach
 
 
 def _span(gold: str | None, value: object, review: str) -> float:
