@@ -1,13 +1,17 @@
 """The same recipe with some values varied, one run after the other, and what came of each."""
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from plumbline import claims
-from plumbline.errors import RecipeError
+from plumbline.errors import PlumblineError, RecipeError
 from plumbline.evaluation.summary import compare
+from plumbline.overrides import read_yaml
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import Recipe, load
 from plumbline.runs.evaluations import EvaluationKey
@@ -33,31 +37,50 @@ def variants(source: str | Path, overrides: Sequence[str], varied: Sequence[str]
         key, found, values = item.partition("=")
         if not found or not values:
             raise RecipeError(f"--vary {item} names no values", "write it as --vary rl.beta=0,0.01,0.1")
-        choices.append([f"{key}={value}" for value in values.split(",")])
+        chosen = [f"{key}={_plain(value)}" for value in read_yaml(f"[{values}]", f"--vary {item}")]
+        if twice := [one for one, count in Counter(chosen).items() if count > 1]:
+            raise RecipeError(f"--vary {item} has {twice[0]} twice", "give each value once")
+        choices.append(chosen)
     if not choices:
         raise RecipeError("a sweep varies something", "add for example --vary rl.beta=0,0.01,0.1")
     return {" ".join(chosen): load(source, [*overrides, *chosen]) for chosen in itertools.product(*choices)}
 
 
+def _plain(value: Any) -> str:
+    """A value as YAML on one line."""
+    return str(yaml.safe_dump(value, default_flow_style=True, width=10_000)).removesuffix("...\n").strip()
+
+
 def run_sweep(
     recipes: Mapping[str, Recipe], folder: Path, *, resume: bool, observers: Observers
 ) -> list[dict[str, Any]]:
-    """Run them all, each in a folder of its own, and sum up.
+    """Run them all, each in a folder of its own, and sum up. One that fails does not stop the others.
 
     Returns:
         One row for each: label, folder, and for each way of asking the reward before and after on the last split of
-        `evaluation.final`, with the paired difference; the last KL where one was computed.
+        `evaluation.final`, with the paired difference; the last KL where one was computed. Of one that failed, the
+        error instead.
+
+    Raises:
+        StorageError: the folder holds what is not ours.
+        PlumblineError: none of them ended well; the first error.
     """
     claims.claim(folder, "sweep", lambda found: all(is_run(place) for place in found.iterdir()))
-    rows = []
+    rows: list[dict[str, Any]] = []
+    failures: list[PlumblineError] = []
     for label, recipe in recipes.items():
         place = folder / label.replace(" ", "+").replace("/", "_")
-        finished = place / "result.json"
-        if resume and finished.is_file():
-            run = Run.read(place)
-        else:
+        row: dict[str, Any] = {"variant": label, "folder": str(place)}
+        try:
             run = run_recipe(recipe, place, resume=resume and place.exists(), observers=observers(recipe, place))
-        rows.append({"variant": label, "folder": str(place), **_outcome(run)})
+        except PlumblineError as error:
+            failures.append(error)
+            row["error"] = str(error)
+        else:
+            row |= _outcome(run)
+        rows.append(row)
+    if len(failures) == len(rows):
+        raise failures[0]
     return rows
 
 

@@ -136,12 +136,14 @@ def recipe_differences(changes: list[tuple[str, Any, Any]]) -> RenderableType:
 
 def sweep_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     """A sweep's outcomes, one row for each run and way of asking; on 80 columns only the variants' names are broken."""
-    title = f"last stage against the one before, on {rows[0]['split']}"
+    title = f"last stage against the one before, on {next(row['split'] for row in rows if 'split' in row)}"
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     table.add_column("variant", overflow="fold")
     for name in ("asked", "before", "after", "difference [95 %]", "p", "n", "last KL"):
         table.add_column(name, justify="left" if name == "asked" else "right", no_wrap=True)
     for row in rows:
+        if "error" in row:
+            table.add_row(row["variant"], Text(f"failed: {row['error'].splitlines()[0]}", style="red"))
         for mode in ("greedy", "sampled"):
             if (values := row.get(mode)) is not None:
                 table.add_row(
