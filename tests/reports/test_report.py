@@ -65,7 +65,7 @@ def test_the_verdict_comes_first_and_the_key_figures_follow(html):
     texts = [text for text in page.texts if text.strip()]
     start = texts.index("commerce-demo", 5)
     assert texts[start + 2].startswith("GRPO raised the greedy reward on 59 held-out test examples from ")
-    assert html.count('<div class="card">') == 5
+    assert html.count('<div class="card">') == 6
     assert "This run is not finished" not in page.text
 
 

@@ -267,6 +267,17 @@ def test_the_verdict_speaks_of_the_last_two_stages_on_test_greedily(view):
     assert f"from {before:.3f} to {after:.3f}" in said.sentence
 
 
+def test_it_also_says_first_to_last_where_a_stage_lies_in_between(tmp_path):
+    """RL brought back what SFT took, and that is not the same as a gain."""
+    view = started(tmp_path, {"base": RL, "sft": SFT, "rl": RL})
+    said = run_verdict(view)
+    assert "raised the greedy reward" in said.sentence
+    assert "first to last, the reward is no different than that of Base (" in said.reason
+    assert "irst to last" not in run_verdict(started(tmp_path / "two", {"sft": SFT, "rl": RL})).reason
+    fallen = run_verdict(started(tmp_path / "fallen", {"base": RL, "sft": BASE, "rl": SFT}))
+    assert "first to last, the reward is lower than that of" in fallen.reason
+
+
 def test_a_run_in_progress_speaks_of_what_it_has(tmp_path):
     said = run_verdict(started(tmp_path, {"base": BASE, "sft": SFT}, finish=False))
     assert said.sentence.startswith("So far, SFT raised the greedy reward on 59 held-out test examples from ")

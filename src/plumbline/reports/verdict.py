@@ -39,6 +39,7 @@ def verdict(
     negative_control: bool = False,
     finished: bool = True,
     unjudged: int = 0,
+    whole: Comparison | None = None,
 ) -> Verdict:
     """What a stage did to the reward.
 
@@ -49,6 +50,7 @@ def verdict(
         negative_control: the stage was trained on advantages dealt at random.
         finished: whether the run is.
         unjudged: examples whose answer could not be judged, before or after.
+        whole: the last stage against the first, where there is one in between.
     """
     reward = comparison.reward
     subject = name_of(comparison.after)
@@ -60,6 +62,7 @@ def verdict(
     clauses = [*_control(reward, negative_control), *_borderline(reward), *_disagreement(comparison, other)]
     clauses += _origin(comparison) if reward.direction != "same" else []
     clauses += _below_floor(comparison, bounds)
+    clauses += _first_to_last(comparison, whole)
     if unjudged:
         clauses.append(f"{_examples(unjudged)} left out because an answer could not be judged")
     reason = "; ".join(clauses)
@@ -83,6 +86,7 @@ def run_verdict(view: View) -> Verdict:
     other = next((m for m in view.modes(split) if m != mode and len(view.evaluated(split, m)) > 1), None)
     beside = view.compare(split, other, found.before, found.after) if other else None
     evaluation = view.final(found.after, split, mode)
+    whole = view.first_to_last(split, mode)
     is_control = view.negative_control and found.after == "rl"
     result = verdict(
         found,
@@ -90,6 +94,7 @@ def run_verdict(view: View) -> Verdict:
         other=beside if isinstance(beside, Comparison) else None,
         negative_control=is_control,
         finished=view.finished,
+        whole=whole if isinstance(whole, Comparison) else None,
         unjudged=0 if evaluation is None else len(evaluation.rows) + len(evaluation.unjudged) - len(found.pairs),
     )
     if view.negative_control and not is_control:
@@ -174,6 +179,22 @@ def _disagreement(comparison: Comparison, other: Comparison | None) -> list[str]
     difference = numbers.interval_text(other.reward.paired.difference, sign=True)
     return [
         f"{other.mode} answers disagree: their reward {moved} ({difference}, {numbers.p_text(other.reward.p)})",
+    ]
+
+
+def _first_to_last(comparison: Comparison, whole: Comparison | None) -> list[str]:
+    """What all of the training did: the last stage alone may take back what an earlier one gave."""
+    if whole is None or whole.before == comparison.before:
+        return []
+    reward = whole.reward
+    moved = {"rise": "higher", "fall": "lower", "same": "no different"}[reward.direction]
+    change = f"{numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}"
+    difference = numbers.interval_text(reward.paired.difference, sign=True)
+    return [
+        (
+            f"first to last, the reward is {moved} than that of {name_of(whole.before)} ({change}: {difference}, "
+            f"{numbers.p_text(reward.paired.p_value)})"
+        )
     ]
 
 

@@ -110,7 +110,10 @@ def _cards(view: View) -> Iterator[Card]:
     reward = Interval(**view.summary(after)["reward"])
     yield _mean_card(f"{name_of(after.stage)}, {mode}, {split}", reward)
     if compared is not None:
-        yield _difference_card(compared)
+        yield _difference_card("Difference", compared)
+        whole = view.first_to_last(split, mode)
+        if isinstance(whole, Comparison) and whole.before != compared.before:
+            yield _difference_card(f"First to last, from {name_of(whole.before)}", whole)
     yield from _skill_card(view, after, reward)
     yield from _strict_card(view)
 
@@ -119,12 +122,12 @@ def _mean_card(name: str, reward: Interval) -> Card:
     return name, numbers.fixed(reward.mean), f"{numbers.bounds(reward)}, n = {numbers.count(reward.n)}"
 
 
-def _difference_card(compared: Comparison) -> Card:
+def _difference_card(name: str, compared: Comparison) -> Card:
     found = compared.reward.paired
     sure = f"{numbers.bounds(found.difference)}, {numbers.p_text(found.p_value)}"
     better, worse, equal = map(numbers.count, (found.wins, found.losses, found.ties))
     more = f"{sure}; {better} better, {worse} worse, {equal} equal"
-    return "Difference", numbers.signed(found.difference.mean), more
+    return name, numbers.signed(found.difference.mean), more
 
 
 def _strict_card(view: View) -> Iterator[Card]:
