@@ -1,0 +1,150 @@
+"""Recipes as files: where they are, what they extend, what is laid over them, and what is wrong with them."""
+
+import copy
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from plumbline.errors import RecipeError
+from plumbline.overrides import read_yaml, set_value
+from plumbline.recipe.sections import Recipe, Section
+
+MOST_PARENTS = 20
+"""Recipes that a recipe may extend, one after the other."""
+
+
+def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe file, what it extends, and overrides such as `rl.steps=50`.
+
+    Args:
+        source: a path, or the name of a recipe that comes with Plumbline (`commerce-demo`).
+        overrides: `a.b=value` each; the value is read as YAML.
+
+    Raises:
+        RecipeError: no such file, not YAML, an unknown key or a value out of range (each named with its path).
+    """
+    path = find(source)
+    values = _read(path, ())
+    for override in overrides:
+        set_value(values, override)
+    return parse(values, str(path))
+
+
+def parse(values: Mapping[str, Any], name: str = "recipe") -> Recipe:
+    """Check plain values and type them.
+
+    Raises:
+        RecipeError: names every wrong key, with the nearest right one.
+    """
+    try:
+        return Recipe.model_validate(values)
+    except ValidationError as error:
+        raise RecipeError(
+            f"{name}: " + "; ".join(_problems(error)), "`plumbline recipe NAME` prints all keys"
+        ) from error
+
+
+def find(source: str | Path) -> Path:
+    """The file that a path or a recipe's name means.
+
+    Raises:
+        RecipeError: there is none.
+    """
+    path = Path(source)
+    if path.suffix in {".yaml", ".yml"} or path.exists():
+        if path.is_file():
+            return path
+        raise RecipeError(f"no recipe at {path}", f"recipes that come with Plumbline: {', '.join(names())}")
+    for folder in _folders():
+        if (folder / f"{path}.yaml").is_file():
+            return folder / f"{path}.yaml"
+    close = difflib.get_close_matches(str(source), names(), n=1)
+    mend = f"did you mean {close[0]}?" if close else f"there are: {', '.join(names())}"
+    raise RecipeError(f"no recipe named {source}", mend)
+
+
+def names() -> list[str]:
+    """Names of the recipes that come with Plumbline."""
+    return sorted({path.stem for folder in _folders() for path in folder.glob("*.yaml")})
+
+
+def _folders() -> list[Path]:
+    here = Path(__file__).parents[1]
+    return [folder for folder in (here / "recipes", here.parents[1] / "recipes") if folder.is_dir()]
+
+
+def differences(old: Recipe, new: Recipe) -> Iterator[tuple[str, Any, Any]]:
+    """Yield (path, old value, new value) for every leaf that differs."""
+    before, after = dict(_leaves(old.model_dump(mode="json"))), dict(_leaves(new.model_dump(mode="json")))
+    for key in [*before, *(key for key in after if key not in before)]:
+        if before.get(key) != after.get(key):
+            yield key, before.get(key), after.get(key)
+
+
+def _leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(values, dict) and values:
+        for key, value in values.items():
+            yield from _leaves(value, f"{prefix}.{key}" if prefix else str(key))
+    else:
+        yield prefix, values
+
+
+def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
+    path = path.resolve()
+    if path in seen:
+        raise RecipeError(f"{path} extends itself, by way of {' -> '.join(p.name for p in seen)}")
+    if len(seen) > MOST_PARENTS:
+        raise RecipeError(f"{seen[0]} extends more than {MOST_PARENTS} recipes, one after the other")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise RecipeError(f"{seen[-1] if seen else path} extends {path}, which does not exist") from error
+    except OSError as error:
+        raise RecipeError(f"{path} cannot be read: {error.strerror}", "give a recipe file that you may read") from error
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{path} is not YAML: {error}", "save the file as UTF-8") from error
+    values = read_yaml(text, str(path))
+    if not isinstance(values, dict):
+        raise RecipeError(f"{path}: a recipe is a mapping of keys, not {type(values).__name__}")
+    parent = values.pop("extends", None)
+    if parent is None:
+        return values
+    return _merge(_read(path.parent / str(parent), (*seen, path)), values)
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay `over` on `base`: mappings are merged key by key, everything else is replaced."""
+    merged = copy.deepcopy(dict(base))
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(merged.get(key), dict):
+            merged[key] = _merge(merged[key], value)
+        else:
+            merged[key] = copy.deepcopy(value)
+    return merged
+
+
+def _problems(error: ValidationError) -> Iterator[str]:
+    for problem in error.errors():
+        where = ".".join(str(part) for part in problem["loc"]) or "recipe"
+        if problem["type"] == "extra_forbidden":
+            close = difflib.get_close_matches(str(problem["loc"][-1]), _keys_at(problem["loc"][:-1]), n=1, cutoff=0.5)
+            yield f"unknown key {where}" + (f" (did you mean {close[0]}?)" if close else "")
+        else:
+            yield f"{where}: {problem['msg'].removeprefix('Value error, ')}"
+
+
+def _keys_at(location: Sequence[int | str]) -> list[str]:
+    """The keys that the section at this location knows."""
+    section: Any = Recipe
+    for part in location:
+        field = section.model_fields.get(str(part))
+        if field is None:
+            return []
+        arguments = [field.annotation, *getattr(field.annotation, "__args__", ())]
+        section = next((a for a in arguments if isinstance(a, type) and issubclass(a, Section)), None)
+        if section is None:
+            return []
+    return list(section.model_fields)
