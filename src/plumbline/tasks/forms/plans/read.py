@@ -19,7 +19,7 @@ from plumbline.tasks.forms.plans.actions import (
     Uncheck,
 )
 from plumbline.tasks.forms.plans.labels import UNKNOWN, Names, folded, loose
-from plumbline.tasks.forms.plans.quotations import has_quote, is_quoted, opens, plainer, unquoted
+from plumbline.tasks.forms.plans.quotations import has_quote, is_quoted, opens, plainer, quotations, unquoted
 from plumbline.tasks.forms.plans.sentence import Sentence, sentences
 from plumbline.tasks.forms.plans.vocabulary import KEYS, NO, SUBMIT_WORDS, YES, words_of
 
@@ -190,7 +190,7 @@ def _done(rest: str) -> Action | None:
 def _navigates(text: str) -> str | None:
     """The address that a step goes to; None where it goes to none."""
     verb = next((word for word in words_of(text[:60]) or () if "adverb" not in word.roles), None)
-    if verb is None or verb.name("verb") not in {"navigate", "seek"}:
+    if verb is None or verb.name("verb") != "navigate" or len(next(quotations(text), ())) > 1:
         return None
     rest = text[verb.end :].strip()
     if is_quoted(rest):
@@ -223,7 +223,7 @@ def _action(said: Sentence, text: str, names: Names) -> list[Action] | None:
     if not said.label:
         return [] if said.verb in {"set", "type", "use"} and not opens(text) else None
     kind = names.kind(said.label)
-    if said.verb in {"select", "check", "uncheck"} and ("button" in said.nouns or kind == "button"):
+    if said.verb in {"select", "check", "uncheck", "use"} and ("button" in said.nouns or kind == "button"):
         return [Submit(said.label)]
     if said.verb == "select":
         return _single_choice(said, kind, names)
@@ -236,11 +236,11 @@ def _entries(said: Sentence, names: Names) -> list[Action] | None:
     """What is entered into a control."""
     label, kind = said.label, names.kind(said.label)
     is_file = kind == "file" or (not kind and said.nouns & {"file", "upload"})
-    if said.verb == "type":
+    if said.verb == "type" and not (is_file and "file" in said.nouns):
         return [Type(label, said.values[0])]
     if said.verb == "append":
         return [Attach(label, said.values[0]) if is_file else Type(label, said.values[0], clear=False)]
-    if said.verb == "attach" or (said.verb in {"send", "select", "use", "set"} and is_file):
+    if said.verb == "attach" or (said.verb in {"type", "send", "select", "use", "set"} and is_file):
         return [Attach(label, value) for value in said.values]
     if said.verb in {"check", "uncheck"}:
         return [(Check if said.verb == "check" else Uncheck)(label, value) for value in said.values]
@@ -296,6 +296,7 @@ def _press(said: Sentence, text: str, names: Names) -> list[Action] | None:
     if not said.label:
         return [Submit()] if "button" in said.nouns else None
     key = said.label.casefold()
-    if key not in KEYS and ("button" in said.nouns or loose(said.label) in names.buttons):
+    generic = not said.quoted and key in SUBMIT_WORDS
+    if key not in KEYS and (generic or "button" in said.nouns or loose(said.label) in names.buttons):
         return _click(said, text)
     return [Press(said.label)]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from plumbline.tasks.forms.plans.labels import Names
+from plumbline.tasks.forms.plans.labels import Names, loose
 from plumbline.tasks.forms.plans.quotations import Argument, quotations
 from plumbline.tasks.forms.plans.vocabulary import Word, words_of
 
@@ -18,6 +18,8 @@ VALUE_FIRST = frozenset({"type", "append", "use", "select", "check", "uncheck", 
 _FILLS = frozenset({"type", "append", "use", "set", "select", "check", "uncheck", "attach"})
 _LEADS = frozenset({"seek", "click", "navigate", "use", "select", "press"})
 """Verbs that may only find the control for the verb that follows: "click on L and type V"."""
+_PURPOSES = frozenset({"send", "idle", "click", "seek", "navigate", "press", "done"})
+"""Verbs that say what a step is for where they follow "to": "click on L to send the form"."""
 _SEVERAL = frozenset({"select", "check", "uncheck", "attach"})
 """Verbs with more than one value in a sentence: "check A and B"."""
 _CONTROL = frozenset({"field", "choice", "boxes", "upload"})
@@ -98,7 +100,7 @@ def _sentences(text: str, names: Names, depth: int) -> list[Sentence] | None:
     best: list[Sentence] | None = None
     rank = 0.0
     for arguments in quotations(text):
-        for chosen in (arguments, *_with_mentions(text, arguments, names)):
+        for chosen in (*_with_mentions(text, arguments, names), arguments):
             found = _read(text, chosen, names, depth, quoted=arguments)
             if found is not None:
                 worth = min((one.rank for one in found), default=0.0)
@@ -126,22 +128,34 @@ def _read(
     if tokens is None:
         return None
     verbs = _verbs(tokens)
-    if not verbs or any(token.role("doubt") is not None for token in tokens):
+    if not verbs:
         return None
+    if (purpose := _purpose(tokens, verbs[0])) is not None and len(arguments) > 0:
+        return _read(text[:purpose].rstrip(), arguments, names, depth, quoted=quoted)
     busy = [at for at in verbs if tokens[at].role("verb") != "idle"]
     refused = [at for at, token in enumerate(tokens) if token.role("refusal") is not None]
     if not busy or (refused and refused[0] < busy[0]):
         return []
-    if refused:
-        return None
     if len(busy) > 1:
         kinds = [tokens[at].role("verb") for at in busy[:2]]
-        merges = len(busy) == 2 and kinds[0] in _LEADS and kinds[1] in _FILLS and len(arguments) < 3
+        leads = (kinds[0] in _LEADS and kinds[1] in _FILLS) or (kinds[0] == "seek" and kinds[1] in {"click", "press"})
+        merges = leads and len(busy) == 2 and len(arguments) < 3
         if merges and (found := _one(text, tokens, arguments, busy[1], names, quoted, first=busy[0])) is not None:
             return [found]
         return _split(text, tokens[busy[1]].start, names, depth)
     found = _one(text, tokens, arguments, busy[0], names, quoted, first=busy[0])
     return None if found is None else [found]
+
+
+def _purpose(tokens: Sequence[_Token], verb: int) -> int | None:
+    """Where a clause begins that only says what the step is for; nothing is entered in it."""
+    for at in range(verb + 1, len(tokens) - 1):
+        word = tokens[at].word
+        is_for = word is not None and word.text in {"to", "para", "in order to", "so as to"}
+        rest = tokens[at + 1 :]
+        if is_for and rest[0].role("verb") in _PURPOSES and not any(token.argument for token in rest):
+            return tokens[at].start
+    return None
 
 
 def _split(text: str, at: int, names: Names, depth: int) -> list[Sentence] | None:
@@ -227,7 +241,7 @@ def _completed(
         is_object = start > verb and tokens[start - 1].argument is None
         linked = next((token.role("link") for token in tokens[start:stop] if token.role("link") is not None), None)
         is_label = not is_object or object_is_label or (linked == "label" and not arguments)
-        core = _core(text, tokens[start:stop], is_label=is_label, keeps_nouns=is_object and kind in {"type", "append"})
+        core = _core(text, tokens[start:stop], names, is_label=is_label, keeps_nouns=is_object and kind in {"type", "append"})
         if core is not None:
             cores.append(core)
     if len(arguments) + len(cores) <= 2 and cores:
@@ -243,10 +257,11 @@ def _completed(
             left = _core(
                 text,
                 tokens[start:at],
+                names,
                 is_label=object_is_label,
                 keeps_nouns=kind in {"type", "append"},
             )
-            right = _core(text, tokens[at + 1 : stop], is_label=not object_is_label, keeps_nouns=object_is_label)
+            right = _core(text, tokens[at + 1 : stop], names, is_label=not object_is_label, keeps_nouns=object_is_label)
             if left is None or right is None or (_is_colon(tokens[at]) and not names.kind(left.text)):
                 continue  # "Change date: May 4" is a line of a list and no step
             yield left, right
@@ -258,24 +273,28 @@ def _runs(tokens: Sequence[_Token], verbs: set[int]) -> list[tuple[int, int]]:
     return [(start + 1, stop) for start, stop in pairwise(edges) if stop > start + 1]
 
 
-def _core(text: str, tokens: Sequence[_Token], *, is_label: bool, keeps_nouns: bool) -> Argument | None:
+def _core(
+    text: str, tokens: Sequence[_Token], names: Names, *, is_label: bool, keeps_nouns: bool
+) -> Argument | None:
     """What is left of a stretch without articles, links and nouns around it; None where nothing is."""
-    nouns = _EDGE if is_label else _EDGE | {"value", "file"}
     start, stop = 0, len(tokens)
-    articled = is_label or not keeps_nouns
-    while start < stop:
+    articled = False
+    while start < stop and not names.kind(text[tokens[start].start : tokens[stop - 1].end]):
         roles = tokens[start].roles
+        noun = roles.get("noun")
+        strips = noun in _EDGE | {"file"} and (articled or is_label or not keeps_nouns)
+        strips = strips or (noun == "value" and articled and not is_label)
         if roles.keys() & {"article", "called", "adverb", "join", "link"} or _is_sign(tokens[start]):
             articled = articled or "article" in roles
             start += 1
-        elif roles.get("noun") in nouns and articled and start + 1 < stop:
+        elif strips and start + 1 < stop:
             start += 1
         else:
             break
-    while stop > start:
+    while stop > start and not names.kind(text[tokens[start].start : tokens[stop - 1].end]):
         roles = tokens[stop - 1].roles
         strips = roles.get("noun") in _EDGE and not keeps_nouns and stop > start + 1
-        if _is_sign(tokens[stop - 1]) or strips or roles.keys() & {"article", "link", "join", "called"}:
+        if _is_sign(tokens[stop - 1]) or strips or roles.keys() & {"article", "link", "join", "called", "adverb"}:
             stop -= 1
         else:
             break
@@ -300,6 +319,8 @@ def _assigned(
     tokens: Sequence[_Token], verb: int, first: int, kind: str, names: Names, quoted: tuple[Argument, ...]
 ) -> Sentence | None:
     places = [at for at, token in enumerate(tokens) if token.argument is not None]
+    if any({"refusal", "doubt"} & token.roles.keys() for token in tokens):
+        return None
     unknown = sum(
         1 for at, token in enumerate(tokens) if token.word and not token.word.roles and token.word.text.isalpha()
     )
@@ -313,8 +334,9 @@ def _assigned(
     if len(arguments) < 2:
         if not arguments:
             return Sentence(kind, "", (), nouns, rank=-_MOST_UNKNOWN - penalty)
-        is_quoted = arguments[0] in quoted
-        return Sentence(kind, arguments[0].text, (), nouns, is_quoted, -penalty - (not is_quoted) / 8)
+        name, is_quoted = arguments[0].text, arguments[0] in quoted
+        known = _NAMED if names.kind(name) or loose(name) in names.buttons else 0.0
+        return Sentence(kind, name, (), nouns, is_quoted, known - penalty - (not is_quoted) / 8)
     groups = [[0]]
     for index in range(1, len(arguments)):
         if _is_list(tokens[places[index - 1] + 1 : places[index]]):
