@@ -154,9 +154,8 @@ def _read(body: str, names: Names) -> tuple[Action, ...] | None:
 
 
 def _read_text(text: str, names: Names) -> tuple[Action, ...] | None:
-    if (done := _DONE.fullmatch(text)) is not None:
-        action = _done(done.group("rest"))
-        return None if action is None else (action,)
+    if (done := _DONE.fullmatch(text)) is not None and (action := _done(done.group("rest"))) is not None:
+        return (action,)
     if (url := _navigates(text)) is not None:
         return (Navigate(url),)
     said = sentences(text, names)
@@ -207,8 +206,8 @@ def _navigates(text: str) -> str | None:
 
 def _action(said: Sentence, text: str, names: Names) -> list[Action] | None:
     """What a sentence comes to; None where something is missing that it does not say."""
-    if said.verb == "done":
-        return None
+    if said.verb == "idle":
+        return []
     if said.values:
         return _entries(said, names)
     if said.verb in {"click", "seek", "navigate"}:
@@ -238,9 +237,9 @@ def _entries(said: Sentence, names: Names) -> list[Action] | None:
     is_file = kind == "file" or (not kind and said.nouns & {"file", "upload"})
     if said.verb == "type" and not (is_file and "file" in said.nouns):
         return [Type(label, said.values[0])]
-    if said.verb == "append":
-        return [Attach(label, said.values[0]) if is_file else Type(label, said.values[0], clear=False)]
-    if said.verb == "attach" or (said.verb in {"type", "send", "select", "use", "set"} and is_file):
+    if said.verb == "append" and not is_file and kind not in _SELECTS:
+        return [Type(label, said.values[0], clear=False)]
+    if said.verb == "attach" or (said.verb in {"type", "append", "send", "select", "use", "set"} and is_file):
         return [Attach(label, value) for value in said.values]
     if said.verb in {"check", "uncheck"}:
         return [(Check if said.verb == "check" else Uncheck)(label, value) for value in said.values]
@@ -248,7 +247,7 @@ def _entries(said: Sentence, names: Names) -> list[Action] | None:
         return [Type(label, said.values[0])]
     if said.verb == "click" or said.verb == "select":
         return [_ticked(label, value) if kind == "checkbox" else Select(label, value) for value in said.values]
-    if said.verb in {"use", "set"}:
+    if said.verb in {"use", "set", "append"}:
         value = said.values[0]
         if kind == "checkbox" or (not kind and "checkbox" in said.nouns):
             return [_ticked(label, value)]

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from plumbline.tasks.forms.plans.labels import Names, loose
 from plumbline.tasks.forms.plans.quotations import Argument, quotations
-from plumbline.tasks.forms.plans.vocabulary import Word, words_of
+from plumbline.tasks.forms.plans.vocabulary import NO, YES, Word, words_of
 
 VALUE_FIRST = frozenset({"type", "append", "use", "select", "check", "uncheck", "attach", "send"})
 """Verbs whose object is what is entered: "type V into L"."""
@@ -99,7 +99,9 @@ def sentences(text: str, names: Names) -> list[Sentence] | None:
 def _sentences(text: str, names: Names, depth: int) -> list[Sentence] | None:
     best: list[Sentence] | None = None
     rank = 0.0
-    for arguments in quotations(text):
+    for number, arguments in enumerate(quotations(text)):
+        if number == 0 and _is_open(text, arguments):
+            return None
         for chosen in (*_with_mentions(text, arguments, names), arguments):
             found = _read(text, chosen, names, depth, quoted=arguments)
             if found is not None:
@@ -107,6 +109,19 @@ def _sentences(text: str, names: Names, depth: int) -> list[Sentence] | None:
                 if best is None or worth > rank:
                     best, rank = found, worth
     return best
+
+
+def _is_open(text: str, arguments: tuple[Argument, ...]) -> bool:
+    """Whether a step leaves open what is to be done: "if needed, ...", "type A or B", "type A into L, not into M"."""
+    tokens = _tokens(text, arguments) or []
+    verbs = _verbs(tokens)
+    doubts = [at for at, token in enumerate(tokens) if token.role("doubt") is not None]
+    refusals = [at for at, token in enumerate(tokens) if token.role("refusal") is not None]
+    if not verbs or not (doubts or refusals):
+        return False
+    if len(arguments) > 1:
+        return bool(doubts) or refusals[0] > verbs[0]
+    return bool(doubts) and doubts[0] < verbs[0]
 
 
 def _with_mentions(text: str, arguments: tuple[Argument, ...], names: Names) -> Iterator[tuple[Argument, ...]]:
@@ -188,7 +203,7 @@ def _verbs(tokens: Sequence[_Token]) -> list[int]:
     for at, token in enumerate(tokens):
         word = token.word
         if word is None:
-            begins = False
+            begins = not found  # "in the field L type V"
         elif begins and "verb" in word.roles:
             found.append(at)
             begins = False
@@ -196,7 +211,7 @@ def _verbs(tokens: Sequence[_Token]) -> list[int]:
             begins = True
         elif word.text in {"to", "para"} and found and tokens[found[-1]].role("verb") in _LEADS:
             begins = True  # "use the field to enter ..."
-        elif not {"adverb", "refusal"} & word.roles.keys():
+        elif not {"adverb", "refusal"} & word.roles.keys() and not (begins and "noun" in word.roles):
             begins = False
     return found
 
@@ -232,7 +247,7 @@ def _completed(
 ) -> Iterator[tuple[Argument, ...]]:
     """The arguments, and those that stand without quotation marks."""
     yield arguments
-    if len(arguments) > 1:
+    if len(arguments) > 1 or (kind == "click" and arguments):
         return
     runs = [run for run in _runs(tokens, {verb, first}) if run]
     object_is_label = kind not in VALUE_FIRST
@@ -241,7 +256,9 @@ def _completed(
         is_object = start > verb and tokens[start - 1].argument is None
         linked = next((token.role("link") for token in tokens[start:stop] if token.role("link") is not None), None)
         is_label = not is_object or object_is_label or (linked == "label" and not arguments)
-        core = _core(text, tokens[start:stop], names, is_label=is_label, keeps_nouns=is_object and kind in {"type", "append"})
+        core = _core(
+            text, tokens[start:stop], names, is_label=is_label, keeps_nouns=is_object and kind in {"type", "append"}
+        )
         if core is not None:
             cores.append(core)
     if len(arguments) + len(cores) <= 2 and cores:
@@ -273,9 +290,7 @@ def _runs(tokens: Sequence[_Token], verbs: set[int]) -> list[tuple[int, int]]:
     return [(start + 1, stop) for start, stop in pairwise(edges) if stop > start + 1]
 
 
-def _core(
-    text: str, tokens: Sequence[_Token], names: Names, *, is_label: bool, keeps_nouns: bool
-) -> Argument | None:
+def _core(text: str, tokens: Sequence[_Token], names: Names, *, is_label: bool, keeps_nouns: bool) -> Argument | None:
     """What is left of a stretch without articles, links and nouns around it; None where nothing is."""
     start, stop = 0, len(tokens)
     articled = False
@@ -331,6 +346,8 @@ def _assigned(
     nouns = frozenset(noun for context in contexts for noun in context.nouns)
     nouns |= {name for token in tokens[verb + 1 :] if not places and (name := token.role("noun")) is not None}
     penalty = unknown / 4
+    if kind == "ensure":
+        return _state(tokens, arguments, nouns)
     if len(arguments) < 2:
         if not arguments:
             return Sentence(kind, "", (), nouns, rank=-_MOST_UNKNOWN - penalty)
@@ -363,6 +380,14 @@ def _assigned(
     return found[0]
 
 
+def _state(tokens: Sequence[_Token], arguments: Sequence[Argument], nouns: frozenset[str]) -> Sentence | None:
+    """A box that is to be ticked in the end, or not to be: "make sure that L is checked"."""
+    said = {token.word.text for token in tokens if token.word is not None}
+    if len(arguments) != 1 or not said & (YES | NO):
+        return Sentence("idle", "", rank=-_MOST_UNKNOWN)
+    return Sentence("uncheck" if said & NO else "check", arguments[0].text, (), nouns)
+
+
 def _is_list(between: Sequence[_Token]) -> bool:
     return bool(between) and all(
         token.word is not None and (token.word.text in {",", ";", "/"} or "join" in token.word.roles)
@@ -385,7 +410,7 @@ def _contexts(tokens: Sequence[_Token], places: Sequence[int], verb: int, first:
         tail = list(tokens[place + 1 : stop])
         tail = tail[: _own_tail(tail) if stop == later and later < len(tokens) else len(tail)]
         topic = place < verb
-        link = _link(before, counts_either=after_argument or topic, counts_colon=after_argument)
+        link = _link(before, counts_either=number > 0 or topic, counts_colon=after_argument)
         is_object = not topic and not link and not any(verb < other < place for other in places)
         found.append(_Context(link, _noun_before(before), _noun_after(tail), topic, is_object))
     return found
