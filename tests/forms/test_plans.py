@@ -300,8 +300,7 @@ def test_agent_json_is_read_leniently_and_in_lines():
     "text",
     [
         "{'action': [{'input': {'index': 1, 'text': 'a'}}, {'click': {'index': LAST}}]}",
-        "[{'thinking': None, 'action': [{'input': {'index': 1, 'text': 'a', 'clear': True}}]}, "
-        "{'action': [{'click': {'index': LAST}}]}]",
+        "[{'memory': '', 'action': [{'input': {'index': 1, 'text': 'a'}}]}, {'action': [{'click': {'index': LAST}}]}]",
         'Sure!\n```json\n{"action": [{"input": {"index": 1, "text": "a"}}, {"click": {"index": LAST,}},],}\n```\nDone.',
         '{"action": [{"input": {"index": "1", "text": "a"}}, {"click": {"index": "LAST"}}]}',
         '[{"action": {"input": {"index": 1, "text": "a"}}}, {"action": {"click": {"index": LAST}}}]',
