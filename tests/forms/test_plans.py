@@ -141,6 +141,26 @@ def test_what_does_not_say_what_is_to_be_done_is_not_guessed(line):
     assert (plan.actions, plan.unread) == ((), 1)
 
 
+def test_where_as_much_speaks_for_either_argument_only_the_form_decides():
+    assert read_step("Check the box for 'Law' in 'Branches'") is None
+    assert read_plan("Check the box for 'Law' in 'Branches'", LIBRARY).actions == (Check("Branches", "Law"),)
+    assert read_plan("Check the box for 'Full name' in 'Newsletter'", LIBRARY).actions == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Type ”Ann” into the ‘Full name‘ field",
+        "Type **Ann** into the **Full name** field",
+        "Type **'Ann'** into the *`Full name`* field",
+        "- **Full name**: Type 'Ann'",
+        '1. [ ] Type “Ann" into «Full name»',
+    ],
+)
+def test_quotation_marks_as_they_come(line):
+    assert read_plan(line, LIBRARY).actions == (Type("Full name", "Ann"),)
+
+
 @pytest.mark.parametrize("line", ["- Full name: Ann", "Good luck!", "Here is the plan:", "Change date: 2026-03-12", ""])
 def test_lines_that_claim_nothing_are_not_counted(line):
     plan = read_plan(line, CHANGE)

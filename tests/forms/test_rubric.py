@@ -253,6 +253,15 @@ def test_a_plan_without_its_last_useless_action_never_earns_less(useless):
     assert totals[-1] >= 0.1 - 1e-12
 
 
+def test_the_spray_gets_most_entries_right_and_pays_for_how_it_did(forms):
+    examples = forms.examples("val")
+    scores = [
+        forms.judge(example, text)[1] for example, text in zip(examples, forms.controls["spray"](examples), strict=True)
+    ]
+    assert np.mean([one.parts["fields"] for one in scores]) > 0.7
+    assert max(one.total for one in scores) < 0.2
+
+
 def test_padding_a_right_plan_costs(forms):
     rows = {row["source"]: row for row in padded_table("val")}
     assert 0.8 < rows["1 failing action first"]["least"] < rows["1 failing action first"]["val"] < 1

@@ -43,6 +43,10 @@ class Names:
         """The kind of a control; "" where none is called so."""
         return self.kinds.get(loose(label), "")
 
+    def has(self, label: str) -> bool:
+        """Whether a control or a button is called so."""
+        return loose(label) in self.kinds or loose(label) in self.buttons
+
     def has_option(self, label: str, option: str) -> bool:
         """Whether the group with this label has this option."""
         return any(loose(one) == loose(label) for one in self.options.get(loose(option), ()))

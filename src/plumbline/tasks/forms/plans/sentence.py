@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from plumbline.tasks.forms.plans.labels import Names, loose
+from plumbline.tasks.forms.plans.labels import Names
 from plumbline.tasks.forms.plans.quotations import Argument, quotations
 from plumbline.tasks.forms.plans.vocabulary import NO, YES, Word, words_of
 
@@ -102,6 +102,8 @@ def _sentences(text: str, names: Names, depth: int) -> list[Sentence] | None:
     for number, arguments in enumerate(quotations(text)):
         if number == 0 and _is_open(text, arguments):
             return None
+        if number > 0 and len(arguments) == 1 and not names.has(arguments[0].text):
+            continue  # two quotations that leave open which is which are not one long label instead
         for chosen in (*_with_mentions(text, arguments, names), arguments):
             found = _read(text, chosen, names, depth, quoted=arguments)
             if found is not None:
@@ -352,7 +354,7 @@ def _assigned(
         if not arguments:
             return Sentence(kind, "", (), nouns, rank=-_MOST_UNKNOWN - penalty)
         name, is_quoted = arguments[0].text, arguments[0] in quoted
-        known = _NAMED if names.kind(name) or loose(name) in names.buttons else 0.0
+        known = _NAMED if names.has(name) else 0.0
         return Sentence(kind, name, (), nouns, is_quoted, known - penalty - (not is_quoted) / 8)
     groups = [[0]]
     for index in range(1, len(arguments)):
