@@ -5,31 +5,27 @@ verb ("type V", but "set L"), and, where the form is known, its labels. They are
 as much for the one as for the other, nothing is read. A sentence is never completed by what it does not say.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from plumbline.tasks.forms.plans.context import VALUE_FIRST, contexts_of, evidence
 from plumbline.tasks.forms.plans.labels import Names
 from plumbline.tasks.forms.plans.quotations import Argument, quotations
-from plumbline.tasks.forms.plans.vocabulary import NO, YES, Word, words_of
+from plumbline.tasks.forms.plans.tokens import LEADS, Token, is_colon, is_sign, tokens_of, verbs_of
+from plumbline.tasks.forms.plans.vocabulary import NO, YES
 
-VALUE_FIRST = frozenset({"type", "append", "use", "select", "check", "uncheck", "attach", "send"})
-"""Verbs whose object is what is entered: "type V into L"."""
 _FILLS = frozenset({"type", "append", "use", "set", "select", "check", "uncheck", "attach"})
-_LEADS = frozenset({"seek", "click", "navigate", "use", "select", "press"})
-"""Verbs that may only find the control for the verb that follows: "click on L and type V"."""
 _PURPOSES = frozenset({"send", "idle", "click", "seek", "navigate", "press", "done"})
 """Verbs that say what a step is for where they follow "to": "click on L to send the form"."""
 _SEVERAL = frozenset({"select", "check", "uncheck", "attach"})
 """Verbs with more than one value in a sentence: "check A and B"."""
-_CONTROL = frozenset({"field", "choice", "boxes", "upload"})
-_GIVEN = frozenset({"option", "value", "file"})
 _EDGE = frozenset({"field", "choice", "boxes", "checkbox", "upload", "option", "button", "link", "form", "key"})
 """Nouns that belong to the sentence and not to an argument without quotation marks."""
 _MOST_UNKNOWN = 8
 _MOST_LINKS = 24
-_LABELLED, _LINKED, _OBJECT, _NAMED, _OFFERED = 2.0, 2.0, 1.0, 5.0, 3.0
-"""What a noun, a link, the verb's object, a label of the form and an option of the control count."""
+_NAMED, _OFFERED = 5.0, 3.0
+"""What a label of the form and an option of the control count, beside the words (`context.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,42 +41,6 @@ class Sentence:
     quoted: bool = True
     """Whether the label stands in quotation marks."""
     rank: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    """A word of the text, or an argument."""
-
-    start: int
-    end: int
-    word: Word | None
-    argument: Argument | None = None
-
-    @property
-    def roles(self) -> Mapping[str, str]:
-        """What the word may be."""
-        return {} if self.word is None else self.word.roles
-
-    def role(self, role: str) -> str | None:
-        """Which verb, noun or link it is; None where it is none."""
-        return self.roles.get(role)
-
-
-@dataclass(frozen=True, slots=True)
-class _Context:
-    """What the words around an argument say of it."""
-
-    link: str = ""
-    before: str = ""
-    after: str = ""
-    is_topic: bool = False
-    """It stands before the verb: "in L, type V"."""
-    is_object: bool = False
-
-    @property
-    def nouns(self) -> frozenset[str]:
-        """What it is called."""
-        return frozenset({self.before, self.after} - {""})
 
 
 def sentences(text: str, names: Names) -> list[Sentence] | None:
@@ -115,8 +75,8 @@ def _sentences(text: str, names: Names, depth: int) -> list[Sentence] | None:
 
 def _is_open(text: str, arguments: tuple[Argument, ...]) -> bool:
     """Whether a step leaves open what is to be done: "if needed, ...", "type A or B", "type A into L, not into M"."""
-    tokens = _tokens(text, arguments) or []
-    verbs = _verbs(tokens)
+    tokens = tokens_of(text, arguments) or []
+    verbs = verbs_of(tokens)
     doubts = [at for at, token in enumerate(tokens) if token.role("doubt") is not None]
     refusals = [at for at, token in enumerate(tokens) if token.role("refusal") is not None]
     if not verbs or not (doubts or refusals):
@@ -141,10 +101,10 @@ def _with_mentions(text: str, arguments: tuple[Argument, ...], names: Names) -> 
 def _read(
     text: str, arguments: tuple[Argument, ...], names: Names, depth: int, *, quoted: tuple[Argument, ...]
 ) -> list[Sentence] | None:
-    tokens = _tokens(text, arguments)
+    tokens = tokens_of(text, arguments)
     if tokens is None:
         return None
-    verbs = _verbs(tokens)
+    verbs = verbs_of(tokens)
     if not verbs:
         return None
     if (purpose := _purpose(tokens, verbs[0])) is not None and len(arguments) > 0:
@@ -155,7 +115,7 @@ def _read(
         return []
     if len(busy) > 1:
         kinds = [tokens[at].role("verb") for at in busy[:2]]
-        leads = (kinds[0] in _LEADS and kinds[1] in _FILLS) or (kinds[0] == "seek" and kinds[1] in {"click", "press"})
+        leads = (kinds[0] in LEADS and kinds[1] in _FILLS) or (kinds[0] == "seek" and kinds[1] in {"click", "press"})
         merges = leads and len(busy) == 2 and len(arguments) < 3
         if merges and (found := _one(text, tokens, arguments, busy[1], names, quoted, first=busy[0])) is not None:
             return [found]
@@ -164,7 +124,7 @@ def _read(
     return None if found is None else [found]
 
 
-def _purpose(tokens: Sequence[_Token], verb: int) -> int | None:
+def _purpose(tokens: Sequence[Token], verb: int) -> int | None:
     """Where a clause begins that only says what the step is for; nothing is entered in it."""
     for at in range(verb + 1, len(tokens) - 1):
         word = tokens[at].word
@@ -183,44 +143,9 @@ def _split(text: str, at: int, names: Names, depth: int) -> list[Sentence] | Non
     return None if first is None or second is None else first + second
 
 
-def _tokens(text: str, arguments: Sequence[Argument]) -> list[_Token] | None:
-    tokens: list[_Token] = []
-    at = 0
-    for one in (*arguments, None):
-        end = len(text) if one is None else one.start
-        words = words_of(text[at:end])
-        if words is None:
-            return None
-        tokens += [_Token(at + word.start, at + word.end, word) for word in words]
-        if one is not None:
-            tokens.append(_Token(one.start, one.end, None, one))
-            at = one.end
-    return tokens
-
-
-def _verbs(tokens: Sequence[_Token]) -> list[int]:
-    """The verbs: at the beginning of a clause, because elsewhere "input", "check" and "select" are nouns."""
-    found: list[int] = []
-    begins = True
-    for at, token in enumerate(tokens):
-        word = token.word
-        if word is None:
-            begins = not found  # "in the field L type V"
-        elif begins and "verb" in word.roles:
-            found.append(at)
-            begins = False
-        elif word.is_sign or "join" in word.roles:
-            begins = True
-        elif word.text in {"to", "para"} and found and tokens[found[-1]].role("verb") in _LEADS:
-            begins = True  # "use the field to enter ..."
-        elif not {"adverb", "refusal"} & word.roles.keys() and not (begins and "noun" in word.roles):
-            begins = False
-    return found
-
-
 def _one(
     text: str,
-    tokens: list[_Token],
+    tokens: list[Token],
     arguments: tuple[Argument, ...],
     verb: int,
     names: Names,
@@ -232,7 +157,7 @@ def _one(
     kind = tokens[verb].role("verb") or ""
     best: Sentence | None = None
     for chosen in _completed(text, tokens, arguments, verb, first, kind, names):
-        again = _tokens(text, chosen) if len(chosen) > len(arguments) else tokens
+        again = tokens_of(text, chosen) if len(chosen) > len(arguments) else tokens
         assert again is not None
         place = next(at for at, token in enumerate(again) if token.start == tokens[verb].start)
         found = _assigned(again, place, first, kind, names, quoted)
@@ -245,7 +170,7 @@ def _one(
 
 
 def _completed(
-    text: str, tokens: list[_Token], arguments: tuple[Argument, ...], verb: int, first: int, kind: str, names: Names
+    text: str, tokens: list[Token], arguments: tuple[Argument, ...], verb: int, first: int, kind: str, names: Names
 ) -> Iterator[tuple[Argument, ...]]:
     """The arguments, and those that stand without quotation marks."""
     yield arguments
@@ -271,7 +196,7 @@ def _completed(
         if start <= verb:
             continue
         inner = range(start + 1, stop - 1)
-        links = [at for at in inner if tokens[at].role("link") is not None or _is_colon(tokens[at])]
+        links = [at for at in inner if tokens[at].role("link") is not None or is_colon(tokens[at])]
         for at in links[-_MOST_LINKS:]:
             left = _core(
                 text,
@@ -281,18 +206,18 @@ def _completed(
                 keeps_nouns=kind in {"type", "append"},
             )
             right = _core(text, tokens[at + 1 : stop], names, is_label=not object_is_label, keeps_nouns=object_is_label)
-            if left is None or right is None or (_is_colon(tokens[at]) and not names.kind(left.text)):
+            if left is None or right is None or (is_colon(tokens[at]) and not names.kind(left.text)):
                 continue  # "Change date: May 4" is a line of a list and no step
             yield left, right
 
 
-def _runs(tokens: Sequence[_Token], verbs: set[int]) -> list[tuple[int, int]]:
+def _runs(tokens: Sequence[Token], verbs: set[int]) -> list[tuple[int, int]]:
     """Stretches of words between verbs and arguments."""
     edges = [-1, *(at for at, token in enumerate(tokens) if token.argument is not None or at in verbs), len(tokens)]
     return [(start + 1, stop) for start, stop in pairwise(edges) if stop > start + 1]
 
 
-def _core(text: str, tokens: Sequence[_Token], names: Names, *, is_label: bool, keeps_nouns: bool) -> Argument | None:
+def _core(text: str, tokens: Sequence[Token], names: Names, *, is_label: bool, keeps_nouns: bool) -> Argument | None:
     """What is left of a stretch without articles, links and nouns around it; None where nothing is."""
     start, stop = 0, len(tokens)
     articled = False
@@ -301,7 +226,7 @@ def _core(text: str, tokens: Sequence[_Token], names: Names, *, is_label: bool, 
         noun = roles.get("noun")
         strips = noun in _EDGE | {"file"} and (articled or is_label or not keeps_nouns)
         strips = strips or (noun == "value" and articled and not is_label)
-        if roles.keys() & {"article", "called", "adverb", "join", "link"} or _is_sign(tokens[start]):
+        if roles.keys() & {"article", "called", "adverb", "join", "link"} or is_sign(tokens[start]):
             articled = articled or "article" in roles
             start += 1
         elif strips and start + 1 < stop:
@@ -311,7 +236,7 @@ def _core(text: str, tokens: Sequence[_Token], names: Names, *, is_label: bool, 
     while stop > start and not names.kind(text[tokens[start].start : tokens[stop - 1].end]):
         roles = tokens[stop - 1].roles
         strips = roles.get("noun") in _EDGE and not keeps_nouns and stop > start + 1
-        if _is_sign(tokens[stop - 1]) or strips or roles.keys() & {"article", "link", "join", "called", "adverb"}:
+        if is_sign(tokens[stop - 1]) or strips or roles.keys() & {"article", "link", "join", "called", "adverb"}:
             stop -= 1
         else:
             break
@@ -321,19 +246,11 @@ def _core(text: str, tokens: Sequence[_Token], names: Names, *, is_label: bool, 
     return Argument(text[first:last], first, last)
 
 
-def _is_sign(token: _Token) -> bool:
-    return token.word is not None and token.word.is_sign
-
-
-def _is_colon(token: _Token) -> bool:
-    return token.word is not None and token.word.text == ":"
-
-
 # -- which argument is which -------------------------------------------------------------------------------------
 
 
 def _assigned(
-    tokens: Sequence[_Token], verb: int, first: int, kind: str, names: Names, quoted: tuple[Argument, ...]
+    tokens: Sequence[Token], verb: int, first: int, kind: str, names: Names, quoted: tuple[Argument, ...]
 ) -> Sentence | None:
     places = [at for at, token in enumerate(tokens) if token.argument is not None]
     if any({"refusal", "doubt"} & token.roles.keys() for token in tokens):
@@ -343,7 +260,7 @@ def _assigned(
     )
     if unknown > _MOST_UNKNOWN:
         return None
-    contexts = _contexts(tokens, places, verb, first)
+    contexts = contexts_of(tokens, places, verb, first)
     arguments = [argument for at in places if (argument := tokens[at].argument) is not None]
     nouns = frozenset(noun for context in contexts for noun in context.nouns)
     nouns |= {name for token in tokens[verb + 1 :] if not places and (name := token.role("noun")) is not None}
@@ -369,7 +286,7 @@ def _assigned(
         if len(label) > 1:
             continue
         name, values = arguments[label[0]].text, tuple(arguments[other].text for other in others)
-        says, strength = _evidence(contexts[label[0]], contexts[others[0]], kind)
+        says, strength = evidence(contexts[label[0]], contexts[others[0]], kind)
         if names.kind(name):
             strength, says = strength + _NAMED, True
         if all(names.has_option(name, value) for value in values):
@@ -382,7 +299,7 @@ def _assigned(
     return found[0]
 
 
-def _state(tokens: Sequence[_Token], arguments: Sequence[Argument], nouns: frozenset[str]) -> Sentence | None:
+def _state(tokens: Sequence[Token], arguments: Sequence[Argument], nouns: frozenset[str]) -> Sentence | None:
     """A box that is to be ticked in the end, or not to be: "make sure that L is checked"."""
     said = {token.word.text for token in tokens if token.word is not None}
     if len(arguments) != 1 or not said & (YES | NO):
@@ -390,100 +307,8 @@ def _state(tokens: Sequence[_Token], arguments: Sequence[Argument], nouns: froze
     return Sentence("uncheck" if said & NO else "check", arguments[0].text, (), nouns)
 
 
-def _is_list(between: Sequence[_Token]) -> bool:
+def _is_list(between: Sequence[Token]) -> bool:
     return bool(between) and all(
         token.word is not None and (token.word.text in {",", ";", "/"} or "join" in token.word.roles)
         for token in between
     )
-
-
-def _contexts(tokens: Sequence[_Token], places: Sequence[int], verb: int, first: int) -> list[_Context]:
-    """For each argument what the words before and after it say."""
-    found = []
-    for number, place in enumerate(places):
-        earlier = places[number - 1] if number else -1
-        later = places[number + 1] if number + 1 < len(places) else len(tokens)
-        begin = max([earlier, *(at for at in (verb, first) if earlier < at < place)])
-        stop = min([later, *(at for at in (verb, first) if place < at < later)])
-        after_argument = begin == earlier and number > 0
-        before = list(tokens[begin + 1 : place])
-        if after_argument:
-            before = before[_own_tail(before) :]
-        tail = list(tokens[place + 1 : stop])
-        tail = tail[: _own_tail(tail) if stop == later and later < len(tokens) else len(tail)]
-        topic = place < verb
-        link = _link(before, counts_either=number > 0 or topic, counts_colon=after_argument)
-        is_object = not topic and not link and not any(verb < other < place for other in places)
-        found.append(_Context(link, _noun_before(before), _noun_after(tail), topic, is_object))
-    return found
-
-
-def _own_tail(between: Sequence[_Token]) -> int:
-    """How many words between two arguments belong to the first: up to a link or a sign, else its nouns."""
-    last = 0
-    for at, token in enumerate(between):
-        if token.role("link") is not None or token.role("join") is not None or (_is_sign(token)):
-            return at
-        if token.role("noun") in _CONTROL | {"checkbox", "button"}:
-            last = at + 1
-    return last
-
-
-def _link(before: Sequence[_Token], *, counts_either: bool, counts_colon: bool) -> str:
-    for token in before:
-        link = token.role("link")
-        if counts_colon and _is_colon(token):
-            return "value"
-        if link in {"label", "value"} or (link == "either" and counts_either):
-            return link
-    return ""
-
-
-def _noun_before(before: Sequence[_Token]) -> str:
-    for token in reversed(before):
-        if (noun := token.role("noun")) is not None:
-            return noun
-        if token.role("link") is not None or not (
-            _is_sign(token) or {"called", "article", "adverb"} & token.roles.keys()
-        ):
-            return ""
-    return ""
-
-
-def _noun_after(after: Sequence[_Token]) -> str:
-    for token in after:
-        if (noun := token.role("noun")) is not None:
-            return "" if noun in {"value", "file"} else noun
-        if token.role("article") is None and not (_is_sign(token) and token.word and token.word.text in "(*"):
-            return ""
-    return ""
-
-
-def _evidence(label: _Context, value: _Context, kind: str) -> tuple[bool, float]:
-    """Whether anything but the verb says that the first is the control, and how much speaks for it."""
-    value_first = kind in VALUE_FIRST
-    first, second = _leaning(label, value_first), _leaning(value, value_first)
-    says = bool(label.link or value.link or label.nouns or value.nouns or label.is_topic)
-    return says, first - second
-
-
-def _leaning(context: _Context, value_first: bool) -> float:
-    """How much speaks for an argument's being the control; below 0 for being what is entered."""
-    total = 0.0
-    if context.link == "label":
-        total += _LINKED
-    elif context.link == "value":
-        total -= _LINKED
-    elif context.link == "either":
-        total += _OBJECT if value_first or context.is_topic else -_OBJECT
-    if context.nouns & _CONTROL:
-        total += _LABELLED
-    elif context.nouns & _GIVEN:
-        total -= _LABELLED
-    elif "checkbox" in context.nouns:
-        total -= _OBJECT / 2
-    if context.is_topic:
-        total += _OBJECT
-    elif context.is_object:
-        total += -_OBJECT if value_first else _OBJECT
-    return total
