@@ -42,7 +42,9 @@ def test_the_oracle_is_the_ceiling_and_every_control_keeps_its_limit(forms, spli
     beside = references(forms, examples, split)
     summary = detail(beside["oracle"], beside)
     assert {name: found["mean"] for name, found in summary["figures"].items()} == dict.fromkeys(summary["titles"], 1.0)
-    assert set(summary["limits"]) == {"blank", "submit-only", "type-after-submit", "constant", "shuffled-gold"}
+    assert set(summary["limits"]) == {
+        *("blank", "submit-only", "type-after-submit", "constant", "shuffled-gold", "spray")
+    }
     assert all(limit["holds"] for limit in summary["limits"].values()), summary["limits"]
     assert len(summary["by"]["form"]) == (5 if split == "held-out-forms" else 20)
     assert {found["accuracy"]["mean"] for found in summary["by"]["kind"].values()} == {1.0}
@@ -94,7 +96,7 @@ def test_the_seeds_rubric_is_labelled_in_every_format(plumbline, tmp_path):
         assert "Limit" not in out, "the limits are those of the other rubric"
     code, out, _ = plumbline(*arguments, "--report", tmp_path / "page.html")
     assert label in " ".join(out.split())
-    assert "forms-seed-v6/1" in (tmp_path / "page.html").read_text()
+    assert "forms-seed-v6/2" in (tmp_path / "page.html").read_text()
     assert json.loads(plumbline(*arguments, "--json")[1])["reward"]["mean"] > 0.4, "which is why it is not ours"
 
 

@@ -90,6 +90,84 @@ def test_what_is_no_step(line):
     assert read_step(line) is None
 
 
+LIBRARY = elements_of(FORMS["library-card"])
+CHANGE = elements_of(FORMS["change-ticket"])
+
+
+@pytest.mark.parametrize(
+    ("line", "actions"),
+    [
+        ("Set 'Full name' to 'Ann'", (Type("Full name", "Ann"),)),
+        ("Set 'Ann' to 'Full name'", (Type("Full name", "Ann"),)),  # only one of them is a control
+        ("Set 'Reader type' to 'Staff'", (Select("Reader type", "Staff"),)),
+        ("Set 'Newsletter' to 'no'", (Uncheck("Newsletter"),)),
+        ("Type 'Newsletter' into the 'Nickname' field", (Type("Nickname", "Newsletter"),)),  # the words say which
+        ("Type 'Staff' into the 'Reader type' field", (Type("Reader type", "Staff"),)),  # nobody types into radios
+        ("Type Ann into Full name", (Type("Full name", "Ann"),)),
+        ("Check I accept the house rules", (Check("I accept the house rules"),)),
+        ("Check 'Law' and 'Maps' in the 'Branches' group", (Check("Branches", "Law"), Check("Branches", "Maps"))),
+        ("Type 'Ann' into 'Full name' and click 'Request Card'", (Type("Full name", "Ann"), Click("Request Card"))),
+        ("Click the 'Staff' radio button", (Click("Staff", "box"),)),
+        ("Make sure that 'Newsletter' is not selected", ()),
+        ("Make sure that 'Newsletter' is checked", (Check("Newsletter"),)),
+        ("Leave the 'Home address' field empty", ()),
+        ("Do not check 'Newsletter'", ()),
+        ("Wait for the page to load", ()),
+    ],
+)
+def test_a_reader_that_knows_the_form(line, actions):
+    plan = read_plan(line, LIBRARY)
+    assert plan.actions == actions
+    assert plan.unread == 0
+    assert plan.idle == (not actions)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Type 'Ann' or 'Bob' or 'Eve' into 'Full name'",
+        "Type 'Ann' into 'Full name', not into 'Home address'",
+        "Type 'Ann', 'Full name', 'Bob'",
+        "Type 'Full name'",
+        "Type 'Ann' 'Bob'",
+        "Attach 'Full name'",
+        "2. If needed, type 'Ann' into 'Full name'",
+        "3. Full name: Ann",
+        "Step 3: Frobnicate the 'Full name' field",
+    ],
+)
+def test_what_does_not_say_what_is_to_be_done_is_not_guessed(line):
+    plan = read_plan(line, LIBRARY)
+    assert (plan.actions, plan.unread) == ((), 1)
+
+
+def test_where_as_much_speaks_for_either_argument_only_the_form_decides():
+    assert read_step("Check the box for 'Law' in 'Branches'") is None
+    assert read_plan("Check the box for 'Law' in 'Branches'", LIBRARY).actions == (Check("Branches", "Law"),)
+    assert read_plan("Check the box for 'Full name' in 'Newsletter'", LIBRARY).actions == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Type ”Ann” into the ‘Full name‘ field",
+        "Type **Ann** into the **Full name** field",
+        "Type **'Ann'** into the *`Full name`* field",
+        "- **Full name**: Type 'Ann'",
+        '1. [ ] Type “Ann" into «Full name»',
+    ],
+)
+def test_quotation_marks_as_they_come(line):
+    assert read_plan(line, LIBRARY).actions == (Type("Full name", "Ann"),)
+
+
+@pytest.mark.parametrize("line", ["- Full name: Ann", "Good luck!", "Here is the plan:", "Change date: 2026-03-12", ""])
+def test_lines_that_claim_nothing_are_not_counted(line):
+    plan = read_plan(line, CHANGE)
+    assert plan.actions == ()
+    assert plan.unread <= line.startswith("Change")
+
+
 def test_a_plan_around_which_a_model_talks():
     text = (
         "<think>Type 'wrong' into the 'A' field</think>Sure! Here are the steps:\n\n```\n"
@@ -238,6 +316,23 @@ def test_agent_json_is_read_leniently_and_in_lines():
     assert read_plan(fenced, ELEMENTS).actions == (Type("Name", "a"),)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{'action': [{'input': {'index': 1, 'text': 'a'}}, {'click': {'index': LAST}}]}",
+        "[{'memory': '', 'action': [{'input': {'index': 1, 'text': 'a'}}]}, {'action': [{'click': {'index': LAST}}]}]",
+        'Sure!\n```json\n{"action": [{"input": {"index": 1, "text": "a"}}, {"click": {"index": LAST,}},],}\n```\nDone.',
+        '{"action": [{"input": {"index": "1", "text": "a"}}, {"click": {"index": "LAST"}}]}',
+        '[{"action": {"input": {"index": 1, "text": "a"}}}, {"action": {"click": {"index": LAST}}}]',
+        '{action: [{input: {index: 1, text: "a"}}, {click: {index: LAST}}]}',
+    ],
+)
+def test_agent_json_as_models_write_it(text):
+    plan = read_plan(text.replace("LAST", str(len(ELEMENTS))), ELEMENTS)
+    assert plan.actions == (Type("Name", "a"), Submit("Go!"))
+    assert plan.how == "json"
+
+
 @given(st.text())
 @settings(max_examples=200, deadline=None)
 def test_any_text_is_read(text):
@@ -259,8 +354,12 @@ def test_any_text_is_read(text):
         '{"action": [' + '{"input": {"index": 1, "text": "x"}},' * 2000,
         "Type 'a\n" * 8000,
         "\\" * 50000,
+        "Type '" + "' in '" * 1900,
+        "Type 'a' into the '\n" + "' in '\n" * 5000,
+        "Set " + "to the " * 1500,
+        "Type 'a' into " + "Name " * 2000,
     ],
-    ids=range(len(HOSTILE) + 10),
+    ids=range(len(HOSTILE) + 14),
 )
 def test_hostile_plans_are_read_in_no_time(text):
     began = time.perf_counter()

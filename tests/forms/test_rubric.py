@@ -16,12 +16,12 @@ from plumbline.tasks import open_task
 from plumbline.tasks.forms.build import values_of, write_gold
 from plumbline.tasks.forms.canonical import canonical, gold
 from plumbline.tasks.forms.executors.executor import Case
-from plumbline.tasks.forms.figures import controls_table, markdown
-from plumbline.tasks.forms.plans.actions import Attach, Check, Plan, Select, Submit, Type, Uncheck
+from plumbline.tasks.forms.figures import controls_table, markdown, padded_table
+from plumbline.tasks.forms.plans.actions import Attach, Check, Click, Done, Plan, Select, Submit, Type, Uncheck
 from plumbline.tasks.forms.plans.oracle import plan_for
 from plumbline.tasks.forms.plans.read import read_steps
 from plumbline.tasks.forms.plans.write import write_steps
-from plumbline.tasks.forms.rubric import RUBRIC, expected, score
+from plumbline.tasks.forms.rubric import RUBRIC, expected, needed, score, wasted
 from plumbline.tasks.forms.site.view import View
 from plumbline.tasks.forms.suite.catalogue import FORMS
 from plumbline.tasks.forms.suite.declaration import Form, Page
@@ -38,6 +38,7 @@ CEILINGS = {
     "success-text": 0.05,
     "constant": 0.15,
     "shuffled-gold": 0.15,
+    "spray": 0.15,
 }
 
 
@@ -148,9 +149,10 @@ FORM = small_form(notes=area("Notes", ANY))
 WEIGHT = 1 + 1 + 2 / 3 + 1 / 2 + 0.75 + 0.5 + 1 + 1
 
 
-def scored(*actions, form=FORM, values=VALUES, view=None):
-    result, _ = visit(form, *actions, view=view)
-    return score(expected(view or View(form), values), result)
+def scored(*actions, form=FORM, values=VALUES, view=None, submit=True, unread=0, idle=0):
+    result, _ = visit(form, *actions, view=view, submit=submit)
+    plan = Plan((*actions, Submit()) if submit else actions, unread=unread, idle=idle)
+    return score(expected(view or View(form), values), plan, result)
 
 
 def without(index, *instead):
@@ -164,7 +166,7 @@ def test_everything_right_is_one_and_nothing_sent_is_zero():
     assert {name for name in perfect.parts if name.startswith("kind-")} == {
         f"kind-{kind}" for kind in ("text", "textarea", "select", "radio", "checkboxes", "checkbox", "file")
     }
-    (unsent,) = [score(expected(View(FORM), VALUES), visit(FORM, *RIGHT, submit=False)[0])]
+    unsent = scored(*RIGHT, submit=False)
     assert unsent.total == 0
     assert unsent.parts["submitted"] == 0
     assert set(unsent.parts) == set(perfect.parts)
@@ -197,6 +199,74 @@ def test_one_mistake_costs_its_share(actions, lost, changed):
     assert got.parts["kept"] == pytest.approx(kept)
     assert got.parts["exact"] == exact
     assert got.total == pytest.approx((0.8 * (1 - lost / WEIGHT) + 0.2 * exact) * (1 - 0.5 * (1 - kept)))
+
+
+NEED = 9 + 2 + 2
+"""Entries of RIGHT, boxes that are told (two of them are), the way there and the button."""
+
+
+@pytest.mark.parametrize(
+    ("more", "count"),
+    [
+        ([Type("Nothing", "x")], 1),
+        ([Select("Name", "x")], 1),
+        ([Select("Colour", "Purple")], 1),
+        ([Attach("CV", "none.pdf")], 1),
+        ([Submit("Elsewhere")], 1),
+        ([Submit("Elsewhere")] * 5, 5),
+        ([Type("Nothing", "x")] * 150, NEED - 1),
+        ([Click("Name", "field")] * 4, 0),  # a click into a field before typing is how people do it
+        ([Click("Name", "field")] * 150, NEED - 1),
+    ],
+)
+def test_actions_that_come_to_nothing_cost_their_share(more, count):
+    need = needed(expected(View(FORM), VALUES), 1)
+    assert need == NEED - 1
+    got = scored(*more, *RIGHT)
+    assert got.parts["economy"] == pytest.approx(1 - min(count, need) / need)
+    assert got.total == pytest.approx(1 - 0.9 * min(count, need) / need)
+    assert (got.parts["fields"], got.parts["exact"]) == (1.0, 1.0)
+
+
+def test_lines_that_are_not_understood_and_refused_forms_cost_as_much():
+    assert scored(*RIGHT, unread=3).total == scored(*[Type("Nothing", "x")] * 3, *RIGHT).total < 1
+    assert scored(*RIGHT, idle=3).total == 1.0
+    assert scored(*RIGHT, idle=300).total == pytest.approx(0.1)
+    result, _ = visit(FORM, Type("Start", "2026-02-02"), Type("End", "2026-02-01"))
+    plan = Plan((Type("Start", "2026-02-02"), Type("End", "2026-02-01"), Submit()))
+    refused = replace(result, receipts=tuple(replace(one, errors={"end": "too early"}) for one in result.receipts))
+    assert wasted(plan, refused, 12) == wasted(plan, result, 12) + 1
+
+
+def test_what_is_never_carried_out_came_to_nothing():
+    after_the_end = scored(*RIGHT, Submit(), Done(), *[Type("Name", "x")] * 5)
+    assert after_the_end.total < scored(*RIGHT).total == 1.0
+
+
+@given(
+    st.lists(st.sampled_from([Type("Nothing", "x"), Select("Name", "y"), Check("News"), Click("Name")]), max_size=30)
+)
+@settings(max_examples=60, deadline=None)
+def test_a_plan_without_its_last_useless_action_never_earns_less(useless):
+    totals = [scored(*useless[:count], *RIGHT).total for count in range(len(useless) + 1)]
+    assert totals == sorted(totals, reverse=True)
+    assert totals[-1] >= 0.1 - 1e-12
+
+
+def test_the_spray_gets_most_entries_right_and_pays_for_how_it_did(forms):
+    examples = forms.examples("val")
+    scores = [
+        forms.judge(example, text)[1] for example, text in zip(examples, forms.controls["spray"](examples), strict=True)
+    ]
+    assert np.mean([one.parts["fields"] for one in scores]) > 0.7
+    assert max(one.total for one in scores) < 0.2
+
+
+def test_padding_a_right_plan_costs(forms):
+    rows = {row["source"]: row for row in padded_table("val")}
+    assert 0.8 < rows["1 failing action first"]["least"] < rows["1 failing action first"]["val"] < 1
+    assert rows["5 submissions of nothing first"]["val"] < 0.8
+    assert all(row["val"] < 0.2 for name, row in rows.items() if name.startswith("150")), rows
 
 
 def test_what_must_be_ticked_anyway_pays_nothing():
@@ -251,7 +321,7 @@ def test_a_better_answer_never_scores_lower(forms, name):
                     mixed[step] = values[step]
                 now = {n: v if not form.by_name[n].shown_if else values[n] for n, v in mixed.items()}
                 plan = Plan(tuple(plan_for(View(form), now)))
-                total = score(asked, forms.executor.run(case, [plan])[0]).total
+                total = score(asked, plan, forms.executor.run(case, [plan])[0]).total
                 assert total >= last - 1e-12, step
                 last = total
         assert last == 1.0
@@ -330,7 +400,7 @@ ACTIONS = st.one_of(
 def test_any_actions_come_to_facts(actions):
     result, _ = visit(FORM, *actions)
     assert len(result.attempts) == len(actions) + 1
-    assert 0 <= score(expected(View(FORM), VALUES), result).total <= 1
+    assert 0 <= score(expected(View(FORM), VALUES), Plan((*actions, Submit())), result).total <= 1
 
 
 @pytest.mark.parametrize("text_", HOSTILE)

@@ -1,13 +1,14 @@
 """Ways to answer without reading what to enter: what they earn is the floor that every figure stands on."""
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
 from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.tasks.forms.build import values_of, write_gold
-from plumbline.tasks.forms.plans.actions import Action, Fill, Navigate, Submit
+from plumbline.tasks.forms.plans.actions import Action, Attach, Check, Fill, Navigate, Select, Submit, Type
 from plumbline.tasks.forms.plans.oracle import ADDRESS, plan_for
 from plumbline.tasks.forms.plans.write import write_steps
 from plumbline.tasks.forms.site.view import View
@@ -15,6 +16,8 @@ from plumbline.tasks.forms.suite.declaration import Form, Value
 from plumbline.tasks.forms.suite.records import RECORDS, draw_record, is_shown
 from plumbline.tasks.task import Control
 
+_TOLD = re.compile(r"^- ([^:(\n]+): (.+)$", re.MULTILINE)
+"""A line of the prompt with a label and a value."""
 _OTHER = 1_000_003
 """A seed for records that no example has."""
 ViewOf = Callable[[Example], View]
@@ -31,6 +34,7 @@ def controls(view_of: ViewOf) -> dict[str, Control]:
         "echo": echo,
         "constant": lambda examples: _constant(examples, view_of),
         "shuffled-gold": lambda examples: _shuffled(examples, view_of),
+        "spray": lambda examples: [_spray(view_of(example), example) for example in examples],
     }
 
 
@@ -65,6 +69,20 @@ def _success_text(view: View) -> str:
         for number, one in enumerate(view.form.fields, 1)
     ]
     return "\n".join([*lines, "Click the Submit button", "The form was successfully submitted. Thank you."])
+
+
+def _spray(view: View, example: Example) -> str:
+    """Tries every kind of action with every line "label: value" of the prompt, on every page, and reads no more of it.
+
+    It knows what is to be entered, because the prompt says so, and not how: three of four of its actions fail.
+    """
+    actions: list[Action] = []
+    for label, value in _TOLD.findall(example.messages[-1]["content"]):
+        parts = value.split("; ")
+        actions += [Type(label, value), *(Select(label, part) for part in parts)]
+        actions += [*(Attach(label, part) for part in parts), Check(label)]
+    pages = [action for _ in view.form.pages for action in (*actions, Submit())]
+    return write_steps([Navigate(ADDRESS + view.form.path), *pages], view.form.language)
 
 
 def _constant(examples: Sequence[Example], view_of: ViewOf) -> list[str]:

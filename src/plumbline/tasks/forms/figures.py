@@ -1,11 +1,11 @@
-"""The figures of the documentation: what the oracle and the controls earn, split by split, form by form.
+"""The figures of the documentation: what the oracle, the controls and padded plans earn, split by split, form by form.
 
-python -m plumbline.tasks.forms.figures            # the table of docs/forms-task.md
+python -m plumbline.tasks.forms.figures            # the tables of docs/forms-task.md
 """
 
 import sys
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,16 @@ from plumbline.tasks import open_task
 from plumbline.tasks.task import Task
 
 ORACLE = "oracle"
+_JUNK = "Type 'junk' into the 'Nothing' field"
+PADDED: Mapping[str, Callable[[str], str]] = {
+    "1 failing action first": lambda gold: f"{_JUNK}\n{gold}",
+    "5 submissions of nothing first": lambda gold: "Click the Submit button\n" * 5 + gold,
+    "150 failing actions first": lambda gold: f"{_JUNK}\n" * 150 + gold,
+    "150 failing actions after it": lambda gold: gold + f"\n{_JUNK}" * 150,
+    "150 lines that are no step first": lambda gold: "Step 1: Frobnicate it\n" * 150 + gold,
+    "150 keys first": lambda gold: "Press 'Tab'\n" * 150 + gold,
+}
+"""The right plan with something around it that is of no use."""
 
 
 def rewards_of(task: Task, source: str, split: str) -> dict[str, list[float]]:
@@ -50,6 +60,21 @@ def controls_table(options: Mapping[str, Any] | None = None) -> list[dict[str, A
     return rows
 
 
+def padded_table(split: str = "test") -> list[dict[str, Any]]:
+    """Mean and least reward of the right plan with each of `PADDED` around it.
+
+    Args:
+        split: whose examples.
+    """
+    task = open_task("forms", {}, Path())
+    examples = task.examples(split)
+    rows = []
+    for name, pad in PADDED.items():
+        rewards = [task.judge(example, pad(example.gold))[1].total for example in examples]
+        rows.append({"source": name, split: _mean(rewards), "least": min(rewards)})
+    return rows
+
+
 def markdown(rows: list[dict[str, Any]]) -> str:
     """The table as Markdown."""
     names = list(rows[0])
@@ -67,3 +92,4 @@ def _mean(values: list[float]) -> float:
 if __name__ == "__main__":
     for title, options in (("received", {}), ("seed-v6", {"rubric": "seed-v6"})):
         sys.stdout.write(f"{title}\n\n{markdown(controls_table(options))}\n\n")
+    sys.stdout.write(f"padded\n\n{markdown(padded_table())}\n")

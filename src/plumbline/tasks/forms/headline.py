@@ -18,6 +18,7 @@ RECEIVED = Headline(
         "type-after-submit": 0.05,
         "constant": 0.15,
         "shuffled-gold": 0.15,
+        "spray": 0.15,
     },
 )
 SEED_V6 = Headline(

@@ -16,7 +16,7 @@ from plumbline.tasks.rubric import Part, Rubric
 
 SEED_RUBRIC = Rubric(
     "forms-seed-v6",
-    1,
+    2,  # 1 read fewer phrasings of a plan
     parts=(
         Part("task_completion", 0.4, "the last page has words of success"),
         Part("field_accuracy", 0.4, "what the plan says that it typed resembles the right values"),

@@ -166,8 +166,8 @@ class FormsTask:
         if self.options.rubric == "seed-v6":
             return seed_rubric.score(prepared.case.view.form, prepared.values, plan, execution)
         if prepared.raw is not None:
-            return two_readings(prepared.expected, prepared.raw, execution)
-        return rubric.score(prepared.expected, execution)
+            return two_readings(prepared.expected, prepared.raw, plan, execution)
+        return rubric.score(prepared.expected, plan, execution, len(prepared.case.view.form.pages))
 
     def mistakes(self, example: Example, completion: str) -> Sequence[Mistake]:
         """See `plumbline.tasks.task.Replayable`."""

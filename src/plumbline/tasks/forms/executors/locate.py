@@ -5,14 +5,13 @@ last all words of what was asked for among the words of exactly one label.
 """
 
 import re
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from plumbline.tasks.forms.executors.page import Control, PageModel
+from plumbline.tasks.forms.plans.labels import folded, loose
 
-_MARKS = re.compile(r"\s*(?:\*+|:|\((?:required|obrigatório|optional|opcional)\))\s*$", re.IGNORECASE)
 _WORDS = re.compile(r"[^\W_]+")
 RADIOS, BOXES, OPTION = "radio group", "box group", "option"
 """Kinds of targets beside the kinds of controls: groups, and one option of a group by its own text."""
@@ -31,22 +30,6 @@ class Target:
 class _Index:
     targets: tuple[Target, ...]
     stages: tuple[Mapping[str, tuple[Target, ...]], ...]
-
-
-@lru_cache(maxsize=8192)
-def folded(label: str) -> str:
-    """A label without stars, colons and capitals, with single blanks."""
-    text = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
-    while (shorter := _MARKS.sub("", text)) != text:
-        text = shorter
-    return text
-
-
-@lru_cache(maxsize=8192)
-def loose(label: str) -> str:
-    """Letters and digits only, without accents."""
-    plain = unicodedata.normalize("NFKD", folded(label))
-    return "".join(letter for letter in plain if letter.isalnum())
 
 
 def find(model: PageModel, label: str, kinds: frozenset[str]) -> Target | str:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from plumbline.tasks.forms.executors.executor import OK, Attempt, Limits
-from plumbline.tasks.forms.executors.locate import BOXES, OPTION, RADIOS, Target, find, folded, loose
+from plumbline.tasks.forms.executors.locate import BOXES, OPTION, RADIOS, Target, find
 from plumbline.tasks.forms.executors.page import Control, PageModel
 from plumbline.tasks.forms.plans.actions import (
     Action,
@@ -26,7 +26,8 @@ from plumbline.tasks.forms.plans.actions import (
     Type,
     Uncheck,
 )
-from plumbline.tasks.forms.plans.grammar import SUBMIT_WORDS
+from plumbline.tasks.forms.plans.labels import folded, loose
+from plumbline.tasks.forms.plans.vocabulary import SUBMIT_WORDS
 
 _TYPED = frozenset({"text", "email", "tel", "url", "number", "date", "time", "password", "textarea", "search"})
 _CHOSEN = frozenset({"select", "multiselect", RADIOS, BOXES})

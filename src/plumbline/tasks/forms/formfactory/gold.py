@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from plumbline.tasks.forms.executors.locate import folded
 from plumbline.tasks.forms.formfactory.table import ALIASES, KEYS, UNPLACED, Row
 from plumbline.tasks.forms.formfactory.values import Level, resolve_value, shown
+from plumbline.tasks.forms.plans.labels import folded
 from plumbline.tasks.forms.suite.declaration import Field, Value
 from plumbline.tasks.forms.telling import Told
 

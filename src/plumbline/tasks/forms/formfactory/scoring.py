@@ -7,6 +7,7 @@ from typing import Any
 from plumbline.records import Score
 from plumbline.tasks.forms import rubric
 from plumbline.tasks.forms.executors.executor import Execution
+from plumbline.tasks.forms.plans.actions import Plan
 from plumbline.tasks.forms.rubric import Expected
 from plumbline.tasks.forms.site.view import View
 from plumbline.tasks.forms.suite.declaration import Value
@@ -24,14 +25,15 @@ def strict(view: View, values: Mapping[str, Value], reference: Mapping[str, Any]
     return rubric.expected(view, {**values, **{name: one["gold"] for name, one in reference["unfillable"].items()}})
 
 
-def two_readings(asked: Sequence[Expected], raw: Sequence[Expected], execution: Execution) -> Score:
+def two_readings(asked: Sequence[Expected], raw: Sequence[Expected], plan: Plan, execution: Execution) -> Score:
     """The fillable score, with both beside it.
 
     Args:
         asked: see `fillable`.
         raw: see `strict`.
+        plan: what was carried out.
         execution: the facts.
     """
-    found = rubric.score(asked, execution)
-    other = rubric.score(raw, execution).total
+    found = rubric.score(asked, plan, execution)
+    other = rubric.score(raw, plan, execution).total
     return replace(found, readings={STRICT: other, FILLABLE: found.total})

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from plumbline.tasks.forms.constraints import is_email, is_url, matches, range_problem, utf16_length
-from plumbline.tasks.forms.executors.locate import loose
 from plumbline.tasks.forms.executors.typing import typed
 from plumbline.tasks.forms.formfactory.brackets import bracket
+from plumbline.tasks.forms.plans.labels import loose
 from plumbline.tasks.forms.suite.declaration import CHOSEN, Field, Option, Value
 
 Level = Literal["exact", "folded", "alias", "bucket", "unfillable"]

@@ -95,4 +95,6 @@ class Plan:
     how: str = "steps"
     """steps, json or none; +unread where a line or an action was not understood, +cut where it was too long."""
     unread: int = 0
-    """Lines or actions that were not understood."""
+    """Lines that claim to be steps, or actions, that were not understood."""
+    idle: int = 0
+    """Steps or actions that were understood and change nothing on a page: "wait", "leave it empty", a screenshot."""

@@ -7,6 +7,7 @@ counts as it is. So foreign JSON is read by its actions alone, and nothing can b
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,8 +26,9 @@ from plumbline.tasks.forms.plans.actions import (
     Uncheck,
 )
 from plumbline.tasks.forms.plans.elements import Element
-from plumbline.tasks.forms.plans.grammar import SUBMIT_WORDS
+from plumbline.tasks.forms.plans.labels import names_of
 from plumbline.tasks.forms.plans.read import MAX_CHARACTERS, MAX_STEPS, MAX_VALUE, read_step, read_steps
+from plumbline.tasks.forms.plans.vocabulary import SUBMIT_WORDS
 from plumbline.tasks.forms.plans.write import write_step
 from plumbline.tasks.forms.suite.declaration import Language
 from plumbline.tasks.text.lenient_json import read_json
@@ -42,8 +44,10 @@ _NAMES = {
     "select_dropdown_option": "select_dropdown",
 }
 """Older names of the same actions, accepted when reading."""
+_KEY = re.compile(r"""["'“‘]?\baction["'”’]?\s*:""")
+"""What a text that may hold an AgentOutput has in it."""
 _IDLE = frozenset({"wait", "scroll", "screenshot", "dropdown_options", "find_text", "get_dropdown_options"})
-"""Actions that change nothing on a page; they are skipped, and are no fault."""
+"""Actions that change nothing on a page: no fault, unless there are more of them than a form could need."""
 
 
 def write_agent(
@@ -75,16 +79,14 @@ def write_agent(
 def read_plan(text: str, elements: Sequence[Element]) -> Plan:
     """Read a completion in either language; a text that holds no AgentOutput is read as steps. Never raises."""
     text = _whole(text)
-    if '"action"' not in text[:MAX_CHARACTERS]:
-        return read_steps(text)
-    outputs = _outputs(text[:MAX_CHARACTERS])
+    outputs = _outputs(text[:MAX_CHARACTERS]) if _KEY.search(text[:MAX_CHARACTERS]) else []
     if not outputs:
-        return read_steps(text)
+        return read_steps(text, names_of(tuple(elements)))
     actions: list[Action] = []
-    unread = 0
+    unread = idle = 0
     for output in outputs:
-        given = output.get("action")
-        items = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
+        given = output["action"]
+        items = [item for item in (given if isinstance(given, list) else [given]) if isinstance(item, dict)]
         goal = output.get("next_goal")
         sentences = _sentences(goal if isinstance(goal, str) else "", len(items))
         for item, sentence in zip(items, sentences, strict=True):
@@ -93,12 +95,13 @@ def read_plan(text: str, elements: Sequence[Element]) -> Plan:
                 continue
             read = _read(item, elements)
             if read is None:
-                unread += not _IDLE.issuperset(item)
+                is_idle = _IDLE.issuperset(item)
+                idle, unread = idle + is_idle, unread + (not is_idle)
             else:
                 actions.append(read)
     cut = len(text) > MAX_CHARACTERS or len(actions) > MAX_STEPS
     how = "json" if actions else "none"
-    return Plan(tuple(actions[:MAX_STEPS]), how + ("+unread" if unread else "") + ("+cut" if cut else ""), unread)
+    return Plan(tuple(actions[:MAX_STEPS]), how + ("+unread" if unread else "") + ("+cut" if cut else ""), unread, idle)
 
 
 def _whole(text: str) -> str:
@@ -128,7 +131,7 @@ def _outputs(text: str) -> list[Mapping[str, Any]]:
 
 
 def _is_output(value: object) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("action"), list)
+    return isinstance(value, dict) and isinstance(value.get("action"), list | dict)
 
 
 def _sentences(goal: str, count: int) -> list[Action | None]:
@@ -213,6 +216,8 @@ def _read(item: Mapping[str, Any], elements: Sequence[Element]) -> Action | None
     if name == "done":
         return Done(texts.get("text", ""), values.get("success") is not False)
     index = values.get("index")
+    if isinstance(index, str) and index.isascii() and index.isdecimal() and len(index) < 6:
+        index = int(index)
     if type(index) is not int or not 1 <= index <= len(elements):
         return None
     element = _at(elements, index)

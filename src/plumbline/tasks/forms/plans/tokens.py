@@ -1,0 +1,75 @@
+"""A step as words and arguments, and where its verbs are."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from plumbline.tasks.forms.plans.quotations import Argument
+from plumbline.tasks.forms.plans.vocabulary import Word, words_of
+
+LEADS = frozenset({"seek", "click", "navigate", "use", "select", "press"})
+"""Verbs that may only find the control for the verb that follows: "click on L and type V"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word of the text, or an argument."""
+
+    start: int
+    end: int
+    word: Word | None
+    argument: Argument | None = None
+
+    @property
+    def roles(self) -> Mapping[str, str]:
+        """What the word may be."""
+        return {} if self.word is None else self.word.roles
+
+    def role(self, role: str) -> str | None:
+        """Which verb, noun or link it is; None where it is none."""
+        return self.roles.get(role)
+
+
+def tokens_of(text: str, arguments: Sequence[Argument]) -> list[Token] | None:
+    """The text as words and arguments; None where there are too many words between two arguments."""
+    tokens: list[Token] = []
+    at = 0
+    for one in (*arguments, None):
+        end = len(text) if one is None else one.start
+        words = words_of(text[at:end])
+        if words is None:
+            return None
+        tokens += [Token(at + word.start, at + word.end, word) for word in words]
+        if one is not None:
+            tokens.append(Token(one.start, one.end, None, one))
+            at = one.end
+    return tokens
+
+
+def verbs_of(tokens: Sequence[Token]) -> list[int]:
+    """The verbs: at the beginning of a clause, because elsewhere "input", "check" and "select" are nouns."""
+    found: list[int] = []
+    begins = True
+    for at, token in enumerate(tokens):
+        word = token.word
+        if word is None:
+            begins = not found  # "in the field L type V"
+        elif begins and "verb" in word.roles:
+            found.append(at)
+            begins = False
+        elif word.is_sign or "join" in word.roles:
+            begins = True
+        elif word.text in {"to", "para"} and found and tokens[found[-1]].role("verb") in LEADS:
+            begins = True  # "use the field to enter ..."
+        elif not {"adverb", "refusal"} & word.roles.keys() and not (begins and "noun" in word.roles):
+            begins = False
+    return found
+
+
+def is_sign(token: Token) -> bool:
+    """Whether it is punctuation."""
+    return token.word is not None and token.word.is_sign
+
+
+def is_colon(token: Token) -> bool:
+    """Whether it is a colon."""
+    return token.word is not None and token.word.text == ":"
