@@ -50,16 +50,20 @@ def judge_group(task: Task, example: Example, completions: Sequence[str]) -> lis
     return verdicts
 
 
-def check_failures(failures: Sequence[Failure], total: int) -> None:
+def check_failures(causes: Sequence[str], total: int) -> None:
     """Stop where the verifier itself breaks on many completions (a reward that is infinite, a database that is gone).
+
+    Args:
+        causes: why, of each that could not be judged.
+        total: completions.
 
     Raises:
         TrainingStopped: more than `MAX_FAILED` of `total` could not be judged.
     """
-    if len(failures) > MAX_FAILED * total:
-        cause, count = Counter(f"{failure.cause}: {failure.detail}" for failure in failures).most_common(1)[0]
+    if len(causes) > MAX_FAILED * total:
+        cause, count = Counter(causes).most_common(1)[0]
         raise TrainingStopped(
-            f"{len(failures)} of {total} completions could not be judged; {count} of them because of {cause}",
+            f"{len(causes)} of {total} completions could not be judged; {count} of them because of {cause}",
             "look at the task's verifier: it must return parts in [0, 1] for every text",
         )
 

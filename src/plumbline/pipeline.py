@@ -16,7 +16,7 @@ from plumbline.evaluation.evaluate import evaluate_policy, references
 from plumbline.evaluation.replays import check_replayable, replay_worst
 from plumbline.evaluation.summary import fall, summarise
 from plumbline.policies import open_policy
-from plumbline.policies.policy import Demonstration, Policy, slowness
+from plumbline.policies.policy import Demonstration, Policy, locating, slowness
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
 from plumbline.records import Evaluation, Example, Message, Sampling
 from plumbline.reports.write import write_report
@@ -27,7 +27,7 @@ from plumbline.runs.replays import INDEX, write_replays
 from plumbline.runs.run import Observer, Run
 from plumbline.seeds import derive
 from plumbline.tasks import open_task
-from plumbline.tasks.task import Task
+from plumbline.tasks.task import Task, itemised
 
 Splits = Mapping[str, Sequence[Example]]
 COMMON = frozenset({"train", "val", "test"})
@@ -51,6 +51,8 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
         train = task.examples("train")
         if recipe.evaluation.replays:
             check_replayable(task, recipe.evaluation.replays)
+        if recipe.rl is not None and recipe.rl.credit == "items":
+            itemised(task)  # before anything is trained
         finals = final_splits(recipe, task)
         held_out = {split: task.examples(split) for split in dict.fromkeys([*finals, recipe.evaluation.split])}
         check_disjoint(train, held_out)
@@ -205,6 +207,8 @@ def _open(run: Run, source: str, *names: str) -> Policy:
         policy = open_policy(_section(run.recipe), source, derive(run.recipe.seed, "open", *names))
     if asked():
         raise KeyboardInterrupt
+    if run.recipe.rl is not None and run.recipe.rl.credit == "items":
+        locating(policy)  # at the first stage, so before anything is trained
     run.environment({"engine": dict(policy.engine), **_likelihood(run.recipe, policy)})
     message = slowness(policy)
     if message and all(event["message"] != message for event in run.files["events"].rows()):

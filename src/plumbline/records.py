@@ -200,6 +200,9 @@ class Failure:
     cause: str
     detail: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.cause}: {self.detail}"
+
 
 @dataclass(frozen=True, slots=True)
 class Item:

@@ -9,8 +9,9 @@ from pydantic import ValidationError
 
 from plumbline.algorithms.advantages import advantages
 from plumbline.errors import RecipeError
+from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
-from plumbline.recipe import ModelSection, RlSection
+from plumbline.recipe import ModelSection, RlSection, parse
 from plumbline.records import Example, Group, Item, Outcome, Rollout, Sampling, Score, Step, Trajectory
 from plumbline.rollouts import collect
 from plumbline.tasks.rubric import Part, Rubric
@@ -179,6 +180,19 @@ def test_the_gradient_is_that_of_a_plain_sum_over_terms(tiny_folder):
 def test_who_cannot_do_it_says_so(tiny_folder, tmp_path):
     with pytest.raises(RecipeError, match="a task that says which characters decide what; toy does not"):
         train_toy(tiny_folder, tmp_path / "toy", credit="items")
+
+    recipe = parse(
+        {
+            "name": "early",
+            "task": {"name": "tests.toy:open_toy"},
+            "model": {"name": str(tiny_folder)},
+            "sft": {"steps": 1},
+            "rl": {"steps": 1, "credit": "items"},
+        }
+    )
+    with pytest.raises(RecipeError, match="toy does not"):
+        run_recipe(recipe, tmp_path / "early")
+    assert not (tmp_path / "early" / "models").exists(), "it is said before anything is trained"
 
     class Silent:
         family = "masked"

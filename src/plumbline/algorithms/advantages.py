@@ -33,12 +33,7 @@ def advantages(rewards: NDArray[np.float64], scale: Literal["none", "group"] = "
         rewards: [G], NaN where a rollout could not be judged.
         scale: "group" divides by the standard deviation (with Bessel's correction, as TRL does).
     """
-    if not has_signal(rewards):
-        return np.zeros_like(rewards)
-    centred = rewards - np.nanmean(rewards)
-    if scale == "group":
-        centred = centred / (np.nanstd(rewards, ddof=1) + 1e-4)
-    return np.nan_to_num(centred)
+    return advantages_by_item(rewards[:, None], scale)[:, 0]
 
 
 def advantages_by_item(earned: NDArray[np.float64], scale: Literal["none", "group"] = "none") -> NDArray[np.float64]:
@@ -48,7 +43,7 @@ def advantages_by_item(earned: NDArray[np.float64], scale: Literal["none", "grou
 
     Args:
         earned: [G, K], a row of NaN where a rollout could not be judged.
-        scale: as in `advantages`, by the standard deviation of the rewards.
+        scale: as in `advantages`.
     """
     if not any(has_signal(item) for item in earned.T):
         return np.zeros_like(earned)

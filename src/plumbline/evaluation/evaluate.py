@@ -10,7 +10,7 @@ from typing import Any
 from plumbline.errors import DataError
 from plumbline.judging import Judging, Verdict, check_failures
 from plumbline.policies.policy import Policy
-from plumbline.records import Evaluation, Example, Failure, Judged, Rollout, Sampling, Trajectory, Unjudged
+from plumbline.records import Evaluation, Example, Judged, Rollout, Sampling, Trajectory, Unjudged
 from plumbline.rollouts import collect
 from plumbline.seeds import derive
 from plumbline.tasks.task import Task, headline_of
@@ -93,13 +93,12 @@ def references(task: Task, examples: Sequence[Example], split: str) -> dict[str,
 
 def _row(
     example: Example, completion: str, verdict: Verdict, trajectory: Trajectory | None = None
-) -> tuple[Judged | Unjudged, Failure | None]:
-    """A row, and why it could not be judged; the trajectory where a policy of ours wrote the completion."""
+) -> Judged | Unjudged:
+    """A row; the trajectory where a policy of ours wrote the completion."""
     outcome, score, failure = verdict
     if score is None:
-        why = f"{failure.cause}: {failure.detail}" if failure else "no score"
-        return Unjudged(id=example.id, stratum=example.stratum, completion=completion, failure=why), failure
-    row = Judged(
+        return Unjudged(id=example.id, stratum=example.stratum, completion=completion, failure=str(failure))
+    return Judged(
         id=example.id,
         stratum=example.stratum,
         completion=completion,
@@ -110,18 +109,18 @@ def _row(
         truncated=None if trajectory is None else trajectory.truncated,
         tokens=None if trajectory is None else trajectory.num_tokens,
     )
-    return row, None
 
 
 def _evaluation(
     task: Task,
     source: str,
     split: str,
-    rows: Sequence[tuple[Judged | Unjudged, Failure | None]],
+    rows: Sequence[Judged | Unjudged],
     sampling: Mapping[str, Any],
     seed: int,
 ) -> Evaluation:
-    check_failures([failure for _, failure in rows if failure is not None], len(rows))
+    unjudged = tuple(row for row in rows if isinstance(row, Unjudged))
+    check_failures([row.failure for row in unjudged], len(rows))
     return Evaluation(
         source=source,
         task=task.name,
@@ -129,8 +128,8 @@ def _evaluation(
         rubric=task.rubric,
         sampling=sampling,
         seed=seed,
-        rows=tuple(row for row, _ in rows if isinstance(row, Judged)),
-        unjudged=tuple(row for row, _ in rows if isinstance(row, Unjudged)),
+        rows=tuple(row for row in rows if isinstance(row, Judged)),
+        unjudged=unjudged,
         form=tuple(task.form),
         headline=headline_of(task),
     )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.errors import RecipeError
 from plumbline.records import Message, Sampling, Step, Trajectory
 
 if TYPE_CHECKING:
@@ -106,6 +107,20 @@ class Locates(Protocol):
     def first_terms(self, trajectory: Trajectory, characters: Sequence[int]) -> list[int]:
         """For each place in the text, the first term whose token begins there or later (the number of terms: none)."""
         ...
+
+
+def locating(policy: Policy) -> Locates:
+    """The policy as one that knows which of its choices wrote which characters.
+
+    Raises:
+        RecipeError: it does not.
+    """
+    if not isinstance(policy, Locates):
+        raise RecipeError(
+            f"rl.credit: items needs a policy that knows which choice wrote which character; {policy.family} does not",
+            "set rl.credit to answer",
+        )
+    return policy
 
 
 Tell = Callable[[int, int, str], None]

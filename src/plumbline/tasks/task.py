@@ -6,6 +6,7 @@ A task never sees a policy. Adding one is a new folder or file and one line in `
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+from plumbline.errors import RecipeError
 from plumbline.records import Example, Frame, Headline, Item, Mistake, Outcome, Score
 
 Control = Callable[[Sequence[Example]], list[str]]
@@ -86,6 +87,20 @@ class Itemised(Protocol):
         What they earned adds up to at most the total. Never raises, whatever the text.
         """
         ...
+
+
+def itemised(task: Task) -> Itemised:
+    """The task as one that itemises its rewards.
+
+    Raises:
+        RecipeError: it does not.
+    """
+    if not isinstance(task, Itemised):
+        raise RecipeError(
+            f"rl.credit: items needs a task that says which characters decide what; {task.name} does not",
+            "set rl.credit to answer",
+        )
+    return task
 
 
 def headline_of(task: Task) -> Headline | None:

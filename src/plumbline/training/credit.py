@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from plumbline.algorithms.advantages import advantages, advantages_by_item, shuffled
 from plumbline.algorithms.objective import weights
 from plumbline.algorithms.ratio_free import wd1_advantages
-from plumbline.errors import RecipeError
-from plumbline.policies.policy import Locates, Policy
+from plumbline.policies.policy import Policy, locating
 from plumbline.recipe import RlSection
 from plumbline.records import Group, Rollout, Trajectory
-from plumbline.tasks.task import Itemised, Task
+from plumbline.tasks.task import Task, itemised
 
 Items = Mapping[str, tuple[float, list[slice]]]
 """What each item earned, and the terms that wrote it."""
@@ -62,24 +61,15 @@ def locate_items(task: Task, policy: Policy) -> Callable[[Rollout], Items]:
     Raises:
         RecipeError: the task does not itemise its reward, or the policy cannot tell which terms wrote what.
     """
-    if not isinstance(task, Itemised):
-        raise RecipeError(
-            f"rl.credit: items needs a task that says which characters decide what; {task.name} does not",
-            "set rl.credit to answer",
-        )
-    if not isinstance(policy, Locates):
-        raise RecipeError(
-            f"rl.credit: items needs a policy that knows which choice wrote which character; {policy.family} does not",
-            "set rl.credit to answer",
-        )
+    items, places_of = itemised(task).items, locating(policy).first_terms
 
     def find(rollout: Rollout) -> Items:
         if rollout.score is None:
             return {}
         trajectory = rollout.trajectory
-        found = task.items(trajectory.text, rollout.score)
+        found = items(trajectory.text, rollout.score)
         places = sorted({place for item in found.values() for span in item.spans for place in span})
-        term = dict(zip(places, policy.first_terms(trajectory, places), strict=True))
+        term = dict(zip(places, places_of(trajectory, places), strict=True))
         return {name: (item.earned, [slice(term[a], term[b]) for a, b in item.spans]) for name, item in found.items()}
 
     return find

@@ -73,7 +73,7 @@ def train_rl(
         )
         sampled = time.perf_counter()
         rollouts = [rollout for group in groups for rollout in group.rollouts]
-        check_failures([rollout.failure for rollout in rollouts if rollout.failure is not None], len(rollouts))
+        check_failures([str(rollout.failure) for rollout in rollouts if rollout.failure is not None], len(rollouts))
         credits_ = credit(groups, section, generator(seed, STAGE, "shuffle", step), items)
         beta = guards.adapted_beta(section, progress.memory)
         looks = generator(seed, STAGE, "likelihood", step)
