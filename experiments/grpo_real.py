@@ -6,6 +6,7 @@
     python experiments/grpo_real.py run trl-1e-4 --seed 0                         # the same by TRL's GRPOTrainer
     python experiments/grpo_real.py signal runs/grpo-real/sft-150/models/sft      # gradients of two halves of a batch
     python experiments/grpo_real.py same runs/grpo-real/sft-150/models/sft        # one batch of TRL's through both
+    python experiments/grpo_real.py classes runs/grpo-real/long-1e-4-32-seed0     # what answers say, class by class
     python experiments/grpo_real.py collect                                       # finished arms -> grpo_real.jsonl
     python experiments/grpo_real.py table                                         # as in docs/grpo-on-real-models.md
 
@@ -19,6 +20,7 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,7 @@ from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl, write_json, write_jsonl
 from plumbline.tasks import open_task
 from plumbline.tasks.commerce.extraction.schema import MAX_SPAN
+from plumbline.tasks.text.json_strict import strict_json
 
 HERE = Path(__file__).parent
 ARMS, ROWS = HERE / "grpo_real.yaml", HERE / "grpo_real.jsonl"
@@ -69,6 +72,9 @@ def main() -> None:
     signal.add_argument("--group", type=int, default=8)
     signal.add_argument("--threads", type=int, default=1)
     commands.add_parser("floor", help="what the best rule earns that does not read the review")
+    classes = commands.add_parser("classes", help="which values answers name, beside the gold ones, before and after")
+    classes.add_argument("runs", nargs="+", help="folders of finished arms")
+    classes.add_argument("--key", default="sentiment")
     commands.add_parser("collect", help="write a row for each finished arm")
     commands.add_parser("table", help="print the rows as a Markdown table")
     options = parser.parse_args()
@@ -85,6 +91,9 @@ def main() -> None:
         print(measure_signal(options.model, options.prompts, options.group, options.threads))
     elif options.command == "floor":
         print(best_rule())
+    elif options.command == "classes":
+        for folder in options.runs:
+            print(named_values(Run.read(Path(folder)), options.key))
     elif options.command == "collect":
         write_jsonl(ROWS, collect())
     else:
@@ -401,6 +410,26 @@ def halves(products: Any, copies: int) -> str:
         lines.append(f"| {size} | {size * copies} | {np.mean(cosines):.3f} | {np.std(cosines):.3f} |")
         size *= 2
     return "\n".join(lines)
+
+
+# -- what answers say --------------------------------------------------------------------------------------------------
+
+
+def named_values(run: Run, key: str) -> str:
+    """A Markdown table: for each gold value of a key, how often answers name which value, before and after RL."""
+    recipe = run.recipe
+    task = open_task(recipe.task.name, {**recipe.task.options, "data": str(run.folder / "data")}, run.folder / "data")
+    gold = {example.id: example.reference[key] for example in task.examples("test")}
+    lines = [f"{run.folder.name}, {key}", "", "| answers | gold | n | right | named |", "|---|---|---|---|---|"]
+    for mode, stage in itertools.product(("greedy", "sampled"), ("base", "rl")):
+        rows = run.evaluations()[EvaluationKey(stage, "test", mode)].rows
+        read = [(gold[row.id], strict_json(row.completion)) for row in rows]
+        said = Counter((right, str(value.get(key)) if isinstance(value, dict) else "no JSON") for right, value in read)
+        for value in sorted(set(gold.values())):
+            named = {other: count for (wanted, other), count in said.most_common() if wanted == value}
+            counts = ", ".join(f"{other} {count}" for other, count in named.items())
+            lines.append(f"| {stage} {mode} | {value} | {sum(named.values())} | {named.get(value, 0)} | {counts} |")
+    return "\n".join([*lines, ""])
 
 
 # -- rows and table ----------------------------------------------------------------------------------------------------
