@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -136,3 +137,19 @@ def test_only_named_boundaries_catch_everything():
                 if not raises:
                     found.add(path.relative_to(PACKAGE).as_posix())
     assert found <= allowed, found - allowed
+
+
+def test_what_an_error_says_to_install_is_an_extra():
+    extras = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    calls = [
+        node
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "install_extra"
+    ]
+    named = {leaf.value for call in calls for leaf in ast.walk(call.args[0]) if isinstance(leaf, ast.Constant)} - {
+        "direct"
+    }
+    assert {"train", "forms", "browser", "4bit"} <= named <= set(extras)
+    text = "".join(path.read_text() for path in modules())
+    assert "plumbline[" not in text, "that name belongs to another project on the package index"

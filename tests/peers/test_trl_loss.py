@@ -9,7 +9,7 @@ from plumbline.policies import open_policy
 from plumbline.recipe import ModelSection
 from plumbline.records import Sampling
 
-trl = pytest.importorskip("trl", reason="TRL is the peer of this test; pip install 'plumbline[dev]'")
+trl = pytest.importorskip("trl", reason="TRL is the peer of this test; pip install '.[dev]'")
 
 CHATS = [
     [{"role": "user", "content": "o produto chegou"}],

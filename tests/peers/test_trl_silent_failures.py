@@ -15,7 +15,7 @@ from plumbline.records import Sampling
 from plumbline.runs.run import Run
 from tests.training.toy_runs import train_toy
 
-trl = pytest.importorskip("trl", reason="TRL is the peer of these tests; pip install 'plumbline[dev]'")
+trl = pytest.importorskip("trl", reason="TRL is the peer of these tests; pip install '.[dev]'")
 
 
 @pytest.fixture

@@ -54,7 +54,7 @@ class TestLiveView:
 
 class TestTrackers:
     def test_tensorboard_writes_what_was_recorded(self, tmp_path):
-        pytest.importorskip("tensorboard", reason="pip install 'plumbline[tensorboard]'")
+        pytest.importorskip("tensorboard", reason="pip install '.[tensorboard]'")
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
         write(tmp_path / "run", open_trackers(recipe("tensorboard"), tmp_path / "run", print))
@@ -65,7 +65,7 @@ class TestTrackers:
         assert set(events.Tags()["scalars"]) == {"rl/step", "train/reward", "eval/mean_reward"}, "no KL was computed"
 
     def test_trackio_stores_what_was_recorded(self, tmp_path, monkeypatch):
-        pytest.importorskip("trackio", reason="pip install 'plumbline[trackio]'")
+        pytest.importorskip("trackio", reason="pip install '.[trackio]'")
         import sqlite3
 
         monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
@@ -80,7 +80,7 @@ class TestTrackers:
         assert "0.3" in stored
 
     def test_wandb_offline_writes_a_run(self, tmp_path, monkeypatch):
-        pytest.importorskip("wandb", reason="pip install 'plumbline[wandb]'")
+        pytest.importorskip("wandb", reason="pip install '.[wandb]'")
         monkeypatch.setenv("WANDB_MODE", "offline")
         monkeypatch.setenv("WANDB_SILENT", "true")
         write(tmp_path / "run", open_trackers(recipe("wandb"), tmp_path / "run", print))
@@ -89,7 +89,7 @@ class TestTrackers:
 
     def test_one_that_is_not_installed_says_how_to_install_it(self, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "trackio", None)
-        with pytest.raises(RunError, match=r"trackio is not installed(.|\n)*pip install 'plumbline\[trackio\]'"):
+        with pytest.raises(RunError, match=r"trackio is not installed(.|\n)*pip install '\.\[trackio\]'"):
             open_trackers(recipe("trackio"), tmp_path, print)
 
     def test_one_that_does_not_start_is_an_error_now(self, tmp_path, monkeypatch):

@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from plumbline import __version__
-from plumbline.errors import ModelError, StorageError
+from plumbline.errors import ModelError, StorageError, install_extra
 from plumbline.models.catalogue import Entry, find, megabytes
 from plumbline.recipe import ModelSection
 from plumbline.storage import read_json, write_json
@@ -107,7 +107,7 @@ def _check_tools() -> None:
     if absent := [name for name in ("torch", "transformers", "gguf") if find_spec(name) is None]:
         raise ModelError(
             f"converting a model needs {', '.join(absent)}, not installed here",
-            "pip install '.[train]' in a clone of Plumbline",
+            install_extra("train"),
         )
 
 

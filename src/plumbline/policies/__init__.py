@@ -7,7 +7,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from plumbline.errors import ModelError, RecipeError
+from plumbline.errors import ModelError, RecipeError, install_extra
 from plumbline.recipe import ModelSection
 from plumbline.storage import read_json
 
@@ -33,7 +33,7 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
     try:
         import torch  # noqa: F401 - asked first, because the families import it at the top
     except ImportError as error:
-        raise ModelError("a model needs torch, which is not installed", "pip install 'plumbline[train]'") from error
+        raise ModelError("a model needs torch, which is not installed", install_extra("train")) from error
     module, _, name = FAMILIES.get(section.family, section.family).partition(":")
     if not name:
         known = ", ".join(FAMILIES)

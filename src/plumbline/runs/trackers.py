@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline import claims
-from plumbline.errors import RunError
+from plumbline.errors import RunError, install_extra
 from plumbline.recipe import Recipe
 from plumbline.runs.run import RUN, Observer, is_run
 
@@ -147,7 +147,7 @@ def _imported(module: str, extra: str = "") -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         name = extra or module
-        raise RunError(f"the tracker {name} is not installed", f"pip install 'plumbline[{name}]'") from error
+        raise RunError(f"the tracker {name} is not installed", install_extra(name)) from error
 
 
 def _named(row: Mapping[str, Any]) -> dict[str, Any]:

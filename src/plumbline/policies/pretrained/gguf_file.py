@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import ModelError
+from plumbline.errors import ModelError, install_extra
 
 
 def is_gguf(source: str) -> bool:
@@ -48,7 +48,7 @@ def _read(path: str, modified: int) -> tuple[str, str]:  # noqa: ARG001 - part o
     except ImportError as error:
         raise ModelError(
             f"reading {path} needs the package gguf, which is not installed",
-            "pip install '.[train]' in a clone of Plumbline",
+            install_extra("train"),
         ) from error
     try:
         fields = GGUFReader(path).fields

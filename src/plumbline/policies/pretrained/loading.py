@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from plumbline.errors import ModelError
+from plumbline.errors import ModelError, install_extra
 from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.gguf_file import as_plain, header, is_gguf, split_as_trained, where, without_bars
 from plumbline.policies.pretrained.quiet import quieten
@@ -197,7 +197,7 @@ def _four_bits() -> Any:
     try:
         import bitsandbytes  # noqa: F401 - only asks whether it is there
     except ImportError as error:
-        raise ModelError("model.quantize: 4bit needs bitsandbytes", "pip install 'plumbline[4bit]'") from error
+        raise ModelError("model.quantize: 4bit needs bitsandbytes", install_extra("4bit")) from error
     from transformers import BitsAndBytesConfig
 
     return BitsAndBytesConfig(

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import DataError, PlumblineError, RecipeError
+from plumbline.errors import DataError, PlumblineError, RecipeError, install_extra
 from plumbline.records import Example, Failure, Frame, Headline, Mistake, Outcome, Score
 from plumbline.seeds import generator
 from plumbline.tasks import Progress
@@ -69,7 +69,7 @@ def open_executor(name: str, site: Site | None = None) -> Executor:
     except ImportError as error:
         raise RecipeError(
             f"the {name} executor reads pages with {error.name}, which is not installed",
-            "pip install 'plumbline[forms]'" if name == "direct" else "pip install 'plumbline[browser]'",
+            install_extra("forms" if name == "direct" else "browser"),
         ) from error
     return BrowserExecutor(site, navigates=name == "browser")
 
@@ -186,7 +186,7 @@ class FormsTask:
         except ImportError as error:
             raise RecipeError(
                 f"an episode is replayed in a browser, and {error.name} is not installed",
-                "pip install 'plumbline[browser]'",
+                install_extra("browser"),
             ) from error
         prepared = self._prepare(example)
         return film(prepared.case, read_plan(completion, prepared.elements), self.executor.site)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from plumbline.errors import DataError, RecipeError
+from plumbline.errors import DataError, RecipeError, install_extra
 from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.tasks.forms.build import SEEN, SHARES, gold_plan, write_plan
@@ -63,7 +63,7 @@ def import_formfactory(options: FormsOptions) -> Source:
         import selectolax  # noqa: F401
     except ImportError as error:
         raise RecipeError(
-            f"the FormFactory suite needs {error.name}, which is not installed", "pip install 'plumbline[formfactory]'"
+            f"the FormFactory suite needs {error.name}, which is not installed", install_extra("formfactory")
         ) from error
     rows = [row for row in ROWS if options.forms is None or row.name in options.forms]
     checkout = open_checkout(options.path or "", rows)

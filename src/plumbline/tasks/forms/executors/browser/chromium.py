@@ -4,7 +4,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from plumbline.errors import RecipeError
+from plumbline.errors import RecipeError, install_extra
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Playwright, ViewportSize
@@ -63,7 +63,7 @@ def import_playwright() -> Any:
     except ImportError as error:
         raise RecipeError(
             "driving a browser needs Playwright, which is not installed",
-            "pip install 'plumbline[browser]'; its own browsers are not needed",
+            f"{install_extra('browser')}; its own browsers are not needed",
         ) from error
     return playwright.async_api
 
