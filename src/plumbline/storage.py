@@ -4,6 +4,7 @@ A write goes to a temporary file beside the target, is flushed to the disk, and 
 crash or a full disk never sees half of it. Standard library only.
 """
 
+import errno
 import io
 import json
 import os
@@ -24,18 +25,25 @@ def dumps(value: object) -> str:
 
 @contextmanager
 def clear_os_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError inside the block into a StorageError that names the path and the mend."""
+    """Turn an OSError inside the block into a StorageError that names the path and what to do.
+
+    A write that safetensors could not finish is one too: it comes as an error of that library, known here by its name,
+    because this file does not import it.
+    """
     try:
         yield
     except StorageError:
         raise
-    except OSError as error:
+    except Exception as error:
+        if not isinstance(error, OSError) and type(error).__name__ != "SafetensorError":
+            raise
         free = _free_megabytes(path)
-        mend = (
-            "free some space and start the same command again with --resume" if free is not None and free < 64 else ""
-        )
+        # By what the error says: what was half written is gone by now, so there may be space again.
+        full = "No space left" in str(error) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        mend = "free some space and start the same command again with --resume" if full else ""
         detail = f" ({free:.0f} MB free on that disk)" if free is not None else ""
-        raise StorageError(f"cannot write {path}: {error.strerror or error}{detail}", mend) from error
+        why = getattr(error, "strerror", None) or error
+        raise StorageError(f"cannot write {path}: {why}{detail}", mend) from error
 
 
 def _free_megabytes(path: Path) -> float | None:

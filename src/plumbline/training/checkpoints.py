@@ -42,10 +42,8 @@ def save(folder: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[
                 shutil.rmtree(final)
             temporary.rename(final)
             sync_folder(folder)
-        except Exception as error:
+        except Exception:
             shutil.rmtree(temporary, ignore_errors=True)
-            if type(error).__name__ == "SafetensorError":  # how safetensors reports a failed write
-                raise OSError(28, f"No space left on device ({error})") from error
             raise
     for old in _all(folder)[:-keep]:
         shutil.rmtree(old, ignore_errors=True)
