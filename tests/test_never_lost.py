@@ -5,7 +5,6 @@ One helper process imports torch once, then forks a child for each attempt, so t
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import sys
