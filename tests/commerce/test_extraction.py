@@ -98,7 +98,7 @@ def test_a_rubric_that_pays_the_wrong_answer_breaks_the_law(commerce):
         ({"churn_risk": 0.8}, "churn_risk", 0.5),
         ({"would_recommend": False}, "would_recommend", 0),
         ({"main_complaint": "veio quebrado"}, "main_complaint", 0),
-        ({"main_complaint": "Demorou 12 dias a mais, veio quebrado"}, "main_complaint", 2 * 4 / (7 + 5)),
+        ({"main_complaint": "Demorou 12 dias a mais, veio quebrado"}, "main_complaint", 2 * 5 / (7 + 5)),
         ({"main_complaint": "demorou doze dias"}, "main_complaint", 0),
         ({"main_complaint": None}, "main_complaint", 0),
     ],
