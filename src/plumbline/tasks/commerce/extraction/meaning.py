@@ -7,15 +7,14 @@ it is written, so that it earns nothing.
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
-from plumbline.tasks.commerce.extraction.schema import CATEGORIES, ISSUES, KEYS, SENTIMENTS, fits, is_number
+from plumbline.tasks.commerce.extraction.schema import ISSUES, KEYS, fits, is_number
 from plumbline.tasks.text.json_schema import FALSE_WORDS, NULL_WORDS, TRUE_WORDS
-from plumbline.tasks.text.lenient_json import Reading
 from plumbline.tasks.text.numbers import read_number
-
 
 _WORDS = re.compile(r"[^\W_]+").findall
 
@@ -32,53 +31,65 @@ def _folded(text: str) -> str:
     return "".join(words(text))
 
 
+def _phrases(*sides: str) -> set[str]:
+    """Every way to go through lists of words, one word of each; "/" separates them, and one may be empty."""
+    return {" ".join(choice) for choice in product(*(side.split("/") for side in sides))}
+
+
 _NO_COMPLAINT = NULL_WORDS | {
-    *("nada", "nenhuma reclamação", "nenhuma queixa", "nenhum problema", "nenhuma categoria", "não se aplica"),
-    *("sem reclamação", "sem reclamações", "sem queixa", "sem queixas", "sem problema", "sem problemas"),
-    *("não há", "não há reclamação", "não há reclamações", "não há queixa", "não tem", "não tem reclamação"),
-    *("não houve", "não houve reclamação", "não existe", "não reclamou", "no complaint", "vazio"),
+    *_phrases(
+        "nenhum/nenhuma/sem/não há/não houve/não tem/não existe/não possui/não apresenta/não identifiquei",
+        "reclamação/reclamações/queixa/queixas/problema/problemas/crítica/críticas",
+    ),
+    *_phrases(
+        "não", "há/houve/tem/existe/possui/reclamou/reclama/se aplica/aplicável/identificada/mencionada/informada"
+    ),
+    *("nada", "nenhuma categoria", "inexistente", "no complaint", "vazio"),
 }
 _UNSAID = NULL_WORDS | {
-    *("não informado", "não informa", "não informou", "não diz", "não disse", "não menciona", "não mencionado"),
-    *(
-        "não mencionou",
-        "não especificado",
-        "não especifica",
-        "não se aplica",
-        "não fala",
-        "não consta",
-        "sem informação",
-    ),
-    *("indefinido", "indeterminado", "desconhecido", "unknown", "n/d", "nd"),
+    *_phrases("não", "informado/informa/informou/informada/diz/disse/dito/menciona/mencionou/mencionado/declarado"),
+    *_phrases("não", "especificado/especifica/se aplica/aplicável/fala/consta/está claro/fica claro/opina"),
+    *("indefinido", "indeterminado", "desconhecido", "sem informação", "unknown", "n/d", "nd"),
 }
 _FORMS: dict[str, dict[Any, Iterable[str]]] = {
     "sentiment": {
-        "positivo": ["positiva", "positive"],
-        "neutro": ["neutra", "neutral"],
-        "negativo": ["negativa", "negative"],
+        "positivo": {"positive", *_phrases("/muito/sentimento/avaliação", "positivo/positiva")},
+        "neutro": {"neutral", *_phrases("/sentimento/avaliação", "neutro/neutra")},
+        "negativo": {"negative", *_phrases("/muito/sentimento/avaliação", "negativo/negativa")},
     },
     "complaint_category": {
-        "entrega_atrasada": [
-            *("entrega em atraso", "entrega com atraso", "atraso na entrega", "atraso da entrega", "atraso de entrega"),
-            *("entrega atrasou", "entregue com atraso"),
-        ],
-        "nao_entregue": ["não foi entregue", "produto não entregue", "pedido não entregue", "não entregou"],
-        "produto_defeituoso": ["produto com defeito", "defeito no produto", "defeito do produto"],
-        "produto_errado": ["produto incorreto"],
-        "atendimento": ["atendimento ao cliente"],
-        "preco_frete": ["preço e frete", "preço ou frete", "preço do frete", "preço de frete"],
+        "entrega_atrasada": {
+            *_phrases("entrega", "atrasada/em atraso/com atraso/atrasou"),
+            *_phrases("atraso/demora", "na/da/de", "entrega"),
+        },
+        "nao_entregue": {
+            *_phrases("/produto/pedido", "não", "entregue/foi entregue/recebido"),
+            *("entrega não realizada", "não entregou"),
+        },
+        "produto_defeituoso": {
+            *_phrases("produto", "defeituoso/com defeito/com defeitos"),
+            *_phrases("defeito", "no/do", "produto"),
+        },
+        "produto_errado": _phrases("produto", "errado/incorreto"),
+        "atendimento": {"mau atendimento", *_phrases("atendimento", "/ruim/ao cliente")},
+        "preco_frete": _phrases("preço", "/e/ou/do/de", "frete"),
         "nenhum": _NO_COMPLAINT,
     },
     **{issue: {True: TRUE_WORDS, False: FALSE_WORDS} for issue in ISSUES},
     "would_recommend": {
-        True: TRUE_WORDS | {"recomenda", "recomendo", "recomendaria", "sim recomenda", "sim recomendo"},
-        False: FALSE_WORDS | {"não recomenda", "não recomendo", "não recomendaria"},
+        True: TRUE_WORDS | _phrases("/sim", "recomenda/recomendo/recomendaria/compraria de novo"),
+        False: FALSE_WORDS | _phrases("/não", "não", "recomenda/recomendo/recomendaria/compraria de novo"),
         None: _UNSAID,
     },
     "delay_days": {
-        0: ["no prazo", "dentro do prazo", "entregue no prazo", "em dia", "sem atraso", "nenhum atraso", "zero"],
+        0: {
+            *_phrases("/entregue/chegou/entrega", "no/dentro do", "prazo"),
+            *_phrases("sem/nenhum/não houve", "atraso/atrasos"),
+            *("em dia", "não atrasou", "zero", "zero dias", "nenhum dia"),
+        },
         # "nenhum" may be no delay or no delivery.
-        None: (_UNSAID - {"nenhum", "nenhuma"}) | {"não entregue", "não foi entregue", "não chegou", "não recebido"},
+        None: (_UNSAID - {"nenhum", "nenhuma"})
+        | _phrases("/ainda", "não", "entregue/foi entregue/chegou/recebido/recebeu"),
     },
     "main_complaint": {None: _NO_COMPLAINT},
 }
@@ -87,22 +98,20 @@ _VALUES: dict[str, dict[str, Any]] = {
     key: {_folded(form): value for value, forms in by_value.items() for form in forms}
     for key, by_value in _FORMS.items()
 }
-for _key, _members in (("sentiment", SENTIMENTS), ("complaint_category", CATEGORIES)):
-    _VALUES[_key] |= {_folded(member): member for member in _members}
-
 _NUMBER = r"(?P<number>[-+−]?\s*[\d.,][\d.,_]*(?:[eE][-+−]?\d+)?)"
 _AMOUNTS = {
     "sentiment_score": re.compile(
-        rf"(?:nota\s*:?\s*)?{_NUMBER}\s*(?:(?:/|de|out of)\s*5(?:[.,]0*)?)?\s*(?:estrelas?|pontos?|stars?)?"
+        rf"(?:nota\s*:?\s*)?{_NUMBER}\s*(?:(?:/|de|em|out of)\s*5(?:[.,]0*)?)?\s*(?:estrelas?|pontos?|stars?)?"
     ),
     "delay_days": re.compile(
-        rf"(?:atraso de\s*|com\s*)?{_NUMBER}\s*(?:dias?|days?|d)?\s*(?:de atraso|atrasad[oa]s?|late)?"
+        rf"(?:atraso de\s*|atrasou\s*|com\s*)?{_NUMBER}\s*(?:dias?(?: corridos)?|days?|d)?\s*"
+        r"(?:de atraso(?: na entrega)?|atrasad[oa]s?|late)?"
     ),
-    "churn_risk": re.compile(rf"{_NUMBER}\s*(?P<percent>%)?"),
+    "churn_risk": re.compile(rf"{_NUMBER}\s*(?:(?P<percent>%|por cento|percent)|(?:/|de)\s*1(?:[.,]0*)?)?"),
 }
 """Of each number the texts that hold it and its unit; a mark is out of 5, and a delay in days."""
 _GLOSS = re.compile(r"(?P<said>[^()]*\w[^()]*)\((?P<gloss>[^()]*)\)\W*")
-_DOUBT = frozenset({"ou", "or", "talvez", "maybe", "nao", "not", "no"})
+_DOUBT = frozenset({"ou", "or", "talvez", "maybe", "nao", "not"})
 _LONGEST = 120
 """Characters of a text that may stand for a value."""
 _QUOTES = "\"'“”‘’«»`*"
@@ -122,31 +131,33 @@ def names(members: Mapping[str, object]) -> dict[str, str]:
     return found | {key: written[0] for key, written in others.items() if len(written) == 1}
 
 
-def meanings(read: Reading, gold: Mapping[str, Any]) -> tuple[dict[str, Any], set[str]]:
+def meanings(
+    written: Mapping[str, Any], repairs: Collection[str], gold: Mapping[str, Any]
+) -> tuple[dict[str, Any], set[str]]:
     """What the members of an answer mean.
 
     Args:
-        read: an object, as it is written.
+        written: the answer as it is written.
+        repairs: what it took to read it: a percent sign that was left out is among them.
         gold: the gold values. "nenhuma" for a complaint is no complaint, and may be a word of one: where there is none
             to quote it is the first. Nothing else depends on them.
 
     Returns:
         The meant values by known key, and the names of what was done, beyond the repairs of the text.
     """
-    repairs: set[str] = set()
+    done: set[str] = set()
     meant: dict[str, Any] = {}
-    assert isinstance(read.value, dict)
-    for key, name in names(read.value).items():
-        value = read.value[name]
+    for key, name in names(written).items():
+        value = written[name]
         if name != key:
-            repairs.add("key_form")
-        if key == "churn_risk" and "percent" in read.repairs and is_number(value) and 1 < value <= 100:
+            done.add("key_form")
+        if key == "churn_risk" and "percent" in repairs and is_number(value) and 1 < value <= 100:
             meant[key] = value / 100  # 90% without quotes, which the reader takes for 90
         elif key != "main_complaint" or gold.get(key, "") is None:
-            meant[key] = _meaning(key, value, repairs)
+            meant[key] = _meaning(key, value, done)
         else:
-            meant[key] = _alone(value, repairs)
-    return meant, repairs
+            meant[key] = _alone(value, done)
+    return meant, done
 
 
 def _alone(value: Any, repairs: set[str]) -> Any:
@@ -181,7 +192,7 @@ def _named(key: str, text: str, repairs: set[str]) -> Any:
     if name not in values or (not name and said.strip(" \t\n-—–")):
         return text
     value = values[name]
-    if value == text or any(values.get(word, value) != value for word in words(gloss)):
+    if value == text or _names_another(values, value, gloss):
         return text
     if isinstance(value, str) and _folded(value) == name:
         repairs.add("enum")
@@ -190,10 +201,17 @@ def _named(key: str, text: str, repairs: set[str]) -> Any:
     return value
 
 
+def _names_another(values: Mapping[str, Any], value: Any, gloss: str) -> bool:
+    """Whether a remark behind a value names another value of its key, as a word or within a longer one."""
+    whole, single = _folded(gloss), words(gloss)
+    others = (form for form, other in values.items() if other != value)
+    return any(form in single or (len(form) > 3 and form in whole) for form in others)
+
+
 def _amount(key: str, text: str, repairs: set[str]) -> int | float | None:
     """The number that a text holds, its unit left out; None where it holds none, or more than one."""
     said, gloss = _without_gloss(text)
-    match = _AMOUNTS[key].fullmatch(said.strip().lstrip(_QUOTES).rstrip(_QUOTES + "!;").strip().lower())
+    match = _AMOUNTS[key].fullmatch(said.strip().lstrip(_QUOTES).rstrip(_QUOTES + ".,;! ").lower())
     if match is None or any(map(str.isdigit, gloss)):
         return None
     number = read_number(match["number"], integer=key == "delay_days", quoted=True)

@@ -78,7 +78,7 @@ def judge(reference: Mapping[str, Any], review: str, completion: str, reading: s
         reading: which reading's total is the reward: "lenient" or "strict".
     """
     read = read_json(completion, SCHEMA, coerced=False)
-    meant, repairs = meanings(read, reference) if read.value is not None else ({}, set())
+    meant, repairs = meanings(read.value, read.repairs, reference) if isinstance(read.value, dict) else ({}, set())
     how = Reading(read.value, in_order({*read.repairs, *repairs}), read.complete).how
     parts = {"lenient": _parts(reference, review, read, meant)}
     parts["strict"] = parts["lenient"] if how == "strict" else _strict_parts(reference, review, completion)
