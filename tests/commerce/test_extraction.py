@@ -386,6 +386,20 @@ def test_items_of_what_is_not_valid_json_or_lacks_a_key_are_the_whole_answers():
     assert sum(item.earned for item in found.values()) == pytest.approx(1 - 0.15 / 0.47)
 
 
+def test_an_item_stands_where_its_key_does_however_that_is_written():
+    text = json.dumps({"complaintCategory": "Entrega atrasada", "Sentiment": "neutro"} | {"delay days": "12 dias"})
+    score = judge(GOLD, REVIEW, text, "lenient")[1]
+    found = items(text, score)
+    assert {name: [text[a:b] for a, b in item.spans] for name, item in found.items()} == {
+        "complaint_category": ['"complaintCategory": "Entrega atrasada"'],
+        "sentiment": ['"Sentiment": "neutro"'],
+        "delay_days": ['"delay days": "12 dias"'],
+    }
+    assert sum(item.earned for item in found.values()) == pytest.approx(score.total)
+    assert found["complaint_category"].earned == pytest.approx(0.2 * 0.9)
+    assert found["sentiment"].earned == 0
+
+
 @given(st.dictionaries(st.sampled_from(KEYS), st.text() | st.none() | st.floats(allow_nan=False) | st.booleans()))
 def test_members_are_found_where_they_stand(values):
     text = "\n " + json.dumps(values, ensure_ascii=False, indent=1) + " "

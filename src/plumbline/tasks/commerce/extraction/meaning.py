@@ -217,13 +217,10 @@ def _amount(key: str, text: str, repairs: set[str]) -> int | float | None:
     number = read_number(match["number"], integer=key == "delay_days", quoted=True)
     if number is None or number.value is None:
         return None
-    value = number.value / 100 if match.groupdict().get("percent") else number.value
-    if not fits(key, value):
-        return None
     repairs.update(number.repairs, ("quoted_number",))
     if match["number"] != text:
         repairs.add("value_form")
-    return value
+    return number.value / 100 if match.groupdict().get("percent") else number.value
 
 
 def _without_gloss(text: str) -> tuple[str, str]:
