@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
-from plumbline.tasks.commerce.extraction.schema import ISSUES, KEYS, fits, is_number
+from plumbline.tasks.commerce.extraction.schema import ISSUES, KEYS, is_number
 from plumbline.tasks.text.json_schema import FALSE_WORDS, NULL_WORDS, TRUE_WORDS
 from plumbline.tasks.text.numbers import read_number
 
