@@ -53,7 +53,8 @@ def test_the_law_of_the_task(commerce, split):
     assert laws.controls["keyword-stuffing"] < 0.2
     assert laws.controls["shuffled-gold"] < 0.35
     assert laws.controls["constant"] < 0.45
-    assert laws.controls["facts-only"] < laws.controls["first-sentence"] < 0.5
+    assert laws.controls["facts-only"] < laws.controls["first-sentence"]
+    assert max(laws.controls.values()) < 0.5, "no control comes near the oracle"
 
 
 @pytest.mark.parametrize("instructions", ["full", "short"])

@@ -238,6 +238,15 @@ def test_every_repair_is_used_and_documented():
     assert seen == set(REPAIRS)
 
 
+def test_without_coercion_values_stay_as_they_are_written():
+    schema = Schema.from_json({"type": "object", "properties": {"nota": {"type": "number"}}})
+    for text in ('{"nota": "4,5", "x": 1}', '```json\n{"nota": "4,5"}\n```', json.dumps('{"nota": "4,5"}')):
+        assert read_json(text, schema).value["nota"] == 4.5
+        plain = read_json(text, schema, coerced=False)
+        assert plain.value["nota"] == "4,5"
+        assert set(read_json(text, schema).repairs) - set(plain.repairs) == {"decimal_comma", "quoted_number"}
+
+
 def test_the_documentation_lists_every_repair():
     page = (HERE.parents[1] / "docs" / "lenient-json.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| `") and line.split("`")[1] in REPAIRS]
