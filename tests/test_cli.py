@@ -86,7 +86,7 @@ def test_data_forms_writes_a_file_for_each_split(plumbline, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["oracle", "blank", "constant", "shuffled-gold", "echo", "keyword-stuffing", "facts-only"]
+    "name", ["oracle", "blank", "constant", "shuffled-gold", "echo", "keyword-stuffing", "facts-only", "first-sentence"]
 )
 def test_eval_of_the_oracle_and_each_control_prints_one_object(plumbline, data, name):
     code, out, _ = plumbline("eval", name, "--task", "commerce", "--split", "val", "--data", data, "--json")

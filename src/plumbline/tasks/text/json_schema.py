@@ -25,9 +25,11 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 _MAX_DEPTH = 64
 
-_TRUE = frozenset({"true", "verdadeiro", "verdadeira", "sim", "s", "yes", "y", "v"})
-_FALSE = frozenset({"false", "falso", "falsa", "não", "nao", "n", "no", "f"})
-_NULL = frozenset({"null", "none", "nil", "undefined", "nulo", "nula", "nenhum", "nenhuma", "n/a", "nan", "-", "—", ""})
+TRUE_WORDS = frozenset({"true", "verdadeiro", "verdadeira", "sim", "s", "yes", "y", "v", "1"})
+FALSE_WORDS = frozenset({"false", "falso", "falsa", "não", "nao", "n", "no", "f", "0"})
+NULL_WORDS = frozenset(
+    {"null", "none", "nil", "undefined", "nulo", "nula", "nenhum", "nenhuma", "n/a", "nan", "-", "—", ""}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +192,10 @@ def _convert(value: Any, schema: Schema, repairs: set[str]) -> Any:
                 repairs.update(number.repairs, ("quoted_number",))
                 return wanted
     word = value.strip().casefold()
-    if "boolean" in types and (word in _TRUE or word in _FALSE):
+    if "boolean" in types and (word in TRUE_WORDS or word in FALSE_WORDS):
         repairs.add("boolean_word")
-        return word in _TRUE
-    if "null" in types and word in _NULL:
+        return word in TRUE_WORDS
+    if "null" in types and word in NULL_WORDS:
         repairs.add("null_word")
         return None
     return value
