@@ -7,10 +7,13 @@ it is written, so that it earns nothing.
 
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from itertools import product
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from plumbline.tasks.commerce.extraction.schema import ISSUES, KEYS, is_number
 from plumbline.tasks.text.json_schema import FALSE_WORDS, NULL_WORDS, TRUE_WORDS
@@ -31,73 +34,26 @@ def _folded(text: str) -> str:
     return "".join(words(text))
 
 
-def _phrases(*sides: str) -> set[str]:
-    """Every way to go through lists of words, one word of each; "/" separates them, and one may be empty."""
-    return {" ".join(choice) for choice in product(*(side.split("/") for side in sides))}
+_WRITTEN: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("meanings.yaml").read_text(encoding="utf-8"))
+_JSON_WORDS = {"$true": TRUE_WORDS, "$false": FALSE_WORDS, "$null": NULL_WORDS}
 
 
-_NO_COMPLAINT = NULL_WORDS | {
-    *_phrases(
-        "nenhum/nenhuma/sem/não há/não houve/não tem/não existe/não possui/não apresenta/não identifiquei",
-        "reclamação/reclamações/queixa/queixas/problema/problemas/crítica/críticas",
-    ),
-    *_phrases(
-        "não", "há/houve/tem/existe/possui/reclamou/reclama/se aplica/aplicável/identificada/mencionada/informada"
-    ),
-    *("nada", "nenhuma categoria", "inexistente", "no complaint", "vazio"),
-}
-_UNSAID = NULL_WORDS | {
-    *_phrases("não", "informado/informa/informou/informada/diz/disse/dito/menciona/mencionou/mencionado/declarado"),
-    *_phrases("não", "especificado/especifica/se aplica/aplicável/fala/consta/está claro/fica claro/opina"),
-    *("indefinido", "indeterminado", "desconhecido", "sem informação", "unknown", "n/d", "nd"),
-}
-_FORMS: dict[str, dict[Any, Iterable[str]]] = {
-    "sentiment": {
-        "positivo": {"positive", *_phrases("/muito/sentimento/avaliação", "positivo/positiva")},
-        "neutro": {"neutral", *_phrases("/sentimento/avaliação", "neutro/neutra")},
-        "negativo": {"negative", *_phrases("/muito/sentimento/avaliação", "negativo/negativa")},
-    },
-    "complaint_category": {
-        "entrega_atrasada": {
-            *_phrases("entrega", "atrasada/em atraso/com atraso/atrasou"),
-            *_phrases("atraso/demora", "na/da/de", "entrega"),
-        },
-        "nao_entregue": {
-            *_phrases("/produto/pedido", "não", "entregue/foi entregue/recebido"),
-            *("entrega não realizada", "não entregou"),
-        },
-        "produto_defeituoso": {
-            *_phrases("produto", "defeituoso/com defeito/com defeitos"),
-            *_phrases("defeito", "no/do", "produto"),
-        },
-        "produto_errado": _phrases("produto", "errado/incorreto"),
-        "atendimento": {"mau atendimento", *_phrases("atendimento", "/ruim/ao cliente")},
-        "preco_frete": _phrases("preço", "/e/ou/do/de", "frete"),
-        "nenhum": _NO_COMPLAINT,
-    },
-    **{issue: {True: TRUE_WORDS, False: FALSE_WORDS} for issue in ISSUES},
-    "would_recommend": {
-        True: TRUE_WORDS | _phrases("/sim", "recomenda/recomendo/recomendaria/compraria de novo"),
-        False: FALSE_WORDS | _phrases("/não", "não", "recomenda/recomendo/recomendaria/compraria de novo"),
-        None: _UNSAID,
-    },
-    "delay_days": {
-        0: {
-            *_phrases("/entregue/chegou/entrega", "no/dentro do", "prazo"),
-            *_phrases("sem/nenhum/não houve", "atraso/atrasos"),
-            *("em dia", "não atrasou", "zero", "zero dias", "nenhum dia"),
-        },
-        # "nenhum" may be no delay or no delivery.
-        None: (_UNSAID - {"nenhum", "nenhuma"})
-        | _phrases("/ainda", "não", "entregue/foi entregue/chegou/recebido/recebeu"),
-    },
-    "main_complaint": {None: _NO_COMPLAINT},
-}
-"""Of each key the values that texts stand for, besides the members of its enumeration."""
+def _forms(written: str | list[Any]) -> set[str]:
+    """The folded forms that an entry of `meanings.yaml` stands for."""
+    if isinstance(written, list):
+        return {form for each in written for form in _forms(each)}
+    if written in _JSON_WORDS:
+        return {_folded(word) for word in _JSON_WORDS[written]}
+    sides = [side.strip().split("/") for side in written.split("|")]
+    return {_folded(" ".join(choice)) for choice in product(*sides)}
+
+
 _VALUES: dict[str, dict[str, Any]] = {
-    key: {_folded(form): value for value, forms in by_value.items() for form in forms}
-    for key, by_value in _FORMS.items()
+    key: {form: value for value, entry in _WRITTEN["issue" if key in ISSUES else key].items() for form in _forms(entry)}
+    for key in KEYS
+    if key in _WRITTEN or key in ISSUES
 }
+"""Of each key the values that folded texts stand for, besides the members of its enumeration."""
 _NUMBER = r"(?P<number>[-+−]?\s*[\d.,][\d.,_]*(?:[eE][-+−]?\d+)?)"
 _AMOUNTS = {
     "sentiment_score": re.compile(
