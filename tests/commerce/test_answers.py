@@ -10,7 +10,7 @@ import yaml
 
 from plumbline.records import Score
 from plumbline.tasks.commerce.database.gold import ANCHORS, MAX_SPAN
-from plumbline.tasks.commerce.extraction.meaning import _FORMS, _folded, meanings, words
+from plumbline.tasks.commerce.extraction.meaning import _WRITTEN, _folded, _forms, meanings, words
 from plumbline.tasks.commerce.extraction.prompt import EXPLAINED
 from plumbline.tasks.commerce.extraction.rubric import RUBRIC, items, judge
 from plumbline.tasks.commerce.extraction.schema import CATEGORIES, ISSUES, JSON_SCHEMA, KEYS, SENTIMENTS, fits
@@ -90,10 +90,11 @@ def test_a_right_answer_as_a_whole_written_otherwise(case):
 
 
 def test_no_form_stands_for_two_values():
-    assert set(_FORMS["sentiment"]) == set(SENTIMENTS)
-    assert set(_FORMS["complaint_category"]) == set(CATEGORIES)
-    for key, by_value in _FORMS.items():
-        values = {value: {_folded(form) for form in given} for value, given in by_value.items()}
+    by_key = {key: values for key, values in _WRITTEN.items() if isinstance(values, dict)}
+    assert set(by_key["sentiment"]) == set(SENTIMENTS)
+    assert set(by_key["complaint_category"]) == set(CATEGORIES)
+    for key, by_value in by_key.items():
+        values = {value: _forms(given) for value, given in by_value.items()}
         assert all(_folded(value) in values[value] for value in values if isinstance(value, str)), (
             "each member is a form"
         )
