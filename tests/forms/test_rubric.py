@@ -13,6 +13,7 @@ from plumbline.errors import DataError
 from plumbline.judging import judge as judge_safely
 from plumbline.records import Failure, Score
 from plumbline.tasks import open_task
+from plumbline.tasks.forms import rubric
 from plumbline.tasks.forms.build import values_of, write_gold
 from plumbline.tasks.forms.canonical import canonical, gold
 from plumbline.tasks.forms.executors.executor import Case
@@ -21,7 +22,7 @@ from plumbline.tasks.forms.plans.actions import Attach, Check, Click, Done, Plan
 from plumbline.tasks.forms.plans.oracle import plan_for
 from plumbline.tasks.forms.plans.read import read_steps
 from plumbline.tasks.forms.plans.write import write_steps
-from plumbline.tasks.forms.rubric import RUBRIC, expected, needed, score, wasted
+from plumbline.tasks.forms.rubric import RUBRIC, closeness, expected, needed, score, wasted
 from plumbline.tasks.forms.site.view import View
 from plumbline.tasks.forms.suite.catalogue import FORMS
 from plumbline.tasks.forms.suite.declaration import Form, Page
@@ -283,6 +284,28 @@ def test_prefilled_fields_pay_only_where_they_were_wrong():
     assert scored(Type("B", "new"), form=form, values=values, view=view).total == 1
     spoiled = scored(Type("B", "new"), Type("A", "wrong"), form=form, values=values, view=view)
     assert spoiled.total == pytest.approx(0.8 * 0.5)
+
+
+def test_a_prefilled_text_that_resembles_the_right_one_pays_only_what_is_entered():
+    """Left as it was, it earns nothing; typed over something else, the same words earn most of the field."""
+    form = Form(name="f", domain="t", title="F", button="Go", pages=(Page((area("Notes", ANY), text("B", ANY))),))
+    values = {"notes": "one two three four five six seven eight", "b": "new"}
+    nearly = "one two three four five six seven"
+    left = scored(Type("B", "new"), form=form, values=values, view=View(form, {"notes": nearly}))
+    typed = scored(Type("B", "new"), Type("Notes", nearly), form=form, values=values, view=View(form, {"notes": "x"}))
+    assert left.parts["fields"] == 0.5
+    assert (left.parts["kind-textarea"], left.parts["exact"]) == (0.0, 0.0)
+    assert typed.parts["kind-textarea"] == pytest.approx(0.9 * (2 * 2 * 7 / 15 - 1))
+
+
+def test_a_flood_of_words_is_worth_nothing_and_is_not_compared_word_by_word(monkeypatch):
+    """A million words against a hundred would take minutes, and could not be worth anything."""
+    (notes,) = [one for one in expected(View(FORM), VALUES) if one.field.name == "notes"]
+    assert closeness(notes, VALUES["notes"]) == 0.9
+    assert closeness(notes, f"{VALUES['notes']} " * 2) == pytest.approx(0.9 / 3)
+    assert closeness(notes, f"{VALUES['notes']} " * 4) == 0.0
+    monkeypatch.setattr(rubric, "_in_order", lambda mine, wanted: pytest.fail("they were compared"))
+    assert closeness(notes, "one two three " * 100) == 0.0
 
 
 def test_canonical_forms():
