@@ -87,6 +87,18 @@ def test_a_recorded_token_stays_in_the_support_of_the_scorer():
     assert outside.item() < -1
 
 
+@pytest.mark.parametrize("sampling", LAWS, ids=str)
+def test_scores_do_not_depend_on_how_the_rows_are_arranged(sampling):
+    """[2, 3, V] and [V] are scored as [6, V] is, and each row keeps its own token in the support."""
+    generator = torch.Generator().manual_seed(5)
+    logits, tokens = torch.randn(6, 40, generator=generator) * 3, torch.randint(40, (6,), generator=generator)
+    rows = torch.stack([log_prob(logits[i], tokens[i], sampling) for i in range(6)])
+    assert rows.isfinite().all()
+    torch.testing.assert_close(log_prob(logits, tokens, sampling), rows)
+    torch.testing.assert_close(log_prob(logits.view(2, 3, 40), tokens.view(2, 3), sampling).flatten(), rows)
+    torch.testing.assert_close(restrict(logits.view(2, 3, 40), sampling).flatten(0, 1), restrict(logits, sampling))
+
+
 def test_greedy_takes_the_largest_and_cannot_be_scored():
     logits = torch.tensor([[0.1, 5.0, 0.2]])
     tokens, logprobs = draw(logits, torch.zeros(1, dtype=torch.float64), Sampling(temperature=0))
