@@ -81,6 +81,17 @@ def test_resuming_says_so_and_sweeps_up_what_was_half_written(tmp_path):
         assert run.files["events"].rows() == [], "what had not begun is not resumed"
 
 
+def test_an_event_that_a_crash_cut_short_does_not_swallow_the_next_one(tmp_path):
+    folder = tmp_path / "run"
+    with start(folder) as run:
+        run.metrics("rl", 1, {})
+        run.event("warning", "whole")
+    with (folder / "events.jsonl").open("a") as file:
+        file.write('{"time": "2026-01-01", "kin')
+    with start(folder, resume=True) as run:
+        assert [row["kind"] for row in run.files["events"].rows()] == ["warning", "resumed"]
+
+
 def test_another_recipe_is_refused_with_what_differs_and_the_run_is_left_open_to_others(tmp_path):
     folder = tmp_path / "run"
     with start(folder) as run:

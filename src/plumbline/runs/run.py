@@ -98,7 +98,7 @@ class Run:
 
         Raises:
             RunError: it exists and `resume` is False, or was started with another recipe, or is in use.
-        StorageError: the folder holds what is no run's; nothing in it was touched.
+            StorageError: the folder holds what is no run's; nothing in it was touched.
         """
         claims.check(folder, RUN, is_run)
         run = cls(folder, recipe, observers)
@@ -169,6 +169,7 @@ class Run:
                 shutil.rmtree(leftover, ignore_errors=True)
             else:
                 leftover.unlink(missing_ok=True)
+        self.files["events"].cut_torn()  # the other records are cut back to a checkpoint's marks
 
     def _check_same(self, before: Recipe) -> None:
         changed = [
