@@ -1,5 +1,6 @@
 """The rubric and the task: the laws on every split, the controls' ceilings, hand-scored forms, damaged plans."""
 
+import itertools
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -169,8 +170,8 @@ def test_everything_right_is_one_and_nothing_sent_is_zero():
     }
     unsent = scored(*RIGHT, submit=False)
     assert unsent.total == 0
-    assert unsent.parts["submitted"] == 0
     assert set(unsent.parts) == set(perfect.parts)
+    assert not any(unsent.parts.values()), "no part of what never arrived is right"
     assert scored().total == 0, "clicking the button of an untouched form"
 
 
@@ -296,6 +297,33 @@ def test_a_prefilled_text_that_resembles_the_right_one_pays_only_what_is_entered
     assert left.parts["fields"] == 0.5
     assert (left.parts["kind-textarea"], left.parts["exact"]) == (0.0, 0.0)
     assert typed.parts["kind-textarea"] == pytest.approx(0.9 * (2 * 2 * 7 / 15 - 1))
+    emptied = scored(Type("B", "new"), Type("Notes", ""), form=form, values=values, view=View(form, {"notes": nearly}))
+    assert emptied.parts["kind-textarea"] == 0.0
+
+
+def test_what_resembles_the_right_value_pays_in_long_texts_only():
+    """In a line of text one word is a street number or a name."""
+    address = "12 Long Street Old Town North"
+    form = Form(name="f", domain="t", title="F", button="Go", pages=(Page((text("A", ANY), text("B", ANY))),))
+    got = scored(Type("A", f"{address} 3"), Type("B", "x"), form=form, values={"a": f"{address} 4", "b": "x"})
+    assert (got.parts["kind-text"], got.parts["exact"]) == (0.5, 0.0)
+
+
+def test_a_form_that_was_right_already_pays_nothing():
+    form = Form(name="f", domain="t", title="F", button="Go", pages=(Page((text("A", ANY), text("B", ANY))),))
+    values = {"a": "right", "b": "too"}
+    sent = scored(form=form, values=values, view=View(form, values))
+    assert (sent.total, sent.parts["fields"], sent.parts["exact"], sent.parts["kept"]) == (0, 0, 0, 1)
+
+
+WORDS = st.lists(st.sampled_from("abc"), max_size=7)
+
+
+@given(WORDS, WORDS)
+def test_words_in_order_are_the_longest_common_subsequence(mine, wanted):
+    parts = {part for size in range(len(wanted) + 1) for part in itertools.combinations(wanted, size)}
+    shared = (part for part in parts if all(word in rest for rest in [iter(mine)] for word in part))
+    assert rubric._in_order(mine, wanted) == max(map(len, shared))
 
 
 def test_a_flood_of_words_is_worth_nothing_and_is_not_compared_word_by_word(monkeypatch):
@@ -450,6 +478,7 @@ def test_outcomes_are_facts(forms):
     assert outcome.facts["posts"] == 0
     assert set(outcome.facts["failed"]) == {1, 2}
     assert fair.rubric == RUBRIC.identity
+    assert RUBRIC.identity.startswith("forms-received/2+")
     outcome, _ = forms.judge(example, example.gold)
     assert outcome.facts["received"]["room"] == (example.reference["values"]["room"],)
     assert forms.rubric.startswith(RUBRIC.identity)

@@ -25,6 +25,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -281,10 +282,8 @@ def environment() -> dict[str, Any]:
     """Versions and machine; nothing that names a person or a path."""
     versions = {}
     for package in PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return {
         "plumbline": __version__,
         "python": platform.python_version(),
