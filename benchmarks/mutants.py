@@ -3,9 +3,8 @@
     python benchmarks/mutants.py --seed 0 --n 300
 
 A mutant is one fault: a comparison, an operator, a constant or a condition changed, a statement or a guard taken out,
-two arguments swapped. `--n` of all mutants of the files in `TESTS` are drawn by `--seed`; each is tried on a copy of
-the source, in a child of a process that has imported torch already. What is no fault at all is listed with the reason
-in `equivalent_mutants.txt`; any other survivor is a fault that no test sees.
+two arguments swapped. `--n` of those that the files in `TESTS` allow are drawn by `--seed` and tried on a copy of the
+source. What is no fault at all is listed in `equivalent_mutants.txt`; any other survivor is one that no test sees.
 """
 
 import argparse
