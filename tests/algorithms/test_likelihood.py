@@ -190,7 +190,8 @@ def test_wd1_weights_sum_to_zero_and_order_like_the_rewards():
     assert given.sum() == pytest.approx(0)
     assert given[2] == 0
     assert given[1] > given[3] > given[0]
-    assert (wd1_advantages(np.ones(4)) == 0).all()
+    for nothing in (np.ones(4), np.array([0.1, 0.1 + 1e-8]), np.array([0.3, np.nan]), np.full(4, np.nan)):
+        assert (wd1_advantages(nothing) == 0).all(), "no signal, exactly no credit"
 
 
 def test_spg_raises_the_lower_bound_and_lowers_the_upper_one():

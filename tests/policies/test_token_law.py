@@ -78,6 +78,14 @@ def test_the_largest_uniform_draws_a_token_that_can_be_drawn():
     assert tokens.item() == 0
 
 
+def test_without_a_filter_the_least_likely_token_can_be_drawn():
+    """Beside a token at 40 the others are below float32's last digit: a filter of 1.0 would take them for outside."""
+    logits = torch.tensor([[40.0, 0.0, -3.0]])
+    assert restrict(logits, Sampling()).equal(logits)
+    assert restrict(logits, Sampling(top_k=3)).equal(logits)
+    assert log_prob(logits, torch.tensor([2]), Sampling()).item() == pytest.approx(-43)
+
+
 def test_a_recorded_token_stays_in_the_support_of_the_scorer():
     logits = torch.tensor([[3.0, 2.0, 1.0]])
     inside = log_prob(logits, torch.tensor([0]), Sampling(top_k=1))
