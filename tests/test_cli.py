@@ -98,6 +98,14 @@ def test_eval_of_the_oracle_and_each_control_prints_one_object(plumbline, data, 
     assert set(summary["readings"]) == {"strict", "lenient"}
 
 
+@pytest.mark.parametrize("name", ["oracle", "blank"])
+def test_eval_of_one_example_is_json(plumbline, data, name):
+    """With one example a control may equal the oracle, and the skill is null then: NaN is no JSON."""
+    code, out, _ = plumbline("eval", name, "--data", data, "--n", 1, "--json")
+    assert code == 0
+    assert json.loads(out, parse_constant=pytest.fail)["n"] == 1
+
+
 def test_eval_of_a_model_directory(plumbline, data, tiny_folder, tmp_path):
     arguments = ("--data", data, "--limit", 3, "--max-tokens", 4, "--out", tmp_path / "e.json")
     code, _, err = plumbline("eval", tiny_folder, *arguments)

@@ -48,6 +48,15 @@ def test_overrides_are_yaml_and_numbers_are_numbers(tmp_path):
     assert recipe.run.trackers == ["trackio"]
 
 
+def test_an_override_of_a_tasks_option_is_a_number_where_it_reads_as_one(tmp_path):
+    """Nothing else makes a number of YAML 1.1's text `5e-6` there: what a task's options are, only the task knows."""
+    path = write(tmp_path, "r.yaml", "name: x\nmodel: {name: m}\n")
+    given_ = ["task.options.rate=5e-6", "task.options.size=1E3", "task.options.word=free", "task.options.count=12"]
+    options = load(path, given_).task.options
+    assert options == {"rate": 5e-6, "size": 1000.0, "word": "free", "count": 12}
+    assert type(options["count"]) is int
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -1,6 +1,7 @@
 """Files are whole or absent; a malformed row is named by file and line; a full disk is said as what it is."""
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,21 @@ def test_a_full_disk_is_named(tmp_path):
     (tmp_path / "metrics.jsonl").symlink_to(FULL)
     with pytest.raises(StorageError, match="No space left on device"):
         JsonLines(tmp_path / "metrics.jsonl").append({"step": 1})
+
+
+def test_a_row_that_did_not_fit_leaves_the_rows_before_it_and_the_next_one_stands_alone(tmp_path):
+    """A limit on the size of files takes the first bytes of a row, as a disk does that fills up."""
+    lines = JsonLines(tmp_path / "events.jsonl")
+    lines.append({"step": 1})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (lines.size() + 7, hard))
+    try:
+        with pytest.raises(StorageError, match="No space left on device"):
+            lines.append({"step": 2})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    lines.append({"step": 3})
+    assert lines.rows() == [{"step": 1}, {"step": 3}]
 
 
 @pytest.mark.parametrize(

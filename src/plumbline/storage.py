@@ -174,13 +174,14 @@ class JsonLines:
         """Append one row.
 
         Raises:
-            StorageError: the disk is full; the part of a line that was written is cut off again by the next resume.
+            StorageError: the disk is full; the rows are those that were there before.
         """
         line = (dumps(row) + "\n").encode()
         with clear_os_errors(self.path), self.path.open("ab", buffering=0) as file:
-            written = file.write(line)
-            if written != len(line):
-                raise OSError(28, "No space left on device")
+            before = file.tell()
+            if file.write(line) != len(line):
+                file.truncate(before)  # the next row would be written onto half of this one
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def size(self) -> int:
         """Length in bytes; 0 where there is no file yet."""
@@ -190,6 +191,11 @@ class JsonLines:
         """Cut the file back to `size` bytes."""
         if self.size() > size:
             os.truncate(self.path, size)
+
+    def cut_torn(self) -> None:
+        """Cut off a last line without an end, as a crash of the machine may leave it: the next row would join it."""
+        if self.path.exists():
+            self.truncate(self.path.read_bytes().rfind(b"\n") + 1)
 
     def rows(self) -> list[dict[str, Any]]:
         """All whole rows; a last line cut short by a crash is left out."""

@@ -25,6 +25,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -98,7 +99,7 @@ class Run:
 
         Raises:
             RunError: it exists and `resume` is False, or was started with another recipe, or is in use.
-        StorageError: the folder holds what is no run's; nothing in it was touched.
+            StorageError: the folder holds what is no run's; nothing in it was touched.
         """
         claims.check(folder, RUN, is_run)
         run = cls(folder, recipe, observers)
@@ -169,6 +170,7 @@ class Run:
                 shutil.rmtree(leftover, ignore_errors=True)
             else:
                 leftover.unlink(missing_ok=True)
+        self.files["events"].cut_torn()  # the other records are cut back to a checkpoint's marks
 
     def _check_same(self, before: Recipe) -> None:
         changed = [
@@ -280,10 +282,8 @@ def environment() -> dict[str, Any]:
     """Versions and machine; nothing that names a person or a path."""
     versions = {}
     for package in PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return {
         "plumbline": __version__,
         "python": platform.python_version(),
