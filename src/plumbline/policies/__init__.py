@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbline.errors import ModelError, RecipeError
+from plumbline.policies.memory import clear_memory_errors
 from plumbline.recipe import ModelSection
 from plumbline.storage import read_json
 
@@ -29,6 +30,7 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
         RecipeError: there is no such family.
         ModelError: torch is not installed, the model cannot be loaded, or its directory says that it is of another
             family.
+        DeviceMemoryError: the model does not fit into the device's memory.
     """
     try:
         import torch  # noqa: F401 - asked first, because the families import it at the top
@@ -55,7 +57,11 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
             f"the model in {source} was trained with {saved['attention']} attention, not {section.attention}",
             f"set model.attention to {saved['attention']}",
         )
-    policy: Policy = family.open(section, source, seed)
+    advice = (
+        "use a device with more of it (model.device: cpu, too), a smaller model, or a new run with model.quantize: 4bit"
+    )
+    with clear_memory_errors(advice):
+        policy: Policy = family.open(section, source, seed)
     return policy
 
 

@@ -92,6 +92,9 @@ class ModelSection(Section):
     """Who decodes: our own one-token forward, or the model's. auto: ours where it was checked equal at loading."""
     scoring: Literal["auto", "packed", "rows"] = "auto"
     """How a group is scored: packed behind one copy of its prompt, or in padded rows."""
+    rows_at_once: PositiveInt | None = None
+    """Answers drawn side by side, all of a prompt's together; None: 64 on a CPU, more on a GPU. Fewer need less memory,
+    and are the same answers."""
     canvas: PositiveInt | None = None
     """Diffusion and flow: places for an answer; None takes `sampling.max_tokens`."""
     attention: Literal["full", "prefix"] = "full"

@@ -1,12 +1,12 @@
 """The run directory: everything that happened, as plain records.
 
     runs/commerce-demo/
-      recipe.yaml          what the run was started with, resolved
-      environment.json     versions, machine, engines, data fingerprints
+      recipe.yaml          what the run does, resolved; a resume may change some keys, and events.jsonl says which
+      environment.json     versions, machine, engines, data fingerprints, of the process that wrote last
       metrics.jsonl        a row for each training step (deterministic: no clock in it)
       timings.jsonl        where the seconds went, step by step
       samples.jsonl        every rollout of training with its score parts
-      events.jsonl         warnings, counted skips, resumes
+      events.jsonl         warnings, counted skips, resumes, keys that changed at one
       evaluations/         one JSON file for each evaluation
       replays/             pictures of failed episodes, where the recipe asks for them
       checkpoints/         of the stage in progress
@@ -33,11 +33,14 @@ from typing import Any, Protocol, Self
 
 from plumbline import __version__, claims
 from plumbline.errors import RunError
-from plumbline.recipe import Recipe, differences, load
+from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
+from plumbline.runs.cards import CARD
+from plumbline.runs.changes import allowed_changes
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation, write_evaluation
 from plumbline.storage import JsonLines, clear_os_errors, read_json, write_json, write_text
 
+STAGES = ("base", "sft", "rl")
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
 
 
@@ -94,11 +97,12 @@ class Run:
         """Create a run directory, or open one to go on.
 
         A run that ended before its first step (a misspelt model, a malformed record) has nothing to lose and is
-        begun anew.
+        begun anew. Of a run that goes on, `recipe` may differ in a few keys (see `changes`); they are recorded. What is
+        finished keeps the recipe that it was made by.
 
         Raises:
             RunError: it exists and `resume` is False, or was started with another recipe, or is in use.
-        StorageError: the folder holds what is no run's; nothing in it was touched.
+            StorageError: the folder holds what is no run's; nothing in it was touched.
         """
         claims.check(folder, RUN, is_run)
         run = cls(folder, recipe, observers)
@@ -111,9 +115,7 @@ class Run:
         run._acquire()
         try:
             if started:
-                run._check_same(load(folder / "recipe.yaml"))
-                run._sweep()
-                run.event("resumed", "the run goes on from its last checkpoint")
+                run._take_up(load(folder / "recipe.yaml"))
             else:
                 run._forget()
                 write_text(folder / "recipe.yaml", recipe.to_yaml())
@@ -170,17 +172,34 @@ class Run:
             else:
                 leftover.unlink(missing_ok=True)
 
-    def _check_same(self, before: Recipe) -> None:
-        changed = [
-            f"{key}: {old} -> {new}"
-            for key, old, new in differences(before, self.recipe)
-            if not key.startswith(("run.", "description"))
-        ]
-        if changed:
-            raise RunError(
-                f"{self.folder} was started with another recipe ({'; '.join(changed[:4])})",
-                "resume with the recipe it was started with, or use --out for a new run",
-            )
+    def _take_up(self, before: Recipe) -> None:
+        """Go on with a run, and record what has changed in its recipe."""
+        finished = [stage for stage in STAGES if self.is_done(stage)]
+        changes = allowed_changes(before, self.recipe, finished, self.folder)
+        self._sweep()
+        self.event("resumed", "the run goes on from its last checkpoint")
+        if self.result() is not None:  # nothing is left that a change could act on
+            self.recipe = before
+            return
+        present = next((stage for stage in self._stages() if stage not in finished), None)
+        for change in changes:
+            stage = change.stage(present)
+            step = None if stage is None else self._checkpoint_step(stage)
+            where = "after the last stage" if stage is None else f"from step {step} of {stage} on"
+            facts = {"key": change.key, "old": change.old, "new": change.new, "stage": stage, "step": step}
+            self.event("changed", f"{change}, {where}", **facts)
+        if changes:
+            write_text(self.folder / "recipe.yaml", self.recipe.to_yaml())
+
+    def _stages(self) -> list[str]:
+        """The stages of this run's recipe that train, in order."""
+        here = {"base": self.recipe.model.name is None, "sft": self.recipe.sft, "rl": self.recipe.rl}
+        return [stage for stage in STAGES if here[stage]]
+
+    def _checkpoint_step(self, stage: str) -> int:
+        """The steps that a stage's newest whole checkpoint has behind it; 0 where there is none."""
+        found = [path.parent.name for path in self.checkpoints(stage).glob("step-*/state.json")]
+        return max((int(name.removeprefix("step-")) for name in found), default=0)
 
     def __enter__(self) -> Self:
         return self
@@ -219,10 +238,10 @@ class Run:
         """Record one rollout of training."""
         self.files["samples"].append(row)
 
-    def event(self, kind: str, message: str) -> None:
-        """Record something that the user should know: a warning, a counted skip."""
+    def event(self, kind: str, message: str, **facts: Any) -> None:
+        """Record something that the user should know: a warning, a counted skip; `facts` are plain values."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        self.files["events"].append({"time": now, "kind": kind, "message": message})
+        self.files["events"].append({"time": now, "kind": kind, "message": message, **facts})
         for observer in self.observers:
             observer.event(kind, message)
 
@@ -270,6 +289,10 @@ class Run:
     def model(self, stage: str) -> Path:
         """Where a stage's model is."""
         return self.folder / "models" / stage
+
+    def is_done(self, stage: str) -> bool:
+        """Whether a stage is finished: its model is renamed into place whole, card included."""
+        return (self.model(stage) / CARD).is_file()
 
     def checkpoints(self, stage: str) -> Path:
         """Where a stage's checkpoints are."""

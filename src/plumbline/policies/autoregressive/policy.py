@@ -41,7 +41,7 @@ class AutoregressivePolicy(PretrainedPolicy):
 
     def __init__(self, loaded: Loaded, section: ModelSection) -> None:
         super().__init__(loaded)
-        self.rows_at_once = 64 if self.device.type == "cpu" else 512
+        self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else 512)
         self._abilities = probe(self.model)
         self._reach = reach(self.model)
         self._lean = self._choose_decoder(section)

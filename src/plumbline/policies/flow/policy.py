@@ -48,7 +48,7 @@ class FlowPolicy(PretrainedPolicy):
         config = self.network.config
         self.network.config = replace(config, canvas=section.canvas or config.canvas, attention=section.attention)
         self.mask_id = config.vocabulary if config.source == "mask" else None
-        self.rows_at_once = 64 if self.device.type == "cpu" else 256
+        self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else 256)
         self.exploration = Exploration.read(source).to(self.device) if section.explore else None
         self._reference_exploration: Exploration | None = None
 

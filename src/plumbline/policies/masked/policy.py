@@ -53,7 +53,7 @@ class MaskedPolicy(PretrainedPolicy):
         super().__init__(loaded)
         self.mask_id = _mask_id(self.model, self.chat.tokenizer, source)
         self.canvas = section.canvas or _saved_canvas(self.model.config)
-        self.rows_at_once = 64 if self.device.type == "cpu" else 256
+        self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else 256)
         shifted = bool(getattr(self.model.config, "predicts_next", False))
         self.network = Network(self.model, section.attention, shifted=shifted)
         check_model(self.network, source)

@@ -46,7 +46,7 @@ class SlotPolicy(PretrainedPolicy):
             raise RecipeError(
                 "model.explore is for families with a denoising time, which slots have not", "leave it out"
             )
-        self.rows_at_once = 64 if self.device.type == "cpu" else 512
+        self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else 512)
         self.width = section.slot
         self.ids = Ids(
             mask=mask_token(self.model, self.chat.tokenizer, source),
