@@ -1,14 +1,18 @@
 """Every family through the one pipeline: made, SFT, RL in each likelihood, evaluated, saved, opened again."""
 
 import math
+import shutil
+import sys
 
 import pytest
 
 from plumbline.errors import ModelError, RecipeError
-from plumbline.evaluation.targets import Asking, evaluate_target
+from plumbline.evaluation.targets import Asking, _as_trained, evaluate_target
 from plumbline.pipeline import run_recipe
-from plumbline.policies import open_policy, saved_family
+from plumbline.policies import open_policy
+from plumbline.policies.saved import saved_settings
 from plumbline.recipe import ModelSection, parse
+from plumbline.storage import read_json, write_json
 from tests.toy import ToyTask
 
 SAMPLING = {
@@ -53,7 +57,7 @@ def test_a_run_has_its_metrics_and_its_laws_hold(finished):
         assert math.isfinite(row["train/loss"])
         assert row["train/completion_length"] <= 8
     assert "every choice that was sampled" in (run.folder / "report.html").read_text(encoding="utf-8")
-    assert saved_family(str(run.folder / "models" / "rl")) == family
+    assert saved_settings(str(run.folder / "models" / "rl"))["family"] == family
 
 
 def test_a_saved_model_is_opened_as_what_it_is(finished):
@@ -70,6 +74,48 @@ def test_a_saved_model_is_opened_as_what_it_is(finished):
     if family != "slots":
         with pytest.raises(ModelError, match="trained with prefix attention, not full"):
             open_policy(ModelSection(name=saved, family=family, attention="full"), saved)
+
+
+@pytest.fixture(scope="module", params=["masked", "slots"])
+def adapted(request, tmp_path_factory):
+    """A finished run whose sft and rl models are adapters, in 16 bits."""
+    values = recipe(request.param).model_dump(mode="json")
+    values["model"] |= {"lora": {"rank": 2, "alpha": 4}, "dtype": "bfloat16"}
+    folder = tmp_path_factory.mktemp("adapted") / request.param
+    return request.param, run_recipe(parse(values), folder)
+
+
+def test_a_saved_adapter_is_opened_as_what_it_is(adapted):
+    """Its family, its canvas and its precision were forgotten: it was opened as an autoregressive model in 32 bits."""
+    family, run = adapted
+    saved = str(run.folder / "models" / "rl")
+    section, law = _as_trained(saved, Asking())
+    assert (section.family, section.dtype, section.lora.rank) == (family, "bfloat16", 2)
+    assert (law.max_tokens, law.steps) == (8, SAMPLING[family]["steps"])
+    task = ToyTask({"size": 4})
+    again = evaluate_target(saved, task, task.examples("val"), "val", Asking(), lambda *_: None)
+    (stored,) = [e for key, e in run.evaluations().items() if str(key) == "rl.val.greedy"]
+    assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
+    assert _as_trained(saved, Asking(dtype="float32"))[0].dtype == "float32"
+    assert _as_trained(str(run.folder / "models" / "base"), Asking())[0].lora is None
+
+
+def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, monkeypatch):
+    """It was scored on a base in 16 bits, which is another model."""
+    _, run = adapted
+    saved = shutil.copytree(run.folder / "models" / "rl", tmp_path / "adapter")
+    card = read_json(saved / "plumbline.json")
+    assert card["model"]["quantize"] is None
+    write_json(saved / "plumbline.json", {**card, "model": {**card["model"], "quantize": "4bit"}})
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    task = ToyTask({"size": 4})
+    with pytest.raises(ModelError, match="4bit needs bitsandbytes"):
+        evaluate_target(str(saved), task, task.examples("val"), "val", Asking(), lambda *_: None)
+
+
+def test_what_auto_was_is_remembered(finished):
+    _, run = finished
+    assert read_json(run.folder / "models" / "rl" / "plumbline.json")["model"]["dtype"] == "float32"
 
 
 @pytest.mark.parametrize(

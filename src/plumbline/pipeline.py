@@ -149,7 +149,7 @@ def _base(recipe: Recipe, run: Run) -> str:
     whole = _section(recipe).model_copy(update={"lora": None, "quantize": None})
     policy = open_policy(whole, str(untrained), recipe.seed)
     _supervise(run, policy, task, examples, section, "base")
-    _finish_stage(run, policy, "base", str(untrained), examples)
+    _finish_stage(run, policy, whole, "base", str(untrained), examples)
     shutil.rmtree(untrained)
     return str(folder)
 
@@ -160,7 +160,7 @@ def _sft(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], source:
         assert recipe.sft is not None
         policy = _open(run, source, "sft")
         _supervise(run, policy, task, train, recipe.sft, "sft")
-        _finish_stage(run, policy, "sft", source, train)
+        _finish_stage(run, policy, _section(recipe), "sft", source, train)
     return str(folder)
 
 
@@ -215,7 +215,7 @@ def _rl(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], held_out
         evaluate=evaluate if recipe.evaluation.every else None,
         evaluate_every=recipe.evaluation.every,
     )
-    _finish_stage(run, policy, "rl", source, train)
+    _finish_stage(run, policy, _section(recipe), "rl", source, train)
     return str(folder)
 
 
@@ -264,15 +264,20 @@ def _section(recipe: Recipe) -> ModelSection:
     return recipe.model.model_copy(update={"canvas": recipe.model.canvas or recipe.sampling.max_tokens})
 
 
-def _finish_stage(run: Run, policy: Policy, stage: str, source: str, trained: Sequence[Example]) -> None:
+def _finish_stage(
+    run: Run, policy: Policy, section: ModelSection, stage: str, source: str, trained: Sequence[Example]
+) -> None:
     """Save a stage's model with its card; its checkpoints only took room from here on."""
     recipe = run.recipe
+    model = section.meaning()
+    if section.dtype == "auto" and (dtype := policy.engine.get("dtype")) in {"float32", "bfloat16"}:
+        model["dtype"] = dtype  # what auto was here: on another device it is something else
     card = Card(
         recipe=f"{recipe.name} {recipe.identity()}",
         stage=stage,
         task=recipe.task.name,
         options=recipe.task.options,
-        model=_section(recipe).meaning(),
+        model=model,
         sampling=asdict(_modes(recipe)["sampled"] if recipe.evaluation.sampled else _modes(recipe)["greedy"]),
         trained_on=trained_on(source, (example.fingerprint() for example in trained)),
     )

@@ -107,8 +107,12 @@ class ModelSection(Section):
     trust_remote_code: bool = False
 
     def meaning(self) -> dict[str, Any]:
-        """What decides how the weights are used, beyond what they are; a saved model remembers it."""
-        return self.model_dump(include={"family", "canvas", "attention", "explore", "slot", "context", "chat_template"})
+        """What decides how the weights are used and so what they score; a saved model remembers it.
+
+        Not `lora`, which an adapter's own files hold, nor `trust_remote_code`, which nobody should be told by a file.
+        """
+        kept = {"family", "canvas", "attention", "explore", "slot", "context", "chat_template", "quantize", "dtype"}
+        return self.model_dump(include=kept)
 
     @model_validator(mode="after")
     def _source(self) -> Self:

@@ -31,6 +31,7 @@ from plumbline.policies.places import Places
 from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy
+from plumbline.policies.saved import saved_settings
 from plumbline.recipe import ModelSection
 from plumbline.records import Message, Sampling, Step, Trajectory
 
@@ -52,7 +53,8 @@ class MaskedPolicy(PretrainedPolicy):
     def __init__(self, loaded: Loaded, section: ModelSection, source: str) -> None:
         super().__init__(loaded)
         self.mask_id = _mask_id(self.model, self.chat.tokenizer, source)
-        self.canvas = section.canvas or _saved_canvas(self.model.config)
+        saved = {**(getattr(self.model.config, "plumbline", None) or {}), **saved_settings(source)}
+        self.canvas: int | None = section.canvas or saved.get("canvas")
         self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else 256)
         shifted = bool(getattr(self.model.config, "predicts_next", False))
         self.network = Network(self.model, section.attention, shifted=shifted)
@@ -275,9 +277,3 @@ def _mask_id(model: nn.Module, tokenizer: Any, source: str) -> int:
             "correct mask_token_id in its config.json, or resize the model's embeddings",
         )
     return int(found)
-
-
-def _saved_canvas(config: Any) -> int | None:
-    """The canvas that a model of ours was trained with."""
-    saved = getattr(config, "plumbline", None)
-    return saved.get("canvas") if isinstance(saved, dict) else None

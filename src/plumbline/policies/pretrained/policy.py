@@ -24,6 +24,8 @@ Encoded = Sequence[list[int]]
 class PretrainedPolicy:
     """The part of a `Policy` that does not depend on how it samples and scores."""
 
+    family: str
+
     def __init__(self, loaded: Loaded) -> None:
         self.model, self.adapter, self.chat, self.context = loaded.model, loaded.adapter, loaded.chat, loaded.context
         self.device: torch.device = self.model.device
@@ -119,13 +121,17 @@ class PretrainedPolicy:
         self.chat.tokenizer.save_pretrained(folder)
 
     def save(self, folder: Path, card: Mapping[str, Any]) -> None:
-        """See `Policy.save`: a model directory, or an adapter directory where LoRA was trained."""
+        """See `Policy.save`: a model directory, or an adapter directory where LoRA was trained.
+
+        Whatever the card says, it knows the family: an adapter has no config.json that could.
+        """
+        own = {"family": self.family, **(getattr(self.model.config, "plumbline", None) or {})}
         with clear_os_errors(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
             temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
             try:
                 self.write(temporary)
-                write_json(temporary / CARD, dict(card))
+                write_json(temporary / CARD, {**card, "model": {**own, **card.get("model", {})}})
                 temporary.chmod(0o755)
                 if folder.exists():
                     shutil.rmtree(folder)

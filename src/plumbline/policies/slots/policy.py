@@ -19,6 +19,7 @@ from plumbline.policies.canvas import joined, read_off, split_demonstration
 from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import Encoded, PretrainedPolicy
+from plumbline.policies.saved import saved_settings
 from plumbline.policies.slots.grid import Grid, count_slots
 from plumbline.policies.slots.head import Head
 from plumbline.policies.slots.loading import check_attention, mask_token, plain_config
@@ -53,7 +54,7 @@ class SlotPolicy(PretrainedPolicy):
             end=self.chat.end_of_turn,
             stops=tuple(self.chat.stop_ids),
         )
-        saved = getattr(self.model.config, "plumbline", None) or {}
+        saved = {**(getattr(self.model.config, "plumbline", None) or {}), **saved_settings(source)}
         if saved.get("slot", self.width) != self.width:
             raise ModelError(
                 f"the model in {source} was trained with slots of {saved['slot']} tokens, not of {self.width}",
