@@ -5,6 +5,7 @@ import shutil
 import sys
 
 import pytest
+import torch
 
 from plumbline.errors import ModelError, RecipeError
 from plumbline.evaluation.targets import Asking, _as_trained, evaluate_target
@@ -13,6 +14,7 @@ from plumbline.policies import open_policy
 from plumbline.policies.saved import saved_settings
 from plumbline.recipe import ModelSection, parse
 from plumbline.storage import read_json, write_json
+from plumbline.training.sft import _backward, _passes
 from tests.toy import ToyTask
 
 SAMPLING = {
@@ -176,6 +178,50 @@ def test_every_text_is_told_once_it_is_finished(finished):
     )
     wanted = {(p, c): one.text for p, group in enumerate(drawn) for c, one in enumerate(group)}
     assert told == wanted
+
+
+@pytest.fixture
+def opened(finished):
+    family, run = finished
+    return open_policy(recipe(family).model, str(run.folder / "models" / "rl"))
+
+
+def test_how_a_batch_is_cut_into_passes_changes_no_loss(opened):
+    """Times were stratified in each pass anew, so a smaller `tokens_per_pass` was another training."""
+    words = ("a", "aaaa", "aa", "b", "bb", "ab")
+    chats = [[{"role": "user", "content": word}, {"role": "assistant", "content": word * 2}] for word in words]
+    batch = [opened.demonstrate(chat) for chat in chats]
+    found = []
+    for tokens_per_pass in (10_000, 80, 1):
+        assert len(_passes(batch, tokens_per_pass)) == {10_000: 1, 80: 3, 1: 6}[tokens_per_pass]
+        loss = _backward(opened, batch, tokens_per_pass, seed=3)
+        found.append((loss, {name: weight.grad.clone() for name, weight in opened.trainable().items()}))
+        for weight in opened.trainable().values():
+            weight.grad = None
+    for loss, gradients in found[1:]:
+        assert loss == pytest.approx(found[0][0], rel=1e-5)
+        for name, gradient in gradients.items():
+            torch.testing.assert_close(gradient, found[0][1][name], atol=1e-6, rtol=1e-4)
+    assert _backward(opened, batch, 80, seed=4) != pytest.approx(found[0][0], rel=1e-3)
+
+
+def test_how_prompts_are_cut_into_chunks_changes_no_draw(finished, opened):
+    """A chunk drew for all of its rows at once, so a device that holds fewer rows drew other answers."""
+    law = recipe(finished[0]).sampling.law()
+    chats = [[{"role": "user", "content": "sim " * number}] for number in range(1, 6)]
+    answers = []
+    for rows in (100, 4, 1):
+        opened.rows_at_once = rows
+        drawn = opened.sample(chats, 2, law, 3)
+        answers.append([[(t.answer.tolist(), [s.tokens.tolist() for s in t.steps]) for t in group] for group in drawn])
+    assert answers[0] == answers[1] == answers[2]
+    assert answers[0][0][0] != answers[0][0][1], "copies are draws of their own"
+
+
+def test_rows_at_once_is_a_key(finished):
+    family, run = finished
+    section = recipe(family).model.model_copy(update={"rows_at_once": 3})
+    assert open_policy(section, str(run.folder / "models" / "rl")).rows_at_once == 3
 
 
 @pytest.mark.parametrize(("rate", "worse"), [(1e-3, []), (1e-1, [2, 4])])

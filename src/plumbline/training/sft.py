@@ -13,9 +13,9 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from plumbline.errors import DataError
+from plumbline.policies.draws import noises
 from plumbline.policies.policy import Demonstration, Policy
 from plumbline.recipe import RunSection, SftSection
 from plumbline.runs.changes import RATES
@@ -99,12 +99,13 @@ def epoch_batches(
 def _backward(policy: Policy, batch: Sequence[Demonstration], tokens_per_pass: int, seed: int) -> float:
     """Mean loss [nats a target] of a batch, its gradient left in the weights."""
     targets = sum(demonstration.num_targets for demonstration in batch)
-    noise = torch.Generator().manual_seed(seed)
-    total = 0.0
+    dealt = noises(len(batch), seed)  # before the batch is cut
+    total, start = 0.0, 0
     for part in _passes(batch, tokens_per_pass):
-        loss = policy.supervised_loss(part, noise) / targets
+        loss = policy.supervised_loss(part, dealt[start : start + len(part)]) / targets
         loss.backward()
         total += float(loss.detach())
+        start += len(part)
     return total
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from plumbline.errors import DataError
+from plumbline.policies.draws import generators
 from plumbline.policies.policy import Tell, tell_all
 from plumbline.policies.pretrained.loading import Loaded
 from plumbline.records import Message, Sampling, Trajectory
@@ -19,6 +20,8 @@ from plumbline.storage import clear_os_errors, sync_folder, write_json
 
 Encoded = Sequence[list[int]]
 """Token ids of prompts."""
+Draw = Callable[[Encoded, Sequence[torch.Generator]], list[list[Trajectory]]]
+"""From prompts and a generator for each to the trajectories of each."""
 
 
 class PretrainedPolicy:
@@ -75,12 +78,14 @@ class PretrainedPolicy:
         return encoded
 
     def in_chunks(
-        self, encoded: Encoded, size: int, tell: Tell | None, draw: Callable[[Encoded], list[list[Trajectory]]]
+        self, encoded: Encoded, size: int, seed: int, tell: Tell | None, draw: Draw
     ) -> list[list[Trajectory]]:
-        """Draw for `size` prompts at a time, and tell each chunk's texts when it is done."""
+        """Draw for `size` prompts at a time, each by a generator of its own; tell each chunk's texts at its end."""
         drawn: list[list[Trajectory]] = []
+        own = generators(len(encoded), seed)
         for start in range(0, len(encoded), max(1, size)):
-            drawn += draw(encoded[start : start + max(1, size)])
+            chunk = slice(start, start + max(1, size))
+            drawn += draw(encoded[chunk], own[chunk])
             tell_all(tell, drawn, start)
         return drawn
 

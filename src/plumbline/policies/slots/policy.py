@@ -16,6 +16,7 @@ from torch import Tensor
 
 from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies.canvas import joined, read_off, split_demonstration
+from plumbline.policies.draws import Noise
 from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import Encoded, PretrainedPolicy
@@ -111,21 +112,20 @@ class SlotPolicy(PretrainedPolicy):
         grid = self._grid(sampling)
         encoded = self.encode(prompts, sampling)
         head = Head.of(self.model, self.ids.mask)
-        generator = torch.Generator().manual_seed(seed)
         decides = sampling.selector == "threshold"
 
-        def draw(part: Encoded) -> list[list[Trajectory]]:
+        def draw(part: Encoded, own: Sequence[torch.Generator]) -> list[list[Trajectory]]:
             if decides:
                 drawn = [decode(self.model, head, part[0], grid, sampling.threshold, self.ids)] * copies
             else:
-                drawn = roll_out(self.model, head, part, copies, grid, sampling, self.ids, generator)
+                drawn = roll_out(self.model, head, part, copies, grid, sampling, self.ids, own)
             made = [
                 read_off(one.canvas, one.steps, part[row // copies], sampling, self.chat)
                 for row, one in enumerate(drawn)
             ]
             return [made[start : start + copies] for start in range(0, len(made), copies)]
 
-        return self.in_chunks(encoded, 1 if decides else self.rows_at_once // copies, tell, draw)
+        return self.in_chunks(encoded, 1 if decides else self.rows_at_once // copies, seed, tell, draw)
 
     def _grid(self, sampling: Sampling) -> Grid:
         """The law's grid, or the error that says why this model cannot follow it."""
@@ -200,6 +200,6 @@ class SlotPolicy(PretrainedPolicy):
             )
         return joined(prompt, canvas, truncated=truncated)
 
-    def supervised_loss(self, batch: Sequence[Demonstration], generator: torch.Generator) -> Tensor:
-        """See `Policy.supervised_loss`, and `supervised` for the formula; all noise is from `generator`."""
-        return summed_loss(self.model, batch, self.width, self.ids.mask, generator)
+    def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
+        """See `Policy.supervised_loss`, and `supervised` for the formula."""
+        return summed_loss(self.model, batch, self.width, self.ids.mask, noise)
