@@ -159,6 +159,8 @@ def _sft(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], source:
     if not run.is_done("sft"):
         assert recipe.sft is not None
         policy = _open(run, source, "sft")
+        if recipe.rl is not None:  # now, because it could not be changed after SFT
+            check_prompts(policy, train, recipe.sampling.law())
         _supervise(run, policy, task, train, recipe.sft, "sft")
         _finish_stage(run, policy, _section(recipe), "sft", source, train)
     return str(folder)

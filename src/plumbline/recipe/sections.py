@@ -321,6 +321,13 @@ class Recipe(Section):
     evaluation: EvaluationSection = EvaluationSection()
     run: RunSection = RunSection()
 
+    @model_validator(mode="after")
+    def _steps_to_keep(self) -> Self:
+        keep, steps = self.rl.likelihood.keep if self.rl is not None else None, self.sampling.steps
+        if keep is not None and steps is not None and keep > steps:
+            raise ValueError(f"rl.likelihood.keep is {keep}, but a trajectory has {steps} steps (sampling.steps)")
+        return self
+
     def to_yaml(self) -> str:
         """The resolved recipe: every key, defaults included."""
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110)

@@ -33,7 +33,7 @@ from typing import Any, Protocol, Self
 
 from plumbline import __version__, claims
 from plumbline.errors import RunError
-from plumbline.recipe import Recipe, load
+from plumbline.recipe import Recipe, check_family, load
 from plumbline.records import Evaluation
 from plumbline.runs.cards import CARD
 from plumbline.runs.changes import allowed_changes
@@ -101,6 +101,7 @@ class Run:
         finished keeps the recipe that it was made by.
 
         Raises:
+            RecipeError: a new run's recipe has keys that its family of models does not read.
             RunError: it exists and `resume` is False, or was started with another recipe, or is in use.
             StorageError: the folder holds what is no run's; nothing in it was touched.
         """
@@ -111,6 +112,8 @@ class Run:
             raise RunError(
                 f"{folder} already holds a run", "add --resume to go on with it, or --out to write somewhere else"
             )
+        if not started:  # one that has begun is gone on with as it was
+            check_family(recipe)
         claims.claim(folder, RUN, is_run)
         run._acquire()
         try:
