@@ -38,6 +38,7 @@ MAY_IMPORT_TORCH = (
     "policies/autoregressive",
     "policies/pretrained",
     "policies/masked",
+    "policies/draws.py",
     "policies/exploration.py",
     "policies/places.py",
     "policies/slots",

@@ -308,7 +308,8 @@ def evaluate(
         bool, typer.Option(help="Evaluate even on prompts that the model was trained on.")
     ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16.")] = "auto",
+    dtype: Annotated[str | None, typer.Option(help="auto, float32, bfloat16; by default as in its own run.")] = None,
+    rows_at_once: Annotated[int | None, typer.Option(min=1, help="Answers drawn at once; fewer fit more.")] = None,
     chat_template: Annotated[str | None, typer.Option(help="chatml or a file, for a tokenizer without one.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -337,6 +338,7 @@ def evaluate(
             seed=seed,
             device=device,
             dtype=dtype,
+            rows_at_once=rows_at_once,
             chat_template=chat_template,
             allow_overlap=allow_overlap,
         ),

@@ -9,8 +9,10 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.evaluate import ORACLE, evaluate_completions, evaluate_policy, evaluate_reference
 from plumbline.evaluation.statistics import Paired
 from plumbline.evaluation.summary import compare
-from plumbline.policies import open_policy, saved_family
+from plumbline.policies import open_policy
+from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import slowness
+from plumbline.policies.saved import saved_settings
 from plumbline.recipe import ModelSection, differences
 from plumbline.records import Evaluation, Example, Sampling
 from plumbline.rollouts import check_prompts
@@ -40,7 +42,10 @@ class Asking:
     """None takes what the model's directory says, else autoregressive."""
     seed: int = 0
     device: str = "auto"
-    dtype: str = "auto"
+    dtype: str | None = None
+    """None takes that of the model's own run, else auto."""
+    rows_at_once: int | None = None
+    """Answers drawn side by side; None leaves it to the policy."""
     chat_template: str | None = None
     allow_overlap: bool = False
 
@@ -84,6 +89,7 @@ def evaluate_target(
     Raises:
         DataError: the model was trained on some of these prompts.
         ModelError: there is no such model.
+        DeviceMemoryError: the device's memory is not enough for it, or for so many answers at once.
     """
     if target == ORACLE or target in task.controls:
         return evaluate_reference(task, examples, source=target, split=split)
@@ -93,36 +99,39 @@ def evaluate_target(
     if event is not None and (message := slowness(policy)):
         event("slow", message)
     check_prompts(policy, examples, sampling)
-    return evaluate_policy(
-        policy,
-        task,
-        examples,
-        source=target,
-        split=split,
-        sampling=sampling,
-        seed=asking.seed,
-        progress=lambda done, total: progress(f"evaluating {split}", done, total),
-    )
+    with clear_memory_errors("draw fewer answers at once with --rows-at-once, or use --device cpu"):
+        return evaluate_policy(
+            policy,
+            task,
+            examples,
+            source=target,
+            split=split,
+            sampling=sampling,
+            seed=asking.seed,
+            progress=lambda done, total: progress(f"evaluating {split}", done, total),
+        )
 
 
 def _as_trained(target: str, asking: Asking) -> tuple[ModelSection, Sampling]:
     """How to open a model and how to ask it: as its own run did, but for what the command line says."""
     card = Card.read(target)
-    asked = {"device": asking.device, "dtype": asking.dtype, "chat_template": asking.chat_template}
-    family = asking.family or saved_family(target)
-    section = ModelSection.model_validate(
-        {
-            **(card.model if card is not None else {}),
-            **({"family": family} if family else {}),
-            **{key: value for key, value in asked.items() if value is not None},
-            "name": target,
-        }
-    )
+    asked = {
+        "family": asking.family,
+        "device": asking.device,
+        "dtype": asking.dtype,
+        "rows_at_once": asking.rows_at_once,
+        "chat_template": asking.chat_template,
+    }
+    saved = {**(card.model if card is not None else {}), **saved_settings(target)}
+    if "lora" not in saved:  # merged, or never quantised: 4 bits are for the base of an adapter
+        saved.pop("quantize", None)
+    given = {key: value for key, value in asked.items() if value is not None}
+    section = ModelSection.model_validate({**saved, **given, "name": target})
     law = {**card.sampling} if card is not None else {}
-    given = {"temperature": asking.temperature, "max_tokens": asking.max_tokens, "steps": asking.steps}
+    limits = {"temperature": asking.temperature, "max_tokens": asking.max_tokens, "steps": asking.steps}
     if asking.temperature == 0:
-        given |= {"top_k": 0, "top_p": 1.0}
-    return section, Sampling(**{**law, **{key: value for key, value in given.items() if value is not None}})
+        limits |= {"top_k": 0, "top_p": 1.0}
+    return section, Sampling(**{**law, **{key: value for key, value in limits.items() if value is not None}})
 
 
 def _check_unseen(target: str, examples: Sequence[Example], asking: Asking) -> None:

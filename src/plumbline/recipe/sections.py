@@ -92,6 +92,9 @@ class ModelSection(Section):
     """Who decodes: our own one-token forward, or the model's. auto: ours where it was checked equal at loading."""
     scoring: Literal["auto", "packed", "rows"] = "auto"
     """How a group is scored: packed behind one copy of its prompt, or in padded rows."""
+    rows_at_once: PositiveInt | None = None
+    """Answers drawn side by side, all of a prompt's together; None: 64 on a CPU, more on a GPU. Fewer need less memory,
+    and are the same answers."""
     canvas: PositiveInt | None = None
     """Diffusion and flow: places for an answer; None takes `sampling.max_tokens`."""
     attention: Literal["full", "prefix"] = "full"
@@ -104,8 +107,12 @@ class ModelSection(Section):
     trust_remote_code: bool = False
 
     def meaning(self) -> dict[str, Any]:
-        """What decides how the weights are used, beyond what they are; a saved model remembers it."""
-        return self.model_dump(include={"family", "canvas", "attention", "explore", "slot", "context", "chat_template"})
+        """What decides how the weights are used and so what they score; a saved model remembers it.
+
+        Not `lora`, which an adapter's own files hold, nor `trust_remote_code`, which nobody should be told by a file.
+        """
+        kept = {"family", "canvas", "attention", "explore", "slot", "context", "chat_template", "quantize", "dtype"}
+        return self.model_dump(include=kept)
 
     @model_validator(mode="after")
     def _source(self) -> Self:
@@ -313,6 +320,13 @@ class Recipe(Section):
     sampling: SamplingSection = SamplingSection()
     evaluation: EvaluationSection = EvaluationSection()
     run: RunSection = RunSection()
+
+    @model_validator(mode="after")
+    def _steps_to_keep(self) -> Self:
+        keep, steps = self.rl.likelihood.keep if self.rl is not None else None, self.sampling.steps
+        if keep is not None and steps is not None and keep > steps:
+            raise ValueError(f"rl.likelihood.keep is {keep}, but a trajectory has {steps} steps (sampling.steps)")
+        return self
 
     def to_yaml(self) -> str:
         """The resolved recipe: every key, defaults included."""

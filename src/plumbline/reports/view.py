@@ -22,7 +22,7 @@ from plumbline.storage import read_json
 STAGES = ("base", "sft", "rl")
 NAMES = {"base": "Base", "sft": "SFT", "rl": "GRPO"}
 MODES = ("greedy", "sampled")
-QUIET = frozenset({"note", "resumed"})
+QUIET = frozenset({"note", "resumed", "changed", "engine"})
 """Kinds of events that are no warning."""
 
 

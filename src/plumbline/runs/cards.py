@@ -26,7 +26,7 @@ class Card:
     options: Mapping[str, Any]
     """The task's options, which rebuild its records."""
     model: Mapping[str, Any] = field(default_factory=dict)
-    """The recipe's model section, as far as it decides what the weights mean (family, canvas, attention ...)."""
+    """The recipe's model section, as far as it decides what the weights score (family, canvas, quantize, dtype ...)."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """The law that evaluations drew by (`Sampling`'s fields)."""
     trained_on: frozenset[str] = field(default_factory=frozenset)

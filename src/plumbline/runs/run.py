@@ -1,12 +1,12 @@
 """The run directory: everything that happened, as plain records.
 
     runs/commerce-demo/
-      recipe.yaml          what the run was started with, resolved
-      environment.json     versions, machine, engines, data fingerprints
+      recipe.yaml          what the run does, resolved; a resume may change some keys, and events.jsonl says which
+      environment.json     versions, machine, engines, data fingerprints, of the process that wrote last
       metrics.jsonl        a row for each training step (deterministic: no clock in it)
       timings.jsonl        where the seconds went, step by step
       samples.jsonl        every rollout of training with its score parts
-      events.jsonl         warnings, counted skips, resumes
+      events.jsonl         warnings, counted skips, resumes, keys that changed at one
       evaluations/         one JSON file for each evaluation
       replays/             pictures of failed episodes, where the recipe asks for them
       checkpoints/         of the stage in progress
@@ -34,11 +34,14 @@ from typing import Any, Protocol, Self
 
 from plumbline import __version__, claims
 from plumbline.errors import RunError
-from plumbline.recipe import Recipe, differences, load
+from plumbline.recipe import Recipe, check_family, load
 from plumbline.records import Evaluation
+from plumbline.runs.cards import CARD
+from plumbline.runs.changes import allowed_changes
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation, write_evaluation
 from plumbline.storage import JsonLines, clear_os_errors, read_json, write_json, write_text
 
+STAGES = ("base", "sft", "rl")
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
 
 
@@ -95,9 +98,11 @@ class Run:
         """Create a run directory, or open one to go on.
 
         A run that ended before its first step (a misspelt model, a malformed record) has nothing to lose and is
-        begun anew.
+        begun anew. Of a run that goes on, `recipe` may differ in a few keys (see `changes`); they are recorded. What is
+        finished keeps the recipe that it was made by.
 
         Raises:
+            RecipeError: a new run's recipe has keys that its family of models does not read.
             RunError: it exists and `resume` is False, or was started with another recipe, or is in use.
             StorageError: the folder holds what is no run's; nothing in it was touched.
         """
@@ -108,13 +113,13 @@ class Run:
             raise RunError(
                 f"{folder} already holds a run", "add --resume to go on with it, or --out to write somewhere else"
             )
+        if not started:  # one that has begun is gone on with as it was
+            check_family(recipe)
         claims.claim(folder, RUN, is_run)
         run._acquire()
         try:
             if started:
-                run._check_same(load(folder / "recipe.yaml"))
-                run._sweep()
-                run.event("resumed", "the run goes on from its last checkpoint")
+                run._take_up(load(folder / "recipe.yaml"))
             else:
                 run._forget()
                 write_text(folder / "recipe.yaml", recipe.to_yaml())
@@ -172,17 +177,34 @@ class Run:
                 leftover.unlink(missing_ok=True)
         self.files["events"].cut_torn()  # the other records are cut back to a checkpoint's marks
 
-    def _check_same(self, before: Recipe) -> None:
-        changed = [
-            f"{key}: {old} -> {new}"
-            for key, old, new in differences(before, self.recipe)
-            if not key.startswith(("run.", "description"))
-        ]
-        if changed:
-            raise RunError(
-                f"{self.folder} was started with another recipe ({'; '.join(changed[:4])})",
-                "resume with the recipe it was started with, or use --out for a new run",
-            )
+    def _take_up(self, before: Recipe) -> None:
+        """Go on with a run, and record what has changed in its recipe."""
+        finished = [stage for stage in STAGES if self.is_done(stage)]
+        changes = allowed_changes(before, self.recipe, finished, self.folder)
+        self._sweep()
+        self.event("resumed", "the run goes on from its last checkpoint")
+        if self.result() is not None:  # nothing is left that a change could act on
+            self.recipe = before
+            return
+        present = next((stage for stage in self._stages() if stage not in finished), None)
+        for change in changes:
+            stage = change.stage(present)
+            step = None if stage is None else self._checkpoint_step(stage)
+            where = "after the last stage" if stage is None else f"from step {step} of {stage} on"
+            facts = {"key": change.key, "old": change.old, "new": change.new, "stage": stage, "step": step}
+            self.event("changed", f"{change}, {where}", **facts)
+        if changes:
+            write_text(self.folder / "recipe.yaml", self.recipe.to_yaml())
+
+    def _stages(self) -> list[str]:
+        """The stages of this run's recipe that train, in order."""
+        here = {"base": self.recipe.model.name is None, "sft": self.recipe.sft, "rl": self.recipe.rl}
+        return [stage for stage in STAGES if here[stage]]
+
+    def _checkpoint_step(self, stage: str) -> int:
+        """The steps that a stage's newest whole checkpoint has behind it; 0 where there is none."""
+        found = [path.parent.name for path in self.checkpoints(stage).glob("step-*/state.json")]
+        return max((int(name.removeprefix("step-")) for name in found), default=0)
 
     def __enter__(self) -> Self:
         return self
@@ -221,10 +243,10 @@ class Run:
         """Record one rollout of training."""
         self.files["samples"].append(row)
 
-    def event(self, kind: str, message: str) -> None:
-        """Record something that the user should know: a warning, a counted skip."""
+    def event(self, kind: str, message: str, **facts: Any) -> None:
+        """Record something that the user should know: a warning, a counted skip; `facts` are plain values."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        self.files["events"].append({"time": now, "kind": kind, "message": message})
+        self.files["events"].append({"time": now, "kind": kind, "message": message, **facts})
         for observer in self.observers:
             observer.event(kind, message)
 
@@ -272,6 +294,10 @@ class Run:
     def model(self, stage: str) -> Path:
         """Where a stage's model is."""
         return self.folder / "models" / stage
+
+    def is_done(self, stage: str) -> bool:
+        """Whether a stage is finished: its model is renamed into place whole, card included."""
+        return (self.model(stage) / CARD).is_file()
 
     def checkpoints(self, stage: str) -> Path:
         """Where a stage's checkpoints are."""

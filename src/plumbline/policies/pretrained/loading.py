@@ -4,6 +4,7 @@ transformers starts weights that a checkpoint lacks from random numbers and ment
 error, because a model that was never loaded looks like one that learns badly.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from plumbline.errors import ModelError, install_extra
 from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.gguf_file import as_plain, header, is_gguf, split_as_trained, where, without_bars
 from plumbline.policies.pretrained.quiet import quieten
+from plumbline.policies.saved import ADAPTER, is_adapter
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.storage import read_json
 
@@ -56,21 +58,21 @@ def load(
         renames: for checkpoints in a layout of their own: patterns of weight names, and what stands for them.
 
     Raises:
-        ModelError: no such model, not a causal one, weights missing or of another shape, no chat template.
+        ModelError: no such model, not a causal one, weights missing or of another shape, no chat template, an adapter
+            on other layers than the section asks for.
     """
     quieten()
     if section.threads is not None:
         torch.set_num_threads(section.threads)
-    base, adapter_folder = source, None
-    if (Path(source) / "adapter_config.json").is_file():
-        adapter_folder = source
-        base = str(read_json(Path(source) / "adapter_config.json").get("base_model_name_or_path"))
-    tokenizer = load_tokenizer(source if adapter_folder is None or _has_tokenizer(source) else base, section)
+    base = str(read_json(Path(source) / ADAPTER).get("base_model_name_or_path")) if is_adapter(source) else source
+    tokenizer = load_tokenizer(source if base == source or _has_tokenizer(source) else base, section)
     model = _model(base, section, config_of, renames)
     _check_fit(model, tokenizer, source)
     adapter = None
-    if adapter_folder is not None:
-        adapter = _adapter(model, adapter_folder)
+    if is_adapter(source):
+        adapter = _adapter(model, source)
+        if section.lora is not None:
+            _check_targets(model, section.lora, source)
     elif section.lora is not None:
         adapter = _new_adapter(model, section.lora, seed)
     _without_dropout(model)  # that of a loaded adapter
@@ -136,7 +138,7 @@ def _check_there(source: str) -> None:
     # `models/` is where `plumbline get` puts what it fetches, and `runs/` where runs are: no hub is asked for those.
     looks_like_path = source.startswith((".", "/", "~", "models/", "runs/")) or source.count("/") > 1
     if path.is_dir():
-        if not (path / "config.json").is_file() and not (path / "adapter_config.json").is_file():
+        if not (path / "config.json").is_file() and not is_adapter(path):
             files = sorted(str(file) for file in path.glob("*.gguf"))
             mend = f"give the file: {files[0]}" if files else "give the model's directory"
             raise ModelError(f"{source} is a directory without a model (no config.json)", mend)
@@ -289,6 +291,31 @@ def _adapter(model: Any, folder: str) -> Any:
             f"the adapter in {folder} is of another model: {_first_line(error)}",
             "check base_model_name_or_path in its adapter_config.json",
         ) from error
+
+
+def _check_targets(model: Any, section: LoraSection, source: str) -> None:
+    """Compare the layers that an adapter has with those that the recipe asks for."""
+    from peft.tuners.lora import LoraLayer
+
+    adapted = {name for name, module in model.named_modules() if isinstance(module, LoraLayer)}
+    inside = tuple(f"{name}." for name in adapted)
+    linear = {name for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    layers = adapted | {name for name in linear if not name.startswith(inside)}
+    head = model.get_output_embeddings()
+    targets = section.targets
+    if targets == "all-linear":
+        wanted = {name for name in layers if model.get_submodule(name) is not head}
+    elif isinstance(targets, str):
+        wanted = {name for name in layers if re.fullmatch(targets, name)}
+    else:
+        wanted = {name for name in layers if any(name == target or name.endswith(f".{target}") for target in targets)}
+    if wanted != adapted:
+        odd = sorted(wanted ^ adapted)
+        raise ModelError(
+            f"the adapter in {source} is on other layers than model.lora.targets asks for: {len(odd)} differ "
+            f"({', '.join(odd[:3])})",
+            f"set model.lora.targets to those of its {ADAPTER} (target_modules)",
+        )
 
 
 def _context(model: Any, section: ModelSection) -> int:
