@@ -10,6 +10,8 @@ from plumbline import cli
 from plumbline.runs.evaluations import read_evaluation
 from plumbline.storage import read_jsonl
 from plumbline.tasks import open_task
+from plumbline.tasks.commerce.build import build_commerce
+from plumbline.tasks.commerce.options import CommerceOptions
 from tests.commerce.conftest import OPTIONS
 
 EVAL_FLAGS = (
@@ -42,9 +44,6 @@ def plumbline(monkeypatch, capfd):
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
     """A small data folder, as `plumbline data commerce` writes it."""
-    from plumbline.tasks.commerce.build import build_commerce
-    from plumbline.tasks.commerce.options import CommerceOptions
-
     folder = tmp_path_factory.mktemp("cli") / "data"
     build_commerce(CommerceOptions(**OPTIONS), folder)
     return folder
@@ -103,8 +102,8 @@ def test_eval_of_a_model_directory(plumbline, data, tiny_folder, tmp_path):
     code, _, err = plumbline("eval", tiny_folder, *arguments)
     assert code == 1
     assert "3 of 3 prompts do not fit" in err, "the tiny model's context is shorter than these prompts"
-    task = open_task("commerce", {**OPTIONS, "instructions": "short"}, tmp_path / "short")
-    code, out, _ = plumbline("eval", tiny_folder, "--data", task.folder, *arguments[2:], "--json")
+    build_commerce(CommerceOptions(**OPTIONS, instructions="short"), tmp_path / "short")
+    code, out, _ = plumbline("eval", tiny_folder, "--data", tmp_path / "short", *arguments[2:], "--json")
     assert code == 0
     summary = json.loads(out)
     assert summary["n"] == 3
@@ -115,8 +114,8 @@ def test_eval_of_a_model_directory(plumbline, data, tiny_folder, tmp_path):
 def test_eval_of_a_gguf_file(plumbline, tiny_folder, tmp_path):
     from tests.gguf_files import write_gguf
 
-    task = open_task("commerce", {**OPTIONS, "instructions": "short"}, tmp_path / "short")
-    arguments = ("--data", task.folder, "--limit", 3, "--max-tokens", 4, "--json")
+    build_commerce(CommerceOptions(**OPTIONS, instructions="short"), tmp_path / "short")
+    arguments = ("--data", tmp_path / "short", "--limit", 3, "--max-tokens", 4, "--json")
     found = [
         json.loads(plumbline("eval", model, *arguments)[1])
         for model in (tiny_folder, write_gguf(tiny_folder, tmp_path / "tiny.gguf"))
@@ -219,7 +218,6 @@ def test_a_mistake_is_one_message_with_its_mend(plumbline, data, tmp_path, monke
 def test_a_model_is_not_evaluated_on_what_it_was_trained_on(plumbline, data, tmp_path, tiny_folder):
     from plumbline.runs.cards import Card
     from plumbline.storage import write_json
-    from plumbline.tasks import open_task
 
     examples = open_task("commerce", OPTIONS, data).examples("val")
     model = tmp_path / "run" / "models" / "rl"

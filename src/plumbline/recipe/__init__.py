@@ -5,7 +5,7 @@ An unknown key is an error, because a typo must not train for six hours. What a 
 resolved and complete, into its directory.
 """
 
-from plumbline.recipe.files import differences, find, load, names, parse
+from plumbline.recipe.files import differences, find, load, names, parse, section
 from plumbline.recipe.sections import (
     EvaluationSection,
     LikelihoodSection,
@@ -43,4 +43,5 @@ __all__ = [
     "load",
     "names",
     "parse",
+    "section",
 ]
