@@ -104,7 +104,7 @@ def score_file(
     if covered["train_rows"]:
         warnings.append(
             f"{covered['train_rows']} answers are to rows of train, where a model that was trained on them shows "
-            "memory, not skill: score one held-out split with --split"
+            "memory, not skill: give --split with a held-out one"
         )
     return Scored(
         evaluation=evaluation,

@@ -72,13 +72,12 @@ def open_task_for(target: str, name: str, options: Mapping[str, Any], data: Path
         progress: told about building.
     """
     card = Card.read(target)
-    if card is not None and card.task == name and data is None:
-        options = {**card.options, **options}
-        run = Path(target).resolve().parents[1]
-        beside = run / "data" if (run / "recipe.yaml").is_file() else None
-        there = beside is not None and beside.is_dir()
-        data = beside if there else Path("data") / f"{name}-of-{card.recipe.split()[-1]}"
-    return open_task(name, options, records_folder(name, data), progress)
+    if card is None or card.task != name or data is not None:
+        return open_task(name, options, records_folder(name, data), progress)
+    run = Path(target).resolve().parents[1]
+    ours = (run / "recipe.yaml").is_file() and (run / "data").is_dir()
+    folder = run / "data" if ours else Path("data") / f"{name}-of-{card.recipe.split()[-1]}"
+    return open_task(name, {**card.options, **options}, folder, progress)
 
 
 def records_folder(task: str, given: Path | None) -> Path:

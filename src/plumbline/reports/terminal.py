@@ -122,9 +122,11 @@ def _coverage(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 def comparison_table(comparisons: Mapping[str, Paired]) -> RenderableType:
     """Paired differences, one row each, with the two means that they lie between."""
-    table = Table(title="second minus first, paired by example", box=SIMPLE_HEAD, pad_edge=False)
-    for name in ("", "first", "second", "difference [95 %]", "p", "n", "better", "worse", "equal"):
-        table.add_column(name, justify="left" if not name else "right", no_wrap=True)
+    title = "second minus first, paired by example"
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("", overflow="fold")
+    for name in ("first", "second", "difference [95 %]", "p", "n", "up", "down", "same"):
+        table.add_column(name, justify="right", no_wrap=True)
     for name, paired in comparisons.items():
         difference = paired.difference
         table.add_row(
