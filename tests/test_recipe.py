@@ -198,7 +198,7 @@ def test_any_mapping_is_a_recipe_or_a_recipe_error(values):
         ("[" * 100_000, "nested too deeply"),
         ("name: x\nseed: " + "9" * 5000, "holds a value that cannot be"),
         ("name: x\nseed: 2026-13-45", "holds a value that cannot be"),
-        ("name: \ud800".encode("utf-8", "surrogatepass"), "not YAML"),
+        ("name: \ud800".encode("utf-8", "surrogatepass"), "not UTF-8"),
     ],
 )
 def test_what_yaml_would_pass_over_is_an_error(text, message, tmp_path):

@@ -11,11 +11,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import DataError
+from plumbline import claims
+from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.evaluate import evaluate_policy, references
 from plumbline.evaluation.replays import check_replayable, replay_worst
 from plumbline.evaluation.summary import fall, summarise
-from plumbline.policies import open_policy
+from plumbline.policies import check_model, open_policy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import Demonstration, Policy, locating, slowness
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
@@ -25,10 +26,10 @@ from plumbline.rollouts import check_prompts
 from plumbline.runs.cards import Card, trained_on
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
 from plumbline.runs.replays import INDEX, write_replays
-from plumbline.runs.run import Observer, Run
+from plumbline.runs.run import RUN, Observer, Run, is_run
 from plumbline.seeds import derive
 from plumbline.storage import read_json
-from plumbline.tasks import open_task
+from plumbline.tasks import NOWHERE, TASKS, find_opener, open_task
 from plumbline.tasks.task import Task, itemised
 
 Splits = Mapping[str, Sequence[Example]]
@@ -51,17 +52,17 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
     Raises:
         PlumblineError: what is wrong with the recipe, its records or its model, or why the run was stopped.
     """
+    claims.check(folder, RUN, is_run)
+    if not (resume and (folder / "recipe.yaml").is_file()):  # what a run goes on with was there when it began
+        check_recipe(recipe)
     with (
         Run.start(recipe, folder, resume=resume, observers=observers) as run,
         clear_memory_errors(_less_memory(recipe)),
     ):
         recipe = run.recipe
         task = open_task(recipe.task.name, recipe.task.options, folder / "data", run.working)
+        _check_task(recipe, task)
         train = task.examples("train")
-        if recipe.evaluation.replays:
-            check_replayable(task, recipe.evaluation.replays)
-        if recipe.rl is not None and recipe.rl.credit == "items":
-            itemised(task)  # before anything is trained
         finals = final_splits(recipe, task)
         held_out = {split: task.examples(split) for split in dict.fromkeys([*finals, recipe.evaluation.split])}
         check_disjoint(train, held_out)
@@ -91,6 +92,35 @@ def _less_memory(recipe: Recipe) -> str:
     return (
         ", ".join([*advice, "or, where answers were being drawn, set a small model.rows_at_once"]) + "; then --resume"
     )
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Refuse what can be known of a recipe's task and model before anything is built or written for them.
+
+    Raises:
+        RecipeError: no such task, family or option; a split that the task does not have, or that is trained on.
+        ModelError: no model at `model.name`; a package or the device is missing.
+        DataError: no records where the options say.
+    """
+    find_opener(recipe.task.name)
+    if recipe.task.name in TASKS:  # to open one of ours builds nothing
+        _check_task(recipe, open_task(recipe.task.name, recipe.task.options, NOWHERE))
+    check_model(recipe.model, recipe.model.name)
+
+
+def _check_task(recipe: Recipe, task: Task) -> None:
+    """Refuse what a recipe wants of its task in vain, before anything is built or trained."""
+    if recipe.evaluation.replays:
+        check_replayable(task, recipe.evaluation.replays)
+    if recipe.rl is not None and recipe.rl.credit == "items":
+        itemised(task)
+    named = [("evaluation.final", split) for split in recipe.evaluation.final]
+    for key, split in [*named, ("evaluation.split", recipe.evaluation.split)]:
+        advice = f"the task {task.name} has {', '.join(one for one in task.splits if one != 'train')} for that"
+        if split == "train":
+            raise RecipeError(f"{key} names train, which the run trains on", advice)
+        if split not in task.splits:
+            raise RecipeError(f"{key} names {split!r}, and there is no such split", advice)
 
 
 def final_splits(recipe: Recipe, task: Task) -> list[str]:

@@ -148,6 +148,23 @@ def test_a_malformed_row_is_named_by_file_and_line(commerce_folder, tmp_path, sp
         open_task("commerce", {"data": str(tmp_path)}, tmp_path).examples("train")
 
 
+def test_an_id_that_comes_twice_is_named_by_file_and_line(commerce_folder, tmp_path):
+    first = (commerce_folder / "train.jsonl").read_text().splitlines()[0] + "\n"
+    (tmp_path / "train.jsonl").write_text(first * 2)
+    with pytest.raises(DataError, match=r"train.jsonl:2: extraction-.* is the id of an earlier row"):
+        open_task("commerce", {"data": str(tmp_path)}, tmp_path).examples("train")
+
+
+def test_nothing_is_built_before_examples_are_asked_for(tmp_path):
+    task = open_task("commerce", {"orders": 200, "extraction": 20}, tmp_path / "records")
+    assert task.controls
+    with pytest.raises(DataError, match="no split 'dev'"):
+        task.examples("dev")
+    assert not (tmp_path / "records").exists()
+    assert len(task.examples("train")) == 16
+    assert (tmp_path / "records" / "commerce.db").is_file()
+
+
 def test_an_empty_split_and_an_unknown_split(commerce, tmp_path):
     (tmp_path / "train.jsonl").write_text("")
     with pytest.raises(DataError, match="has no examples"):

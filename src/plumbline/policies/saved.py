@@ -1,13 +1,14 @@
-"""What a model directory says about how its weights are used, without loading them."""
+"""What stands in a model directory, and what it says about how its weights are used, without loading them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from plumbline.errors import ModelError
+from plumbline.policies.pretrained.gguf_file import header, is_gguf
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.runs.cards import CARD
-from plumbline.storage import read_json
+from plumbline.storage import read_object, read_text
 
 ADAPTER = "adapter_config.json"
 
@@ -15,6 +16,75 @@ ADAPTER = "adapter_config.json"
 def is_adapter(source: str | Path) -> bool:
     """Whether a directory holds a LoRA adapter, and not the weights that it is for."""
     return (Path(source) / ADAPTER).is_file()
+
+
+def check_source(source: str) -> None:
+    """A path that is not there would be taken for a hub name, and fail with a message about the network.
+
+    Raises:
+        ModelError: a directory without a model, no such path, or no whole GGUF file.
+        DataError: its config is not JSON.
+    """
+    if is_gguf(source):
+        header(source)
+        return
+    path = Path(source).expanduser()
+    # `models/` is where `plumbline get` puts what it fetches, and `runs/` where runs are: no hub is asked for those.
+    looks_like_path = source.startswith((".", "/", "~", "models/", "runs/")) or source.count("/") > 1
+    if path.is_dir():
+        if not _is_model(path):
+            inside = next(_models_in(path), None)
+            mend = f"give the model itself: {inside}" if inside else "give the model's directory"
+            raise ModelError(f"{source} is a directory without a model (no config.json)", mend)
+        base = adapter_base(source)
+        saved_settings(source)
+        if base is not None and adapter_base(base) is None:
+            check_source(base)
+    elif looks_like_path or path.exists() or not source.strip():
+        raise ModelError(
+            f"there is no model directory at {source}",
+            "check the path, fetch a model (`plumbline get` lists them), or give a hub name such as org/model",
+        )
+
+
+def _is_model(path: Path) -> bool:
+    return (path / "config.json").is_file() or is_adapter(path)
+
+
+def _models_in(path: Path) -> Iterator[Path]:
+    """Models that somebody may mean who names this folder: of a run its last stage's, then any in it."""
+    for place in (path / "models", path):
+        yield from (found for stage in ("rl", "sft", "base") if _is_model(found := place / stage))
+    yield from sorted(path.glob("*.gguf"))
+    yield from sorted(found for found in path.glob("*") if _is_model(found))
+
+
+def adapter_base(source: str) -> str | None:
+    """The model that the LoRA adapter in a directory belongs to; None where there is no adapter.
+
+    Raises:
+        ModelError: its adapter_config.json names none.
+    """
+    config = Path(source) / ADAPTER
+    if not is_adapter(source):
+        return None
+    base = read_object(config).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise ModelError(f"{config} names no base model", "set base_model_name_or_path in it")
+    return base
+
+
+def read_template(path: str) -> str:
+    """A chat template from its file.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    if not Path(path).is_file():
+        raise ModelError(
+            f"cannot read the chat template {path}: there is no such file", "give chatml, or the path of a Jinja file"
+        )
+    return read_text(Path(path), ModelError)
 
 
 def saved_settings(source: str) -> Mapping[str, Any]:
@@ -33,8 +103,7 @@ def saved_settings(source: str) -> Mapping[str, Any]:
 
 def _part(path: Path, key: str) -> dict[str, Any]:
     """A mapping inside a JSON file; empty where either is not there."""
-    values = read_json(path) if path.is_file() else None
-    found = values.get(key) if isinstance(values, dict) else None
+    found = read_object(path).get(key) if path.is_file() else None
     return found if isinstance(found, dict) else {}
 
 
@@ -45,7 +114,7 @@ def adapter_settings(source: str) -> LoraSection:
         ModelError: it is an adapter of another kind than LoRA, or its configuration is damaged.
     """
     path = Path(source) / ADAPTER
-    values = read_json(path)
+    values = read_object(path)
     try:
         return LoraSection(rank=values["r"], alpha=values["lora_alpha"], targets=values["target_modules"])
     except (KeyError, TypeError, ValueError) as error:

@@ -2,10 +2,11 @@
 
 import hashlib
 import json
+import re
 from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from plumbline.records import Kernel, Sampling, Selector
 
@@ -59,6 +60,15 @@ class TinySection(Section):
     learning_rate: float = Field(default=3e-3, gt=0)
     task_options: dict[str, Any] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Self:
+        if self.hidden % (2 * self.heads):  # rotary positions turn pairs of numbers in each head
+            raise ValueError(
+                f"{self.heads} heads cannot share hidden {self.hidden} in even parts: "
+                f"make hidden a multiple of {2 * self.heads}"
+            )
+        return self
+
 
 class LoraSection(Section):
     """Low-rank adapters on the linear layers; the base stays frozen, and without its adapter it is the reference."""
@@ -82,6 +92,7 @@ class ModelSection(Section):
     """auto: bfloat16 on a GPU, float32 on a CPU."""
     quantize: Literal["4bit"] | None = None
     device: str = "auto"
+    """auto, cpu, mps, cuda, or one of several GPUs, such as cuda:1. auto: a GPU where there is one."""
     threads: PositiveInt | None = None
     """CPU threads; None leaves it to torch. A tiny model works faster with one, and its results depend on it."""
     context: PositiveInt | None = None
@@ -113,6 +124,13 @@ class ModelSection(Section):
         """
         kept = {"family", "canvas", "attention", "explore", "slot", "context", "chat_template", "quantize", "dtype"}
         return self.model_dump(include=kept)
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, device: str) -> str:
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,4})?", device):
+            raise ValueError(f"there is no device {device}: it is auto, cpu, mps, cuda or cuda:NUMBER")
+        return device
 
     @model_validator(mode="after")
     def _source(self) -> Self:

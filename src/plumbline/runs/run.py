@@ -39,7 +39,8 @@ from plumbline.records import Evaluation
 from plumbline.runs.cards import CARD
 from plumbline.runs.changes import allowed_changes
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation, write_evaluation
-from plumbline.storage import JsonLines, clear_os_errors, read_json, write_json, write_text
+from plumbline.runs.rows import KINDS, checker
+from plumbline.storage import JsonLines, clear_os_errors, clear_read_errors, read_object, write_json, write_text
 
 STAGES = ("base", "sft", "rl")
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
@@ -90,7 +91,7 @@ class Run:
 
     def __init__(self, folder: Path, recipe: Recipe, observers: Sequence[Observer] = ()) -> None:
         self.folder, self.recipe, self.observers = folder, recipe, tuple(observers)
-        self.files = {name: JsonLines(folder / f"{name}.jsonl") for name in ("metrics", "timings", "samples", "events")}
+        self.files = {name: JsonLines(folder / f"{name}.jsonl", checker(name)) for name in KINDS}
         self._lock: int | None = None
 
     @classmethod
@@ -282,14 +283,23 @@ class Run:
         return self.folder / "replays" / str(key)
 
     def evaluations(self) -> dict[EvaluationKey, Evaluation]:
-        """Every evaluation, in the order of the file names."""
+        """Every evaluation, in the order of the file names.
+
+        Raises:
+            DataError: the folder cannot be read, or a file in it is no evaluation.
+        """
         folder = self.folder / "evaluations"
-        return {EvaluationKey.parse(path.stem): read_evaluation(path) for path in sorted(folder.glob("*.json"))}
+        with clear_read_errors(folder):
+            try:  # not glob, to which a folder that cannot be read is an empty one
+                paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
+            except FileNotFoundError:
+                paths = []
+        return {EvaluationKey.parse(path.stem): read_evaluation(path) for path in paths}
 
     def result(self) -> dict[str, Any] | None:
         """The outcome, or None while the run is not finished."""
         path = self.folder / "result.json"
-        return dict(read_json(path)) if path.is_file() else None
+        return read_object(path) if path.exists() else None
 
     def model(self, stage: str) -> Path:
         """Where a stage's model is."""

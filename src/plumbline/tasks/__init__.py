@@ -1,16 +1,18 @@
 """Examples and verifiers: what to ask, and what an answer is worth.
 
 `TASKS` lists the tasks that come with Plumbline; `module:name` opens one of yours. An opener takes the recipe's
-options, a folder that it may build its records in, and a callback for progress, and returns a `Task`.
+options, a folder that it may build its records in, and a callback for progress, and returns a `Task`. It should build
+nothing yet: the first `examples` do, so that what is wrong with a command is said before anything is made.
 """
 
 import difflib
-import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from plumbline.errors import RecipeError
+from plumbline.imports import named
 from plumbline.tasks.task import Task
 
 TASKS = {"commerce": "plumbline.tasks.commerce.task:open_commerce", "forms": "plumbline.tasks.forms.task:open_forms"}
@@ -18,6 +20,10 @@ TASKS = {"commerce": "plumbline.tasks.commerce.task:open_commerce", "forms": "pl
 Progress = Callable[[str, int, int], None]
 """Told (what is being built, how many are done, of how many)."""
 Opener = Callable[[Mapping[str, Any], Path, Progress], Task]
+NOWHERE = Path("no-records")
+"""For a task that is opened for what it says about itself: nothing is there, and nothing is written there."""
+PARTS = ("name", "splits", "rubric", "form", "examples", "judge", "demonstration", "controls")
+"""What every task has (see `Task`)."""
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -37,15 +43,31 @@ def open_task(name: str, options: Mapping[str, Any], folder: Path, progress: Pro
         RecipeError: no such task, or an option that it does not know.
         DataError: its records are missing or malformed.
     """
-    module, _, opener = TASKS.get(name, name).partition(":")
-    if not opener:
+    task = find_opener(name)(options, folder, progress)
+    if lacking := [part for part in PARTS if not hasattr(task, part)]:
+        raise RecipeError(
+            f"{name} opened no task, but a {type(task).__name__} without {', '.join(lacking)}",
+            "return what plumbline.tasks.task.Task asks for; plumbline.testing.check_task checks it",
+        )
+    return task
+
+
+def find_opener(name: str) -> Opener:
+    """What opens a task: a key of `TASKS`, or `module:opener`. Nothing is opened yet.
+
+    Raises:
+        RecipeError: there is no such task, or what is named takes no (options, folder, progress).
+    """
+    if name not in TASKS and not name.partition(":")[2]:
         close = difflib.get_close_matches(name, TASKS, n=1)
         mend = f"did you mean {close[0]}?" if close else f"there are {', '.join(TASKS)}; a task of yours is module:name"
         raise RecipeError(f"there is no task named {name}", mend)
+    opener: Opener = named(TASKS.get(name, name), "task")
     try:
-        open_it: Opener = getattr(importlib.import_module(module), opener)
-    except (ImportError, AttributeError) as error:
+        inspect.signature(opener).bind({}, Path(), silent)
+    except (TypeError, ValueError) as error:  # ValueError: a builtin that does not say what it takes
         raise RecipeError(
-            f"cannot open the task {name}: {error}", "write it as module:name, both importable"
+            f"{name} opens no task: it cannot be called with (options, folder, progress)",
+            "name a function or a class that takes these three and returns a task",
         ) from error
-    return open_it(options, folder, progress)
+    return opener

@@ -80,30 +80,34 @@ class Schema:
         return not self.types or name in self.types
 
 
+def _wrong(cause: str) -> DataError:
+    return DataError(cause, 'give a JSON Schema such as {"type": "object", "properties": {"nota": {"type": "number"}}}')
+
+
 def _compile(schema: Any, where: str, depth: int) -> Schema:
     if isinstance(schema, bool):
         return Schema()
     if not isinstance(schema, Mapping):
-        raise DataError(f"{where} is no JSON Schema: a mapping is expected, not {type(schema).__name__}")
+        raise _wrong(f"{where} is no JSON Schema: a mapping is expected, not {type(schema).__name__}")
     if depth > _MAX_DEPTH or "$ref" in schema:
         return Schema()
     types = _types(schema.get("type", []), where)
     properties = schema.get("properties", {})
     if not isinstance(properties, Mapping):
-        raise DataError(f"{where}.properties must be a mapping of keys to schemas")
+        raise _wrong(f"{where}.properties must be a mapping of keys to schemas")
     members = {str(key): _compile(child, f"{where}.properties.{key}", depth + 1) for key, child in properties.items()}
     items = schema.get("items")
     elements = None
     if isinstance(items, Mapping | bool):
         elements = _compile(items, f"{where}.items", depth + 1)
     elif items is not None and not _is_list(items):  # a list (one schema for each position) is not supported
-        raise DataError(f"{where}.items must be a schema")
+        raise _wrong(f"{where}.items must be a schema")
     enum = schema.get("enum", [schema["const"]] if "const" in schema else [])
     required = schema.get("required", [])
     if not _is_list(enum):
-        raise DataError(f"{where}.enum must be a list of values")
+        raise _wrong(f"{where}.enum must be a list of values")
     if not _is_list(required) or not all(isinstance(key, str) for key in required):
-        raise DataError(f"{where}.required must be a list of keys")
+        raise _wrong(f"{where}.required must be a list of keys")
     if not types and members:
         types = frozenset({"object"})
     if not types and enum:
@@ -124,7 +128,7 @@ def _types(names: Any, where: str) -> frozenset[str]:
 def _either(branches: Any, where: str, depth: int) -> Schema:
     """`anyOf` of types, at most one of which says more than its type; anything else admits everything."""
     if not _is_list(branches):
-        raise DataError(f"{where}.anyOf must be a list of schemas")
+        raise _wrong(f"{where}.anyOf must be a list of schemas")
     compiled = [_compile(branch, f"{where}.anyOf", depth + 1) for branch in branches]
     rich = [branch for branch in compiled if branch.properties or branch.items or branch.enum]
     if len(rich) > 1 or not all(branch.types for branch in compiled):

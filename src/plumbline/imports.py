@@ -1,0 +1,80 @@
+"""Imports that may fail: what a user names as `module:name`, and what comes with an extra."""
+
+import importlib
+import sys
+import traceback
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+from plumbline.errors import ModelError, PlumblineError, RecipeError, install_extra
+
+EXTRAS = {
+    "train": ("torch", "transformers", "tokenizers", "safetensors", "peft", "jinja2", "gguf"),
+    "4bit": ("bitsandbytes",),
+    "forms": ("selectolax", "uvicorn"),
+    "browser": ("playwright",),
+    "formfactory": ("flask",),
+    "trackio": ("trackio",),
+    "wandb": ("wandb",),
+    "tensorboard": ("tensorboard",),
+}
+"""Which modules each extra of the package brings."""
+
+
+def extra_of(module: str) -> str | None:
+    """The extra that brings a module (or the package that it is in); None where it is in none."""
+    root = module.partition(".")[0]
+    return next((extra for extra, modules in EXTRAS.items() if root in modules), None)
+
+
+def missing(what: str, module: str, kind: type[PlumblineError] = ModelError) -> PlumblineError:
+    """The error that says which extra `what` needs."""
+    return kind(f"{what} needs {module}, which is not installed", install_extra(str(extra_of(module))))
+
+
+def check_installed(what: str, modules: Sequence[str]) -> None:
+    """Ask whether modules are there, without importing them.
+
+    Raises:
+        ModelError: names the first that is not, and its extra.
+    """
+    for module in modules:
+        if find_spec(module) is None:
+            raise missing(what, module)
+
+
+def named(name: str, what: str) -> Any:
+    """The object that a user names as `module:name`; `what` is what it should be.
+
+    Every exception of the import is caught here, because beyond lies a module of the user's, which may do anything.
+
+    Raises:
+        RecipeError: there is no such module or no such name in it, or the module fails while it is imported.
+    """
+    module, _, attribute = name.partition(":")
+    advice = "write it as module:name, both importable"
+    if not attribute or not all(part.isidentifier() for part in module.split(".")):
+        raise RecipeError(f"{name} names no {what}", advice)
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if extra_of(error.name or "") is not None:
+            raise missing(f"the {what} {name}", str(error.name), RecipeError) from error
+        raise RecipeError(f"cannot open the {what} {name}: {error}", advice) from error
+    except AttributeError as error:
+        if module not in sys.modules:  # it broke while it was imported
+            raise _broke(name, what, module, error) from error
+        raise RecipeError(f"cannot open the {what} {name}: {error}", advice) from error
+    except Exception as error:
+        raise _broke(name, what, module, error) from error
+
+
+def _broke(name: str, what: str, module: str, error: Exception) -> RecipeError:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
+    said = " ".join(str(error).split())
+    return RecipeError(
+        f"cannot open the {what} {name}: its module fails with {type(error).__name__}: {said}{where}",
+        f"correct it until `python -c 'import {module}'` is silent",
+    )
