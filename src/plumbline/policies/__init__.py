@@ -96,8 +96,8 @@ def check_source(source: str) -> None:
     if path.is_dir():
         if not _is_model(path):
             inside = next(_models_in(path), None)
-            mend = f"give the model itself: {inside}" if inside else "give the model's directory"
-            raise ModelError(f"{source} is a directory without a model (no config.json)", mend)
+            advice = f"give the model itself: {inside}" if inside else "give the model's directory"
+            raise ModelError(f"{source} is a directory without a model (no config.json)", advice)
         _saved(source)
         base = adapter_base(source)
         if base is not None and adapter_base(base) is None:
