@@ -176,8 +176,8 @@ def run(
 
     loaded = load(source, overrides or ())
     folder = out or Path(loaded.run.folder) / loaded.name
-    if not resume:
-        check_recipe(loaded)  # before a tracker writes into the folder
+    if loaded.run.trackers and not resume:
+        check_recipe(loaded)  # the run does so itself, but after a tracker has written into the folder
     view = LiveView()
     trackers = open_trackers(loaded, folder, lambda message: view.event("tracker", message))
     finished = run_recipe(loaded, folder, resume=resume, observers=[view, *trackers])

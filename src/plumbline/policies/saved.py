@@ -34,8 +34,8 @@ def check_source(source: str) -> None:
     if path.is_dir():
         if not _is_model(path):
             inside = next(_models_in(path), None)
-            mend = f"give the model itself: {inside}" if inside else "give the model's directory"
-            raise ModelError(f"{source} is a directory without a model (no config.json)", mend)
+            advice = f"give the model itself: {inside}" if inside else "give the model's directory"
+            raise ModelError(f"{source} is a directory without a model (no config.json)", advice)
         base = adapter_base(source)
         saved_settings(source)
         if base is not None and adapter_base(base) is None:
@@ -96,7 +96,7 @@ def saved_settings(source: str) -> Mapping[str, Any]:
     Raises:
         ModelError: it is an adapter of another kind than LoRA, or its configuration is damaged.
     """
-    if is_adapter(source):
+    if adapter_base(source) is not None:
         return {**_part(Path(source) / CARD, "model"), "lora": adapter_settings(source).model_dump()}
     return _part(Path(source) / "config.json", "plumbline")
 
