@@ -314,6 +314,7 @@ def test_a_form_that_was_right_already_pays_nothing():
     values = {"a": "right", "b": "too"}
     sent = scored(form=form, values=values, view=View(form, values))
     assert (sent.total, sent.parts["fields"], sent.parts["exact"], sent.parts["kept"]) == (0, 0, 0, 1)
+    assert [(one.kept, one.weight) for one in expected(View(form, values), values)] == [(True, 0.0)] * 2
 
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=7)
