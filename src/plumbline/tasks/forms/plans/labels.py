@@ -33,8 +33,10 @@ class Names:
 
     kinds: Mapping[str, str]
     """The kind of the control with this label."""
+    labels: Mapping[str, tuple[str, ...]]
+    """The labels of the controls of a kind (its key)."""
     options: Mapping[str, tuple[str, ...]]
-    """Labels of the groups that have this option (of radios and boxes; a list does not show its own)."""
+    """Labels of the lists and groups that have this option."""
     buttons: frozenset[str]
     mention: re.Pattern[str] | None
     """Finds a label in a text, the longest one that begins at a place."""
@@ -48,8 +50,22 @@ class Names:
         return loose(label) in self.kinds or loose(label) in self.buttons
 
     def has_option(self, label: str, option: str) -> bool:
-        """Whether the group with this label has this option."""
+        """Whether the list or group with this label has this option."""
         return any(loose(one) == loose(label) for one in self.options.get(loose(option), ()))
+
+    def knows(self, text: str) -> bool:
+        """Whether a control, a button or an option is called so."""
+        return self.has(text) or loose(text) in self.options
+
+    def group_of(self, option: str) -> str:
+        """The list or group with this option; "" where none or several have it, or a control is called so."""
+        groups = self.options.get(loose(option), ())
+        return groups[0] if len(groups) == 1 and not self.has(option) else ""
+
+    def only(self, kind: str) -> str:
+        """The label of the only control of a kind; "" where there are several or none."""
+        labels = self.labels.get(kind, ())
+        return labels[0] if len(labels) == 1 else ""
 
 
 @lru_cache(maxsize=256)
@@ -57,13 +73,18 @@ def names_of(elements: tuple[Element, ...]) -> Names:
     """The names of a form's elements (a tuple of them)."""
     fields = [one for one in elements if one.kind != "button"]
     options: dict[str, list[str]] = {}
+    labels: dict[str, list[str]] = {}
     for one in fields:
-        if one.option:
-            options.setdefault(loose(one.option), []).append(one.label)
+        for option in (one.option, *one.offers):
+            if option:
+                options.setdefault(loose(option), []).append(one.label)
+        if one.label not in labels.setdefault(one.kind, []):
+            labels[one.kind].append(one.label)
     buttons = [one.label for one in elements if one.kind == "button"]
     return Names(
         {loose(one.label): one.kind for one in fields},
-        {option: tuple(labels) for option, labels in options.items()},
+        {kind: tuple(found) for kind, found in labels.items()},
+        {option: tuple(dict.fromkeys(groups)) for option, groups in options.items()},
         frozenset(map(loose, buttons)),
         _mention([*(one.label for one in fields), *buttons]),
     )
