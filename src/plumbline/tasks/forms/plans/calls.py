@@ -27,12 +27,15 @@ _INDEX = frozenset({"index", "element_index", "element_id", "id"})
 _LABELS = frozenset({"name", "selector", "locator", "placeholder", "in", "into", "on", "from"})
 _VALUES = frozenset({"to", "with", "keys", "key", "content", "checked"})
 _CONTROLS = frozenset({"field", "choice", "boxes", "checkbox", "button", "upload", "link"})
+_TAKES_OPTION = frozenset({"click", "select", "check", "uncheck"})
 _ROW = re.compile(r"[|\s]*\**(\w+)\**\s*\|(.+)")
+_BETWEEN_PAIRS = re.compile(r"\s*[|;,]\s*(?=\**[A-Za-z]{2,20}\**:)")
+_PAIR = re.compile(r"\**([A-Za-z]{2,20}):?\**:?\s*(.+)", re.DOTALL)
 _PREFIX = re.compile(r"(?:(?:await|return|const|let|var)\s+|\w+\s*=\s*)*")
 _NAME = re.compile(r"\s{0,4}\.?\s{0,4}([A-Za-z_][\w.]{0,80})\(")
 _ARGUMENT = re.compile(
-    r"""[\s,{}\[\]]*(?:["']?(?P<key>[A-Za-z_]\w*)["']?\s*[:=]\s*(?=["'`\d\[{tTfF-]))?[\s{\[]*"""
-    r"""(?:(?P<quoted>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`)|(?P<bare>[\w.+-]+))[\s,{}\[\]]*"""
+    r"""[\s,{}\[\]]{0,40}(?:["']?(?P<key>[A-Za-z_]\w*)["']?\s*[:=]\s*(?=["'`‘“«\d\[{tTfF-]))?[\s{\[]{0,9}"""
+    r"""(?:(?P<quoted>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|‘[^’]*’|“[^”]*”|«[^»]*»)|(?P<bare>[\w.+-]+))[\s,{}\[\]]{0,40}"""
 )
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])|_+")
@@ -48,25 +51,43 @@ def read_call(text: str, names: Names) -> list[Action] | None:
         text: of one line, without its marker.
         names: of the form's controls.
     """
+    if (pairs := _pairs(text)) is not None and (named := _named(pairs)) is not None:
+        verb = _verb(named[0])
+        return None if verb is None else _read(verb, list(_texts(named[1])), names)
     if (row := _ROW.fullmatch(text)) is not None and (verb := _verb(row.group(1))) is not None:
         return _read(verb, [("", cell) for part in row.group(2).split("|") if (cell := part.strip(" '\"`*"))], names)
+    return _read_chain(text, names)
+
+
+def _read_chain(text: str, names: Names) -> list[Action] | None:
+    """Calls one on what the other gives: those that are no verb, or only find something, say which control it is."""
     prefix = _PREFIX.match(text)
-    at = prefix.end() if prefix is not None else 0
-    verb, given = None, []
+    assert prefix is not None
+    at = prefix.end()
+    verb: Word | None = None
+    given: list[tuple[str, str]] = []
     while (found := _NAME.match(text, at)) is not None:
         arguments, at = _arguments(text, found.end())
         if arguments is None:
             return None
-        name = found.group(1).rpartition(".")[2]
-        said = _verb(_HUMPS.sub(" ", name))
-        if said is not None and said.name("verb") not in {"seek", "clear"}:
-            verb = said
-            given += arguments
-        elif said is not None and said.name("verb") == "clear":
-            verb = verb or said
-        else:  # it finds the control
+        said = _verb(_HUMPS.sub(" ", found.group(1).rpartition(".")[2]))
+        kind = "seek" if said is None else said.name("verb")
+        if kind == "seek":
             given += [("label" if key in {"", "name"} else key, value) for key, value in arguments]
+        else:
+            given += arguments
+            verb = said if verb is None or kind != "clear" else verb
     return None if verb is None or text[at:].strip(" ;`") else _read(verb, given, names)
+
+
+def _pairs(text: str) -> Mapping[str, str] | None:
+    """A line that is written like an object: "Action: type | Target: L | Value: V"; None where it is not."""
+    first, *others = _BETWEEN_PAIRS.split(text)
+    parts = [_PAIR.fullmatch(part) for part in (first if ":" in first else f"action: {first}", *others)]
+    if ":" not in first and len(words_of(first) or ()) != 1:
+        return None
+    found = {part.group(1).casefold(): part.group(2).strip(" '\"`*") for part in parts if part is not None}
+    return found if others and len(found) == len(parts) and next(iter(found)) in _NAMING else None
 
 
 def action_objects(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any] | str]:
@@ -154,37 +175,37 @@ def _arguments(text: str, at: int) -> tuple[list[tuple[str, str]] | None, int]:
 
 def _verb(name: str) -> Word | None:
     """The verb that a name begins with, whatever stands before it ("browser_click", "input_text")."""
-    words = words_of(name[:60]) or ()
+    words = words_of(name[:60].replace(".", " ")) or ()
     return next((word for word in words if "verb" in word.roles), None)
 
 
 def _read(verb: Word, given: Given, names: Names) -> list[Action] | None:
     """What a call comes to: parameters say which argument is the control, or else the form's labels do."""
-    labels, values, open_ = [], [], []
+    labels: list[str] = []
+    values: list[str] = []
+    others: list[str] = []
     nouns = set()
     for key, text in given:
-        noun = _noun(text)
+        noun, part = _noun(text), _part(key)
         if noun in _CONTROLS | {"option"} and not names.knows(text):
             nouns.add(noun)  # getByRole("button", ...)
-        else:
-            part = _part(key)
-            (labels if part == "label" else values if part == "value" else open_ if not key else []).append(text)
-    if open_ and not labels and len(open_) + len(values) > 1:
-        labels = [text for text in open_ if names.has(text)]
+        elif part or not key:
+            (labels if part == "label" else values if part == "value" else others).append(text)
+    if others and not labels and len(others) + len(values) > 1:
+        labels = [text for text in others if names.has(text)]
         if len(labels) != 1:
             return None
-        open_.remove(labels[0])
+        others.remove(labels[0])
+    values += others
     kind = verb.name("verb")
-    values = [*values, *open_]
-    if kind in {"press", "type"} and values and not (labels and kind == "type") and values[-1].casefold() in KEYS:
+    if values and values[-1].casefold() in KEYS and (kind == "press" or (kind == "type" and not labels)):
         return [Press(values[-1])]
-    if len(labels) > 1 and kind in {"click", "select", "check", "uncheck"} and not values:
+    if len(labels) > 1 and kind in _TAKES_OPTION and not values:
         labels, values = labels[:1], labels[1:]
     if len(labels) > 1:
         return None
-    ticks = [text for text in values if text.casefold() in {"true", "false"}]
-    if kind == "check" and labels and ticks == values and ticks:
-        return actions_of(Sentence("check" if ticks[0].casefold() == "true" else "uncheck", labels[0]), "", names)
+    if kind == "check" and labels and len(values) == 1 and values[0].casefold() in {"true", "false"}:
+        kind, values = ("check" if values[0].casefold() == "true" else "uncheck"), []
     if not labels:
         labels, values = (values, []) if len(values) == 1 else ([""], values)
     return actions_of(Sentence(kind, labels[0], tuple(values), frozenset(nouns)), "", names)

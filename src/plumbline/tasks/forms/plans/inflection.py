@@ -59,6 +59,15 @@ def told_forms(phrase: str, language: str) -> Iterator[str]:
         yield found[1] + rest
 
 
+def by_forms(phrase: str, language: str) -> Iterator[str]:
+    """How something else is done by it: "by typing", "digitando", "ao digitar"."""
+    verb, rest = _cut(phrase)
+    if language == "en":
+        yield f"by {_ing(verb)}{rest}"
+    elif (found := _portuguese(verb)) is not None:
+        yield from (found[3] + rest, f"ao {phrase}")
+
+
 def _cut(phrase: str) -> tuple[str, str]:
     verb, blank, rest = phrase.partition(" ")
     return verb, blank + rest

@@ -11,6 +11,11 @@ from plumbline.tasks.forms.plans.elements import Element
 _MARKS = re.compile(r"\s*(?:\*+|:|\((?:required|obrigatório|optional|opcional)\))\s*$", re.IGNORECASE)
 
 
+_BETWEEN = re.compile(r"(?:[\s,;/&|+'\"]|\b(?:and|e|as well as|both|bem como)\b)*")
+"""What may stand between the items of a list."""
+_LONGEST = 500
+
+
 @lru_cache(maxsize=8192)
 def folded(label: str) -> str:
     """A label without stars, colons and capitals, with single blanks."""
@@ -37,6 +42,8 @@ class Names:
     """The labels of the controls of a kind (its key)."""
     options: Mapping[str, tuple[str, ...]]
     """Labels of the lists and groups that have this option."""
+    offers: Mapping[str, tuple[str, ...]]
+    """The options of the list or group with this label, as they read."""
     buttons: frozenset[str]
     mention: re.Pattern[str] | None
     """Finds a label in a text, the longest one that begins at a place."""
@@ -52,6 +59,19 @@ class Names:
     def has_option(self, label: str, option: str) -> bool:
         """Whether the list or group with this label has this option."""
         return any(loose(one) == loose(label) for one in self.options.get(loose(option), ()))
+
+    def items_of(self, label: str, text: str) -> list[str]:
+        """The options of a list or group that a text names, one or several ("A, B and C"); [] where it has other words.
+
+        An option may have an "and" of its own, so the options are looked for and not the signs between them.
+        """
+        if self.has_option(label, text):
+            return [text]
+        offered = sorted(self.offers.get(loose(label), ()), key=len, reverse=True)
+        if not offered or len(text) > _LONGEST or self.kind(label) not in {"multiselect", "checkboxes"}:
+            return []
+        each = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, offered))})(?!\w)", re.IGNORECASE)
+        return each.findall(text) if _BETWEEN.fullmatch(each.sub("", text)) else []
 
     def knows(self, text: str) -> bool:
         """Whether a control, a button or an option is called so."""
@@ -73,11 +93,13 @@ def names_of(elements: tuple[Element, ...]) -> Names:
     """The names of a form's elements (a tuple of them)."""
     fields = [one for one in elements if one.kind != "button"]
     options: dict[str, list[str]] = {}
+    offers: dict[str, list[str]] = {}
     labels: dict[str, list[str]] = {}
     for one in fields:
         for option in (one.option, *one.offers):
             if option:
                 options.setdefault(loose(option), []).append(one.label)
+                offers.setdefault(loose(one.label), []).append(option)
         if one.label not in labels.setdefault(one.kind, []):
             labels[one.kind].append(one.label)
     buttons = [one.label for one in elements if one.kind == "button"]
@@ -85,6 +107,7 @@ def names_of(elements: tuple[Element, ...]) -> Names:
         {loose(one.label): one.kind for one in fields},
         {kind: tuple(found) for kind, found in labels.items()},
         {option: tuple(dict.fromkeys(groups)) for option, groups in options.items()},
+        {label: tuple(texts) for label, texts in offers.items()},
         frozenset(map(loose, buttons)),
         _mention([*(one.label for one in fields), *buttons]),
     )

@@ -24,11 +24,11 @@ from plumbline.tasks.forms.suite.declaration import TYPED
 
 URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s<>'\"`]+", re.IGNORECASE)
 _SELECTS = frozenset({"select", "multiselect", "radio", "checkboxes"})
+_SPACE = frozenset({"space", "spacebar", "espaço"})
 _LISTS = frozenset({"select", "multiselect"})
 _PICKED = frozenset({"date", "time"})
 """Kinds that pages show as something to pick from, and that are typed into all the same."""
 _FILE_NAME = re.compile(r"[^/\\]{1,200}\.\w{2,5}")
-_ITEMS = re.compile(r"\s*(?:[,;/&|]|\b(?:and|e)\b)\s*(?:\b(?:and|e)\b)?\s*")
 
 
 def actions_of(said: Sentence, text: str, names: Names) -> list[Action] | None:
@@ -60,11 +60,11 @@ def actions_of(said: Sentence, text: str, names: Names) -> list[Action] | None:
     if not said.label:
         return [] if said.verb in {"set", "type", "use", "clear"} and not opens(text) else None
     kind = names.kind(said.label)
-    if said.verb in {"select", "check", "uncheck", "use", "set", "attach"} and (
+    if said.verb in {"select", "check", "uncheck", "use", "attach"} and (
         "button" in said.nouns or loose(said.label) in names.buttons
     ):
         return [Submit(said.label)]
-    if said.verb == "select":
+    if said.verb == "select" or (said.verb in {"set", "use"} and names.group_of(said.label)):
         return _single_choice(said, kind, names)
     if said.verb in {"check", "uncheck"}:
         tick = Check if said.verb == "check" else Uncheck
@@ -87,7 +87,7 @@ def _of_each(said: Sentence, text: str, names: Names) -> list[Action] | None:
 def _entries(said: Sentence, names: Names) -> list[Action] | None:
     """What is entered into a control."""
     label, kind = said.label, names.kind(said.label)
-    values = [one for value in said.values for one in _items(value, label, kind, names)]
+    values = [one for value in said.values for one in names.items_of(label, value) or [value]]
     is_file = kind == "file" or (not kind and said.nouns & {"file", "upload"})
     if len(values) > 1 and not (is_file or kind in {"multiselect", "checkboxes", ""}):
         return None
@@ -97,10 +97,14 @@ def _entries(said: Sentence, names: Names) -> list[Action] | None:
         return [Type(label, values[0], clear=False)]
     if said.verb == "attach" or (said.verb in {"type", "append", "send", "select", "use", "set"} and is_file):
         return [Attach(label, value) for value in values]
+    if said.verb in {"select", "check", "use", "set"} and kind in _PICKED:
+        return [Type(label, values[0])]
     if said.verb in {"check", "uncheck"}:
         return [(Check if said.verb == "check" else Uncheck)(label, value) for value in values]
-    if said.verb in {"select", "use", "set"} and kind in _PICKED:
-        return [Type(label, values[0])]
+    if said.verb == "press":
+        if values[0].casefold() not in KEYS:
+            return [Type(label, values[0])] if kind in TYPED else None
+        return [Click(label, "box")] if kind == "checkbox" and values[0].casefold() in _SPACE else [Press(values[0])]
     if said.verb == "click" or said.verb == "select":
         return [_ticked(label, value) if kind == "checkbox" else Select(label, value) for value in values]
     if said.verb in {"use", "set", "append"}:
@@ -111,14 +115,6 @@ def _entries(said: Sentence, names: Names) -> list[Action] | None:
             return None
         return [Select(label, value) if chosen else Type(label, value) for value in values]
     return None
-
-
-def _items(value: str, label: str, kind: str, names: Names) -> list[str]:
-    """The options in a list that stands in one pair of quotation marks, or in none: "A, B and C"."""
-    if kind not in {"multiselect", "checkboxes"} or names.has_option(label, value):
-        return [value]
-    items = [item.strip(" '\"") for item in _ITEMS.split(value)]
-    return items if all(names.has_option(label, item) for item in items) else [value]
 
 
 def _ticked(label: str, value: str) -> Action:

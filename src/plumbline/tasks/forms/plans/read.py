@@ -57,7 +57,7 @@ def read_steps(text: str, names: Names = UNKNOWN) -> Plan:
     topic = ""
     steps = _steps(text[:MAX_CHARACTERS], names)
     for at, line in enumerate(steps):
-        found = read_line(line, names)
+        found = None if names.kind(_cut(line)[1].strip("*_:# ")) else read_line(line, names)  # a label is a title
         if topic and (about := _about(topic, line, found, names)) is not None:
             found = about
         elif found == (Submit(),) and at + 1 < len(steps) and _heads(line, steps[at + 1], names):

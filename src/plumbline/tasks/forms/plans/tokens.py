@@ -63,10 +63,18 @@ def verbs_of(tokens: Sequence[Token]) -> list[int]:
         elif word.is_sign or "join" in word.roles or (word.text in _ARROWS and not found):
             begins = True
         elif word.text in {"to", "para"} and found and tokens[found[-1]].role("verb") in LEADS:
-            begins = True  # "use the field to enter ..."
+            begins = not may_be_name(tokens, at + 1)  # "use the field to enter ..."
         elif not {"adverb", "refusal"} & word.roles.keys() and not (begins and "noun" in word.roles):
             begins = False
     return found
+
+
+def may_be_name(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a word is the beginning of a text and no verb: "set L to Open day"."""
+    if not 0 < at < len(tokens):
+        return False
+    before, word = tokens[at - 1].word, tokens[at].word
+    return word is not None and word.is_capital and before is not None and not before.is_capital
 
 
 def _may_be_subject(tokens: Sequence[Token]) -> bool:

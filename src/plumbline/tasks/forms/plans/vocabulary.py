@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from plumbline.tasks.forms.plans.inflection import plain_forms, told_forms
+from plumbline.tasks.forms.plans.inflection import by_forms, plain_forms, told_forms
 
 _DATA: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
 _WORD = re.compile(
@@ -28,6 +28,10 @@ YES, NO = frozenset(_DATA["yes"]), frozenset(_DATA["no"])
 KEYS = frozenset(_DATA["keys"])
 FILE_BUTTONS = frozenset(_DATA["file_buttons"])
 """What browsers write on the button of a file field."""
+BE = frozenset({"is", "are", "was", "be", "é", "são", "foi", "está"})
+"""Words with which something is told."""
+OWN = frozenset({"your", "their", "his", "her", "my", "our", "seu", "sua", "teu", "tua", "meu", "minha"})
+"""Words after which something is described and not given."""
 ASKING = frozenset(_DATA["asking"])
 """Words that a question begins with."""
 
@@ -47,6 +51,9 @@ def _table() -> dict[str, dict[str, str]]:
     for forms in (plain_forms, lambda phrase, _: (phrase,)):  # what is listed comes before what is derived
         for name, phrase, language in verbs:
             table |= {form: {"verb": name} for form in forms(phrase, language)}
+    for name, phrase, language in verbs:
+        for form in by_forms(phrase, language):
+            table.setdefault(form, {}).update(link="value", means=name)
     for role in ("noun", "link"):
         for name, phrases in _DATA[role + "s"].items():
             for phrase in phrases:
@@ -75,6 +82,7 @@ class Word:
     text: str
     roles: Mapping[str, str]
     """What it may be; empty for a word that the table does not have."""
+    is_capital: bool = False
 
     def name(self, role: str) -> str:
         """Which verb, noun or link it is; "" where it is none."""
@@ -102,7 +110,7 @@ def words_of(text: str) -> tuple[Word, ...] | None:
             phrase = " ".join(word for _, _, word in plain[at : at + size])
             if size == 1 or phrase in _TABLE:
                 roles = _TABLE.get(phrase, _NOTHING)
-                words.append(Word(plain[at][0], plain[at + size - 1][1], phrase, roles))
+                words.append(Word(plain[at][0], plain[at + size - 1][1], phrase, roles, text[plain[at][0]].isupper()))
                 at += size
                 break
     return tuple(words)
