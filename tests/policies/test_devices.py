@@ -12,6 +12,7 @@ from plumbline.policies.autoregressive import probe
 from plumbline.policies.draws import noises
 from plumbline.policies.flow.distil import FINEST, Batch, distil_loss, follow, student_of
 from plumbline.policies.flow.network import FlowNetwork
+from plumbline.policies.pretrained import loading
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import ModelSection, RlSection, TinySection
 from plumbline.records import Sampling
@@ -39,6 +40,7 @@ def family(request, tmp_path, monkeypatch):
     sizes = TinySection(hidden=32, layers=1, heads=2, vocabulary=300, context=128)
     make_tiny(tmp_path / "m", sizes, WORDS * 10, 0, request.param, options.get("attention", "full"))
     monkeypatch.setattr(probe, "unsupported", lambda model: "its graphs need a GPU that can run them")
+    monkeypatch.setattr(loading, "count_devices", lambda kind: 1)
     values = {"slot": 2, "canvas": 8, **options, "family": request.param, "device": "cuda", "dtype": "float32"}
     section = ModelSection.model_validate({"name": "x", **values})
     with fake_gpu():

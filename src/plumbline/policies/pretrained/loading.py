@@ -91,13 +91,18 @@ def choose_device(section: ModelSection) -> torch.device:
     if section.device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     device = torch.device(section.device)
-    there = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}.get(device.type, 1)
+    there = count_devices(device.type)
     if (device.index or 0) >= there:
         raise ModelError(
             f"the device is {section.device}, and torch {torch.__version__} finds {there or 'none'} of that kind here",
             "use cpu or auto, or install a torch that is built for this GPU",
         )
     return device
+
+
+def count_devices(kind: str) -> int:
+    """How many devices of a kind torch finds here."""
+    return {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}.get(kind, 1)
 
 
 def choose_dtype(section: ModelSection, device: torch.device) -> torch.dtype:
