@@ -26,7 +26,7 @@ data_app = typer.Typer(no_args_is_help=True, help="Build a task's records.")
 app.add_typer(data_app, name="data")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
-TaskName = Annotated[str, typer.Option("--task", help="The task: commerce, forms, or module:name of one of yours.")]
+TaskName = Annotated[str, typer.Option("--task", help="commerce, forms, jsonl, module:name of yours, or a recipe.")]
 Data = Annotated[Path | None, typer.Option(help="Folder of the task's records; built there if it is empty.")]
 TaskOptions = Annotated[
     list[str] | None, typer.Option("--set", metavar="task.options.KEY=VALUE", help="An option of the task; repeatable.")
@@ -167,17 +167,11 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Train and evaluate as a recipe says: records, SFT, GRPO, evaluation, report."""
-    from plumbline.pipeline import run_recipe
-    from plumbline.recipe import load
+    from plumbline import api
     from plumbline.reports.terminal import run_summary
-    from plumbline.runs.live import LiveView
-    from plumbline.runs.trackers import open_trackers
 
-    loaded = load(source, overrides or ())
-    folder = out or Path(loaded.run.folder) / loaded.name
-    view = LiveView()
-    trackers = open_trackers(loaded, folder, lambda message: view.event("tracker", message))
-    finished = run_recipe(loaded, folder, resume=resume, observers=[view, *trackers])
+    finished = api.run(source, overrides=overrides or (), out=out, resume=resume)
+    folder = finished.folder
     if as_json:
         _print_json({"folder": str(folder), "report": str(folder / "report.html"), **(finished.result() or {})})
     else:
@@ -315,15 +309,16 @@ def evaluate(
     """Evaluate a model, the oracle or a control on a fixed split, with floor and ceiling beside it."""
     from plumbline.evaluation.asked import Asked, evaluate_asked
     from plumbline.evaluation.targets import Asking
-    from plumbline.overrides import task_options
+    from plumbline.recipe import task_section
     from plumbline.reports.evaluation_outputs import Outputs, write_outputs
     from plumbline.runs.live import LiveView
 
     short = {"executor": executor, "suite": suite, "path": None if path is None else str(path)}
+    named = task_section(task, overrides or ())
     asked = Asked(
         target=model,
-        task=task,
-        options=task_options(overrides or ()) | {key: value for key, value in short.items() if value is not None},
+        task=named.name,
+        options=named.options | {key: value for key, value in short.items() if value is not None},
         split=split,
         data=data,
         limit=limit,
@@ -365,7 +360,7 @@ def score(
     from plumbline.evaluation.evaluate import references
     from plumbline.evaluation.summary import detail
     from plumbline.evaluation.targets import evaluate_file
-    from plumbline.overrides import task_options
+    from plumbline.recipe import task_section
     from plumbline.reports.terminal import detail_tables
     from plumbline.runs.evaluations import is_evaluation, write_evaluation
     from plumbline.runs.live import LiveView
@@ -373,9 +368,9 @@ def score(
 
     if out is not None:
         claims.check_file(out, "evaluation", is_evaluation)
-    view = LiveView()
+    named, view = task_section(task, overrides or ()), LiveView()
     try:
-        opened = open_task(task, task_options(overrides or ()), data or Path("data") / task, view.working)
+        opened = open_task(named.name, named.options, data or Path("data") / named.name, view.working)
     finally:
         view.close()
     splits = [split] if split else list(opened.splits)

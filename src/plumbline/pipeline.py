@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import DataError
+from plumbline.errors import DataError, RecipeError, RunError
 from plumbline.evaluation.evaluate import evaluate_policy, references
 from plumbline.evaluation.replays import check_replayable, replay_worst
 from plumbline.evaluation.summary import fall, summarise
@@ -27,7 +27,7 @@ from plumbline.runs.replays import INDEX, write_replays
 from plumbline.runs.run import Observer, Run
 from plumbline.seeds import derive
 from plumbline.tasks import open_task
-from plumbline.tasks.task import Task, itemised
+from plumbline.tasks.task import Prechecked, Task, gold_of, itemised
 
 Splits = Mapping[str, Sequence[Example]]
 COMMON = frozenset({"train", "val", "test"})
@@ -53,9 +53,11 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
             check_replayable(task, recipe.evaluation.replays)
         if recipe.rl is not None and recipe.rl.credit == "items":
             itemised(task)  # before anything is trained
+        _check_gold(recipe, train)
         finals = final_splits(recipe, task)
         held_out = {split: task.examples(split) for split in dict.fromkeys([*finals, recipe.evaluation.split])}
         check_disjoint(train, held_out)
+        _precheck(run, task, held_out, finals)
         _evaluate_references(run, task, held_out)
 
         source = recipe.model.name or _base(recipe, run)
@@ -95,6 +97,55 @@ def check_disjoint(train: Sequence[Example], held_out: Splits) -> None:
             )
 
 
+def _check_gold(recipe: Recipe, train: Sequence[Example]) -> None:
+    """Refuse supervised training, that of a tiny model included, where there are no answers to show.
+
+    Raises:
+        RecipeError: some example has no gold answer.
+    """
+    lacking = sum(example.gold is None for example in train)
+    if lacking and (recipe.sft is not None or recipe.model.name is None):
+        what = "sft" if recipe.sft is not None else "model.tiny, which is pretrained on them,"
+        raise RecipeError(
+            f"{what} needs gold answers, and {lacking} of {len(train)} training examples have none",
+            "leave out sft and name a model (model.name); or give gold answers (task jsonl: task.options.gold)",
+        )
+
+
+def _precheck(run: Run, task: Task, held_out: Splits, finals: Sequence[str]) -> None:
+    """Try a verifier of the user's own; and refuse to go on under another one than the run was begun with.
+
+    Raises:
+        DataError: see `Prechecked.precheck`.
+        RunError: the scores of a resumed run would be of two rubrics.
+    """
+    before = {evaluation.rubric for evaluation in run.evaluations().values()}
+    if before - {task.rubric}:
+        raise RunError(
+            f"{run.folder} was begun under rubric {min(before)}, and the task's is now {task.rubric}: what decides a "
+            "score was changed",
+            "undo that change, or begin a new run with --out",
+        )
+    if isinstance(task, Prechecked):
+        told = [event["message"] for event in run.files["events"].rows()]
+        for message in task.precheck(_verdicts(run.recipe, held_out, finals)):
+            if message not in told:
+                run.event("task", message)
+
+
+def _verdicts(recipe: Recipe, held_out: Splits, finals: Sequence[str]) -> int:
+    """How many answers a run will have judged."""
+    stages = 1 + (recipe.sft is not None) + (recipe.rl is not None)
+    modes = len(_modes(recipe))
+    total = stages * modes * sum(len(held_out[split]) for split in finals)
+    if recipe.rl is not None:
+        total += recipe.rl.steps * recipe.rl.prompts_per_step * recipe.rl.group_size
+        if recipe.evaluation.every:
+            inside = len(held_out[recipe.evaluation.split][: recipe.evaluation.limit])
+            total += modes * inside * (1 + recipe.rl.steps // recipe.evaluation.every)
+    return total
+
+
 def _evaluate_references(run: Run, task: Task, held_out: Splits) -> None:
     for split, examples in held_out.items():
         for name, evaluation in references(task, examples, split).items():
@@ -117,7 +168,7 @@ def _base(recipe: Recipe, run: Run) -> str:
     )
     examples = task.examples("train")
     untrained = run.model("untrained")
-    texts = (text for example in examples for text in (*(m["content"] for m in example.messages), example.gold))
+    texts = (text for example in examples for text in (*(m["content"] for m in example.messages), gold_of(example)))
     make_tiny(untrained, tiny, texts, derive(recipe.seed, "tiny"), recipe.model.family, recipe.model.attention)
     section = SftSection.model_validate(
         {

@@ -11,6 +11,7 @@ from plumbline.evaluation.targets import Asking, Event, evaluate_target, open_ta
 from plumbline.records import Evaluation
 from plumbline.runs.replays import Replay
 from plumbline.tasks import Progress
+from plumbline.tasks.task import Prechecked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,8 @@ def evaluate_asked(asked: Asked, progress: Progress, event: Event | None = None)
 
     Raises:
         RecipeError: no such task, or an option that it does not have.
-        DataError: no such split; the model was trained on its prompts; episodes that cannot be replayed.
+        DataError: no such split; the model was trained on its prompts; episodes that cannot be replayed; for the oracle
+            and controls, a verifier of the user's own that does not do (`Prechecked.precheck`).
         ModelError: there is no such model.
     """
     task = open_task_for(asked.target, asked.task, asked.options, asked.data, progress)
@@ -53,6 +55,10 @@ def evaluate_asked(asked: Asked, progress: Progress, event: Event | None = None)
         check_replayable(task, asked.replays)
     examples = task.examples(asked.split)[: asked.limit]
     if asked.target == ORACLE or asked.target in task.controls:
+        if isinstance(task, Prechecked):
+            for message in task.precheck(0):
+                if event is not None:
+                    event("task", message)
         beside = references(task, examples, asked.split)
         evaluation = beside[asked.target]
     else:  # the model first: what is wrong with it should not take long to show

@@ -5,7 +5,7 @@ An unknown key is an error, because a typo must not train for six hours. What a 
 resolved and complete, into its directory.
 """
 
-from plumbline.recipe.files import differences, find, load, names, parse
+from plumbline.recipe.files import differences, find, load, names, parse, section, task_section
 from plumbline.recipe.sections import (
     EvaluationSection,
     LikelihoodSection,
@@ -43,4 +43,6 @@ __all__ = [
     "load",
     "names",
     "parse",
+    "section",
+    "task_section",
 ]

@@ -4,13 +4,13 @@ import copy
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from plumbline.errors import RecipeError
-from plumbline.overrides import read_yaml, set_value
-from plumbline.recipe.sections import Recipe, Section
+from plumbline.overrides import read_yaml, set_value, task_options
+from plumbline.recipe.sections import Recipe, Section, TaskSection
 
 MOST_PARENTS = 20
 """Recipes that a recipe may extend, one after the other."""
@@ -33,17 +33,46 @@ def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     return parse(values, str(path))
 
 
+def task_section(name: str, overrides: Sequence[str]) -> TaskSection:
+    """The task that a command without a recipe of its own names, with its options.
+
+    Args:
+        name: a task, or the path of a recipe (`.yaml`, `.yml`), whose task is meant.
+        overrides: `task.options.a=value` each.
+
+    Raises:
+        RecipeError: the recipe cannot be read, or an override is not of the task's options.
+    """
+    options = task_options(overrides)
+    if Path(name).suffix not in {".yaml", ".yml"}:
+        return TaskSection(name=name, options=options)
+    task = load(name).task
+    return TaskSection(name=task.name, options={**task.options, **options})
+
+
 def parse(values: Mapping[str, Any], name: str = "recipe") -> Recipe:
     """Check plain values and type them.
 
     Raises:
         RecipeError: names every wrong key, with the nearest right one.
     """
+    return section(Recipe, values, name)
+
+
+S = TypeVar("S", bound=Section)
+
+
+def section(kind: type[S], values: Mapping[str, Any], name: str) -> S:
+    """Check the plain values of one section and type them; `name` is what an error calls them.
+
+    Raises:
+        RecipeError: names every wrong key, with the nearest right one.
+    """
     try:
-        return Recipe.model_validate(values)
+        return kind.model_validate(values)
     except ValidationError as error:
         raise RecipeError(
-            f"{name}: " + "; ".join(_problems(error)), "`plumbline recipe NAME` prints all keys"
+            f"{name}: " + "; ".join(_problems(error, kind)), "`plumbline recipe NAME` prints all keys"
         ) from error
 
 
@@ -126,25 +155,27 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _problems(error: ValidationError) -> Iterator[str]:
+def _problems(error: ValidationError, kind: type[Section]) -> Iterator[str]:
     for problem in error.errors():
         where = ".".join(str(part) for part in problem["loc"]) or "recipe"
         if problem["type"] == "extra_forbidden":
-            close = difflib.get_close_matches(str(problem["loc"][-1]), _keys_at(problem["loc"][:-1]), n=1, cutoff=0.5)
+            close = difflib.get_close_matches(
+                str(problem["loc"][-1]), _keys_at(kind, problem["loc"][:-1]), n=1, cutoff=0.5
+            )
             yield f"unknown key {where}" + (f" (did you mean {close[0]}?)" if close else "")
         else:
             yield f"{where}: {problem['msg'].removeprefix('Value error, ')}"
 
 
-def _keys_at(location: Sequence[int | str]) -> list[str]:
+def _keys_at(kind: type[Section], location: Sequence[int | str]) -> list[str]:
     """The keys that the section at this location knows."""
-    section: Any = Recipe
+    found: Any = kind
     for part in location:
-        field = section.model_fields.get(str(part))
+        field = found.model_fields.get(str(part))
         if field is None:
             return []
         arguments = [field.annotation, *getattr(field.annotation, "__args__", ())]
-        section = next((a for a in arguments if isinstance(a, type) and issubclass(a, Section)), None)
-        if section is None:
+        found = next((a for a in arguments if isinstance(a, type) and issubclass(a, Section)), None)
+        if found is None:
             return []
-    return list(section.model_fields)
+    return list(found.model_fields)

@@ -5,15 +5,19 @@ options, a folder that it may build its records in, and a callback for progress,
 """
 
 import difflib
-import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from plumbline.errors import RecipeError
+from plumbline.imports import named
 from plumbline.tasks.task import Task
 
-TASKS = {"commerce": "plumbline.tasks.commerce.task:open_commerce", "forms": "plumbline.tasks.forms.task:open_forms"}
+TASKS = {
+    "commerce": "plumbline.tasks.commerce.task:open_commerce",
+    "forms": "plumbline.tasks.forms.task:open_forms",
+    "jsonl": "plumbline.tasks.jsonl.task:open_jsonl",
+}
 
 Progress = Callable[[str, int, int], None]
 """Told (what is being built, how many are done, of how many)."""
@@ -37,15 +41,9 @@ def open_task(name: str, options: Mapping[str, Any], folder: Path, progress: Pro
         RecipeError: no such task, or an option that it does not know.
         DataError: its records are missing or malformed.
     """
-    module, _, opener = TASKS.get(name, name).partition(":")
-    if not opener:
+    if name not in TASKS and ":" not in name:
         close = difflib.get_close_matches(name, TASKS, n=1)
         mend = f"did you mean {close[0]}?" if close else f"there are {', '.join(TASKS)}; a task of yours is module:name"
         raise RecipeError(f"there is no task named {name}", mend)
-    try:
-        open_it: Opener = getattr(importlib.import_module(module), opener)
-    except (ImportError, AttributeError) as error:
-        raise RecipeError(
-            f"cannot open the task {name}: {error}", "write it as module:name, both importable"
-        ) from error
+    open_it: Opener = named(TASKS.get(name, name), "task")
     return open_it(options, folder, progress)
