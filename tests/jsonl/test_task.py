@@ -212,6 +212,7 @@ async def slowly(completions, **columns): return [0 for _ in completions]
 def wide(completion): return numpy.zeros(3)
 def huge(completion): return 10**400
 def text(completion): return "1.0"
+def silent(completion): return None
 def scalar(completions, **columns): return 1.0
 class Judge:
     def __call__(self, completion, answer): return float(completion == answer)
@@ -298,6 +299,7 @@ def test_a_column_that_a_function_needs_is_looked_for_in_every_row(functions):
         ("wide", "wide is ndarray .* and no number"),
         ("huge", "huge is int .* and no number"),
         ("text", "text is str '1.0', and no number"),
+        ("silent", "nothing was said of this answer: None is no reward"),
         ("scalar", "returned float 1.0 for 1 completions"),
         ("parts", "the parts right, brief, said were returned, and parts have weights"),
     ],
