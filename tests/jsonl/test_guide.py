@@ -1,5 +1,6 @@
 """The page for users is true: its files, its commands and its Python do what it says; its names are all there are."""
 
+import json
 import re
 import runpy
 import subprocess
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 import plumbline
 from plumbline.cli import app
 from plumbline.runs.run import Run
+from plumbline.storage import write_jsonl
 from plumbline.tasks.jsonl.options import JsonlOptions
 
 GUIDE = Path(__file__).parents[2] / "docs" / "your-task.md"
@@ -43,7 +45,7 @@ def command(line: str) -> str:
     assert program == "plumbline"
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
-    return result.output
+    return result.stdout if "--json" in arguments else result.output
 
 
 def test_the_page_does_what_it_says(files, capsys):
@@ -66,6 +68,23 @@ def test_the_page_does_what_it_says(files, capsys):
     assert float(was) == before.mean_reward
     assert difference == f"{float(means.split()[1]) - float(was):.3f}"
     assert Path("runs/tickets-again/report.html").is_file()
+
+
+def test_a_recipe_names_the_task_of_answers_from_elsewhere(files):
+    command("python make_rows.py")
+    answers = [json.loads(command("plumbline eval oracle --task tickets.yaml --split test --json"))["n"]]
+    task = plumbline.load_recipe("tickets.yaml").task
+    rows = plumbline.open_task(task.name, **task.options).examples("test")
+    write_jsonl(files / "answers.jsonl", ({"id": row.id, "completion": f"{row.gold} team"} for row in rows))
+    scored = json.loads(command("plumbline score --task tickets.yaml --completions answers.jsonl --split test --json"))
+    assert (answers, scored["n"]) == ([50], 50)
+    assert scored["reward"]["mean"] == pytest.approx(0.8)
+    options = ["--set", "task.options.weights={right: 1, brief: 1}"]
+    again = CliRunner().invoke(
+        app,
+        ["score", "--task", "tickets.yaml", "--completions", "answers.jsonl", "--split", "test", "--json", *options],
+    )
+    assert json.loads(again.stdout)["reward"]["mean"] == pytest.approx(0.5)
 
 
 def test_a_function_of_the_script_itself_may_score(files):
