@@ -18,7 +18,6 @@ import argparse
 import itertools
 import json
 import os
-import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -41,7 +40,6 @@ from plumbline.runs.live import LiveView
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl, write_json, write_jsonl
 from plumbline.tasks import open_task
-from plumbline.tasks.commerce.extraction.schema import MAX_SPAN
 from plumbline.tasks.text.json_strict import strict_json
 
 HERE = Path(__file__).parent
@@ -307,7 +305,7 @@ def best_rule() -> str:
     """
     import tempfile
 
-    from plumbline.tasks.commerce.extraction.controls import facts_only
+    from plumbline.tasks.commerce.extraction.controls import facts_only, opening
     from plumbline.tasks.commerce.extraction.schema import CATEGORIES, SENTIMENTS
 
     recipe = load(RECIPE)
@@ -323,8 +321,8 @@ def best_rule() -> str:
         for sentiment, category, quotes in itertools.product(SENTIMENTS, CATEGORIES, (False, True)):
             earned = []
             for example in those:
-                opening = re.split(r"(?<=[.!?])\s", example.reference["review"])[0][:MAX_SPAN] if quotes else None
-                values = {"sentiment": sentiment, "complaint_category": category, "main_complaint": opening}
+                span = opening(example.reference["review"]) if quotes else None
+                values = {"sentiment": sentiment, "complaint_category": category, "main_complaint": span}
                 earned.append(task.judge(example, json.dumps(values, ensure_ascii=False))[1].total)
             what = f"{sentiment}, {category}, {'first sentence' if quotes else 'null'}"
             best = max(best, (float(np.mean(earned)), earned, what))

@@ -10,11 +10,13 @@ from plumbline import cli
 from plumbline.runs.evaluations import read_evaluation
 from plumbline.storage import read_jsonl
 from plumbline.tasks import open_task
+from plumbline.tasks.commerce.build import build_commerce
+from plumbline.tasks.commerce.options import CommerceOptions
 from tests.commerce.conftest import OPTIONS
 
 EVAL_FLAGS = (
     "allow-overlap chat-template data device dtype executor family greedy json limit max-tokens n out path replays "
-    "report seed set split steps suite table tables task temperature"
+    "report rows-at-once seed set split steps suite table tables task temperature"
 )
 
 
@@ -42,9 +44,6 @@ def plumbline(monkeypatch, capfd):
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
     """A small data folder, as `plumbline data commerce` writes it."""
-    from plumbline.tasks.commerce.build import build_commerce
-    from plumbline.tasks.commerce.options import CommerceOptions
-
     folder = tmp_path_factory.mktemp("cli") / "data"
     build_commerce(CommerceOptions(**OPTIONS), folder)
     return folder
@@ -86,7 +85,7 @@ def test_data_forms_writes_a_file_for_each_split(plumbline, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["oracle", "blank", "constant", "shuffled-gold", "echo", "keyword-stuffing", "facts-only"]
+    "name", ["oracle", "blank", "constant", "shuffled-gold", "echo", "keyword-stuffing", "facts-only", "first-sentence"]
 )
 def test_eval_of_the_oracle_and_each_control_prints_one_object(plumbline, data, name):
     code, out, _ = plumbline("eval", name, "--task", "commerce", "--split", "val", "--data", data, "--json")
@@ -98,13 +97,21 @@ def test_eval_of_the_oracle_and_each_control_prints_one_object(plumbline, data, 
     assert set(summary["readings"]) == {"strict", "lenient"}
 
 
+@pytest.mark.parametrize("name", ["oracle", "blank"])
+def test_eval_of_one_example_is_json(plumbline, data, name):
+    """With one example a control may equal the oracle, and the skill is null then: NaN is no JSON."""
+    code, out, _ = plumbline("eval", name, "--data", data, "--n", 1, "--json")
+    assert code == 0
+    assert json.loads(out, parse_constant=pytest.fail)["n"] == 1
+
+
 def test_eval_of_a_model_directory(plumbline, data, tiny_folder, tmp_path):
     arguments = ("--data", data, "--limit", 3, "--max-tokens", 4, "--out", tmp_path / "e.json")
     code, _, err = plumbline("eval", tiny_folder, *arguments)
     assert code == 1
     assert "3 of 3 prompts do not fit" in err, "the tiny model's context is shorter than these prompts"
-    task = open_task("commerce", {**OPTIONS, "instructions": "short"}, tmp_path / "short")
-    code, out, _ = plumbline("eval", tiny_folder, "--data", task.folder, *arguments[2:], "--json")
+    build_commerce(CommerceOptions(**OPTIONS, instructions="short"), tmp_path / "short")
+    code, out, _ = plumbline("eval", tiny_folder, "--data", tmp_path / "short", *arguments[2:], "--json")
     assert code == 0
     summary = json.loads(out)
     assert summary["n"] == 3
@@ -115,8 +122,8 @@ def test_eval_of_a_model_directory(plumbline, data, tiny_folder, tmp_path):
 def test_eval_of_a_gguf_file(plumbline, tiny_folder, tmp_path):
     from tests.gguf_files import write_gguf
 
-    task = open_task("commerce", {**OPTIONS, "instructions": "short"}, tmp_path / "short")
-    arguments = ("--data", task.folder, "--limit", 3, "--max-tokens", 4, "--json")
+    build_commerce(CommerceOptions(**OPTIONS, instructions="short"), tmp_path / "short")
+    arguments = ("--data", tmp_path / "short", "--limit", 3, "--max-tokens", 4, "--json")
     found = [
         json.loads(plumbline("eval", model, *arguments)[1])
         for model in (tiny_folder, write_gguf(tiny_folder, tmp_path / "tiny.gguf"))
@@ -142,6 +149,44 @@ def test_score_needs_no_torch_and_counts_unknown_ids(plumbline, data, tmp_path):
     assert summary["how"]["strict"] == 4
 
 
+def test_score_says_how_much_it_covers_and_of_training_rows(plumbline, data, tmp_path):
+    """A mean over a few answers is none of the split, and one over training rows shows memory."""
+    golds = {}
+    for split in ("train", "val"):
+        rows = [row for _, row in read_jsonl(data / f"{split}.jsonl")]
+        golds[split] = [{"id": row["id"], "completion": row["messages"][-1]["content"]} for row in rows]
+    answers = tmp_path / "answers.jsonl"
+
+    def score(lines, *arguments):
+        answers.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return plumbline("score", "--completions", answers, "--data", data, *arguments)
+
+    code, out, err = score(golds["val"][:5], "--json")
+    summary = json.loads(out)
+    assert (code, summary["reward"]["mean"]) == (0, 1.0)
+    assert summary["coverage"] == {
+        "splits": {"val": {"answered": 5, "of": 20}},
+        "missing": 15,
+        "mean_missing_as_0": 0.25,
+        "train_rows": 0,
+    }
+    assert "5 of 20 of val" in summary["warnings"][0]
+    assert "5 of 20 of val" in err
+
+    _, out, err = score([*golds["val"], *golds["train"][:3]])
+    assert "answered of val" in out
+    assert "3 of 160" in out
+    assert "mean with the 157 missing as 0" in out
+    assert "answers to training rows" in out
+    assert "3 answers are to rows of train" in err
+
+    _, out, err = score(golds["val"], "--split", "val", "--json")
+    assert json.loads(out)["warnings"] == []
+    assert err == ""
+    _, out, _ = score(golds["train"], "--split", "train", "--json")
+    assert json.loads(out)["coverage"]["train_rows"] == 160
+
+
 def test_compare_of_two_files_and_of_what_cannot_be_compared(plumbline, data, tmp_path):
     for name in ("oracle", "constant"):
         plumbline("eval", name, "--data", data, "--out", tmp_path / f"{name}.json")
@@ -150,6 +195,11 @@ def test_compare_of_two_files_and_of_what_cannot_be_compared(plumbline, data, tm
     paired = json.loads(out)["comparisons"]["evaluation"]
     assert paired["difference"]["low"] > 0.4
     assert paired["p_value"] < 0.001
+    assert paired["after"] == 1.0
+    assert paired["after"] - paired["before"] == pytest.approx(paired["difference"]["mean"])
+    _, out, _ = plumbline("compare", tmp_path / "constant.json", tmp_path / "oracle.json")
+    assert f"{paired['before']:.3f}" in out
+    assert " 1.000 " in out, "both means stand beside the difference, on a terminal of 80 columns"
     plumbline("eval", "oracle", "--data", data, "--split", "test", "--out", tmp_path / "test.json")
     code, _, err = plumbline("compare", tmp_path / "constant.json", tmp_path / "test.json")
     assert code == 1
@@ -219,7 +269,6 @@ def test_a_mistake_is_one_message_with_its_mend(plumbline, data, tmp_path, monke
 def test_a_model_is_not_evaluated_on_what_it_was_trained_on(plumbline, data, tmp_path, tiny_folder):
     from plumbline.runs.cards import Card
     from plumbline.storage import write_json
-    from plumbline.tasks import open_task
 
     examples = open_task("commerce", OPTIONS, data).examples("val")
     model = tmp_path / "run" / "models" / "rl"
@@ -235,6 +284,24 @@ def test_a_model_is_not_evaluated_on_what_it_was_trained_on(plumbline, data, tmp
     code, _, err = plumbline("eval", model, "--data", data)
     assert code == 1
     assert "was trained on 2 of these 20 prompts" in err
+
+
+def test_a_folder_data_beside_a_model_is_its_runs_only_if_there_is_a_run(tmp_path, data, tiny_folder):
+    """`models/mine` and `data/` in one folder are how people keep things, not a run."""
+    from plumbline.evaluation.targets import open_task_for
+    from plumbline.runs.cards import Card
+    from plumbline.storage import write_json
+
+    model = tmp_path / "models" / "mine"
+    model.mkdir(parents=True)
+    card = Card(recipe="x 0", stage="rl", task="commerce", options=OPTIONS)
+    write_json(model / "plumbline.json", card.to_json())
+    shutil.copytree(data, tmp_path / "data")
+    found = open_task_for(str(model), "commerce", {}, None, lambda *_: None)
+    assert str(found.folder) == "data/commerce-of-0"
+    (tmp_path / "recipe.yaml").write_text("")
+    found = open_task_for(str(model), "commerce", {}, None, lambda *_: None)
+    assert found.folder == tmp_path / "data"
 
 
 def test_the_public_commands_and_their_options_are_these(plumbline):
@@ -259,7 +326,16 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "parse": ["--schema"],
         "report": [],
     }
-    for name in [*flags, "data commerce", "data forms"]:
+    helps = [parameter.help or "" for command in group.commands.values() for parameter in command.params]
+    assert not [text for text in helps if "<" in text], "angle brackets in help would be eaten as HTML"
+    for name in ["", "data", *flags, "data commerce", "data forms"]:
         code, out, _ = plumbline(*name.split(), "--help")
         assert code == 0
         assert "Example" in out, f"{name} --help shows an example"
+        assert "<bool>" not in out, "a flag takes no word"
+    _, out, _ = plumbline("eval", "--help")
+    headings = [line.strip("╭╮─ ") for line in out.splitlines() if line.startswith("╭")]
+    assert headings == [
+        *("Arguments", "Options", "The task", "How it is asked"),
+        *("How the model is opened", "What is written and printed"),
+    ]

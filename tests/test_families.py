@@ -1,14 +1,20 @@
 """Every family through the one pipeline: made, SFT, RL in each likelihood, evaluated, saved, opened again."""
 
 import math
+import shutil
+import sys
 
 import pytest
+import torch
 
 from plumbline.errors import ModelError, RecipeError
-from plumbline.evaluation.targets import Asking, evaluate_target
+from plumbline.evaluation.targets import Asking, _as_trained, evaluate_target
 from plumbline.pipeline import run_recipe
-from plumbline.policies import open_policy, saved_family
+from plumbline.policies import open_policy
+from plumbline.policies.saved import saved_settings
 from plumbline.recipe import ModelSection, parse
+from plumbline.storage import read_json, write_json
+from plumbline.training.sft import _backward, _passes
 from tests.toy import ToyTask
 
 SAMPLING = {
@@ -53,7 +59,7 @@ def test_a_run_has_its_metrics_and_its_laws_hold(finished):
         assert math.isfinite(row["train/loss"])
         assert row["train/completion_length"] <= 8
     assert "every choice that was sampled" in (run.folder / "report.html").read_text(encoding="utf-8")
-    assert saved_family(str(run.folder / "models" / "rl")) == family
+    assert saved_settings(str(run.folder / "models" / "rl"))["family"] == family
 
 
 def test_a_saved_model_is_opened_as_what_it_is(finished):
@@ -70,6 +76,48 @@ def test_a_saved_model_is_opened_as_what_it_is(finished):
     if family != "slots":
         with pytest.raises(ModelError, match="trained with prefix attention, not full"):
             open_policy(ModelSection(name=saved, family=family, attention="full"), saved)
+
+
+@pytest.fixture(scope="module", params=["masked", "slots"])
+def adapted(request, tmp_path_factory):
+    """A finished run whose sft and rl models are adapters, in 16 bits."""
+    values = recipe(request.param).model_dump(mode="json")
+    values["model"] |= {"lora": {"rank": 2, "alpha": 4}, "dtype": "bfloat16"}
+    folder = tmp_path_factory.mktemp("adapted") / request.param
+    return request.param, run_recipe(parse(values), folder)
+
+
+def test_a_saved_adapter_is_opened_as_what_it_is(adapted):
+    """Its family, its canvas and its precision were forgotten: it was opened as an autoregressive model in 32 bits."""
+    family, run = adapted
+    saved = str(run.folder / "models" / "rl")
+    section, law = _as_trained(saved, Asking())
+    assert (section.family, section.dtype, section.lora.rank) == (family, "bfloat16", 2)
+    assert (law.max_tokens, law.steps) == (8, SAMPLING[family]["steps"])
+    task = ToyTask({"size": 4})
+    again = evaluate_target(saved, task, task.examples("val"), "val", Asking(), lambda *_: None)
+    (stored,) = [e for key, e in run.evaluations().items() if str(key) == "rl.val.greedy"]
+    assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
+    assert _as_trained(saved, Asking(dtype="float32"))[0].dtype == "float32"
+    assert _as_trained(str(run.folder / "models" / "base"), Asking())[0].lora is None
+
+
+def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, monkeypatch):
+    """It was scored on a base in 16 bits, which is another model."""
+    _, run = adapted
+    saved = shutil.copytree(run.folder / "models" / "rl", tmp_path / "adapter")
+    card = read_json(saved / "plumbline.json")
+    assert card["model"]["quantize"] is None
+    write_json(saved / "plumbline.json", {**card, "model": {**card["model"], "quantize": "4bit"}})
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    task = ToyTask({"size": 4})
+    with pytest.raises(ModelError, match="4bit needs bitsandbytes"):
+        evaluate_target(str(saved), task, task.examples("val"), "val", Asking(), lambda *_: None)
+
+
+def test_what_auto_was_is_remembered(finished):
+    _, run = finished
+    assert read_json(run.folder / "models" / "rl" / "plumbline.json")["model"]["dtype"] == "float32"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +162,9 @@ def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(tmp_path)
         ("slots", {"likelihood": {"kind": "espo"}}, "cannot do"),
     ],
 )
-def test_what_a_family_cannot_do_is_said(family, rl, message, tmp_path):
+def test_what_a_family_cannot_do_is_said(family, rl, message, tmp_path, monkeypatch):
+    """Also of a family of one's own, whose keys nobody knows before."""
+    monkeypatch.setattr("plumbline.runs.run.check_family", lambda recipe: None)
     with pytest.raises(RecipeError, match=message):
         run_recipe(recipe(family, **rl), tmp_path / "run")
 
@@ -130,6 +180,50 @@ def test_every_text_is_told_once_it_is_finished(finished):
     )
     wanted = {(p, c): one.text for p, group in enumerate(drawn) for c, one in enumerate(group)}
     assert told == wanted
+
+
+@pytest.fixture
+def opened(finished):
+    family, run = finished
+    return open_policy(recipe(family).model, str(run.folder / "models" / "rl"))
+
+
+def test_how_a_batch_is_cut_into_passes_changes_no_loss(opened):
+    """Times were stratified in each pass anew, so a smaller `tokens_per_pass` was another training."""
+    words = ("a", "aaaa", "aa", "b", "bb", "ab")
+    chats = [[{"role": "user", "content": word}, {"role": "assistant", "content": word * 2}] for word in words]
+    batch = [opened.demonstrate(chat) for chat in chats]
+    found = []
+    for tokens_per_pass in (10_000, 80, 1):
+        assert len(_passes(batch, tokens_per_pass)) == {10_000: 1, 80: 3, 1: 6}[tokens_per_pass]
+        loss = _backward(opened, batch, tokens_per_pass, seed=3)
+        found.append((loss, {name: weight.grad.clone() for name, weight in opened.trainable().items()}))
+        for weight in opened.trainable().values():
+            weight.grad = None
+    for loss, gradients in found[1:]:
+        assert loss == pytest.approx(found[0][0], rel=1e-5)
+        for name, gradient in gradients.items():
+            torch.testing.assert_close(gradient, found[0][1][name], atol=1e-6, rtol=1e-4)
+    assert _backward(opened, batch, 80, seed=4) != pytest.approx(found[0][0], rel=1e-3)
+
+
+def test_how_prompts_are_cut_into_chunks_changes_no_draw(finished, opened):
+    """A chunk drew for all of its rows at once, so a device that holds fewer rows drew other answers."""
+    law = recipe(finished[0]).sampling.law()
+    chats = [[{"role": "user", "content": "sim " * number}] for number in range(1, 6)]
+    answers = []
+    for rows in (100, 4, 1):
+        opened.rows_at_once = rows
+        drawn = opened.sample(chats, 2, law, 3)
+        answers.append([[(t.answer.tolist(), [s.tokens.tolist() for s in t.steps]) for t in group] for group in drawn])
+    assert answers[0] == answers[1] == answers[2]
+    assert answers[0][0][0] != answers[0][0][1], "copies are draws of their own"
+
+
+def test_rows_at_once_is_a_key(finished):
+    family, run = finished
+    section = recipe(family).model.model_copy(update={"rows_at_once": 3})
+    assert open_policy(section, str(run.folder / "models" / "rl")).rows_at_once == 3
 
 
 @pytest.mark.parametrize(("rate", "worse"), [(1e-3, []), (1e-1, [2, 4])])

@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.errors import RecipeError
-from plumbline.recipe import Recipe, differences, load, names, parse
+from plumbline.policies import FAMILIES
+from plumbline.recipe import Recipe, check_family, differences, load, names, parse
+from plumbline.recipe.families import READERS
+from plumbline.recipe.files import _leaves
+from plumbline.runs.run import Run
 
 MINIMAL = {"name": "x", "model": {"name": "some-model"}}
 
@@ -48,6 +52,15 @@ def test_overrides_are_yaml_and_numbers_are_numbers(tmp_path):
     assert recipe.run.trackers == ["trackio"]
 
 
+def test_an_override_of_a_tasks_option_is_a_number_where_it_reads_as_one(tmp_path):
+    """Nothing else makes a number of YAML 1.1's text `5e-6` there: what a task's options are, only the task knows."""
+    path = write(tmp_path, "r.yaml", "name: x\nmodel: {name: m}\n")
+    given_ = ["task.options.rate=5e-6", "task.options.size=1E3", "task.options.word=free", "task.options.count=12"]
+    options = load(path, given_).task.options
+    assert options == {"rate": 5e-6, "size": 1000.0, "word": "free", "count": 12}
+    assert type(options["count"]) is int
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
@@ -61,6 +74,10 @@ def test_overrides_are_yaml_and_numbers_are_numbers(tmp_path):
         ({**MINIMAL, "sft": {}}, "give either sft.steps or sft.epochs"),
         ({**MINIMAL, "name": "../up"}, "name"),
         ({"name": "x", "model": {}}, "give model.name"),
+        (
+            {**MINIMAL, "rl": {"steps": 1, "likelihood": {"keep": 9}}, "sampling": {"steps": 4}},
+            r"rl\.likelihood\.keep is 9, but a trajectory has 4 steps",
+        ),
         ({**MINIMAL, "seed": True}, "seed is true, where a number"),
         ({**MINIMAL, "rl": {"steps": True}}, "rl: steps is true"),
         ({**MINIMAL, "rl": {"steps": 1, "clip_low": 30}}, "rl.clip_low: Input should be less than 1"),
@@ -99,6 +116,57 @@ def test_every_recipe_that_comes_along_is_valid(name):
     assert load(name).description
 
 
+@pytest.mark.parametrize("name", names())
+def test_a_recipe_that_comes_along_has_keys_of_its_own_family_only(name):
+    check_family(load(name))
+
+
+@pytest.mark.parametrize(
+    ("family", "values", "message"),
+    [
+        (
+            "autoregressive",
+            {"sampling": {"selector": "plackett_luce"}},
+            "sampling.selector: plackett_luce is read by masked",
+        ),
+        ("autoregressive", {"sampling": {"steps": 8}}, "sampling.steps: 8 is read by masked and slots and flow"),
+        ("autoregressive", {"model": {"canvas": 8}}, "model.canvas: 8"),
+        ("autoregressive", {"rl": {"steps": 1, "kl": "closed"}}, "rl.kl: closed"),
+        ("masked", {"sampling": {"kernel": "marginal"}}, "sampling.kernel: marginal is read by flow"),
+        ("masked", {"model": {"decoder": "lean"}}, "model.decoder: lean is read by autoregressive"),
+        ("masked", {"rl": {"steps": 1, "credit": "items"}}, "rl.credit: items is read by autoregressive"),
+        ("slots", {"model": {"attention": "prefix"}}, "model.attention: prefix is read by masked and flow"),
+        ("slots", {"rl": {"steps": 1, "likelihood": {"kind": "espo"}}}, "rl.likelihood.kind: espo is read by masked"),
+        ("flow", {"model": {"slot": 8}}, "model.slot: 8 is read by slots"),
+        ("flow", {"model": {"lora": {"rank": 4}}}, "model.lora"),
+        ("flow", {"evaluation": {"steps": 4}, "sampling": {"blocks": 2}}, "of family flow, but sampling.blocks: 2"),
+    ],
+)
+def test_a_key_that_the_family_does_not_read_is_an_error_of_a_new_run(family, values, message, tmp_path):
+    """It was passed over in silence."""
+    recipe = parse({**MINIMAL, **values, "model": {"name": "m", "family": family, **values.get("model", {})}})
+    with pytest.raises(RecipeError, match=message):
+        Run.start(recipe, tmp_path / "run", resume=False)
+    assert not (tmp_path / "run").exists()
+    check_family(recipe.model_copy(update={"model": recipe.model.model_copy(update={"family": "mine:Policy"})}))
+
+
+def test_the_families_that_read_keys_are_those_that_there_are_and_so_are_the_keys():
+    assert {name for readers in READERS.values() for name in readers} == set(FAMILIES)
+    known = dict(_leaves(parse({**MINIMAL, "sft": {"steps": 1}, "rl": {"steps": 1}}).model_dump()))
+    assert set(READERS) <= set(known)
+
+
+def test_a_run_that_had_such_a_key_can_be_read_and_gone_on_with(tmp_path):
+    recipe = parse({**MINIMAL, "rl": {"steps": 3}})
+    with Run.start(recipe, tmp_path / "run", resume=False) as run:
+        run.metrics("rl", 1, {})
+    odd = recipe.model_copy(update={"sampling": recipe.sampling.model_copy(update={"selector": "plackett_luce"})})
+    (tmp_path / "run" / "recipe.yaml").write_text(odd.to_yaml())
+    with Run.start(odd, tmp_path / "run", resume=True):
+        assert Run.read(tmp_path / "run").recipe == odd
+
+
 def test_differences_are_leaves_with_old_and_new():
     old, new = parse({**MINIMAL, "rl": {"steps": 200}}), parse({**MINIMAL, "rl": {"steps": 600}, "seed": 3})
     assert list(differences(old, new)) == [("seed", 0, 3), ("rl.steps", 200, 600)]
@@ -130,7 +198,7 @@ def test_any_mapping_is_a_recipe_or_a_recipe_error(values):
         ("[" * 100_000, "nested too deeply"),
         ("name: x\nseed: " + "9" * 5000, "holds a value that cannot be"),
         ("name: x\nseed: 2026-13-45", "holds a value that cannot be"),
-        ("name: \ud800".encode("utf-8", "surrogatepass"), "not YAML"),
+        ("name: \ud800".encode("utf-8", "surrogatepass"), "not UTF-8"),
     ],
 )
 def test_what_yaml_would_pass_over_is_an_error(text, message, tmp_path):

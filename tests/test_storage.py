@@ -1,6 +1,7 @@
 """Files are whole or absent; a malformed row is named by file and line; a full disk is said as what it is."""
 
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,21 @@ def test_a_full_disk_is_named(tmp_path):
         JsonLines(tmp_path / "metrics.jsonl").append({"step": 1})
 
 
+def test_a_row_that_did_not_fit_leaves_the_rows_before_it_and_the_next_one_stands_alone(tmp_path):
+    """A limit on the size of files takes the first bytes of a row, as a disk does that fills up."""
+    lines = JsonLines(tmp_path / "events.jsonl")
+    lines.append({"step": 1})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (lines.size() + 7, hard))
+    try:
+        with pytest.raises(StorageError, match="No space left on device"):
+            lines.append({"step": 2})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    lines.append({"step": 3})
+    assert lines.rows() == [{"step": 1}, {"step": 3}]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -65,12 +81,24 @@ def test_rows_read_back_as_they_were_written(rows):
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.jsonl"
-        try:
-            write_jsonl(path, rows)
-        except UnicodeEncodeError:
-            return  # a lone surrogate cannot be written as UTF-8
+        write_jsonl(path, rows)
         assert [row for _, row in read_jsonl(path)] == rows
         assert JsonLines(path).rows() == rows
+
+
+def test_half_a_surrogate_is_written_as_an_escape_and_refused_in_a_users_rows(tmp_path):
+    """A model may have written one, and losing its record for that would be worse; no tokenizer takes one."""
+    row = {"text": "a\ud83d", "whole": "\N{LLAMA}"}
+    write_json(tmp_path / "a.json", row)
+    assert read_json(tmp_path / "a.json") == row
+    lines = JsonLines(tmp_path / "rows.jsonl")
+    lines.append(row)
+    assert lines.rows() == [row]
+    assert "\N{LLAMA}" in lines.path.read_text(encoding="utf-8")
+    with pytest.raises(DataError, match=r"rows.jsonl:1 holds half of a pair of surrogates"):
+        list(read_jsonl(lines.path))
+    write_jsonl(lines.path, [{"text": "\\ud83d in words, and \N{LLAMA}"}])
+    assert len(list(read_jsonl(lines.path))) == 1
 
 
 def test_appended_rows_are_cut_back_to_a_mark_and_a_torn_line_is_left_out(tmp_path):

@@ -45,6 +45,8 @@ class ToyTask:
         ]
 
     def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
+        if example.id in self.options.get("breaks", ()):
+            raise RuntimeError("the page is gone")
         if self.reward == "constant":
             return Outcome(how="strict"), RUBRIC.score({"letters": 0.5, "any": 0.5})
         if self.reward == "infinite":

@@ -6,8 +6,9 @@ from typing import Any
 
 from plumbline import recipe as recipes
 from plumbline import tasks
+from plumbline.checks import check_recipe
 from plumbline.errors import RecipeError
-from plumbline.evaluation.targets import Asking, evaluate_target
+from plumbline.evaluation.targets import Asking, check_target, evaluate_target
 from plumbline.imports import named
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import Recipe
@@ -48,6 +49,8 @@ def run(
         recipe = recipes.parse(_by_name(recipe))
     loaded = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, overrides)
     folder = Path(out) if out is not None else Path(loaded.run.folder) / loaded.name
+    if loaded.run.trackers and not resume:
+        check_recipe(loaded)  # the run does so itself, but after a tracker has written into the folder
     view = LiveView()
     observers: list[Observer] = [] if quiet else [view]
     trackers = open_trackers(loaded, folder, lambda message: view.event("tracker", message))
@@ -97,6 +100,7 @@ def evaluate(
         The judged answers; `.mean_reward` is their mean.
 
     Raises:
+        RecipeError: the run is not finished; a misspelt control.
         DataError: the model was trained on some of these prompts; no such split.
         ModelError: there is no such model.
     """
@@ -106,6 +110,7 @@ def evaluate(
             raise RecipeError(f"the run {source.folder} is not finished", "go on with it: run(..., resume=True)")
         source = str(result["model"])
     how = Asking(temperature=temperature, max_tokens=max_tokens, seed=seed, device=device)
+    check_target(str(source), task, how)
     examples = task.examples(split)[:limit]
     return evaluate_target(str(source), task, examples, split, how, tasks.silent)
 

@@ -26,6 +26,7 @@ def check(folder: Path, kind: str, earlier: Recognise = lambda _: False) -> None
         StorageError: it is a file, cannot be looked into, or holds something else. Nothing was touched.
     """
     with clear_os_errors(folder):
+        _check_parents(folder)
         if not folder.exists():
             return
         if not folder.is_dir():
@@ -37,6 +38,13 @@ def check(folder: Path, kind: str, earlier: Recognise = lambda _: False) -> None
         return
     what = f"is a folder of Plumbline's for another purpose ({there})" if there else f"holds other files ({first})"
     raise StorageError(f"{folder} {what}; nothing in it was touched", f"give an empty or a new folder for the {kind}")
+
+
+def _check_parents(path: Path) -> None:
+    """Refuse a path below a file, before anything is computed that would be written there."""
+    nearest = next((parent for parent in path.parents if parent.exists()), None)
+    if nearest is not None and not nearest.is_dir():
+        raise StorageError(f"{nearest} is a file, so nothing can be written to {path}", "give a place in a folder")
 
 
 def claim(folder: Path, kind: str, earlier: Recognise = lambda _: False) -> None:
@@ -53,9 +61,14 @@ def check_file(path: Path, kind: str, ours: Recognise) -> None:
         StorageError: there is a folder or another file. It was not touched.
     """
     with clear_os_errors(path):
+        _check_parents(path)
         if path.is_dir():
             raise StorageError(f"{path} is a folder", f"give a file for the {kind}")
-        if not path.exists() or path.stat().st_size == 0:
+        if not path.exists():
+            return
+        if not path.is_file():  # a pipe or a device would be replaced by the rename that ends a write
+            raise StorageError(f"{path} is no ordinary file", f"give a file for the {kind}")
+        if path.stat().st_size == 0:
             return
     if not ours(path):
         raise StorageError(

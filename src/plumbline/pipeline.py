@@ -6,32 +6,32 @@ repeated, so resuming is running again.
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import DataError, RecipeError, RunError
+from plumbline import claims
+from plumbline.checks import Splits, check_disjoint, check_gold, check_recipe, check_task, final_splits, try_verifier
+from plumbline.errors import DataError
 from plumbline.evaluation.evaluate import evaluate_policy, references
-from plumbline.evaluation.replays import check_replayable, replay_worst
+from plumbline.evaluation.replays import replay_worst
 from plumbline.evaluation.summary import fall, summarise
 from plumbline.policies import open_policy
+from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import Demonstration, Policy, locating, slowness
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
 from plumbline.records import Evaluation, Example, Message, Sampling
 from plumbline.reports.write import write_report
 from plumbline.rollouts import check_prompts
-from plumbline.runs.cards import CARD, Card, trained_on
+from plumbline.runs.cards import Card, trained_on
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
 from plumbline.runs.replays import INDEX, write_replays
-from plumbline.runs.run import Observer, Run
+from plumbline.runs.run import RUN, Observer, Run, is_run
 from plumbline.seeds import derive
+from plumbline.storage import read_json
 from plumbline.tasks import open_task
-from plumbline.tasks.task import Prechecked, Task, gold_of, itemised
-
-Splits = Mapping[str, Sequence[Example]]
-COMMON = frozenset({"train", "val", "test"})
-"""The splits that every task has."""
+from plumbline.tasks.task import Task, gold_of
 
 
 def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers: Sequence[Observer] = ()) -> Run:
@@ -45,19 +45,26 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
 
     Returns:
         The finished run: `result()` has its numbers, its folder the report.
+
+    Raises:
+        PlumblineError: what is wrong with the recipe, its records or its model, or why the run was stopped.
     """
-    with Run.start(recipe, folder, resume=resume, observers=observers) as run:
+    claims.check(folder, RUN, is_run)
+    if not (resume and (folder / "recipe.yaml").is_file()):  # what a run goes on with was there when it began
+        check_recipe(recipe)
+    with (
+        Run.start(recipe, folder, resume=resume, observers=observers) as run,
+        clear_memory_errors(_less_memory(recipe)),
+    ):
+        recipe = run.recipe
         task = open_task(recipe.task.name, recipe.task.options, folder / "data", run.working)
+        check_task(recipe, task)
         train = task.examples("train")
-        if recipe.evaluation.replays:
-            check_replayable(task, recipe.evaluation.replays)
-        if recipe.rl is not None and recipe.rl.credit == "items":
-            itemised(task)  # before anything is trained
-        _check_gold(recipe, train)
+        check_gold(recipe, train)
         finals = final_splits(recipe, task)
         held_out = {split: task.examples(split) for split in dict.fromkeys([*finals, recipe.evaluation.split])}
         check_disjoint(train, held_out)
-        _precheck(run, task, held_out, finals)
+        try_verifier(run, task, held_out, finals)
         _evaluate_references(run, task, held_out)
 
         source = recipe.model.name or _base(recipe, run)
@@ -75,75 +82,15 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
         return run
 
 
-def final_splits(recipe: Recipe, task: Task) -> list[str]:
-    """What every stage is evaluated on after its end: the recipe's splits, then the further ones of the task."""
-    further = [split for split in task.splits if split not in COMMON] if recipe.evaluation.further else []
-    return list(dict.fromkeys([*recipe.evaluation.final, *further]))
-
-
-def check_disjoint(train: Sequence[Example], held_out: Splits) -> None:
-    """Refuse to evaluate on prompts that are trained on.
-
-    Raises:
-        DataError: names the split and an example.
-    """
-    seen = {example.fingerprint() for example in train}
-    for split, examples in held_out.items():
-        shared = [example.id for example in examples if example.fingerprint() in seen]
-        if shared:
-            raise DataError(
-                f"{len(shared)} of {len(examples)} prompts of {split} are also in train, for example {shared[0]}",
-                "build the splits anew, disjoint",
-            )
-
-
-def _check_gold(recipe: Recipe, train: Sequence[Example]) -> None:
-    """Refuse supervised training, that of a tiny model included, where there are no answers to show.
-
-    Raises:
-        RecipeError: some example has no gold answer.
-    """
-    lacking = sum(example.gold is None for example in train)
-    if lacking and (recipe.sft is not None or recipe.model.name is None):
-        what = "sft" if recipe.sft is not None else "model.tiny, which is pretrained on them,"
-        raise RecipeError(
-            f"{what} needs gold answers, and {lacking} of {len(train)} training examples have none",
-            "leave out sft and name a model (model.name); or give gold answers (task jsonl: task.options.gold)",
-        )
-
-
-def _precheck(run: Run, task: Task, held_out: Splits, finals: Sequence[str]) -> None:
-    """Try a verifier of the user's own; and refuse to go on under another one than the run was begun with.
-
-    Raises:
-        DataError: see `Prechecked.precheck`.
-        RunError: the scores of a resumed run would be of two rubrics.
-    """
-    before = {evaluation.rubric for evaluation in run.evaluations().values()}
-    if before - {task.rubric}:
-        raise RunError(
-            f"{run.folder} was begun under rubric {min(before)}, and the task's is now {task.rubric}: what decides a "
-            "score was changed",
-            "undo that change, or begin a new run with --out",
-        )
-    if isinstance(task, Prechecked):
-        told = [event["message"] for event in run.files["events"].rows()]
-        for message in task.precheck(_verdicts(run.recipe, held_out, finals)):
-            if message not in told:
-                run.event("task", message)
-
-
-def _verdicts(recipe: Recipe, held_out: Splits, finals: Sequence[str]) -> int:
-    """How many answers a run will have judged."""
-    stages = 1 + (recipe.sft is not None) + (recipe.rl is not None)
-    modes = len(_modes(recipe))
-    total = stages * modes * sum(len(held_out[split]) for split in finals)
-    if recipe.rl is not None:
-        total += recipe.rl.steps * recipe.rl.prompts_per_step * recipe.rl.group_size
-        if recipe.evaluation.every:
-            inside = len(held_out[recipe.evaluation.split][: recipe.evaluation.limit])
-            total += modes * inside * (1 + recipe.rl.steps // recipe.evaluation.every)
-    return total
+def _less_memory(recipe: Recipe) -> str:
+    """What to do where the memory of the device is not enough: each of it may change at a resume."""
+    passes = {"sft.tokens_per_pass": recipe.sft, "rl.tokens_per_pass": recipe.rl}
+    advice = [f"lower {key} ({section.tokens_per_pass} now)" for key, section in passes.items() if section is not None]
+    if not recipe.model.gradient_checkpointing and recipe.model.family != "flow":
+        advice.append("set model.gradient_checkpointing: true")
+    return (
+        ", ".join([*advice, "or, where answers were being drawn, set a small model.rows_at_once"]) + "; then --resume"
+    )
 
 
 def _evaluate_references(run: Run, task: Task, held_out: Splits) -> None:
@@ -158,7 +105,7 @@ def _evaluate_references(run: Run, task: Task, held_out: Splits) -> None:
 def _base(recipe: Recipe, run: Run) -> str:
     """Make and pretrain the tiny model where the recipe names none; its directory."""
     folder = run.model("base")
-    if _is_done(folder):
+    if run.is_done("base"):
         return str(folder)
     from plumbline.policies.pretrained.tiny import make_tiny
 
@@ -180,18 +127,20 @@ def _base(recipe: Recipe, run: Run) -> str:
     whole = _section(recipe).model_copy(update={"lora": None, "quantize": None})
     policy = open_policy(whole, str(untrained), recipe.seed)
     _supervise(run, policy, task, examples, section, "base")
-    _finish_stage(run, policy, "base", str(untrained), examples)
+    _finish_stage(run, policy, whole, "base", str(untrained), examples)
     shutil.rmtree(untrained)
     return str(folder)
 
 
 def _sft(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], source: str) -> str:
     folder = run.model("sft")
-    if not _is_done(folder):
+    if not run.is_done("sft"):
         assert recipe.sft is not None
         policy = _open(run, source, "sft")
+        if recipe.rl is not None:  # now, because it could not be changed after SFT
+            check_prompts(policy, train, recipe.sampling.law())
         _supervise(run, policy, task, train, recipe.sft, "sft")
-        _finish_stage(run, policy, "sft", source, train)
+        _finish_stage(run, policy, _section(recipe), "sft", source, train)
     return str(folder)
 
 
@@ -223,7 +172,7 @@ def _rl(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], held_out
     from plumbline.training.rl import train_rl
 
     folder = run.model("rl")
-    if _is_done(folder):
+    if run.is_done("rl"):
         return str(folder)
     assert recipe.rl is not None
     policy = _open(run, source, "rl")
@@ -246,7 +195,7 @@ def _rl(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], held_out
         evaluate=evaluate if recipe.evaluation.every else None,
         evaluate_every=recipe.evaluation.every,
     )
-    _finish_stage(run, policy, "rl", source, train)
+    _finish_stage(run, policy, _section(recipe), "rl", source, train)
     return str(folder)
 
 
@@ -258,6 +207,7 @@ def _open(run: Run, source: str, *names: str) -> Policy:
         policy = open_policy(_section(run.recipe), source, derive(run.recipe.seed, "open", *names))
     if asked():
         raise KeyboardInterrupt
+    _record_move(run, policy)
     if run.recipe.rl is not None and run.recipe.rl.credit == "items":
         locating(policy)  # at the first stage, so before anything is trained
     run.environment({"engine": dict(policy.engine), **_likelihood(run.recipe, policy)})
@@ -265,6 +215,19 @@ def _open(run: Run, source: str, *names: str) -> Policy:
     if message and all(event["message"] != message for event in run.files["events"].rows()):
         run.event("slow", message)
     return policy
+
+
+def _record_move(run: Run, policy: Policy) -> None:
+    """Say where a run goes on with other numbers or elsewhere than before: the environment keeps the last only."""
+    path = run.folder / "environment.json"
+    before = read_json(path).get("engine", {}) if path.is_file() else {}
+    moved = [
+        f"{name}: {before[name]} -> {policy.engine[name]}"
+        for name in ("device", "dtype")
+        if name in before and before[name] != policy.engine.get(name, before[name])
+    ]
+    if moved:
+        run.event("engine", f"the model is opened otherwise than before ({', '.join(moved)})")
 
 
 def _likelihood(recipe: Recipe, policy: Policy) -> dict[str, Any]:
@@ -281,20 +244,20 @@ def _section(recipe: Recipe) -> ModelSection:
     return recipe.model.model_copy(update={"canvas": recipe.model.canvas or recipe.sampling.max_tokens})
 
 
-def _is_done(model: Path) -> bool:
-    """A model directory is renamed into place whole, card included."""
-    return (model / CARD).is_file()
-
-
-def _finish_stage(run: Run, policy: Policy, stage: str, source: str, trained: Sequence[Example]) -> None:
+def _finish_stage(
+    run: Run, policy: Policy, section: ModelSection, stage: str, source: str, trained: Sequence[Example]
+) -> None:
     """Save a stage's model with its card; its checkpoints only took room from here on."""
     recipe = run.recipe
+    model = section.meaning()
+    if section.dtype == "auto" and (dtype := policy.engine.get("dtype")) in {"float32", "bfloat16"}:
+        model["dtype"] = dtype  # what auto was here: on another device it is something else
     card = Card(
         recipe=f"{recipe.name} {recipe.identity()}",
         stage=stage,
         task=recipe.task.name,
         options=recipe.task.options,
-        model=_section(recipe).meaning(),
+        model=model,
         sampling=asdict(_modes(recipe)["sampled"] if recipe.evaluation.sampled else _modes(recipe)["greedy"]),
         trained_on=trained_on(source, (example.fingerprint() for example in trained)),
     )

@@ -1,26 +1,40 @@
-"""Files that are whole or absent: atomic writes, and JSON lines that name their file and line when malformed.
+"""Files that are whole or absent: atomic writes, and readers that name what is wrong with a file.
 
 A write goes to a temporary file beside the target, is flushed to the disk, and is renamed over it: a reader, a
-crash or a full disk never sees half of it. Standard library only.
+crash or a full disk never sees half of it. Whatever stands in a file that is read (other bytes than UTF-8, JSON of a
+hundred thousand levels, a folder in its place) is an error with the file, the line, the cause and the remedy:
+`clear_read_errors` is the boundary. Standard library only.
 """
 
 import errno
 import io
 import json
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
-from plumbline.errors import DataError, StorageError
+from plumbline.errors import DataError, PlumblineError, StorageError
+
+BOM = "\ufeff"
+"""The byte order mark, which some editors put before UTF-8; it says nothing."""
+_HALF = re.compile("[\ud800-\udfff]")
+"""Half of a pair of surrogates, which no encoding can write."""
+_ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def dumps(value: object) -> str:
     """JSON on one line, keys in insertion order, Portuguese readable, and no NaN (which is not JSON)."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(", ", ": "))
+    return _encodable(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(", ", ": ")))
+
+
+def _encodable(text: str) -> str:
+    """JSON text whose lone surrogates (a model may write them as escapes) are escapes again."""
+    return _HALF.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 @contextmanager
@@ -37,13 +51,15 @@ def clear_os_errors(path: Path) -> Iterator[None]:
     except Exception as error:
         if not isinstance(error, OSError) and type(error).__name__ != "SafetensorError":
             raise
-        free = _free_megabytes(path)
-        # By what the error says: what was half written is gone by now, so there may be space again.
-        full = "No space left" in str(error) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-        mend = "free some space and start the same command again with --resume" if full else ""
+        full = "No space left" in str(error) or getattr(error, "errno", None) in {errno.ENOSPC, errno.EDQUOT}
+        free = _free_megabytes(path) if full else None
         detail = f" ({free:.0f} MB free on that disk)" if free is not None else ""
-        why = getattr(error, "strerror", None) or error
-        raise StorageError(f"cannot write {path}: {why}{detail}", mend) from error
+        raise StorageError(
+            f"cannot write {path}: {getattr(error, 'strerror', None) or error}{detail}",
+            "free some space and start the same command again with --resume"
+            if full
+            else "give another place, or make this one writable",
+        ) from error
 
 
 def _free_megabytes(path: Path) -> float | None:
@@ -54,6 +70,51 @@ def _free_megabytes(path: Path) -> float | None:
             except OSError:
                 return None
     return None
+
+
+@contextmanager
+def clear_read_errors(name: object, kind: type[PlumblineError] = DataError) -> Iterator[None]:
+    """Turn whatever a file can do to its reader inside the block into an error of a kind that names it.
+
+    Args:
+        name: what the error calls it: a path, or a path and a line.
+        kind: the error.
+    """
+    try:
+        yield
+    except PlumblineError:
+        raise
+    except FileNotFoundError as error:
+        raise kind(f"{name} does not exist", "check the path") from error
+    except OSError as error:
+        raise kind(
+            f"{name} cannot be read: {error.strerror or error}", "check what is there, and who may read it"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise kind(f"{name}: not UTF-8 ({error.reason})", "save the file as UTF-8") from error
+    except json.JSONDecodeError as error:
+        what = f"{error.msg} at line {error.lineno}, column {error.colno}"
+        raise kind(f"{name} is not JSON ({what})", "correct the file, or write it anew") from error
+    except RecursionError as error:
+        raise kind(f"{name} is nested too deeply", "give values of fewer levels") from error
+    except ValueError as error:  # an integer of 5,000 digits, a path with a NUL
+        what = "an integer of thousands of digits" if "integer string" in str(error) else one_line(error)
+        raise kind(f"{name} holds what cannot be read: {what}", "correct that value") from error
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, on one line of at most 300 characters."""
+    return " ".join(str(error).split())[:300]
+
+
+def read_text(path: Path, kind: type[PlumblineError] = DataError) -> str:
+    """Read a text file, with or without a byte order mark.
+
+    Raises:
+        kind: the file is missing, cannot be read, or is not UTF-8.
+    """
+    with clear_read_errors(path, kind):
+        return path.read_text(encoding="utf-8").removeprefix(BOM)
 
 
 def sync_folder(folder: Path) -> None:
@@ -94,21 +155,34 @@ def write_text(path: Path, content: str) -> None:
 
 def write_json(path: Path, value: object) -> None:
     """Write a JSON file atomically, indented for people."""
-    write_text(path, json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2) + "\n")
+    write_text(path, _encodable(json.dumps(value, ensure_ascii=False, allow_nan=False, indent=2)) + "\n")
 
 
 def read_json(path: Path) -> Any:
     """Read a JSON file.
 
     Raises:
-        DataError: the file is missing or is not JSON.
+        DataError: the file is missing, cannot be read, is not JSON, or holds what `clear_read_errors` names.
     """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise DataError(f"{path} does not exist") from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is not JSON: {error}") from error
+    text = read_text(path)
+    with clear_read_errors(path):
+        return json.loads(text)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a JSON file that holds one object.
+
+    Raises:
+        DataError: see `read_json`; or it holds something else.
+    """
+    return _object(read_json(path), str(path))
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        what = "null" if value is None else type(value).__name__
+        raise DataError(f"{name}: a JSON object is expected, not {what}", 'write it as {"key": value}')
+    return value
 
 
 def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -120,41 +194,49 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number from 1, row) of a JSON-lines file; blank lines are skipped.
 
     Raises:
-        DataError: the file is missing, or a line is not a JSON object (the message has file and line).
+        DataError: the file is missing or cannot be read, or a line is not a JSON object, or holds half a character,
+            which no tokenizer takes (the message has file and line).
     """
-    try:
-        file = path.open(encoding="utf-8", newline="\n")
-    except FileNotFoundError as error:
-        raise DataError(f"{path} does not exist") from error
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from error
+    with clear_read_errors(path):
+        file = path.open("rb")
     with file:
-        yield from parse_jsonl(file, str(path))
-
-
-def parse_jsonl(lines: TextIO, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number from 1, row) of open JSON lines; `name` is what an error calls them.
-
-    Raises:
-        DataError: a line is not UTF-8, not JSON, or not an object.
-    """
-    number = 0
-    try:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
+        for number, text, row in _rows(file, str(path)):
+            if _ESCAPED_HALF.search(text) and _HALF.search(json.dumps(row, ensure_ascii=False)):
                 raise DataError(
-                    f"{name}:{number}: not JSON ({error.msg} at column {error.colno}): {line.strip()[:80]!r}",
-                    "mend or remove that line",
-                ) from error
-            if not isinstance(row, dict):
-                raise DataError(f"{name}:{number}: a JSON object is expected, not {type(row).__name__}")
+                    f"{path}:{number} holds half of a pair of surrogates (\\ud800 to \\udfff), which is no character",
+                    "write that character whole, or leave it out",
+                )
             yield number, row
-    except UnicodeDecodeError as error:
-        raise DataError(f"{name}:{number + 1}: not UTF-8 ({error.reason})", "save the file as UTF-8") from error
+
+
+def _rows(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    """Yield (line number from 1, line, row); `name` is what an error calls the file."""
+    for number, line in enumerate(lines, 1):
+        where = f"{name}:{number}"
+        with clear_read_errors(where):
+            text = line.decode()
+            if number == 1:
+                text = text.removeprefix(BOM)
+            if not text.strip():
+                continue
+            row = _line(text, where)
+        yield number, text, row
+
+
+def _line(text: str, where: str) -> dict[str, Any]:
+    """The object on one line."""
+    if text.startswith(BOM):
+        raise DataError(
+            f"{where} begins with a byte order mark",
+            "remove the mark: it stands where a file that was saved with one was appended to another",
+        )
+    try:
+        return _object(json.loads(text), where)
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{where}: not JSON ({error.msg} at column {error.colno}): {text.strip()[:80]!r}",
+            "correct or remove that line",
+        ) from error
 
 
 class JsonLines:
@@ -167,20 +249,27 @@ class JsonLines:
         rows.truncate(mark)         # on resume: what came after the checkpoint is redone
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, check: Callable[[Mapping[str, Any]], None] | None = None) -> None:
+        """Nothing is opened yet.
+
+        Args:
+            path: of the file.
+            check: raises ValueError for a row that is none of this file's; asked of every row that is read.
+        """
+        self.path, self.check = path, check
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Append one row.
 
         Raises:
-            StorageError: the disk is full; the part of a line that was written is cut off again by the next resume.
+            StorageError: the disk is full; the rows are those that were there before.
         """
         line = (dumps(row) + "\n").encode()
         with clear_os_errors(self.path), self.path.open("ab", buffering=0) as file:
-            written = file.write(line)
-            if written != len(line):
-                raise OSError(28, "No space left on device")
+            before = file.tell()
+            if file.write(line) != len(line):
+                file.truncate(before)  # the next row would be written onto half of this one
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def size(self) -> int:
         """Length in bytes; 0 where there is no file yet."""
@@ -191,10 +280,26 @@ class JsonLines:
         if self.size() > size:
             os.truncate(self.path, size)
 
+    def cut_torn(self) -> None:
+        """Cut off a last line without an end, as a crash of the machine may leave it: the next row would join it."""
+        if self.path.exists():
+            self.truncate(self.path.read_bytes().rfind(b"\n") + 1)
+
     def rows(self) -> list[dict[str, Any]]:
-        """All whole rows; a last line cut short by a crash is left out."""
-        if not self.path.exists():
-            return []
-        text = self.path.read_bytes()
-        whole = text[: text.rfind(b"\n") + 1].decode()
-        return [row for _, row in parse_jsonl(io.StringIO(whole), str(self.path))]
+        """All whole rows; a last line cut short by a crash is left out.
+
+        Raises:
+            DataError: the file cannot be read, or a row is not a JSON object or not what `check` wants.
+        """
+        with clear_read_errors(self.path):
+            try:
+                text = self.path.read_bytes()
+            except FileNotFoundError:
+                return []
+        rows = []
+        for number, _, row in _rows(io.BytesIO(text[: text.rfind(b"\n") + 1]), str(self.path)):
+            if self.check is not None:
+                with clear_read_errors(f"{self.path}:{number}"):
+                    self.check(row)
+            rows.append(row)
+        return rows

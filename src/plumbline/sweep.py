@@ -2,13 +2,14 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from plumbline import claims
+from plumbline.checks import check_recipe
 from plumbline.errors import PlumblineError, RecipeError
 from plumbline.evaluation.summary import compare
 from plumbline.overrides import read_yaml
@@ -65,7 +66,10 @@ def run_sweep(
         StorageError: the folder holds what is not ours.
         PlumblineError: none of them ended well; the first error.
     """
-    claims.claim(folder, "sweep", lambda found: all(is_run(place) for place in found.iterdir()))
+    claims.check(folder, "sweep", _holds_runs)
+    if not resume:
+        _check_some(recipes.values())
+    claims.claim(folder, "sweep", _holds_runs)
     rows: list[dict[str, Any]] = []
     failures: list[PlumblineError] = []
     for label, recipe in recipes.items():
@@ -84,6 +88,25 @@ def run_sweep(
     return rows
 
 
+def _holds_runs(folder: Path) -> bool:
+    """Whether a folder without our mark is a sweep of a version that left none."""
+    return all(is_run(place) for place in folder.iterdir())
+
+
+def _check_some(recipes: Iterable[Recipe]) -> None:
+    """Raise the first error where none of the recipes can begin; where one can, the others' errors are rows."""
+    first: PlumblineError | None = None
+    for recipe in recipes:
+        try:
+            check_recipe(recipe)
+        except PlumblineError as error:
+            first = first or error
+        else:
+            return
+    if first is not None:
+        raise first
+
+
 def _outcome(run: Run) -> dict[str, Any]:
     found = run.evaluations()
     stages = [stage for stage in ("base", "sft", "rl") if any(k.stage == stage and k.step is None for k in found)]
@@ -95,8 +118,8 @@ def _outcome(run: Run) -> dict[str, Any]:
             before, after = (found[key] for key in keys)
             paired = compare(before, after)
             outcome[mode] = {
-                "before": before.mean_reward,
-                "after": after.mean_reward,
+                "before": paired.before,
+                "after": paired.after,
                 "difference": paired.difference.mean,
                 "low": paired.difference.low,
                 "high": paired.difference.high,

@@ -9,7 +9,7 @@ import torch
 
 from plumbline.algorithms.likelihood.elbo import elbo_views
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
-from plumbline.algorithms.ratio_free import MIX, ORDER, sandwiched, wd1_advantages
+from plumbline.algorithms.ratio_free import MIX, ORDER, sandwiched, wd1_advantages, weighted_likelihood
 from plumbline.errors import RecipeError
 from plumbline.recipe import RlSection, parse
 from plumbline.records import Sampling, Step, Trajectory
@@ -49,6 +49,30 @@ def test_some_steps_stand_for_all_without_bias(pick, keep):
     assert np.mean(sums) == pytest.approx(values.sum(), abs=4 * error + 1e-9)
     if keep == 7:
         assert np.std(sums) < 1e-9
+
+
+def test_stratified_steps_come_one_from_each_stretch_and_uniform_ones_from_anywhere():
+    """Seven steps in three stretches of 2, 3 and 2."""
+    rng = np.random.default_rng(0)
+    picked = {"stratified": set(), "uniform": set()}
+    for pick, found in picked.items():
+        for _ in range(300):
+            (view,) = trajectory_views([trajectory(7)], 3, pick, rng, split=False)
+            found.add(tuple((int(step.tokens[0]), step.weight) for step in view.trajectory.steps))
+    stretches = [[(at, 2.0) for at in (0, 1)], [(at, 3.0) for at in (2, 3, 4)], [(at, 2.0) for at in (5, 6)]]
+    assert picked["stratified"] == set(itertools.product(*stretches))
+    assert picked["uniform"] == {tuple((at, 7 / 3) for at in some) for some in itertools.combinations(range(7), 3)}
+
+
+def test_a_trajectory_that_ended_early_is_scored_whole():
+    """Its law allows 7 steps and it took 2; of a law without steps nothing is known, so too many are an error."""
+    short = replace(trajectory(2), sampling=Sampling(max_tokens=LENGTH, steps=7))
+    for keep in (2, 5, 7):
+        (view,) = trajectory_views([short], keep, "stratified", np.random.default_rng(0), split=False)
+        assert [step.weight for step in view.trajectory.steps] == [1.0, 1.0]
+    for sampling in (short.sampling, Sampling(max_tokens=LENGTH)):
+        with pytest.raises(ValueError, match="cannot score 8 of 2 steps"):
+            trajectory_views([replace(short, sampling=sampling)], 8, "uniform", np.random.default_rng(0), split=False)
 
 
 def test_splitting_gives_each_step_a_view_of_its_own():
@@ -120,13 +144,54 @@ def test_diffu_hides_everything_once_and_coupled_shows_every_token_in_two_ways()
     assert view.trajectory.sampling.temperature == 1
 
 
+@pytest.mark.parametrize("draws", [1, 3])
+def test_coupled_shows_a_set_its_complement_and_everything(draws):
+    """Each draw: everything at 1/2, a share t at 1/(2t), the rest at 1/(2(1 - t)), all over the draws."""
+
+    class Long(Table):
+        def hide(self, trajectory, hidden):
+            empty = np.zeros(hidden.sum())
+            return Step(positions=np.flatnonzero(hidden), tokens=empty.astype(int), logprobs=empty, state=hidden)
+
+    whole = replace(trajectory(3), sampling=Sampling(max_tokens=4000))
+    shares = []
+    for seed in range(12):
+        (view,) = elbo_views(Long(), [whole], "coupled", draws, np.random.default_rng(seed))
+        assert len(view.trajectory.steps) == 3 * draws
+        for at in range(0, 3 * draws, 3):
+            everything, some, rest = view.trajectory.steps[at : at + 3]
+            assert (everything.state.all(), everything.weight) == (True, 0.5 / draws)
+            assert (some.state ^ rest.state).all()
+            share = 0.5 / draws / some.weight
+            assert rest.weight == pytest.approx(0.5 / draws / (1 - share))
+            assert some.state.mean() == pytest.approx(share, abs=0.04)
+            shares.append(share)
+    assert 0.2 <= min(shares) < 0.4 < 0.6 < max(shares) <= 0.8
+
+
+@pytest.mark.parametrize("bound", ["espo", "gdpo", "coupled"])
+def test_no_look_hides_nothing(bound):
+    views = elbo_views(Table(), [trajectory(3)] * 200, bound, 2, np.random.default_rng(0))
+    assert min(len(step.positions) for view in views for step in view.trajectory.steps) == 1
+
+
+def test_a_weighted_likelihood_by_hand():
+    numbers = ([-1.0, -2.0], [0.5, 3.0], [2.0, -1.0], [0.1, 0.4])
+    logprobs, term_weight, advantages, weight = (torch.tensor(one, requires_grad=True) for one in numbers)
+    loss = weighted_likelihood(logprobs, term_weight, advantages, weight)
+    assert loss.item() == pytest.approx(-(-1.0 * 0.5 * 2.0 * 0.1 + -2.0 * 3.0 * -1.0 * 0.4))
+    loss.backward()
+    assert logprobs.grad.tolist() == pytest.approx([-0.1, 1.2])
+
+
 def test_wd1_weights_sum_to_zero_and_order_like_the_rewards():
     rewards = np.array([0.1, 0.9, np.nan, 0.4])
     given = wd1_advantages(rewards)
     assert given.sum() == pytest.approx(0)
     assert given[2] == 0
     assert given[1] > given[3] > given[0]
-    assert (wd1_advantages(np.ones(4)) == 0).all()
+    for nothing in (np.ones(4), np.array([0.1, 0.1 + 1e-8]), np.array([0.3, np.nan]), np.full(4, np.nan)):
+        assert (wd1_advantages(nothing) == 0).all(), "no signal, exactly no credit"
 
 
 def test_spg_raises_the_lower_bound_and_lowers_the_upper_one():
@@ -139,6 +204,23 @@ def test_spg_raises_the_lower_bound_and_lowers_the_upper_one():
     for advantage, wanted in ((2.0, -2.0 * lower), (-2.0, 2.0 * (MIX * upper + (1 - MIX) * lower))):
         loss = sandwiched(logprobs, half, place, torch.full((2,), advantage).double(), torch.ones(2).double())
         assert loss.item() == pytest.approx(wanted)
+
+
+def test_spg_of_a_batch_is_the_sum_of_its_places():
+    """Three places of two rollouts in any order; each is bounded by itself and weighs what its rollout weighs."""
+    rng = np.random.default_rng(0)
+    place = np.array([7, 2, 7, 5, 2, 5, 5])
+    logprobs, term_weight = -rng.random(7), rng.random(7)
+    advantage, weight = {2: -1.5, 5: 0.5, 7: -0.5}, {2: 0.3, 5: 0.2, 7: 0.1}
+    wanted = 0.0
+    for one in (2, 5, 7):
+        mine = place == one
+        lower = (logprobs * term_weight)[mine].sum()
+        upper = np.log((term_weight[mine] * np.exp(ORDER * logprobs[mine])).sum()) / ORDER
+        bound = MIX * upper + (1 - MIX) * lower if advantage[one] < 0 else lower
+        wanted -= weight[one] * advantage[one] * bound
+    given_ = (logprobs, term_weight, place, [advantage[one] for one in place], [weight[one] for one in place])
+    assert sandwiched(*map(torch.tensor, given_)).item() == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(

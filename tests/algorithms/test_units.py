@@ -75,6 +75,29 @@ def test_clipped_units_have_no_gradient_and_are_counted(level, count):
     assert gradient.abs().max() == 0
 
 
+def test_only_what_the_clip_takes_the_gradient_of_counts_as_clipped():
+    """Ratios below, inside and above 0.5 to 1.5, for good, bad and neutral rollouts; at the edge the gradient flows."""
+    ratios, advantage = torch.tensor([0.2, 0.5, 1.0, 1.5, 1.9], dtype=torch.float64).repeat(3), torch.tensor([1, -1, 0])
+    new = ratios.log().requires_grad_()
+    assert (new.detach().exp()[[1, 3]] == ratios[[1, 3]]).all(), "the edges are exact"
+    losses = clipped_surrogate(
+        new, 0 * ratios, advantage.double().repeat_interleave(5), torch.ones(15), clip_low=0.5, clip_high=0.5
+    )
+    losses.loss.backward()
+    gone = torch.isclose(new.grad, torch.zeros(1).double()).view(3, 5)
+    assert gone.tolist() == [[False] * 4 + [True], [True] + [False] * 4, [True] * 5]
+    assert int(losses.clipped) == 2, "a rollout without an advantage had no gradient to lose"
+
+
+def test_a_reference_without_a_beta_is_measured_and_does_not_pull():
+    new, reference = torch.linspace(-0.3, 0.3, 8, dtype=torch.float64), ONES
+    alone, gradient = loss_and_gradient("token", new, 0 * new)
+    measured, same = loss_and_gradient("token", new, 0 * new, reference=reference)
+    torch.testing.assert_close((measured.loss, same), (alone.loss, gradient))
+    assert alone.kl is None
+    assert measured.kl > 0
+
+
 def test_units_are_the_same_whatever_the_numbering_of_steps():
     new = torch.linspace(-0.3, 0.3, 8, dtype=torch.float64)
     plain = loss_and_gradient("step", new, 0 * new)[0].loss

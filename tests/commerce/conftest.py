@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from plumbline.tasks import open_task
+from plumbline.tasks.commerce.build import build_commerce
+from plumbline.tasks.commerce.options import CommerceOptions
 from plumbline.tasks.commerce.task import CommerceTask
 
 OPTIONS = {"seed": 5, "orders": 3000, "extraction": 200}
@@ -13,7 +15,7 @@ OPTIONS = {"seed": 5, "orders": 3000, "extraction": 200}
 @pytest.fixture(scope="session")
 def commerce_folder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("commerce")
-    open_task("commerce", OPTIONS, folder)
+    build_commerce(CommerceOptions(**OPTIONS), folder)
     return folder
 
 

@@ -1,14 +1,16 @@
 """The splits: disjoint, shuffled, reproducible byte for byte, as even as the shop allows; and what a bad row says."""
 
 import json
+import sqlite3
 from collections import Counter
+from contextlib import closing
 
 import pytest
 
 from plumbline.errors import DataError, RecipeError
 from plumbline.storage import read_jsonl
 from plumbline.tasks import open_task
-from plumbline.tasks.commerce.build import SPLITS, _quotas, build_commerce
+from plumbline.tasks.commerce.build import SPLITS, _eligible, _quotas, build_commerce
 from plumbline.tasks.commerce.options import CommerceOptions, read_options
 from tests.commerce.conftest import OPTIONS
 
@@ -24,6 +26,45 @@ def test_the_splits_share_no_order_customer_review_or_text(commerce_folder):
         assert len({row[key] for row in everything}) == len(everything) == 200
     texts = {" ".join(row["reference"]["review"].casefold().split()) for row in everything}
     assert len(texts) == len(everything)
+
+
+def test_of_each_customer_review_and_text_one_order_is_taken(tmp_path):
+    """Few repeat in a small shop, and fewer are drawn from it, so the splits alone would not show a repetition."""
+    found = [
+        ("o1", "ann", "r1", "Chegou atrasado", "negativo"),
+        ("o2", "ann", "r2", "another text of the same customer", "negativo"),
+        ("o3", "bob", "r1", "another text under the same review", "negativo"),
+        ("o4", "eve", "r4", "chegou \n ATRASADO ", "negativo"),
+        ("o5", "kim", "r5", None, "negativo"),
+        ("o6", "lee", "r6", "a text that nobody labelled", None),
+    ]
+    with sqlite3.connect(tmp_path / "commerce.db") as connection:
+        connection.execute(
+            "CREATE TABLE orders_enriched (order_id, customer_unique_id, review_id, review_text, sentiment)"
+        )
+        connection.executemany("INSERT INTO orders_enriched VALUES (?, ?, ?, ?, ?)", found)
+    connection.close()
+    first = set()
+    for seed in range(24):
+        taken = [row["order_id"] for row in _eligible(tmp_path / "commerce.db", seed)]
+        first.add(taken[0])
+        # o1 shares something with each of the others; those share nothing with one another.
+        assert taken == ["o1"] or sorted(taken) == ["o2", "o3", "o4"]
+    assert first == {"o1", "o2", "o3", "o4"}, "which one is taken is up to the seed"
+
+
+def test_the_shop_itself_has_customers_and_texts_that_repeat(commerce_folder):
+    """Else the test above would test nothing that happens."""
+    with closing(sqlite3.connect(commerce_folder / "commerce.db")) as connection:
+        written = connection.execute(
+            "SELECT customer_unique_id, review_id, review_text FROM orders_enriched"
+            " WHERE review_text IS NOT NULL AND sentiment IS NOT NULL"
+        ).fetchall()
+    taken = _eligible(commerce_folder / "commerce.db", OPTIONS["seed"])
+    for key in ("customer_unique_id", "review_id", "review_text"):
+        assert len({row[key] for row in taken}) == len(taken) < len(written)
+    assert len({row[0] for row in written}) < len(written)
+    assert len({" ".join(row[2].casefold().split()) for row in written}) < len(written)
 
 
 def test_sizes_are_eighty_ten_ten_and_the_default_is_590(commerce_folder):
@@ -105,6 +146,23 @@ def test_a_malformed_row_is_named_by_file_and_line(commerce_folder, tmp_path, sp
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in spoilt))
     with pytest.raises(DataError, match=message):
         open_task("commerce", {"data": str(tmp_path)}, tmp_path).examples("train")
+
+
+def test_an_id_that_comes_twice_is_named_by_file_and_line(commerce_folder, tmp_path):
+    first = (commerce_folder / "train.jsonl").read_text().splitlines()[0] + "\n"
+    (tmp_path / "train.jsonl").write_text(first * 2)
+    with pytest.raises(DataError, match=r"train.jsonl:2: extraction-.* is the id of an earlier row"):
+        open_task("commerce", {"data": str(tmp_path)}, tmp_path).examples("train")
+
+
+def test_nothing_is_built_before_examples_are_asked_for(tmp_path):
+    task = open_task("commerce", {"orders": 200, "extraction": 20}, tmp_path / "records")
+    assert task.controls
+    with pytest.raises(DataError, match="no split 'dev'"):
+        task.examples("dev")
+    assert not (tmp_path / "records").exists()
+    assert len(task.examples("train")) == 16
+    assert (tmp_path / "records" / "commerce.db").is_file()
 
 
 def test_an_empty_split_and_an_unknown_split(commerce, tmp_path):

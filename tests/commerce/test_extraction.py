@@ -1,6 +1,7 @@
 """The extraction rubric: the law of the task, hand-scored answers, and properties over damaged answers."""
 
 import json
+import math
 import time
 
 import numpy as np
@@ -52,13 +53,13 @@ def test_the_law_of_the_task(commerce, split):
     assert laws.controls["keyword-stuffing"] < 0.2
     assert laws.controls["shuffled-gold"] < 0.35
     assert laws.controls["constant"] < 0.45
-    assert laws.controls["facts-only"] < 0.5
+    assert laws.controls["facts-only"] < laws.controls["first-sentence"]
+    assert max(laws.controls.values()) < 0.5, "no control comes near the oracle"
 
 
 @pytest.mark.parametrize("instructions", ["full", "short"])
 def test_facts_only_reads_the_delay_that_the_prompt_says_and_not_the_reference(instructions, tmp_path):
     """With keys that leave delay_days out it once took every order for punctual, which made the floor too low."""
-    from plumbline.tasks import open_task
     from plumbline.tasks.commerce.extraction.controls import facts_only
 
     answers = []
@@ -73,6 +74,23 @@ def test_facts_only_reads_the_delay_that_the_prompt_says_and_not_the_reference(i
             assert any(delay for delay in delays)
     whole, some = answers
     assert some == [{key: answer[key] for key in ("sentiment", "complaint_category")} for answer in whole]
+
+
+def test_first_sentence_quotes_what_a_span_may_hold_and_says_the_rest_without_reading(commerce):
+    from plumbline.tasks.commerce.extraction.controls import facts_only, first_sentence, opening
+
+    examples = commerce.examples("train")
+    for example, answer, facts in zip(examples, first_sentence(examples), facts_only(examples), strict=True):
+        quoting, plain = json.loads(answer), json.loads(facts)
+        assert example.reference["review"].startswith(quoting["main_complaint"])
+        assert fits("main_complaint", quoting["main_complaint"])
+        tone = ("sentiment", "sentiment_score", "churn_risk", "main_complaint")
+        assert all(quoting[key] == plain[key] for key in KEYS if key not in tone)
+        assert [quoting[key] for key in tone[:3]] == ["negativo", 1.5, 0.8]
+    assert opening("Veio quebrado! Não gostei.") == "Veio quebrado!"
+    assert opening(" Veio\nquebrado. ") == "Veio"
+    assert opening("custou R$ 1.50 e veio, 3.5 kg. Ruim") == "custou R$ 1.50 e veio, 3.5 kg."
+    assert opening("  ") is None
 
 
 def test_a_rubric_that_pays_the_wrong_answer_breaks_the_law(commerce):
@@ -98,7 +116,7 @@ def test_a_rubric_that_pays_the_wrong_answer_breaks_the_law(commerce):
         ({"churn_risk": 0.8}, "churn_risk", 0.5),
         ({"would_recommend": False}, "would_recommend", 0),
         ({"main_complaint": "veio quebrado"}, "main_complaint", 0),
-        ({"main_complaint": "Demorou 12 dias a mais, veio quebrado"}, "main_complaint", 2 * 4 / (7 + 5)),
+        ({"main_complaint": "Demorou 12 dias a mais, veio quebrado"}, "main_complaint", 2 * 5 / (7 + 5)),
         ({"main_complaint": "demorou doze dias"}, "main_complaint", 0),
         ({"main_complaint": None}, "main_complaint", 0),
     ],
@@ -215,18 +233,42 @@ def test_ten_thousand_damaged_completions_are_all_scored_in_time(commerce):
 
 def test_the_schema_and_the_check_of_a_value_agree():
     """`fits` is the fast form of the JSON Schema that users are given."""
-    samples = [None, True, False, 0, 1, 3, -1, 0.5, 5.5, 4.5, "", "positivo", "nenhum", "x", "y" * 81, [], {}]
+    samples = [
+        None,
+        True,
+        False,
+        0,
+        1,
+        3,
+        -1,
+        0.5,
+        5.5,
+        4.5,
+        3.0,
+        -2.0,
+        0.0,
+        10**400,
+        float("inf"),
+        "",
+        "positivo",
+        "nenhum",
+        "x",
+        "y" * 81,
+        [],
+        {},
+    ]
     types = {"string": str, "boolean": bool, "null": type(None), "integer": int, "number": (int, float)}
     for key, spec in JSON_SCHEMA["properties"].items():
         for value in samples:
             names = spec["type"] if isinstance(spec["type"], list) else [spec["type"]]
             right = any(isinstance(value, types[n]) and (n == "boolean" or not isinstance(value, bool)) for n in names)
+            right = right or ("integer" in names and isinstance(value, float) and value.is_integer())
             if right and value is not None and not isinstance(value, bool):
                 right = value in spec.get("enum", [value])
                 if isinstance(value, str):
                     right = right and spec.get("minLength", 0) <= len(value) <= spec.get("maxLength", 10**9)
                 else:
-                    right = right and spec.get("minimum", -1e9) <= value <= spec.get("maximum", 1e9)
+                    right = right and spec.get("minimum", -math.inf) <= value <= spec.get("maximum", math.inf)
             assert fits(key, value) == right, (key, value)
 
 
@@ -343,6 +385,20 @@ def test_items_of_what_is_not_valid_json_or_lacks_a_key_are_the_whole_answers():
         "sentiment": ((25, 48),),
     }
     assert sum(item.earned for item in found.values()) == pytest.approx(1 - 0.15 / 0.47)
+
+
+def test_an_item_stands_where_its_key_does_however_that_is_written():
+    text = json.dumps({"complaintCategory": "Entrega atrasada", "Sentiment": "neutro"} | {"delay days": "12 dias"})
+    score = judge(GOLD, REVIEW, text, "lenient")[1]
+    found = items(text, score)
+    assert {name: [text[a:b] for a, b in item.spans] for name, item in found.items()} == {
+        "complaint_category": ['"complaintCategory": "Entrega atrasada"'],
+        "sentiment": ['"Sentiment": "neutro"'],
+        "delay_days": ['"delay days": "12 dias"'],
+    }
+    assert sum(item.earned for item in found.values()) == pytest.approx(score.total)
+    assert found["complaint_category"].earned == pytest.approx(0.2 * 0.9)
+    assert found["sentiment"].earned == 0
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), st.text() | st.none() | st.floats(allow_nan=False) | st.booleans()))

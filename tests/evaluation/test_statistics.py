@@ -1,10 +1,13 @@
 """Intervals and tests against scipy, against coverage, and against exact enumeration."""
 
+from itertools import product
+from math import comb
+
 import numpy as np
 import pytest
 from scipy import stats
 
-from plumbline.evaluation.statistics import mean_interval, paired, skill
+from plumbline.evaluation.statistics import Interval, mean_interval, paired, rate_interval, skill
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
@@ -26,6 +29,37 @@ def test_the_interval_is_scipys():
     assert ours.high == pytest.approx(theirs.confidence_interval.high, abs=0.004)
 
 
+def test_the_interval_of_many_is_that_of_5000_resamples_however_they_are_drawn():
+    """1,000 examples are resampled in chunks, which must not lose, repeat or add a resample."""
+    sample = np.random.default_rng(4).random(1000)
+    means = sample[np.random.default_rng(7).integers(0, 1000, size=(5000, 1000))].mean(axis=1)
+    ours = mean_interval(sample, seed=7)
+    assert (ours.low, ours.high) == pytest.approx(tuple(np.quantile(means, [0.025, 0.975])), abs=1e-12)
+    assert mean_interval(sample) == mean_interval(sample, seed=0)
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 1), (1, 1), (0, 27), (16, 16), (1, 20), (7, 20), (30, 59), (999, 1000)])
+def test_the_interval_of_a_rate_is_scipys(hits, n):
+    ours = rate_interval([1] * hits + [0] * (n - hits))
+    theirs = stats.binomtest(hits, n).proportion_ci(method="wilson")
+    assert (ours.mean, ours.n) == (hits / n, n)
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+    assert 0 <= ours.low <= ours.mean <= ours.high <= 1
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "excludes"),
+    [(0.1, 0.2, True), (-0.2, -0.1, True), (-0.1, 0.1, False), (0.0, 0.2, False), (-0.2, 0.0, False)],
+)
+def test_an_interval_that_touches_zero_does_not_exclude_it(low, high, excludes):
+    interval = Interval((low + high) / 2, low, high, 9)
+    assert interval.excludes_zero is excludes
+
+
+def test_an_interval_is_written_with_three_decimals():
+    assert str(Interval(0.12345, -0.5, 1.0, 3)) == "0.123 [-0.500, 1.000]"
+
+
 def test_the_p_value_is_scipys_sign_flip():
     rng = np.random.default_rng(2)
     for shift in (0.0, 0.03, 0.1):
@@ -40,6 +74,38 @@ def test_the_p_value_is_scipys_sign_flip():
 def test_few_differences_are_flipped_in_every_way():
     assert paired([0.0] * 5, [0.1] * 5).p_value == pytest.approx(2 / 2**5)
     assert paired([0.5, 0.5], [0.5, 0.5]).p_value == 1.0
+
+
+@pytest.mark.parametrize("count", [3, 5, 12])
+def test_sums_that_differ_in_the_last_digit_only_are_equal(count):
+    """Tenths have no exact float: 0.1 + 0.2 + 0.3 depends on the order. The oracle flips whole numbers."""
+    rng = np.random.default_rng(count)
+    for _ in range(20):
+        tenths = rng.choice([-3, -2, -1, 1, 2, 3], size=count)
+        flipped = np.array(list(product((-1, 1), repeat=count))) @ tenths
+        exact = np.mean(np.abs(flipped) >= abs(tenths.sum()))
+        assert paired(np.zeros(count), tenths / 10).p_value == exact
+
+
+def test_sampled_flips_count_sums_that_differ_in_the_last_digit_only():
+    """Of 21 equal differences, 12 up and 9 down: only flips that fall 11 to 10 are less extreme."""
+    exact = 1 - 2 * comb(21, 10) / 2**21
+    assert paired(np.zeros(21), np.array([0.1] * 12 + [-0.1] * 9)).p_value == pytest.approx(exact, abs=0.02)
+
+
+def test_a_p_value_is_never_0_and_where_every_flip_is_as_extreme_exactly_1():
+    """5,000 flips cannot show less than 1 in 5,001; 1,000 differences are flipped in chunks, none of them lost."""
+    for n in (40, 1000):
+        assert paired(np.zeros(n), np.ones(n)).p_value == pytest.approx(1 / 5001, rel=1e-12)
+        assert paired(np.zeros(n), np.array([0.1, -0.1] * (n // 2))).p_value == 1.0
+
+
+def test_what_differs_by_a_rounding_is_a_tie_and_is_not_flipped():
+    rounding, small = np.full(10, 1e-13), np.array([1e-8, -1e-8, 1e-10])
+    after = np.concatenate([np.full(5, 0.1), rounding])
+    assert paired(np.zeros(15), after).p_value == 2 / 2**5
+    result = paired(np.zeros(3), small)
+    assert (result.wins, result.losses, result.ties) == (1, 1, 1)
 
 
 def test_p_values_of_no_difference_are_uniform():
@@ -57,6 +123,8 @@ def test_wins_losses_and_ties():
 def test_nothing_and_one():
     assert mean_interval([]).n == 0
     assert np.isnan(mean_interval([]).mean)
+    assert rate_interval([]).n == 0
+    assert np.isnan(rate_interval([]).mean)
     one = mean_interval([0.25])
     assert (one.low, one.mean, one.high) == (0.25, 0.25, 0.25)
     with pytest.raises(ValueError, match="cannot be paired"):

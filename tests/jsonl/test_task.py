@@ -101,8 +101,8 @@ def test_files_of_their_own(workplace):
         ([{"prompt": [{"role": "assistant", "content": "x"}]}], {}, "does not end with a message of the user"),
         ([{"prompt": "a", "id": 1}, {"prompt": "b", "id": "1"}], {}, "rows.jsonl:2: the id 1 stands at rows.jsonl:1"),
         ([{"prompt": "a", "id": None}], {}, "the id is null"),
-        ([{"prompt": "a", "score": math.nan}], {}, "rows.jsonl:1: Out of range"),
-        ([{"prompt": "a\ud800"}], {}, "rows.jsonl:1: .*surrogates"),
+        ([{"prompt": "a", "score": math.nan}], {}, "rows.jsonl:1 holds what cannot be read: Out of range"),
+        ([{"prompt": "a\ud800"}], {}, "rows.jsonl:1 holds half of a pair of surrogates"),
         ([{"prompt": "a"}, {"prompt": "b"}], {}, "has 2 prompts, of which 2 would be held out"),
         ([{"prompt": "a"}, 3], {}, "rows.jsonl:2: a JSON object is expected"),
         ([], {}, "rows.jsonl has no rows"),
@@ -319,7 +319,7 @@ def test_two_functions_may_not_return_one_part(functions):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"promt": "x"}, r"unknown key promt \(did you mean prompt\?\)"),
+        ({"promt": "x"}, r"unknown key task.options.promt \(did you mean prompt\?\)"),
         ({"train": None}, "train: Field required"),
         ({"val": 1.5}, "val: give a file, or a share between 0 and 1"),
         ({"val": 0.5, "test": 0.5}, "val and test hold out all of train"),

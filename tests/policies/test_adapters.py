@@ -252,7 +252,8 @@ def test_a_loaded_adapters_dropout_is_off_and_so_is_its_references(tiny_folder, 
     get_peft_model(base, config).save_pretrained(tmp_path / "adapter")
     saved = read_json(tmp_path / "adapter" / "adapter_config.json")
     write_json(tmp_path / "adapter" / "adapter_config.json", {**saved, "base_model_name_or_path": str(tiny_folder)})
-    section = ModelSection(name=str(tmp_path / "adapter"))
+    lora = LoraSection(rank=4, alpha=8, targets=["q_proj", "v_proj"])
+    section = ModelSection(name=str(tmp_path / "adapter"), lora=lora)
     loaded = load(section, str(tmp_path / "adapter"), 0)
     assert [module for module in loaded.model.modules() if isinstance(module, nn.Dropout)]
     policy = open_policy(section, str(tmp_path / "adapter"))

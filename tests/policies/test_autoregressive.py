@@ -260,6 +260,17 @@ class TestReference:
         torch.testing.assert_close(policy.score(trajectories, reference=True).logprobs, began)
 
 
+def test_how_many_rows_are_drawn_at_once_changes_no_draw(tiny_folder):
+    chats = [[{"role": "user", "content": "sim " * number}] for number in range(1, 6)]
+    one, other = (opened(tiny_folder, rows_at_once=rows) for rows in (4, 100))
+    assert (one.rows_at_once, other.rows_at_once) == (4, 100)
+    drawn = [
+        [[t.tokens.tolist() for t in group] for group in policy.sample(chats, 2, Sampling(max_tokens=8), 3)]
+        for policy in (one, other)
+    ]
+    assert drawn[0] == drawn[1]
+
+
 @pytest.mark.parametrize("lora", [None, LoraSection(rank=4)], ids=["full", "lora"])
 def test_a_saved_model_is_the_same_model(tiny_folder, tmp_path, lora):
     policy = opened(tiny_folder, lora=lora)

@@ -103,7 +103,48 @@ def test_an_adapter_of_another_model(copy, tmp_path):
     name = next(iter(weights))
     save_file({**weights, name: torch.zeros(7, 7)}, tmp_path / "adapter" / "adapter_model.safetensors")
     with pytest.raises(ModelError, match=r"the adapter in .* is of another model"):
-        opened(tmp_path / "adapter")
+        opened(tmp_path / "adapter", lora=LoraSection(rank=2))
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (
+            {"lora": LoraSection(rank=32, alpha=4)},
+            "adapter of rank 2 and alpha 4, .* trains one of rank 32",
+        ),
+        ({"lora": LoraSection(rank=2, alpha=32)}, "trains one of rank 2 and alpha 32"),
+        ({}, "and the recipe trains all weights"),
+        ({"lora": LoraSection(rank=2, alpha=4)}, r"on other layers than model\.lora\.targets asks for: 10 differ"),
+        ({"lora": LoraSection(rank=2, alpha=4, targets=["q_proj"])}, "2 differ .*v_proj"),
+        ({"lora": LoraSection(rank=2, alpha=4, targets=r".*\.q_proj")}, "2 differ .*v_proj"),
+        ({"lora": LoraSection(rank=2, alpha=4, targets=["q_proj", "v_proj"]), "family": "masked"}, "of family autoreg"),
+    ],
+    ids=["rank", "alpha", "all weights", "all layers", "fewer layers", "a pattern", "family"],
+)
+def test_an_adapter_keeps_its_settings_and_says_so(copy, tmp_path, asked, message):
+    """It was opened with its own, whatever the recipe said."""
+    lora = LoraSection(rank=2, alpha=4, targets=["q_proj", "v_proj"])
+    opened(copy, lora=lora).save(tmp_path / "adapter", {})
+    with pytest.raises(ModelError, match=message):
+        opened(tmp_path / "adapter", **asked)
+    for targets in (lora.targets, r".*\.(q|v)_proj"):
+        again = opened(tmp_path / "adapter", lora=lora.model_copy(update={"targets": targets}))
+        assert {weight.shape[0] for name, weight in again.trainable().items() if "lora_A" in name} == {2}
+
+
+def test_an_adapter_on_all_layers_is_that_of_the_default_targets(copy, tmp_path):
+    opened(copy, lora=LoraSection(rank=2)).save(tmp_path / "adapter", {})
+    assert opened(tmp_path / "adapter", lora=LoraSection(rank=2)).adapter is not None
+    edit(tmp_path / "adapter" / "adapter_config.json", r=None)
+    with pytest.raises(ModelError, match="is damaged, or of an adapter that is no LoRA"):
+        opened(tmp_path / "adapter", lora=LoraSection(rank=2))
+
+
+def test_a_base_in_4_bits_belongs_to_its_adapter(copy, tmp_path):
+    opened(copy, lora=LoraSection(rank=2)).save(tmp_path / "adapter", {"model": {"quantize": "4bit"}})
+    with pytest.raises(ModelError, match="on a base with quantize: 4bit, not None"):
+        opened(tmp_path / "adapter", lora=LoraSection(rank=2))
 
 
 def test_lora_on_layers_that_are_not_there(copy):

@@ -78,6 +78,14 @@ def test_the_largest_uniform_draws_a_token_that_can_be_drawn():
     assert tokens.item() == 0
 
 
+def test_without_a_filter_the_least_likely_token_can_be_drawn():
+    """Beside a token at 40 the others are below float32's last digit: a filter of 1.0 would take them for outside."""
+    logits = torch.tensor([[40.0, 0.0, -3.0]])
+    assert restrict(logits, Sampling()).equal(logits)
+    assert restrict(logits, Sampling(top_k=3)).equal(logits)
+    assert log_prob(logits, torch.tensor([2]), Sampling()).item() == pytest.approx(-43)
+
+
 def test_a_recorded_token_stays_in_the_support_of_the_scorer():
     logits = torch.tensor([[3.0, 2.0, 1.0]])
     inside = log_prob(logits, torch.tensor([0]), Sampling(top_k=1))
@@ -85,6 +93,18 @@ def test_a_recorded_token_stays_in_the_support_of_the_scorer():
     assert inside.item() == 0
     assert outside.isfinite().all()
     assert outside.item() < -1
+
+
+@pytest.mark.parametrize("sampling", LAWS, ids=str)
+def test_scores_do_not_depend_on_how_the_rows_are_arranged(sampling):
+    """[2, 3, V] and [V] are scored as [6, V] is, and each row keeps its own token in the support."""
+    generator = torch.Generator().manual_seed(5)
+    logits, tokens = torch.randn(6, 40, generator=generator) * 3, torch.randint(40, (6,), generator=generator)
+    rows = torch.stack([log_prob(logits[i], tokens[i], sampling) for i in range(6)])
+    assert rows.isfinite().all()
+    torch.testing.assert_close(log_prob(logits, tokens, sampling), rows)
+    torch.testing.assert_close(log_prob(logits.view(2, 3, 40), tokens.view(2, 3), sampling).flatten(), rows)
+    torch.testing.assert_close(restrict(logits.view(2, 3, 40), sampling).flatten(0, 1), restrict(logits, sampling))
 
 
 def test_greedy_takes_the_largest_and_cannot_be_scored():

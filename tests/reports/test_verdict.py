@@ -129,7 +129,7 @@ def test_five_examples_prove_nothing_even_if_all_rise():
 def test_a_change_needs_the_interval_and_the_test(low, high, p, direction):
     difference = Interval((low + high) / 2, low, high, 50)
     level = Interval(0.5, 0.4, 0.6, 50)
-    assert Change("reward", level, level, Paired(difference, p, 30, 10, 10), p).direction == direction
+    assert Change("reward", level, level, Paired(difference, p, 30, 10, 10, 0.4, 0.5), p).direction == direction
 
 
 def test_one_example():

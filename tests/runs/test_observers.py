@@ -2,6 +2,7 @@
 
 import io
 import sys
+import time
 
 import pytest
 from rich.console import Console
@@ -85,6 +86,9 @@ class TestTrackers:
         monkeypatch.setenv("WANDB_SILENT", "true")
         write(tmp_path / "run", open_trackers(recipe("wandb"), tmp_path / "run", print))
         (stored,) = (tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb")
+        until = time.monotonic() + 30  # its own process writes the file, and finishes after our `finish` came back
+        while b"train/reward" not in stored.read_bytes() and time.monotonic() < until:
+            time.sleep(0.05)
         assert b"train/reward" in stored.read_bytes()
 
     def test_one_that_is_not_installed_says_how_to_install_it(self, tmp_path, monkeypatch):

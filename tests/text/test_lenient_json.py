@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plumbline.tasks.commerce.extraction.meaning import meanings
 from plumbline.tasks.text.json_scanner import Scanner
 from plumbline.tasks.text.lenient_json import REPAIRS, Reading, Schema, read_json, strict_json
 from tests.text.json_fuzz import same
@@ -233,7 +234,17 @@ def test_every_repair_is_used_and_documented():
     seen |= {name for _, text, *_ in CASES for name in read_json(text, SCHEMA).repairs}
     seen |= {name for text, *_ in TYPED for name in read_json(text, typed).repairs}
     seen |= set(read_json('{"a": 1, (obs), "b": 2}').repairs)
+    seen |= meanings({"Delay_Days": "7 dias"}, (), {})[1]
     assert seen == set(REPAIRS)
+
+
+def test_without_coercion_values_stay_as_they_are_written():
+    schema = Schema.from_json({"type": "object", "properties": {"nota": {"type": "number"}}})
+    for text in ('{"nota": "4,5", "x": 1}', '```json\n{"nota": "4,5"}\n```', json.dumps('{"nota": "4,5"}')):
+        assert read_json(text, schema).value["nota"] == 4.5
+        plain = read_json(text, schema, coerced=False)
+        assert plain.value["nota"] == "4,5"
+        assert set(read_json(text, schema).repairs) - set(plain.repairs) == {"decimal_comma", "quoted_number"}
 
 
 def test_the_documentation_lists_every_repair():

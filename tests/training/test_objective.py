@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.algorithms.advantages import advantages, has_signal, shuffled
+from plumbline.algorithms.advantages import advantages, advantages_by_item, has_signal, shuffled
 from plumbline.algorithms.objective import clipped_surrogate, weights
 
 REWARDS = st.lists(st.floats(0, 1), min_size=2, max_size=16).map(np.array)
@@ -33,6 +33,15 @@ def test_equal_float32_rewards_have_no_signal():
     assert not has_signal(rewards.astype(np.float64))
     assert (advantages(rewards.astype(np.float64), "group") == 0).all()
     assert has_signal(np.array([0.5, 0.5, 0.51]))
+
+
+def test_dividing_by_the_groups_deviation_is_what_trl_does():
+    """With Bessel's correction and 1e-4 added; here the deviation is small enough for the 1e-4 to show."""
+    rewards = np.array([0.5, 0.502, 0.501, np.nan])
+    got = advantages(rewards, "group")
+    np.testing.assert_allclose(got, np.array([-0.001, 0.001, 0.0, 0.0]) / (0.001 + 1e-4), atol=1e-12)
+    by_item = advantages_by_item(np.array([[0.3, 0.2], [0.3, 0.202], [0.3, 0.201]]), "group")
+    np.testing.assert_allclose(by_item.sum(axis=1), got[:3], atol=1e-12)
 
 
 def test_an_unjudged_rollout_gets_no_credit_and_gives_none():
@@ -107,3 +116,9 @@ def test_denominators(normaliser, wanted):
 def test_a_masked_rollout_weighs_nothing_and_a_constant_denominator_stays():
     np.testing.assert_allclose(weights([5, 3], [False, True], "dr_grpo", 20), [0, 1 / 40])
     np.testing.assert_allclose(weights([5, 3], [False, True], "dapo", 20), [0, 1 / 3])
+
+
+@pytest.mark.parametrize("normaliser", ["dr_grpo", "grpo", "dapo"])
+def test_a_batch_in_which_nothing_counts_weighs_nothing(normaliser):
+    assert weights([5, 0], [False, False], normaliser, 20).tolist() == [0, 0]
+    assert np.isfinite(weights([0, 0], [True, True], normaliser, 20)).all(), "empty answers divide by nothing"

@@ -111,6 +111,45 @@ def test_a_state_taken_up_again_goes_on_bit_for_bit(dtype):
         assert torch.equal(weight, second.weights[name])
 
 
+@pytest.mark.parametrize(("before", "after"), [(torch.bfloat16, torch.float32), (torch.float32, torch.bfloat16)])
+def test_a_state_is_taken_up_in_the_precision_that_it_has(before, after):
+    """A run that moves to another device may find its weights in another dtype (dtype: auto)."""
+    first = Optimiser(weights(before), OptimiserSection(learning_rate=1e-4), 20)
+    descend(first, 3)
+    second = Optimiser(weights(after), OptimiserSection(learning_rate=1e-4), 20)
+    second.load({name: tensor.clone() for name, tensor in first.state().items()})
+    for name, master in first.masters.items():
+        assert torch.equal(second.masters[name], master)
+        assert torch.equal(second.weights[name], master.to(after))
+
+
+def test_all_of_a_state_is_taken_up_where_the_weights_are():
+    """A fused step refuses a count on another device; meta stands for a GPU."""
+    first = Optimiser(weights(), OptimiserSection(), 20)
+    descend(first, 2)
+    elsewhere = {name: weight.detach().to("meta").requires_grad_() for name, weight in weights().items()}
+    second = Optimiser(elsewhere, OptimiserSection(), 20)
+    second.load(first.state())
+    devices = {value.device.type for state in second.adam.state.values() for value in state.values()}
+    assert devices == {"meta"}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_on_a_gpu_a_state_taken_up_again_goes_on(dtype):
+    def there():
+        return {name: weight.detach().cuda().requires_grad_() for name, weight in weights(dtype).items()}
+
+    whole, first, second = (Optimiser(there(), OptimiserSection(learning_rate=1e-2), 20) for _ in range(3))
+    descend(whole, 10)
+    descend(first, 4)
+    second.load({name: tensor.cpu() for name, tensor in first.state().items()})
+    descend(second, 6, start=4)
+    for name, weight in whole.weights.items():
+        assert torch.equal(weight, second.weights[name])
+
+
 def test_a_state_of_another_model_is_refused():
     optimiser = Optimiser(weights(), OptimiserSection(), 10)
     state = optimiser.state()

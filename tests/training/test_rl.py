@@ -11,8 +11,9 @@ import torch
 
 from plumbline.algorithms.objective import clipped_surrogate
 from plumbline.errors import DataError, RunError, TrainingStopped
+from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
-from plumbline.recipe import ModelSection, RlSection
+from plumbline.recipe import ModelSection, RlSection, parse
 from plumbline.records import Sampling
 from plumbline.rollouts import collect
 from plumbline.runs.run import Run
@@ -153,6 +154,30 @@ def test_no_signal_stops_the_run_and_a_solved_task_does_not(tiny_folder, tmp_pat
 def test_a_failing_verifier_stops_the_run_with_its_cause(tiny_folder, tmp_path):
     with pytest.raises(TrainingStopped, match=r"8 of 8 completions could not be judged.*database is gone"):
         train_toy(tiny_folder, tmp_path / "run", options={"reward": "raises"})
+
+
+def test_a_run_outlives_a_prompt_whose_answers_cannot_be_judged(tiny_folder, tmp_path):
+    """A whole group in training and a row of each evaluation: counted, without credit, and in no mean."""
+    values = {
+        "name": "fragile",
+        "model": {"name": str(tiny_folder)},
+        "task": {"name": "tests.toy:open_toy", "options": {"size": 6, "breaks": ["train-3", "val-1"]}},
+        "rl": {"steps": 2, "prompts_per_step": 6, "group_size": 4},
+        "sampling": {"max_tokens": 4},
+        "evaluation": {"every": 1, "final": ["val"]},
+    }
+    run = run_recipe(parse(values), tmp_path / "run")
+    rows = run.rows("rl")
+    assert [row["step"] for row in rows] == [0, 1, 2]
+    assert [row["eval/frac_failed"] for row in rows] == pytest.approx([1 / 6] * 3)
+    assert [row["train/frac_failed"] for row in rows[1:]] == pytest.approx([4 / 24] * 2)
+    failed = [row for row in run.files["samples"].rows() if row["failure"]]
+    assert {(row["id"], row["failure"], row["reward"], row["advantage"]) for row in failed} == {
+        ("train-3", "RuntimeError", None, 0.0)
+    }
+    assert len(failed) == 8
+    summary = (run.result() or {})["evaluations"]["rl.val.greedy"]
+    assert (summary["n"], summary["failures"]) == (5, 1)
 
 
 def test_a_sampler_that_is_not_the_scorer_stops_the_run(tiny_folder, tmp_path, monkeypatch):

@@ -85,6 +85,10 @@ class Paired:
     wins: int
     losses: int
     ties: int
+    before: float
+    """The mean of the first; NaN where there is nothing to compare."""
+    after: float
+    """The mean of the second."""
 
 
 def paired(before: ArrayLike, after: ArrayLike, seed: int = 0) -> Paired:
@@ -104,6 +108,8 @@ def paired(before: ArrayLike, after: ArrayLike, seed: int = 0) -> Paired:
         wins=int((difference > 1e-9).sum()),
         losses=int((difference < -1e-9).sum()),
         ties=int((np.abs(difference) <= 1e-9).sum()),
+        before=float(first.mean()) if len(first) else math.nan,
+        after=float(second.mean()) if len(second) else math.nan,
     )
 
 

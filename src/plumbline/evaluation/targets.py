@@ -1,24 +1,28 @@
 """What `plumbline eval` and `plumbline compare` may be pointed at: a model, the oracle, a control, a file, a run."""
 
-from collections.abc import Callable, Mapping, Sequence
+import difflib
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import DataError, RecipeError
+from plumbline.errors import DataError, PlumblineError, RecipeError
 from plumbline.evaluation.evaluate import ORACLE, evaluate_completions, evaluate_policy, evaluate_reference
 from plumbline.evaluation.statistics import Paired
 from plumbline.evaluation.summary import compare
-from plumbline.policies import open_policy, saved_family
+from plumbline.policies import check_model, open_policy
+from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import slowness
-from plumbline.recipe import ModelSection, differences
+from plumbline.policies.saved import saved_settings
+from plumbline.recipe import ModelSection, differences, section
 from plumbline.records import Evaluation, Example, Sampling
 from plumbline.rollouts import check_prompts
 from plumbline.runs.cards import Card
 from plumbline.runs.evaluations import read_evaluation
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl
-from plumbline.tasks import Progress, open_task
+from plumbline.tasks import NOWHERE, TASKS, Progress, open_task
 from plumbline.tasks.task import Task
 
 Event = Callable[[str, str], None]
@@ -40,12 +44,24 @@ class Asking:
     """None takes what the model's directory says, else autoregressive."""
     seed: int = 0
     device: str = "auto"
-    dtype: str = "auto"
+    dtype: str | None = None
+    """None takes that of the model's own run, else auto."""
+    rows_at_once: int | None = None
+    """Answers drawn side by side; None leaves it to the policy."""
     chat_template: str | None = None
     allow_overlap: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself."""
+        """Refuse what contradicts itself, and what no model could be asked or opened with.
+
+        Raises:
+            RecipeError: says which.
+        """
+        if not 0 <= self.temperature < math.inf:
+            raise RecipeError(f"the temperature is {self.temperature}", "give a number from 0 on, and not inf")
+        section(
+            ModelSection, {"name": "x", "device": self.device, "dtype": self.dtype or "auto"}, "the model's options"
+        )
         if self.greedy and self.temperature > 0:
             raise RecipeError(
                 f"greedy answers have the temperature 0, not {self.temperature}", "leave out --greedy or --temperature"
@@ -63,11 +79,59 @@ def open_task_for(target: str, name: str, options: Mapping[str, Any], data: Path
         progress: told about building.
     """
     card = Card.read(target)
-    if card is not None and card.task == name and data is None:
-        options = {**card.options, **options}
-        beside = Path(target).resolve().parents[1] / "data"
-        data = beside if beside.is_dir() else Path("data") / f"{name}-of-{card.recipe.split()[-1]}"
-    return open_task(name, options, data or Path("data") / name, progress)
+    if card is None or card.task != name or data is not None:
+        return open_task(name, options, records_folder(name, data), progress)
+    run = Path(target).resolve().parents[1]
+    ours = (run / "recipe.yaml").is_file() and (run / "data").is_dir()
+    folder = run / "data" if ours else Path("data") / f"{name}-of-{card.recipe.split()[-1]}"
+    return open_task(name, {**card.options, **options}, folder, progress)
+
+
+def records_folder(task: str, given: Path | None) -> Path:
+    """Where a task's records are, or are built: the folder that the user gave, else data/TASK.
+
+    Raises:
+        DataError: the given folder is not there. A mistyped name would else get records of its own.
+    """
+    if given is None:
+        return Path("data") / task
+    if not given.exists():
+        raise DataError(
+            f"there is no folder {given}",
+            f"check --data; `plumbline data commerce --out {given}` builds records there, and without --data those of "
+            "data/commerce are used",
+        )
+    return given
+
+
+def check_target(target: str, task: Task, asking: Asking) -> None:
+    """Refuse a target that is not there, before records are built for it and before a hub is asked.
+
+    Raises:
+        RecipeError: it looks like a misspelt reference, or is a control of another task.
+        ModelError, DataError: no model can be opened there (see `check_model`).
+    """
+    if target == ORACLE or target in task.controls:
+        return
+    if "/" not in target and not Path(target).exists():
+        close = difflib.get_close_matches(target.casefold(), (ORACLE, *task.controls), n=1, cutoff=0.75)
+        models = "a model is a directory, a GGUF file, or a hub name such as org/model"
+        if close:
+            raise RecipeError(f"there is no model and no control named {target}", f"did you mean {close[0]}? {models}")
+        for other in TASKS:
+            if other != task.name and target in _controls_of(other):
+                raise RecipeError(
+                    f"{target} is a control of the task {other}, and the task is {task.name}",
+                    f"add --task {other}, or give one of {', '.join((ORACLE, *task.controls))}; {models}",
+                )
+    check_model(_as_trained(target, asking)[0], target)
+
+
+def _controls_of(task: str) -> Collection[str]:
+    try:
+        return open_task(task, {}, NOWHERE).controls
+    except PlumblineError:  # what it needs is not installed
+        return ()
 
 
 def evaluate_target(
@@ -84,45 +148,54 @@ def evaluate_target(
     Raises:
         DataError: the model was trained on some of these prompts.
         ModelError: there is no such model.
+        DeviceMemoryError: the device's memory is not enough for it, or for so many answers at once.
     """
     if target == ORACLE or target in task.controls:
         return evaluate_reference(task, examples, source=target, split=split)
     _check_unseen(target, examples, asking)
-    section, sampling = _as_trained(target, asking)
-    policy = open_policy(section, target)
+    opened, sampling = _as_trained(target, asking)
+    policy = open_policy(opened, target)
     if event is not None and (message := slowness(policy)):
         event("slow", message)
     check_prompts(policy, examples, sampling)
-    return evaluate_policy(
-        policy,
-        task,
-        examples,
-        source=target,
-        split=split,
-        sampling=sampling,
-        seed=asking.seed,
-        progress=lambda done, total: progress(f"evaluating {split}", done, total),
-    )
+    with clear_memory_errors("draw fewer answers at once with --rows-at-once, or use --device cpu"):
+        return evaluate_policy(
+            policy,
+            task,
+            examples,
+            source=target,
+            split=split,
+            sampling=sampling,
+            seed=asking.seed,
+            progress=lambda done, total: progress(f"evaluating {split}", done, total),
+        )
 
 
 def _as_trained(target: str, asking: Asking) -> tuple[ModelSection, Sampling]:
     """How to open a model and how to ask it: as its own run did, but for what the command line says."""
     card = Card.read(target)
-    asked = {"device": asking.device, "dtype": asking.dtype, "chat_template": asking.chat_template}
-    family = asking.family or saved_family(target)
-    section = ModelSection.model_validate(
-        {
-            **(card.model if card is not None else {}),
-            **({"family": family} if family else {}),
-            **{key: value for key, value in asked.items() if value is not None},
-            "name": target,
-        }
-    )
+    asked = {
+        "family": asking.family,
+        "device": asking.device,
+        "dtype": asking.dtype,
+        "rows_at_once": asking.rows_at_once,
+        "chat_template": asking.chat_template,
+    }
+    saved = {**(card.model if card is not None else {}), **saved_settings(target)}
+    if "lora" not in saved:  # merged, or never quantised: 4 bits are for the base of an adapter
+        saved.pop("quantize", None)
+    given = {key: value for key, value in asked.items() if value is not None}
+    opened = section(ModelSection, {**saved, **given, "name": target}, "the model's options")
     law = {**card.sampling} if card is not None else {}
-    given = {"temperature": asking.temperature, "max_tokens": asking.max_tokens, "steps": asking.steps}
+    limits = {"temperature": asking.temperature, "max_tokens": asking.max_tokens, "steps": asking.steps}
     if asking.temperature == 0:
-        given |= {"top_k": 0, "top_p": 1.0}
-    return section, Sampling(**{**law, **{key: value for key, value in given.items() if value is not None}})
+        limits |= {"top_k": 0, "top_p": 1.0}
+    try:
+        return opened, Sampling(**{**law, **{key: value for key, value in limits.items() if value is not None}})
+    except ValueError as error:  # more blocks than --max-tokens has tokens
+        raise RecipeError(
+            f"{target} cannot be asked like this: {error}", "leave out --max-tokens or --steps"
+        ) from error
 
 
 def _check_unseen(target: str, examples: Sequence[Example], asking: Asking) -> None:
@@ -149,19 +222,19 @@ def evaluate_file(path: Path, task: Task, splits: Sequence[str]) -> tuple[Evalua
     Raises:
         DataError: a row is malformed, an id comes twice, or none is known.
     """
-    known = {example.id: example for split in splits for example in task.examples(split)}
-    answers: dict[str, str] = {}
-    unknown = 0
-    for number, row in read_jsonl(path):
+    given: dict[str, str] = {}
+    for number, row in read_jsonl(path):  # before any records are built for it
         identity, completion = row.get("id"), row.get("completion", row.get("text"))
         if not isinstance(identity, str) or not isinstance(completion, str):
-            raise DataError(f'{path}:{number}: a row needs "id" and "completion", both text', "mend that line")
-        if identity in answers:
+            raise DataError(f'{path}:{number}: a row needs "id" and "completion", both text', "correct that line")
+        if identity in given:
             raise DataError(f"{path}:{number}: {identity} has an answer already", "give one completion for each id")
-        if identity in known:
-            answers[identity] = completion
-        else:
-            unknown += 1
+        given[identity] = completion
+    if not given:
+        raise DataError(f"{path} has no rows", 'write a line of {"id", "completion"} for each answer')
+    known = {example.id: example for split in splits for example in task.examples(split)}
+    answers = {identity: completion for identity, completion in given.items() if identity in known}
+    unknown = len(given) - len(answers)
     if not answers:
         raise DataError(
             f"none of the {unknown} ids in {path} is an example of {', '.join(splits)}",
@@ -170,6 +243,32 @@ def evaluate_file(path: Path, task: Task, splits: Sequence[str]) -> tuple[Evalua
     examples = [known[identity] for identity in answers]
     evaluation = evaluate_completions(task, examples, list(answers.values()), source=path.name, split="+".join(splits))
     return evaluation, unknown
+
+
+def coverage(evaluation: Evaluation, task: Task, splits: Sequence[str]) -> dict[str, Any]:
+    """How much of its splits a file's evaluation covers: a mean over the easy tenth is none of the whole.
+
+    Args:
+        evaluation: of completions from anywhere.
+        task: whose examples they answer.
+        splits: where the ids were looked up; of several only those that have an answer count.
+
+    Returns:
+        Plain values: `splits` (of each, how many were answered, of how many), `missing` (examples without an answer),
+        `mean_missing_as_0` (the mean reward with those counted as 0; answers that could not be judged are left out),
+        and `train_rows` (answers to rows of the split train).
+    """
+    ids = {split: {example.id for example in task.examples(split)} for split in splits}
+    answered = {row.id for row in evaluation.rows} | {row.id for row in evaluation.unjudged}
+    counted = {split: known for split, known in ids.items() if len(splits) == 1 or known & answered}
+    missing = len(frozenset[str]().union(*counted.values()) - answered)
+    judged = len(evaluation.rows)
+    return {
+        "splits": {name: {"answered": len(known & answered), "of": len(known)} for name, known in counted.items()},
+        "missing": missing,
+        "mean_missing_as_0": float(evaluation.rewards().sum()) / (judged + missing) if judged + missing else None,
+        "train_rows": len(ids.get("train", set()) & answered),
+    }
 
 
 def find_evaluations(target: Path) -> dict[str, Evaluation]:

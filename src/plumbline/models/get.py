@@ -22,7 +22,7 @@ from plumbline import __version__
 from plumbline.errors import ModelError, StorageError, install_extra
 from plumbline.models.catalogue import Entry, find, megabytes
 from plumbline.recipe import ModelSection
-from plumbline.storage import read_json, write_json
+from plumbline.storage import read_object, write_json
 
 ORIGIN = "origin.json"
 """Where a fetched model came from. It is no stage card (`plumbline.json`): Plumbline trained nothing here."""
@@ -86,7 +86,7 @@ def _is_here(entry: Entry, folder: Path) -> bool:
     """Whether the folder holds the finished model; raises where it holds anything else."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return False
-    origin = read_json(folder / ORIGIN) if (folder / ORIGIN).is_file() else {}
+    origin = read_object(folder / ORIGIN) if (folder / ORIGIN).is_file() else {}
     if origin.get("sha256") != entry.sha256:
         raise ModelError(
             f"{folder} is there already and is not {entry.name}; nothing in it was touched",

@@ -21,8 +21,9 @@ from plumbline.errors import RecipeError
 from plumbline.records import Message, Sampling, Step, Trajectory
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
+
+    from plumbline.policies.draws import Noise
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,8 +207,14 @@ class Policy(Protocol):
         """
         ...
 
-    def supervised_loss(self, batch: Sequence[Demonstration], generator: torch.Generator) -> Tensor:
-        """Summed loss over the batch's targets (a scalar); `generator` feeds families whose loss draws noise."""
+    def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
+        """Summed loss over the batch's targets (a scalar).
+
+        Args:
+            batch: demonstrations, or those of a pass that a larger batch was cut into.
+            noise: each one's randomness, for families whose loss draws some. Nothing else may be drawn: a sum over
+                passes is then the loss of the whole batch, however it was cut.
+        """
         ...
 
     def trainable(self) -> Mapping[str, Tensor]:

@@ -5,6 +5,7 @@ An unknown key is an error, because a typo must not train for six hours. What a 
 resolved and complete, into its directory.
 """
 
+from plumbline.recipe.families import check_family
 from plumbline.recipe.files import differences, find, load, names, parse, section, task_section
 from plumbline.recipe.sections import (
     EvaluationSection,
@@ -38,6 +39,7 @@ __all__ = [
     "SftSection",
     "TaskSection",
     "TinySection",
+    "check_family",
     "differences",
     "find",
     "load",

@@ -11,9 +11,11 @@ from pydantic import ValidationError
 from plumbline.errors import RecipeError
 from plumbline.overrides import read_yaml, set_value, task_options
 from plumbline.recipe.sections import Recipe, Section, TaskSection
+from plumbline.storage import read_text
 
 MOST_PARENTS = 20
 """Recipes that a recipe may extend, one after the other."""
+ALL_KEYS = "`plumbline recipe NAME` prints all keys"
 
 
 def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -62,8 +64,15 @@ def parse(values: Mapping[str, Any], name: str = "recipe") -> Recipe:
 S = TypeVar("S", bound=Section)
 
 
-def section(kind: type[S], values: Mapping[str, Any], name: str) -> S:
-    """Check the plain values of one section and type them; `name` is what an error calls them.
+def section(kind: type[S], values: Mapping[str, Any], name: str = "", *, inside: str = "", advice: str = ALL_KEYS) -> S:
+    """Check the plain values of one section and type them.
+
+    Args:
+        kind: of the section.
+        values: by key.
+        name: what an error calls the place that they are from; empty where the keys say enough.
+        inside: the path of the section in a recipe, such as "task.options.", for errors.
+        advice: what an error tells to do.
 
     Raises:
         RecipeError: names every wrong key, with the nearest right one.
@@ -71,9 +80,8 @@ def section(kind: type[S], values: Mapping[str, Any], name: str) -> S:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        raise RecipeError(
-            f"{name}: " + "; ".join(_problems(error, kind)), "`plumbline recipe NAME` prints all keys"
-        ) from error
+        said = "; ".join(_problems(error, kind, inside))
+        raise RecipeError(f"{name}: {said}" if name else said, advice) from error
 
 
 def find(source: str | Path) -> Path:
@@ -124,24 +132,26 @@ def _leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     path = path.resolve()
     if path in seen:
-        raise RecipeError(f"{path} extends itself, by way of {' -> '.join(p.name for p in seen)}")
+        raise RecipeError(
+            f"{path} extends itself, by way of {' -> '.join(p.name for p in seen)}", "let one of them extend nothing"
+        )
     if len(seen) > MOST_PARENTS:
-        raise RecipeError(f"{seen[0]} extends more than {MOST_PARENTS} recipes, one after the other")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError as error:
-        raise RecipeError(f"{seen[-1] if seen else path} extends {path}, which does not exist") from error
-    except OSError as error:
-        raise RecipeError(f"{path} cannot be read: {error.strerror}", "give a recipe file that you may read") from error
-    except UnicodeDecodeError as error:
-        raise RecipeError(f"{path} is not YAML: {error}", "save the file as UTF-8") from error
-    values = read_yaml(text, str(path))
+        raise RecipeError(
+            f"{seen[0]} extends more than {MOST_PARENTS} recipes, one after the other", "write some of them into one"
+        )
+    values = read_yaml(read_text(path, RecipeError), str(path))
     if not isinstance(values, dict):
-        raise RecipeError(f"{path}: a recipe is a mapping of keys, not {type(values).__name__}")
+        what = "empty" if values is None else f"a {type(values).__name__}"
+        raise RecipeError(f"{path} is {what}, where a recipe is a mapping of keys", "see `plumbline recipe NAME`")
     parent = values.pop("extends", None)
     if parent is None:
         return values
-    return _merge(_read(path.parent / str(parent), (*seen, path)), values)
+    if not isinstance(parent, str):
+        raise RecipeError(f"{path}: extends is {parent!r}, where the name of a file is meant", "extends: other.yaml")
+    extended = path.parent / parent
+    if not extended.exists():
+        raise RecipeError(f"{path} extends {extended}, which does not exist", "correct extends, or leave it out")
+    return _merge(_read(extended, (*seen, path)), values)
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,13 +165,12 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _problems(error: ValidationError, kind: type[Section]) -> Iterator[str]:
+def _problems(error: ValidationError, kind: type[Section], inside: str) -> Iterator[str]:
     for problem in error.errors():
-        where = ".".join(str(part) for part in problem["loc"]) or "recipe"
+        where = (inside + ".".join(str(part) for part in problem["loc"])).removesuffix(".") or "recipe"
         if problem["type"] == "extra_forbidden":
-            close = difflib.get_close_matches(
-                str(problem["loc"][-1]), _keys_at(kind, problem["loc"][:-1]), n=1, cutoff=0.5
-            )
+            known = _keys_at(kind, problem["loc"][:-1])
+            close = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1, cutoff=0.5)
             yield f"unknown key {where}" + (f" (did you mean {close[0]}?)" if close else "")
         else:
             yield f"{where}: {problem['msg'].removeprefix('Value error, ')}"

@@ -2,10 +2,11 @@
 
 import hashlib
 import json
+import re
 from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from plumbline.records import Kernel, Sampling, Selector
 
@@ -59,6 +60,15 @@ class TinySection(Section):
     learning_rate: float = Field(default=3e-3, gt=0)
     task_options: dict[str, Any] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _heads_divide(self) -> Self:
+        if self.hidden % (2 * self.heads):  # rotary positions turn pairs of numbers in each head
+            raise ValueError(
+                f"{self.heads} heads cannot share hidden {self.hidden} in even parts: "
+                f"make hidden a multiple of {2 * self.heads}"
+            )
+        return self
+
 
 class LoraSection(Section):
     """Low-rank adapters on the linear layers; the base stays frozen, and without its adapter it is the reference."""
@@ -82,6 +92,7 @@ class ModelSection(Section):
     """auto: bfloat16 on a GPU, float32 on a CPU."""
     quantize: Literal["4bit"] | None = None
     device: str = "auto"
+    """auto, cpu, mps, cuda, or one of several GPUs, such as cuda:1. auto: a GPU where there is one."""
     threads: PositiveInt | None = None
     """CPU threads; None leaves it to torch. A tiny model works faster with one, and its results depend on it."""
     context: PositiveInt | None = None
@@ -92,6 +103,9 @@ class ModelSection(Section):
     """Who decodes: our own one-token forward, or the model's. auto: ours where it was checked equal at loading."""
     scoring: Literal["auto", "packed", "rows"] = "auto"
     """How a group is scored: packed behind one copy of its prompt, or in padded rows."""
+    rows_at_once: PositiveInt | None = None
+    """Answers drawn side by side, all of a prompt's together; None: 64 on a CPU, more on a GPU. Fewer need less memory,
+    and are the same answers."""
     canvas: PositiveInt | None = None
     """Diffusion and flow: places for an answer; None takes `sampling.max_tokens`."""
     attention: Literal["full", "prefix"] = "full"
@@ -104,8 +118,19 @@ class ModelSection(Section):
     trust_remote_code: bool = False
 
     def meaning(self) -> dict[str, Any]:
-        """What decides how the weights are used, beyond what they are; a saved model remembers it."""
-        return self.model_dump(include={"family", "canvas", "attention", "explore", "slot", "context", "chat_template"})
+        """What decides how the weights are used and so what they score; a saved model remembers it.
+
+        Not `lora`, which an adapter's own files hold, nor `trust_remote_code`, which nobody should be told by a file.
+        """
+        kept = {"family", "canvas", "attention", "explore", "slot", "context", "chat_template", "quantize", "dtype"}
+        return self.model_dump(include=kept)
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, device: str) -> str:
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,4})?", device):
+            raise ValueError(f"there is no device {device}: it is auto, cpu, mps, cuda or cuda:NUMBER")
+        return device
 
     @model_validator(mode="after")
     def _source(self) -> Self:
@@ -313,6 +338,13 @@ class Recipe(Section):
     sampling: SamplingSection = SamplingSection()
     evaluation: EvaluationSection = EvaluationSection()
     run: RunSection = RunSection()
+
+    @model_validator(mode="after")
+    def _steps_to_keep(self) -> Self:
+        keep, steps = self.rl.likelihood.keep if self.rl is not None else None, self.sampling.steps
+        if keep is not None and steps is not None and keep > steps:
+            raise ValueError(f"rl.likelihood.keep is {keep}, but a trajectory has {steps} steps (sampling.steps)")
+        return self
 
     def to_yaml(self) -> str:
         """The resolved recipe: every key, defaults included."""

@@ -40,6 +40,8 @@ def summary_tables(summary: Mapping[str, Any], *, whole: bool = True) -> Rendera
             head.add_row(key.replace("_", " "), _interval(values))
     for name, value, style in _bounds(summary):
         head.add_row(name, value, style=style)
+    for name, value, style in _coverage(summary):
+        head.add_row(name, value, style=style)
     if summary["truncated"] is not None:
         head.add_row("truncated", f"{summary['truncated']:.1%}")
     if summary["mean_tokens"] is not None:
@@ -106,15 +108,32 @@ def _bounds(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "skill (0 = best control, 1 = oracle)", "-" if summary["skill"] is None else f"{summary['skill']:.3f}", ""
 
 
+def _coverage(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Name, value and style of the lines that say how much of the splits a file of answers covers."""
+    covered = summary.get("coverage")
+    if covered is None:
+        return
+    for split, count in covered["splits"].items():
+        yield f"answered of {split}", f"{count['answered']} of {count['of']}", ""
+    if covered["missing"]:
+        yield f"mean with the {covered['missing']} missing as 0", f"{covered['mean_missing_as_0']:.3f}", "bold"
+    if covered["train_rows"]:
+        yield "answers to training rows", str(covered["train_rows"]), "red"
+
+
 def comparison_table(comparisons: Mapping[str, Paired]) -> RenderableType:
-    """Paired differences, one row each."""
-    table = Table(title="second minus first, paired by example")
-    for name in ("", "difference [95 % interval]", "p", "n", "better", "worse", "equal"):
-        table.add_column(name, justify="left" if not name else "right")
+    """Paired differences, one row each, with the two means that they lie between."""
+    title = "second minus first, paired by example"
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column("", overflow="fold")
+    for name in ("first", "second", "difference [95 %]", "p", "n", "up", "down", "same"):
+        table.add_column(name, justify="right", no_wrap=True)
     for name, paired in comparisons.items():
         difference = paired.difference
         table.add_row(
             name,
+            f"{paired.before:.3f}",
+            f"{paired.after:.3f}",
             f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]",
             f"{paired.p_value:.4f}",
             str(difference.n),

@@ -17,12 +17,12 @@ from plumbline.reports.comparisons import Comparison, comparison
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 from plumbline.runs.replays import INDEX, Replay, read_replays
 from plumbline.runs.run import Run
-from plumbline.storage import read_json
+from plumbline.storage import read_object
 
 STAGES = ("base", "sft", "rl")
 NAMES = {"base": "Base", "sft": "SFT", "rl": "GRPO"}
 MODES = ("greedy", "sampled")
-QUIET = frozenset({"note", "resumed"})
+QUIET = frozenset({"note", "resumed", "changed", "engine"})
 """Kinds of events that are no warning."""
 
 
@@ -85,7 +85,7 @@ class View:
     def environment(self) -> dict[str, Any]:
         """Versions and machine; empty before they are recorded."""
         path = self.run.folder / "environment.json"
-        return dict(read_json(path)) if path.is_file() else {}
+        return read_object(path) if path.exists() else {}
 
     @cached_property
     def finished(self) -> bool:

@@ -40,13 +40,12 @@ def write_report(run: Run, examples: Mapping[str, Example] | None = None) -> Pat
     view = View(run, dict(examples or {}))
     said = run_verdict(view)
     tables = all_tables(view)
-    for table in tables:
-        write_text(run.folder / "tables" / f"{table.name}.csv", table.to_csv())
-        write_text(run.folder / "tables" / f"{table.name}.tex", table.to_latex())
-    write_text(run.folder / "report.md", markdown_report(view, said, tables))
-    path = run.folder / "report.html"
-    write_text(path, html_report(view, said))
-    return path
+    files = {f"tables/{table.name}.csv": table.to_csv() for table in tables}
+    files |= {f"tables/{table.name}.tex": table.to_latex() for table in tables}
+    files |= {"report.md": markdown_report(view, said, tables), "report.html": html_report(view, said)}
+    for name, text in files.items():  # last of all: a record that cannot be read leaves no half of a report
+        write_text(run.folder / name, text)
+    return run.folder / "report.html"
 
 
 def html_report(view: View, said: Verdict) -> str:

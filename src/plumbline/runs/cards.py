@@ -4,13 +4,16 @@ It names the task and the options that rebuild its records, and the fingerprints
 trained on, in this run or before it; an evaluation on one of those prompts is refused.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from plumbline.errors import DataError
-from plumbline.storage import read_json
+from plumbline.errors import DataError, RecipeError
+from plumbline.recipe import ModelSection, section
+from plumbline.records import Sampling
+from plumbline.storage import one_line, read_object
 
 CARD = "plumbline.json"
 
@@ -26,7 +29,7 @@ class Card:
     options: Mapping[str, Any]
     """The task's options, which rebuild its records."""
     model: Mapping[str, Any] = field(default_factory=dict)
-    """The recipe's model section, as far as it decides what the weights mean (family, canvas, attention ...)."""
+    """The recipe's model section, as far as it decides what the weights score (family, canvas, quantize, dtype ...)."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """The law that evaluations drew by (`Sampling`'s fields)."""
     trained_on: frozenset[str] = field(default_factory=frozenset)
@@ -46,13 +49,26 @@ class Card:
         path = Path(model) / CARD
         if not path.is_file():
             return None
-        values = read_json(path)
+        values = read_object(path)
+        advice = "remove it to treat the model as one from elsewhere"
         try:
-            return cls(**{**values, "trained_on": frozenset(values["trained_on"].split())})
-        except (TypeError, KeyError, AttributeError) as error:
-            raise DataError(
-                f"{path} is damaged: {error}", "remove it to treat the model as one from elsewhere"
-            ) from error
+            card = cls(**{**values, "trained_on": frozenset(values["trained_on"].split())})
+            card._check()
+        except RecipeError as error:
+            raise DataError(f"{path} is damaged: {error.cause}", advice) from error
+        except (TypeError, KeyError, AttributeError, ValueError) as error:
+            lacks = "it lacks " if isinstance(error, KeyError) else ""
+            raise DataError(f"{path} is damaged: {lacks}{one_line(error)}", advice) from error
+        return card
+
+    def _check(self) -> None:
+        """Raises TypeError or ValueError where a value is none that `to_json` writes."""
+        section(ModelSection, {**self.model, "name": "x"}, "model")
+        Sampling(**self.sampling)
+        if not all(isinstance(one, str) for one in (self.stage, self.task)) or not isinstance(self.options, dict):
+            raise TypeError("stage and task are texts, and options an object")
+        if not re.fullmatch(r"[\w.-]+ [\w.-]+", self.recipe):
+            raise ValueError("recipe is a name and an identity")
 
 
 def trained_on(model: str | Path, prompts: Iterable[str]) -> frozenset[str]:

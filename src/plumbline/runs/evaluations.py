@@ -1,12 +1,15 @@
 """Evaluations on disk: one JSON file each, with every row, so that any two can be compared later, pair by pair."""
 
+import re
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from plumbline.errors import DataError
 from plumbline.records import Evaluation, Figure, Headline, Judged, Unjudged
-from plumbline.storage import read_json, write_json
+from plumbline.storage import one_line, read_object, write_json
 
 REFERENCE = "reference"
 """The stage of the oracle's and the controls' evaluations; their mode is their name."""
@@ -36,12 +39,13 @@ class EvaluationKey:
         Raises:
             DataError: it is none.
         """
-        try:
-            stage, split, mode = text.split(".")
-        except ValueError as error:
-            raise DataError(f"{text} does not name an evaluation", "names look like rl.val.greedy") from error
-        name, at, step = stage.partition("@")
-        return cls(name, split, mode, int(step) if at else None)
+        found = re.fullmatch(r"([^.@]+)(?:@(\d{1,18}))?\.([^.]+)\.([^.]+)", text, re.ASCII)
+        if found is None:
+            raise DataError(
+                f"{text} does not name an evaluation", "names look like rl.val.greedy or rl@000040.val.greedy"
+            )
+        stage, step, split, mode = found.groups()
+        return cls(stage, split, mode, None if step is None else int(step))
 
 
 def to_json(evaluation: Evaluation) -> dict[str, Any]:
@@ -58,18 +62,46 @@ def read_evaluation(path: Path) -> Evaluation:
     """Read an evaluation back.
 
     Raises:
-        DataError: the file is missing or is no evaluation.
+        DataError: the file is missing or is no evaluation, a reward lies outside [0, 1], or an id comes twice.
     """
-    values = read_json(path)
+    values = read_object(path)
     try:
-        rows, unjudged = _rows(values["rows"])
-        unjudged += tuple(Unjudged(**row) for row in values.get("unjudged", ()))
-        headline = _headline(values.get("headline"))
-        return Evaluation(
-            **{**values, "rows": rows, "unjudged": unjudged, "form": tuple(values["form"]), "headline": headline}
-        )
+        return _evaluation(values)
     except (TypeError, KeyError, ValueError) as error:
-        raise DataError(f"{path} is not an evaluation of Plumbline: {error}", "give the JSON file of one") from error
+        lacks = "it lacks " if isinstance(error, KeyError) else ""
+        raise DataError(
+            f"{path} is not an evaluation of Plumbline: {lacks}{one_line(error)}", "give the JSON file of one"
+        ) from error
+
+
+def _evaluation(values: dict[str, Any]) -> Evaluation:
+    """Raises TypeError, KeyError or ValueError where the values are those of no evaluation."""
+    rows, unjudged = _rows(_objects(values["rows"], "rows"))
+    unjudged += tuple(Unjudged(**row) for row in _objects(values.get("unjudged", []), "unjudged"))
+    for row in rows:
+        _check_judged(row)
+    for failed in unjudged:
+        _check_texts({key: getattr(failed, key) for key in ("id", "stratum", "completion", "failure")}, "unjudged")
+    counts = Counter([row.id for row in rows] + [row.id for row in unjudged])
+    if not counts:
+        raise ValueError("it has no answers")
+    if (most := counts.most_common(1)[0])[1] > 1:
+        raise ValueError(f"it has {most[1]} answers to {most[0]}")
+    _check_texts({key: values[key] for key in ("source", "task", "split", "rubric")}, "the evaluation")
+    if not isinstance(values["sampling"], dict) or type(values["seed"]) is not int:
+        raise TypeError("sampling is an object, and seed a whole number")
+    if not isinstance(values["form"], list) or not all(isinstance(name, str) for name in values["form"]):
+        raise TypeError("form is a list of names")
+    headline = _headline(values.get("headline"))
+    return Evaluation(
+        **{**values, "rows": rows, "unjudged": unjudged, "form": tuple(values["form"]), "headline": headline}
+    )
+
+
+def _objects(values: Any, name: str) -> list[dict[str, Any]]:
+    if not isinstance(values, list) or not all(isinstance(one, dict) for one in values):
+        raise TypeError(f"{name} is a list of objects")
+    return values
 
 
 def _rows(values: list[dict[str, Any]]) -> tuple[tuple[Judged, ...], tuple[Unjudged, ...]]:
@@ -84,11 +116,29 @@ def _rows(values: list[dict[str, Any]]) -> tuple[tuple[Judged, ...], tuple[Unjud
     return tuple(judged), tuple(unjudged)
 
 
+def _check_judged(row: Judged) -> None:
+    _check_texts({key: getattr(row, key) for key in ("id", "stratum", "completion", "how")}, "a row")
+    if not isinstance(row.parts, dict) or not isinstance(row.readings, dict):
+        raise TypeError(f"parts and readings of {row.id} are objects")
+    shares = {"reward": row.reward, **row.readings, **{k: v for k, v in row.parts.items() if v is not None}}
+    for name, value in shares.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+            raise ValueError(f"{name} of {row.id} is {str(value)[:40]}, and lies between 0 and 1")
+    if row.truncated not in {None, True, False} or not (row.tokens is None or type(row.tokens) is int):
+        raise TypeError(f"truncated of {row.id} is true, false or null, and tokens a whole number or null")
+
+
+def _check_texts(values: Mapping[str, Any], where: str) -> None:
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise TypeError(f"{name} of {where} is no text")
+
+
 def is_evaluation(path: Path) -> bool:
     """Whether a file is an evaluation of ours."""
     try:
         read_evaluation(path)
-    except (DataError, OSError):
+    except DataError:
         return False
     return True
 
@@ -96,4 +146,7 @@ def is_evaluation(path: Path) -> bool:
 def _headline(values: dict[str, Any] | None) -> Headline | None:
     if values is None:
         return None
-    return Headline(**{**values, "figures": tuple(Figure(**figure) for figure in values["figures"])})
+    if not isinstance(values, dict):
+        raise TypeError("headline is an object or null")
+    figures = tuple(Figure(**figure) for figure in _objects(values["figures"], "figures of headline"))
+    return Headline(**{**values, "figures": figures})

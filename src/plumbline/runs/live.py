@@ -103,7 +103,7 @@ class LiveView:
 
     def event(self, kind: str, message: str) -> None:
         """See `Observer.event`."""
-        style = "yellow" if kind not in {"note", "resumed"} else ""
+        style = "yellow" if kind not in {"note", "resumed", "changed", "engine"} else ""
         self.console.print(Text(f"{kind}: {message}", style=style), soft_wrap=True)
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from plumbline.errors import DataError
 from plumbline.records import Frame, Mistake
-from plumbline.storage import read_json, write_bytes, write_json
+from plumbline.storage import one_line, read_object, write_bytes, write_json
 
 INDEX = "index.json"
 
@@ -57,19 +57,28 @@ def read_replays(folder: Path) -> tuple[Replay, ...]:
     """
     if not (folder / INDEX).is_file():
         return ()
-    values = read_json(folder / INDEX)
+    values = read_object(folder / INDEX)
     try:
         return tuple(
             Replay(
-                **{key: row[key] for key in ("id", "stratum", "reward", "problem")},
-                mistakes=tuple(Mistake(**one) for one in row["mistakes"]),
+                **{key: _text(row[key]) for key in ("id", "stratum", "problem")},
+                reward=float(row["reward"]),
+                mistakes=tuple(Mistake(**{key: _text(value) for key, value in one.items()}) for one in row["mistakes"]),
                 # Only the name: an index from elsewhere cannot show other files.
                 frames=tuple(
-                    Frame(caption=one["caption"], image=(folder / Path(one["image"]).name).read_bytes())
+                    Frame(caption=_text(one["caption"]), image=(folder / Path(one["image"]).name).read_bytes())
                     for one in row["frames"]
                 ),
             )
             for row in values["replays"]
         )
-    except (TypeError, KeyError, OSError) as error:
-        raise DataError(f"{folder} does not hold replays: {error}", "delete it, and evaluate again") from error
+    except (TypeError, KeyError, ValueError, AttributeError, OSError) as error:
+        raise DataError(
+            f"{folder} does not hold replays: {one_line(error)}", "delete it, and evaluate again"
+        ) from error
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value

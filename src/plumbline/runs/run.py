@@ -1,12 +1,12 @@
 """The run directory: everything that happened, as plain records.
 
     runs/commerce-demo/
-      recipe.yaml          what the run was started with, resolved
-      environment.json     versions, machine, engines, data fingerprints
+      recipe.yaml          what the run does, resolved; a resume may change some keys, and events.jsonl says which
+      environment.json     versions, machine, engines, data fingerprints, of the process that wrote last
       metrics.jsonl        a row for each training step (deterministic: no clock in it)
       timings.jsonl        where the seconds went, step by step
       samples.jsonl        every rollout of training with its score parts
-      events.jsonl         warnings, counted skips, resumes
+      events.jsonl         warnings, counted skips, resumes, keys that changed at one
       evaluations/         one JSON file for each evaluation
       replays/             pictures of failed episodes, where the recipe asks for them
       checkpoints/         of the stage in progress
@@ -25,6 +25,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -33,11 +34,15 @@ from typing import Any, Protocol, Self
 
 from plumbline import __version__, claims
 from plumbline.errors import RunError
-from plumbline.recipe import Recipe, differences, load
+from plumbline.recipe import Recipe, check_family, load
 from plumbline.records import Evaluation
+from plumbline.runs.cards import CARD
+from plumbline.runs.changes import allowed_changes
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation, write_evaluation
-from plumbline.storage import JsonLines, clear_os_errors, read_json, write_json, write_text
+from plumbline.runs.rows import KINDS, checker
+from plumbline.storage import JsonLines, clear_os_errors, clear_read_errors, read_object, write_json, write_text
 
+STAGES = ("base", "sft", "rl")
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
 
 
@@ -86,7 +91,7 @@ class Run:
 
     def __init__(self, folder: Path, recipe: Recipe, observers: Sequence[Observer] = ()) -> None:
         self.folder, self.recipe, self.observers = folder, recipe, tuple(observers)
-        self.files = {name: JsonLines(folder / f"{name}.jsonl") for name in ("metrics", "timings", "samples", "events")}
+        self.files = {name: JsonLines(folder / f"{name}.jsonl", checker(name)) for name in KINDS}
         self._lock: int | None = None
 
     @classmethod
@@ -94,11 +99,13 @@ class Run:
         """Create a run directory, or open one to go on.
 
         A run that ended before its first step (a misspelt model, a malformed record) has nothing to lose and is
-        begun anew.
+        begun anew. Of a run that goes on, `recipe` may differ in a few keys (see `changes`); they are recorded. What is
+        finished keeps the recipe that it was made by.
 
         Raises:
+            RecipeError: a new run's recipe has keys that its family of models does not read.
             RunError: it exists and `resume` is False, or was started with another recipe, or is in use.
-        StorageError: the folder holds what is no run's; nothing in it was touched.
+            StorageError: the folder holds what is no run's; nothing in it was touched.
         """
         claims.check(folder, RUN, is_run)
         run = cls(folder, recipe, observers)
@@ -107,13 +114,13 @@ class Run:
             raise RunError(
                 f"{folder} already holds a run", "add --resume to go on with it, or --out to write somewhere else"
             )
+        if not started:  # one that has begun is gone on with as it was
+            check_family(recipe)
         claims.claim(folder, RUN, is_run)
         run._acquire()
         try:
             if started:
-                run._check_same(load(folder / "recipe.yaml"))
-                run._sweep()
-                run.event("resumed", "the run goes on from its last checkpoint")
+                run._take_up(load(folder / "recipe.yaml"))
             else:
                 run._forget()
                 write_text(folder / "recipe.yaml", recipe.to_yaml())
@@ -169,18 +176,36 @@ class Run:
                 shutil.rmtree(leftover, ignore_errors=True)
             else:
                 leftover.unlink(missing_ok=True)
+        self.files["events"].cut_torn()  # the other records are cut back to a checkpoint's marks
 
-    def _check_same(self, before: Recipe) -> None:
-        changed = [
-            f"{key}: {old} -> {new}"
-            for key, old, new in differences(before, self.recipe)
-            if not key.startswith(("run.", "description"))
-        ]
-        if changed:
-            raise RunError(
-                f"{self.folder} was started with another recipe ({'; '.join(changed[:4])})",
-                "resume with the recipe it was started with, or use --out for a new run",
-            )
+    def _take_up(self, before: Recipe) -> None:
+        """Go on with a run, and record what has changed in its recipe."""
+        finished = [stage for stage in STAGES if self.is_done(stage)]
+        changes = allowed_changes(before, self.recipe, finished, self.folder)
+        self._sweep()
+        self.event("resumed", "the run goes on from its last checkpoint")
+        if self.result() is not None:  # nothing is left that a change could act on
+            self.recipe = before
+            return
+        present = next((stage for stage in self._stages() if stage not in finished), None)
+        for change in changes:
+            stage = change.stage(present)
+            step = None if stage is None else self._checkpoint_step(stage)
+            where = "after the last stage" if stage is None else f"from step {step} of {stage} on"
+            facts = {"key": change.key, "old": change.old, "new": change.new, "stage": stage, "step": step}
+            self.event("changed", f"{change}, {where}", **facts)
+        if changes:
+            write_text(self.folder / "recipe.yaml", self.recipe.to_yaml())
+
+    def _stages(self) -> list[str]:
+        """The stages of this run's recipe that train, in order."""
+        here = {"base": self.recipe.model.name is None, "sft": self.recipe.sft, "rl": self.recipe.rl}
+        return [stage for stage in STAGES if here[stage]]
+
+    def _checkpoint_step(self, stage: str) -> int:
+        """The steps that a stage's newest whole checkpoint has behind it; 0 where there is none."""
+        found = [path.parent.name for path in self.checkpoints(stage).glob("step-*/state.json")]
+        return max((int(name.removeprefix("step-")) for name in found), default=0)
 
     def __enter__(self) -> Self:
         return self
@@ -219,10 +244,10 @@ class Run:
         """Record one rollout of training."""
         self.files["samples"].append(row)
 
-    def event(self, kind: str, message: str) -> None:
-        """Record something that the user should know: a warning, a counted skip."""
+    def event(self, kind: str, message: str, **facts: Any) -> None:
+        """Record something that the user should know: a warning, a counted skip; `facts` are plain values."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        self.files["events"].append({"time": now, "kind": kind, "message": message})
+        self.files["events"].append({"time": now, "kind": kind, "message": message, **facts})
         for observer in self.observers:
             observer.event(kind, message)
 
@@ -258,18 +283,31 @@ class Run:
         return self.folder / "replays" / str(key)
 
     def evaluations(self) -> dict[EvaluationKey, Evaluation]:
-        """Every evaluation, in the order of the file names."""
+        """Every evaluation, in the order of the file names.
+
+        Raises:
+            DataError: the folder cannot be read, or a file in it is no evaluation.
+        """
         folder = self.folder / "evaluations"
-        return {EvaluationKey.parse(path.stem): read_evaluation(path) for path in sorted(folder.glob("*.json"))}
+        with clear_read_errors(folder):
+            try:  # not glob, to which a folder that cannot be read is an empty one
+                paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
+            except FileNotFoundError:
+                paths = []
+        return {EvaluationKey.parse(path.stem): read_evaluation(path) for path in paths}
 
     def result(self) -> dict[str, Any] | None:
         """The outcome, or None while the run is not finished."""
         path = self.folder / "result.json"
-        return dict(read_json(path)) if path.is_file() else None
+        return read_object(path) if path.exists() else None
 
     def model(self, stage: str) -> Path:
         """Where a stage's model is."""
         return self.folder / "models" / stage
+
+    def is_done(self, stage: str) -> bool:
+        """Whether a stage is finished: its model is renamed into place whole, card included."""
+        return (self.model(stage) / CARD).is_file()
 
     def checkpoints(self, stage: str) -> Path:
         """Where a stage's checkpoints are."""
@@ -280,10 +318,8 @@ def environment() -> dict[str, Any]:
     """Versions and machine; nothing that names a person or a path."""
     versions = {}
     for package in PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return {
         "plumbline": __version__,
         "python": platform.python_version(),

@@ -4,6 +4,7 @@ They are told what the run's own files say and nothing else, so a run without on
 must not cost the run: `Guarded` turns its first failure into an event and stops calling it.
 """
 
+import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -61,7 +62,7 @@ class TensorBoard:
     """TensorBoard event files in the run's folder; `tensorboard --logdir RUN/tensorboard` shows them."""
 
     def __init__(self, recipe: Recipe, folder: Path) -> None:
-        writing = _imported("torch.utils.tensorboard", "tensorboard")
+        writing = _imported("tensorboard")
         self.writer = writing.SummaryWriter(str(folder / "tensorboard"))
         self.writer.add_text("recipe", f"```yaml\n{recipe.to_yaml()}\n```")
 
@@ -77,6 +78,10 @@ class TensorBoard:
 
 
 TRACKERS: dict[str, Callable[[Recipe, Path], Any]] = {"trackio": Trackio, "wandb": Wandb, "tensorboard": TensorBoard}
+
+
+MODULES = {"tensorboard": "torch.utils.tensorboard"}
+"""What is imported for a tracker, where that is not called as it is."""
 
 
 class Guarded:
@@ -126,6 +131,8 @@ def open_trackers(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> S
         StorageError: the folder holds what is no run's.
     """
     opened = []
+    for name in recipe.run.trackers:
+        _imported(name)
     if recipe.run.trackers:  # they write into the folder before the run does
         claims.claim(folder, RUN, is_run)
     for name in recipe.run.trackers:
@@ -140,13 +147,11 @@ def open_trackers(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> S
     return opened
 
 
-def _imported(module: str, extra: str = "") -> Any:
-    import importlib
-
+def _imported(name: str) -> Any:
+    """The module of a tracker."""
     try:
-        return importlib.import_module(module)
+        return importlib.import_module(MODULES.get(name, name))
     except ImportError as error:
-        name = extra or module
         raise RunError(f"the tracker {name} is not installed", install_extra(name)) from error
 
 

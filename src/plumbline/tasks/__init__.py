@@ -1,10 +1,12 @@
 """Examples and verifiers: what to ask, and what an answer is worth.
 
 `TASKS` lists the tasks that come with Plumbline; `module:name` opens one of yours. An opener takes the recipe's
-options, a folder that it may build its records in, and a callback for progress, and returns a `Task`.
+options, a folder that it may build its records in, and a callback for progress, and returns a `Task`. It should build
+nothing yet: the first `examples` do, so that what is wrong with a command is said before anything is made.
 """
 
 import difflib
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,10 @@ TASKS = {
 Progress = Callable[[str, int, int], None]
 """Told (what is being built, how many are done, of how many)."""
 Opener = Callable[[Mapping[str, Any], Path, Progress], Task]
+NOWHERE = Path("no-records")
+"""For a task that is opened for what it says about itself: nothing is there, and nothing is written there."""
+PARTS = ("name", "splits", "rubric", "form", "examples", "judge", "demonstration", "controls")
+"""What every task has (see `Task`)."""
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -41,9 +47,31 @@ def open_task(name: str, options: Mapping[str, Any], folder: Path, progress: Pro
         RecipeError: no such task, or an option that it does not know.
         DataError: its records are missing or malformed.
     """
-    if name not in TASKS and ":" not in name:
+    task = find_opener(name)(options, folder, progress)
+    if lacking := [part for part in PARTS if not hasattr(task, part)]:
+        raise RecipeError(
+            f"{name} opened no task, but a {type(task).__name__} without {', '.join(lacking)}",
+            "return what plumbline.tasks.task.Task asks for; plumbline.testing.check_task checks it",
+        )
+    return task
+
+
+def find_opener(name: str) -> Opener:
+    """What opens a task: a key of `TASKS`, or `module:opener`. Nothing is opened yet.
+
+    Raises:
+        RecipeError: there is no such task, or what is named takes no (options, folder, progress).
+    """
+    if name not in TASKS and not name.partition(":")[2]:
         close = difflib.get_close_matches(name, TASKS, n=1)
         mend = f"did you mean {close[0]}?" if close else f"there are {', '.join(TASKS)}; a task of yours is module:name"
         raise RecipeError(f"there is no task named {name}", mend)
-    open_it: Opener = named(TASKS.get(name, name), "task")
-    return open_it(options, folder, progress)
+    opener: Opener = named(TASKS.get(name, name), "task")
+    try:
+        inspect.signature(opener).bind({}, Path(), silent)
+    except (TypeError, ValueError) as error:  # ValueError: a builtin that does not say what it takes
+        raise RecipeError(
+            f"{name} opens no task: it cannot be called with (options, folder, progress)",
+            "name a function or a class that takes these three and returns a task",
+        ) from error
+    return opener

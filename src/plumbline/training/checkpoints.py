@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from plumbline.errors import RunError
-from plumbline.storage import clear_os_errors, read_json, sync_folder, write_json
+from plumbline.storage import clear_os_errors, read_object, sync_folder, write_json
 
 TENSORS, STATE = "tensors.safetensors", "state.json"
 
@@ -67,7 +67,8 @@ def read(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     from safetensors.torch import load_file
 
     try:
-        return load_file(checkpoint / TENSORS), read_json(checkpoint / STATE)
+        state = read_object(checkpoint / STATE)
+        return load_file(checkpoint / TENSORS), {key: state[key] for key in ("step", "marks", "memory")}
     except Exception as error:
         raise RunError(
             f"the checkpoint {checkpoint} cannot be read: {error}",

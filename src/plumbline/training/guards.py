@@ -4,6 +4,7 @@ Each guard stands for a run that somebody lost. Those that need history keep it 
 run takes up again.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,29 @@ ENOUGH = 200
 """Rollouts after which a part that was always 0 is called dead."""
 
 
+ENGINES = "go on with model.decoder: transformers, then with model.scoring: rows (--resume), to find which disagrees; "
+
+
+def check_finite(value: float, what: str, step: int, rate: str) -> None:
+    """Stop before the weights are updated with what is no number.
+
+    Args:
+        value: the loss or the norm of the gradient.
+        what: which.
+        step: in which step.
+        rate: the recipe's key of the stage's learning rate.
+
+    Raises:
+        TrainingStopped: it is infinite or NaN.
+    """
+    if not math.isfinite(value):
+        raise TrainingStopped(
+            f"the {what} is {value} at step {step}; the weights were not updated",
+            f"lower {rate}, then --resume: it holds from the last checkpoint on; if that does not help and the weights "
+            "have 16 bits, begin a new run with model.dtype: float32",
+        )
+
+
 def check_signal(groups: Sequence[Group], patience: int, memory: dict[str, Any]) -> None:
     """Stop where no group has said anything for `patience` steps: such a run ends with success and learns nothing.
 
@@ -39,13 +63,20 @@ def check_signal(groups: Sequence[Group], patience: int, memory: dict[str, Any])
     if memory["steps_without_signal"] >= patience:
         raise TrainingStopped(
             f"for {patience} steps in a row every group's rewards were equal, so nothing can be learnt",
-            "look at samples.jsonl: if all rewards are 0, start from a better SFT model or pay parts of the answer; "
-            "else raise rl.group_size or sampling.temperature (rl.patience is the number of steps)",
+            "look at samples.jsonl: if all rewards are 0, begin a new run from a better SFT model, or pay parts of the "
+            "answer; else begin one with a larger rl.group_size or sampling.temperature. To wait longer in this one, "
+            "raise rl.patience, then --resume",
         )
 
 
-def check_gap(gap: float, limit: float, sampling: Sampling) -> None:
+def check_gap(gap: float, limit: float, sampling: Sampling, family: str) -> None:
     """Stop where sampler and scorer are two laws, which makes every gradient wrong.
+
+    Args:
+        gap: mean nats a choice.
+        limit: how much is taken for rounding.
+        sampling: the law that was asked for.
+        family: of the policy.
 
     Raises:
         TrainingStopped: the mean gap exceeds `limit` nats, or is not a number.
@@ -54,8 +85,9 @@ def check_gap(gap: float, limit: float, sampling: Sampling) -> None:
         raise TrainingStopped(
             f"the scorer's log-probabilities differ from the sampler's by {gap:.3f} nats a choice (temperature "
             f"{sampling.temperature}, top_k {sampling.top_k}, top_p {sampling.top_p}); the limit is {limit}",
-            "set model.decoder=transformers and model.scoring=rows to find which engine disagrees; with 16-bit "
-            "weights a gap below 0.05 is rounding, and rl.max_gap may be raised",
+            (ENGINES if family == "autoregressive" else "")
+            + "with 16-bit weights a gap below 0.05 is rounding: raise rl.max_gap, then --resume, or begin a new run "
+            "with model.dtype: float32",
         )
 
 

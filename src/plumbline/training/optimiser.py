@@ -10,8 +10,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from plumbline.errors import RunError, TrainingStopped
+from plumbline.errors import RunError
 from plumbline.recipe import OptimiserSection, Schedule
+from plumbline.training.guards import check_finite
 
 
 def schedule(kind: Schedule, step: int, total: int, warmup: int) -> float:
@@ -42,13 +43,20 @@ class Optimiser:
         weights: by name, as `Policy.trainable` gives them.
         section: learning rate, schedule, clipping.
         total: steps of the whole stage, for the schedule.
+        rate_key: of the learning rate in the recipe, for messages.
     """
 
-    def __init__(self, weights: Mapping[str, Tensor], section: OptimiserSection, total: int) -> None:
+    def __init__(
+        self,
+        weights: Mapping[str, Tensor],
+        section: OptimiserSection,
+        total: int,
+        rate_key: str = "optimiser.learning_rate",
+    ) -> None:
         if not weights:
             raise RunError("nothing to train: no weight of the model requires a gradient")
         self.weights = dict(weights)
-        self.section, self.total = section, total
+        self.section, self.total, self.rate_key = section, total, rate_key
         self.warmup = warmup_steps(section.warmup, total)
         self.masters = {
             name: weight.detach().float().clone() if weight.dtype in (torch.bfloat16, torch.float16) else weight
@@ -74,11 +82,7 @@ class Optimiser:
         """
         gradients = [weight.grad for weight in self.weights.values() if weight.grad is not None]
         norm = float(torch.nn.utils.get_total_norm(gradients)) if gradients else 0.0
-        if not math.isfinite(norm):
-            raise TrainingStopped(
-                f"the gradient is {norm} at step {step}; the weights were not updated",
-                "lower the learning rate or clip lower, look for extreme rewards, or use float32; then --resume",
-            )
+        check_finite(norm, "gradient", step, self.rate_key)
         scale = min(1.0, self.section.max_grad_norm / (norm + 1e-6))
         for name, weight in self.weights.items():
             if weight.grad is not None:
@@ -130,16 +134,16 @@ class Optimiser:
                 saved = tensors[f"weight:{name}"]
                 if saved.shape != weight.shape:
                     raise RunError(f"the checkpoint is of another model: {name} is {tuple(saved.shape)} there")
-                weight.copy_(saved)
+                # Where the run has moved, 16-bit weights may have become 32-bit ones (dtype: auto), or the reverse.
+                saved = tensors.get(f"master:{name}", saved)
                 master = self.masters[name]
+                master.copy_(saved)
                 if master is not weight:
-                    master.copy_(tensors[f"master:{name}"])
-                moments = {
-                    key: tensors[f"{key}:{name}"].clone()
+                    weight.copy_(master)
+                moments = {  # all of them where the weight is, the count as well: a fused step takes no other
+                    key: tensors[f"{key}:{name}"].clone().to(master.device)
                     for key in ("step", "exp_avg", "exp_avg_sq")
                     if f"{key}:{name}" in tensors
                 }
                 if moments:
-                    self.adam.state[master] = {
-                        key: value if key == "step" else value.to(master.device) for key, value in moments.items()
-                    }
+                    self.adam.state[master] = moments

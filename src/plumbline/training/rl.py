@@ -21,6 +21,7 @@ from plumbline.policies.policy import Policy
 from plumbline.recipe import RlSection, RunSection
 from plumbline.records import Example, Group, Sampling
 from plumbline.rollouts import collect
+from plumbline.runs.changes import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import derive, generator
 from plumbline.tasks.task import Task
@@ -59,7 +60,7 @@ def train_rl(
     if not examples:
         raise DataError("there is nothing to train on: the training split is empty")
     items = locate_items(task, policy) if section.credit == "items" else None
-    optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps)
+    optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps, RATES[STAGE])
     progress = Stage(run, STAGE, optimiser, options)
     if section.beta > 0:
         policy.keep_reference()  # before the stage resumes: the weights that this stage began with

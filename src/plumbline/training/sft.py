@@ -13,13 +13,15 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
-from plumbline.errors import DataError, TrainingStopped
+from plumbline.errors import DataError
+from plumbline.policies.draws import noises
 from plumbline.policies.policy import Demonstration, Policy
 from plumbline.recipe import RunSection, SftSection
+from plumbline.runs.changes import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import derive, generator
+from plumbline.training import guards
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage
 
@@ -47,7 +49,7 @@ def train_sft(
         raise DataError("there is nothing to train on: the training split is empty")
     per_epoch = math.ceil(len(demonstrations) / section.batch_size)
     total = section.steps or max(1, round((section.epochs or 0) * per_epoch))
-    optimiser = Optimiser(policy.trainable(), section.optimiser, total)
+    optimiser = Optimiser(policy.trainable(), section.optimiser, total, RATES[stage])
     truncated = sum(demonstration.truncated for demonstration in demonstrations)
     if truncated:
         run.event("truncated", f"{truncated} of {len(demonstrations)} demonstrations were cut to the context")
@@ -61,11 +63,7 @@ def train_sft(
             batches = epoch_batches(demonstrations, section.batch_size, generator(seed, stage, "order", epoch))
         batch = [demonstrations[index] for index in batches[step % per_epoch]]
         loss = _backward(policy, batch, section.tokens_per_pass, derive(seed, stage, "noise", step))
-        if not math.isfinite(loss):
-            raise TrainingStopped(
-                f"the loss is {loss} at step {step}; the weights were not updated",
-                "lower the learning rate, or use float32; then --resume",
-            )
+        guards.check_finite(loss, "loss", step, optimiser.rate_key)
         norm = optimiser.step(step)
         run.metrics(
             stage,
@@ -101,12 +99,13 @@ def epoch_batches(
 def _backward(policy: Policy, batch: Sequence[Demonstration], tokens_per_pass: int, seed: int) -> float:
     """Mean loss [nats a target] of a batch, its gradient left in the weights."""
     targets = sum(demonstration.num_targets for demonstration in batch)
-    noise = torch.Generator().manual_seed(seed)
-    total = 0.0
+    dealt = noises(len(batch), seed)  # before the batch is cut
+    total, start = 0.0, 0
     for part in _passes(batch, tokens_per_pass):
-        loss = policy.supervised_loss(part, noise) / targets
+        loss = policy.supervised_loss(part, dealt[start : start + len(part)]) / targets
         loss.backward()
         total += float(loss.detach())
+        start += len(part)
     return total
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from plumbline.recipe import RunSection
 from plumbline.runs.run import Run
-from plumbline.storage import read_json, write_json
+from plumbline.storage import read_object, write_json
 from plumbline.training import checkpoints
 from plumbline.training.optimiser import Optimiser
 
@@ -41,7 +41,7 @@ class Stage:
         if checkpoint is None:
             marks = self.folder / "begin.json"
             if marks.is_file():
-                self.run.rewind(read_json(marks))
+                self.run.rewind(read_object(marks))
             else:
                 write_json(marks, self._begin)
             return 0

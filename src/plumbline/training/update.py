@@ -3,7 +3,6 @@
 Letters in shapes: N terms of a pass, V views.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,7 +15,7 @@ from plumbline.algorithms.likelihood.trajectory import trajectory_views
 from plumbline.algorithms.likelihood.views import View
 from plumbline.algorithms.objective import Units, clipped_surrogate, units
 from plumbline.algorithms.ratio_free import sandwiched, weighted_likelihood
-from plumbline.errors import RecipeError, TrainingStopped
+from plumbline.errors import RecipeError
 from plumbline.policies.policy import Hides, Policy, Terms
 from plumbline.recipe import RlSection
 from plumbline.records import Sampling
@@ -71,7 +70,7 @@ def update_policy(
     useful = [c for c in credits_ if c.weight > 0 and (beta > 0 or not c.is_idle)]
     if not useful:
         gap = _probe_gap(policy, credits_)
-        guards.check_gap(gap, section.max_gap, sampling)
+        guards.check_gap(gap, section.max_gap, sampling, policy.family)
         return Update(0.0, 0.0, None if section.objective != "ppo" else 0.0, None, gap, 0)
     views = _views(policy, useful, section, rng)
     passes = [
@@ -100,12 +99,8 @@ def update_policy(
                 watched.add(number)
             epoch_loss += float(loss.detach())
         if epoch == 0 and sampled:
-            guards.check_gap(total.gap / total.terms, section.max_gap, sampling)
-        if not math.isfinite(epoch_loss):
-            raise TrainingStopped(
-                f"the loss is {epoch_loss} at step {step}; the weights were not updated",
-                "lower the learning rate, or use float32; then --resume",
-            )
+            guards.check_gap(total.gap / total.terms, section.max_gap, sampling, policy.family)
+        guards.check_finite(epoch_loss, "loss", step, optimiser.rate_key)
         total.loss += epoch_loss / section.inner_epochs
         total.norm += optimiser.step(step) / section.inner_epochs
     return Update(

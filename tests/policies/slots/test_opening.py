@@ -8,8 +8,9 @@ import torch
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 
 from plumbline.errors import DataError, ModelError, RecipeError
-from plumbline.policies import open_policy, saved_family
+from plumbline.policies import open_policy
 from plumbline.policies.pretrained.tiny import make_tiny
+from plumbline.policies.saved import saved_settings
 from plumbline.policies.slots.grid import Grid
 from plumbline.recipe import LoraSection, ModelSection, TinySection
 from plumbline.records import Sampling
@@ -121,13 +122,12 @@ def test_a_saved_model_is_the_same_model(mini, tmp_path, lora):
     again = opened(tmp_path / "saved", lora=lora, canvas=8)
     one, other = (p.sample([PROMPT], 4, LAW, 5)[0] for p in (policy, again))
     assert [t.tokens.tolist() for t in one] == [t.tokens.tolist() for t in other]
-    if lora is None:
-        assert saved_family(str(tmp_path / "saved")) == "slots"
-        assert opened(tmp_path / "saved").canvas == 8
-        with pytest.raises(ModelError, match="trained with slots of 2"):
-            opened(tmp_path / "saved", slot=4)
-        with pytest.raises(ModelError, match="is of family slots, not autoregressive"):
-            open_policy(ModelSection(name="x"), str(tmp_path / "saved"))
+    assert saved_settings(str(tmp_path / "saved"))["family"] == "slots"
+    assert opened(tmp_path / "saved", lora=lora).canvas == 8
+    with pytest.raises(ModelError, match="trained with slots of 2"):
+        opened(tmp_path / "saved", lora=lora, slot=4)
+    with pytest.raises(ModelError, match="is of family slots, not autoregressive"):
+        open_policy(ModelSection(name="x", lora=lora), str(tmp_path / "saved"))
 
 
 def test_the_adapters_start_is_the_reference(mini):

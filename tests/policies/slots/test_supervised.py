@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from plumbline.errors import DataError, RecipeError
+from plumbline.policies.draws import noises
 from plumbline.policies.slots.supervised import noised
 from plumbline.records import Sampling
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened
@@ -26,13 +27,13 @@ def logs(model, tokens):
     )
 
 
-def by_loops(model, demonstration, width, generator):
+def by_loops(model, demonstration, width, noise):
     """The mean loss of one demonstration, from the same noise, term by term."""
     places = demonstration.num_targets
     prompt, canvas = demonstration.tokens[:-places], demonstration.tokens[-places:]
-    chance = 0.999 * torch.rand((), generator=generator, dtype=torch.float64).item() + 0.001
-    masked = (torch.rand(places // width, generator=generator, dtype=torch.float64) < chance).tolist()
-    order = [s for s in torch.randperm(places // width, generator=generator).tolist() if not masked[s]]
+    chance = 0.999 * noise.time + 0.001
+    masked = (torch.rand(places // width, generator=noise.generator, dtype=torch.float64) < chance).tolist()
+    order = [s for s in torch.randperm(places // width, generator=noise.generator).tolist() if not masked[s]]
     context = prompt_tokens(prompt)
     clean = [slot * width + offset for slot in order for offset in range(width)]
     hidden = [place for place in range(places) if masked[place // width]]
@@ -52,9 +53,8 @@ def test_the_loss_is_the_formula_for_every_noise(mini):
     batch = [shown(policy), shown(policy, LONGER, "b"), shown(policy, PROMPT, "")]
     patterns = set()
     for seed in range(30):
-        loss = policy.supervised_loss(batch, torch.Generator().manual_seed(seed)) / 24
-        noise = torch.Generator().manual_seed(seed)
-        parts = [by_loops(policy.model, each, 2, noise) for each in batch]
+        loss = policy.supervised_loss(batch, noises(3, seed)) / 24
+        parts = [by_loops(policy.model, each, 2, own) for each, own in zip(batch, noises(3, seed), strict=True)]
         torch.testing.assert_close(loss, sum(part for part, _ in parts) / 3, atol=1e-9, rtol=0)
         patterns |= {tuple(masked) for _, masked in parts}
     assert {(True,) * 4, (False,) * 4} <= patterns  # the edges were met
@@ -64,7 +64,7 @@ def test_the_loss_is_the_formula_for_every_noise(mini):
 def test_it_is_finite_with_everything_or_nothing_masked(mini, width):
     policy = opened(mini, slot=width, canvas=8)
     for seed in range(25):
-        loss = policy.supervised_loss([shown(policy)], torch.Generator().manual_seed(seed))
+        loss = policy.supervised_loss([shown(policy)], noises(1, seed))
         assert bool(loss.isfinite())
         for gradient in torch.autograd.grad(loss, list(policy.trainable().values()), materialize_grads=True):
             assert bool(gradient.isfinite().all())
@@ -73,18 +73,18 @@ def test_it_is_finite_with_everything_or_nothing_masked(mini, width):
 def test_a_batch_may_be_cut_anywhere(policy, mini):
     policy = opened(mini, canvas=8)
     batch = [shown(policy), shown(policy, LONGER), shown(policy, PROMPT, "b a")]
-    whole = policy.supervised_loss(batch, torch.Generator().manual_seed(3))
-    noise = torch.Generator().manual_seed(3)
-    parts = [policy.supervised_loss(part, noise) for part in (batch[:1], batch[1:])]
+    whole = policy.supervised_loss(batch, noises(3, 3))
+    noise = noises(3, 3)
+    parts = [policy.supervised_loss(batch[part], noise[part]) for part in (slice(0, 1), slice(1, 3))]
     torch.testing.assert_close(whole, sum(parts), atol=1e-4, rtol=0)
-    assert torch.equal(whole, policy.supervised_loss(batch, torch.Generator().manual_seed(3)))
+    assert torch.equal(whole, policy.supervised_loss(batch, noises(3, 3)))
 
 
 def test_every_place_is_a_target_or_a_context_once(mini):
     policy = opened(mini, canvas=8)
     demonstration = shown(policy, LONGER)
     for seed in range(10):
-        made = noised(demonstration, 2, MASK, torch.Generator().manual_seed(seed))
+        made = noised(demonstration, 2, MASK, noises(1, seed)[0])
         assert sorted(made.positions.tolist()) == list(range(len(demonstration.tokens)))
         clean = made.ids != MASK
         tokens = torch.tensor(demonstration.tokens)
@@ -95,10 +95,9 @@ def test_a_demonstration_is_learnt_and_then_answered_in_any_number_of_rounds(min
     policy = opened(mini, canvas=8)
     batch = [shown(policy, PROMPT, "a b b a b"), shown(policy, LONGER, "b b a")]
     optimiser = torch.optim.Adam(list(policy.trainable().values()), lr=5e-3)
-    noise = torch.Generator().manual_seed(0)
-    for _ in range(500):
+    for step in range(500):
         optimiser.zero_grad()
-        (policy.supervised_loss(batch * 4, noise) / 64).backward()
+        (policy.supervised_loss(batch * 4, noises(8, step)) / 64).backward()
         optimiser.step()
     laws = [Sampling(max_tokens=8, steps=steps, selector="plackett_luce", temperature=0.0) for steps in (1, 2, 4)]
     laws += [Sampling(max_tokens=8, selector="threshold", threshold=t, temperature=0.0) for t in (0.5, 0.9)]

@@ -21,6 +21,7 @@ from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.packing import pack, pack_sizes, reach, rows
 from plumbline.policies.autoregressive.probe import probe, see
 from plumbline.policies.autoregressive.sampler import Drawn, decode
+from plumbline.policies.draws import Noise
 from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
 from plumbline.policies.pretrained.head import head_log_prob
 from plumbline.policies.pretrained.loading import Loaded, load
@@ -41,7 +42,7 @@ class AutoregressivePolicy(PretrainedPolicy):
 
     def __init__(self, loaded: Loaded, section: ModelSection) -> None:
         super().__init__(loaded)
-        self.rows_at_once = 64 if self.device.type == "cpu" else 512
+        self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else 512)
         self._abilities = probe(self.model)
         self._reach = reach(self.model)
         self._lean = self._choose_decoder(section)
@@ -210,7 +211,7 @@ class AutoregressivePolicy(PretrainedPolicy):
             raise DataError("nothing of the answer is left after truncation", "remove this record")
         return cut
 
-    def supervised_loss(self, batch: Sequence[Demonstration], generator: torch.Generator) -> Tensor:  # noqa: ARG002
+    def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:  # noqa: ARG002
         """See `Policy.supervised_loss`: the summed negative log-likelihood of the targets; nothing is drawn."""
         sequences = [(demonstration.tokens, demonstration.is_target) for demonstration in batch]
         return -self._score_rows(self.model, sequences, PLAIN).sum()

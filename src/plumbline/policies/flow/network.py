@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from plumbline.errors import ModelError
 from plumbline.policies.flow.kernels import sinusoid
-from plumbline.storage import read_json
+from plumbline.storage import read_object
 
 MODEL_TYPE = "plumbline-flow"
 FREQUENCIES = 256
@@ -197,12 +197,12 @@ class FlowNetwork(nn.Module):
         from safetensors.torch import load_file
 
         config, path = Path(folder) / "config.json", Path(folder) / "model.safetensors"
-        if not config.is_file() or read_json(config).get("model_type") != MODEL_TYPE:
+        if not config.is_file() or read_object(config).get("model_type") != MODEL_TYPE:
             raise ModelError(
                 f"{folder} holds no flow model (its config.json does not say model_type {MODEL_TYPE})",
                 "convert an FS-DFM checkpoint with plumbline.policies.flow.convert, or name another model.family",
             )
-        network = cls(read_config(read_json(config), str(config)))
+        network = cls(read_config(read_object(config), str(config)))
         try:
             network.load_state_dict(load_file(path))
         except (RuntimeError, OSError, SafetensorError) as error:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from plumbline.errors import ModelError
 from plumbline.policies.canvas import joined, read_off, split_demonstration
+from plumbline.policies.draws import Noise, uniforms
 from plumbline.policies.exploration import Exploration
 from plumbline.policies.flow import kernels
 from plumbline.policies.flow.network import FlowNetwork, Prefix
@@ -48,7 +49,7 @@ class FlowPolicy(PretrainedPolicy):
         config = self.network.config
         self.network.config = replace(config, canvas=section.canvas or config.canvas, attention=section.attention)
         self.mask_id = config.vocabulary if config.source == "mask" else None
-        self.rows_at_once = 64 if self.device.type == "cpu" else 256
+        self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else 256)
         self.exploration = Exploration.read(source).to(self.device) if section.explore else None
         self._reference_exploration: Exploration | None = None
 
@@ -108,25 +109,23 @@ class FlowPolicy(PretrainedPolicy):
         tell: Tell | None = None,
     ) -> list[list[Trajectory]]:
         """See `Policy.sample`. The noise that a canvas begins with does not depend on the weights."""
-        generator = torch.Generator().manual_seed(seed)
         encoded = self.encode(prompts, sampling, self.network.config.canvas)
-        return self.in_chunks(
-            encoded, self.rows_at_once // copies, tell, lambda part: self._sample(part, copies, sampling, generator)
-        )
+        size = self.rows_at_once // copies
+        return self.in_chunks(encoded, size, seed, tell, lambda part, own: self._sample(part, copies, sampling, own))
 
     @torch.no_grad()
     def _sample(
-        self, prompts: Sequence[Sequence[int]], copies: int, sampling: Sampling, generator: torch.Generator
+        self, prompts: Sequence[Sequence[int]], copies: int, sampling: Sampling, own: Sequence[torch.Generator]
     ) -> list[list[Trajectory]]:
         rows = len(prompts) * copies
         prefix = self.network.encode(prompts).rows(torch.arange(len(prompts)).repeat_interleave(copies).to(self.device))
-        shape = (rows, sampling.max_tokens)
 
         def look(canvas: Tensor, step: Tick) -> Places:
             times, widths = (torch.full((rows,), value) for value in (step.time, step.until - step.time))
             return self._places(self.network, self.exploration, prefix, canvas, times, widths)
 
-        done = flow(look, self._noise(shape, generator), sampling, self.network.config.exponent, generator)
+        start = torch.cat([self._noise((copies, sampling.max_tokens), each) for each in own])
+        done = flow(look, start, sampling, self.network.config.exponent, own)
         made = [
             read_off(done.canvas[row], steps, prompts[row // copies], sampling, self.chat)
             for row, steps in enumerate(done.steps)
@@ -287,16 +286,16 @@ class FlowPolicy(PretrainedPolicy):
         self.check_length(len(prompt), len(filled))
         return joined(prompt, filled, truncated=cut)
 
-    def supervised_loss(self, batch: Sequence[Demonstration], generator: torch.Generator) -> Tensor:
-        """See `Policy.supervised_loss`: the generalised KL of the path (`kernels.path_loss`), times stratified."""
+    def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
+        """See `Policy.supervised_loss`: the generalised KL of the path (`kernels.path_loss`) at `Noise.time`."""
         canvas = torch.tensor([[t for t, w in zip(d.tokens, d.is_target, strict=True) if w] for d in batch])
         prompts = [[t for t, w in zip(d.tokens, d.is_target, strict=True) if not w] for d in batch]
         exponent = self.network.config.exponent
-        start = torch.rand((), generator=generator, dtype=torch.float64)
-        times = ((start + torch.arange(len(batch), dtype=torch.float64) / len(batch)) % 1.0) * LATEST
+        times = torch.tensor([each.time for each in noise], dtype=torch.float64) * LATEST
         stands = torch.tensor([kappa(float(time), exponent) for time in times], dtype=torch.float64)
-        keep = torch.rand(canvas.shape, generator=generator, dtype=torch.float64) < stands.unsqueeze(1)
-        noisy = torch.where(keep, canvas, self._noise((len(batch), canvas.shape[1]), generator))
+        own = [each.generator for each in noise]
+        keep = uniforms(own, *canvas.shape) < stands.unsqueeze(1)
+        noisy = torch.where(keep, canvas, torch.cat([self._noise((1, canvas.shape[1]), each) for each in own]))
         rate = exponent * times.clamp_min(1e-12) ** (exponent - 1) / (1 - stands)
         widths = torch.zeros(len(batch))
         prefix = self.network.encode(prompts)

@@ -3,7 +3,7 @@
 Letters in shapes: R rows (prompts x copies), L places, N = R L.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from plumbline.policies.draws import uniforms
 from plumbline.policies.flow import kernels
 from plumbline.policies.flow.schedule import Tick, ticks
 from plumbline.policies.places import Places
@@ -30,7 +31,7 @@ class Flowed:
 
 
 @torch.no_grad()
-def flow(look: Look, start: Tensor, sampling: Sampling, exponent: float, generator: torch.Generator) -> Flowed:
+def flow(look: Look, start: Tensor, sampling: Sampling, exponent: float, own: Sequence[torch.Generator]) -> Flowed:
     """Carry canvases from noise to text.
 
     At temperature 0 a place that jumps takes the most probable token, and the last step takes it everywhere; when a
@@ -42,17 +43,17 @@ def flow(look: Look, start: Tensor, sampling: Sampling, exponent: float, generat
         start: [R, L] on the CPU, the noise.
         sampling: the law.
         exponent: of the schedule.
-        generator: a CPU generator; the only source of randomness.
+        own: a CPU generator for each prompt, whose copies stand together: the only source of randomness.
     """
     canvas = start.clone()
     rows, places = canvas.shape
     steps: list[list[Step]] = [[] for _ in range(rows)]
     for step in ticks(sampling, exponent):
-        uniforms = torch.rand((2, rows * places), dtype=torch.float64, generator=generator)
+        numbers = uniforms(own, rows, 2, places).transpose(0, 1).flatten(1)
         laws = look(canvas, step)
         moved = laws.each(
             lambda part, now, first, second, step=step: _move(part, now, first, second, sampling, step),
-            *(value.to(laws.hidden.device) for value in (canvas.flatten(), *uniforms)),
+            *(value.to(laws.hidden.device) for value in (canvas.flatten(), *numbers)),
         ).cpu()
         following, logprobs = moved[:, 0].long().view_as(canvas), moved[:, 1].float().view_as(canvas)
         for row in range(rows):

@@ -4,12 +4,12 @@ LLaDA (Nie et al. 2025, arXiv:2502.09992) is a Llama without causal mask under o
 arXiv:2508.15487) keeps Qwen2's names and predicts place i at place i - 1, because it was made from a causal model.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from plumbline.errors import ModelError
+from plumbline.storage import read_object
 
 LLADA_NAMES = {
     r"^model\.transformer\.wte\.": "model.embed_tokens.",
@@ -39,8 +39,8 @@ def config_of(source: str) -> Any:
     path = cached_file(source, "config.json", _raise_exceptions_for_missing_entries=False)
     if path is None:
         return None
-    values = json.loads(Path(path).read_text(encoding="utf-8"))
-    made = {"llada": _llada, "Dream": _dream}.get(values.get("model_type"))
+    values = read_object(Path(path))
+    made = {"llada": _llada, "Dream": _dream}.get(str(values.get("model_type")))
     try:
         return None if made is None else made(values)
     except KeyError as error:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from plumbline.errors import ModelError
 from plumbline.policies import places as at_places
 from plumbline.policies.canvas import joined, read_off, split_demonstration
+from plumbline.policies.draws import Noise, uniforms
 from plumbline.policies.exploration import FILE as EXPLORATION
 from plumbline.policies.exploration import Exploration
 from plumbline.policies.masked.checkpoints import LLADA_NAMES, config_of
@@ -31,6 +32,7 @@ from plumbline.policies.places import Places
 from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy
+from plumbline.policies.saved import saved_settings
 from plumbline.recipe import ModelSection
 from plumbline.records import Message, Sampling, Step, Trajectory
 
@@ -52,8 +54,9 @@ class MaskedPolicy(PretrainedPolicy):
     def __init__(self, loaded: Loaded, section: ModelSection, source: str) -> None:
         super().__init__(loaded)
         self.mask_id = _mask_id(self.model, self.chat.tokenizer, source)
-        self.canvas = section.canvas or _saved_canvas(self.model.config)
-        self.rows_at_once = 64 if self.device.type == "cpu" else 256
+        saved = {**(getattr(self.model.config, "plumbline", None) or {}), **saved_settings(source)}
+        self.canvas: int | None = section.canvas or saved.get("canvas")
+        self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else 256)
         shifted = bool(getattr(self.model.config, "predicts_next", False))
         self.network = Network(self.model, section.attention, shifted=shifted)
         check_model(self.network, source)
@@ -101,15 +104,13 @@ class MaskedPolicy(PretrainedPolicy):
         tell: Tell | None = None,
     ) -> list[list[Trajectory]]:
         """See `Policy.sample`. Prompts are denoised in chunks of `rows_at_once` rows."""
-        generator = torch.Generator().manual_seed(seed)
         encoded = self.encode(prompts, sampling, self.canvas)
-        return self.in_chunks(
-            encoded, self.rows_at_once // copies, tell, lambda part: self._sample(part, copies, sampling, generator)
-        )
+        size = self.rows_at_once // copies
+        return self.in_chunks(encoded, size, seed, tell, lambda part, own: self._sample(part, copies, sampling, own))
 
     @torch.no_grad()
     def _sample(
-        self, prompts: Sequence[Sequence[int]], copies: int, sampling: Sampling, generator: torch.Generator
+        self, prompts: Sequence[Sequence[int]], copies: int, sampling: Sampling, own: Sequence[torch.Generator]
     ) -> list[list[Trajectory]]:
         encoded = self.network.encode(prompts)
         prompt_of = torch.arange(len(prompts)).repeat_interleave(copies)
@@ -122,7 +123,7 @@ class MaskedPolicy(PretrainedPolicy):
             return self._places(self.model, hidden, self._divisor(self.exploration, [time], len(hidden)))
 
         end, stops = self.chat.end_of_turn, self.chat.stop_ids
-        done = denoise(look, len(prompt_of), self.mask_id, sampling, generator, stops, end)
+        done = denoise(look, len(prompt_of), self.mask_id, sampling, own, stops, end)
         made = [
             read_off(done.canvas[row], steps, prompts[row // copies], sampling, self.chat)
             for row, steps in enumerate(done.steps)
@@ -218,12 +219,12 @@ class MaskedPolicy(PretrainedPolicy):
         self.check_length(len(prompt), len(canvas))
         return joined(prompt, canvas, truncated=cut)
 
-    def supervised_loss(self, batch: Sequence[Demonstration], generator: torch.Generator) -> Tensor:
+    def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
         """See `Policy.supervised_loss`: cross-entropy of hidden places over the share t that is hidden.
 
         L = E_t E_hidden (1/t) sum over hidden places of -log p(token), t uniform in (0, 1] (LLaDA, Nie et al. 2025,
-        arXiv:2502.09992, eq. 3), summed over the batch; t is stratified over the batch. Where nothing is hidden the
-        row adds 0: hiding one place nevertheless, at weight 1/t, would bias the mean.
+        arXiv:2502.09992, eq. 3), summed over the batch; t is each demonstration's `Noise.time`. Where nothing is hidden
+        the row adds 0: hiding one place nevertheless, at weight 1/t, would bias the mean.
         """
         targets = [[t for t, wanted in zip(d.tokens, d.is_target, strict=True) if wanted] for d in batch]
         longest = max(map(len, targets))
@@ -232,10 +233,9 @@ class MaskedPolicy(PretrainedPolicy):
         for row, tokens in enumerate(targets):
             canvas[row, : len(tokens)] = torch.tensor(tokens)
             present[row, : len(tokens)] = True
-        start = torch.rand((), generator=generator, dtype=torch.float64)
-        share = ((start + torch.arange(len(batch)) / len(batch)) % 1.0).clamp_min(1e-3)
-        noise = torch.rand((len(batch), longest), generator=generator, dtype=torch.float64)
-        hidden = present & (noise < share.unsqueeze(1))
+        share = torch.tensor([each.time for each in noise], dtype=torch.float64).clamp_min(1e-3)
+        numbers = uniforms([each.generator for each in noise], len(batch), longest)
+        hidden = present & (numbers < share.unsqueeze(1))
         states = canvas.masked_fill(hidden, self.mask_id).to(self.device)
         prompts = [[t for t, wanted in zip(d.tokens, d.is_target, strict=True) if not wanted] for d in batch]
         rows = self.network.encode(prompts)
@@ -275,9 +275,3 @@ def _mask_id(model: nn.Module, tokenizer: Any, source: str) -> int:
             "correct mask_token_id in its config.json, or resize the model's embeddings",
         )
     return int(found)
-
-
-def _saved_canvas(config: Any) -> int | None:
-    """The canvas that a model of ours was trained with."""
-    saved = getattr(config, "plumbline", None)
-    return saved.get("canvas") if isinstance(saved, dict) else None

@@ -10,7 +10,7 @@ they are filled with end tokens, and no choice is made or recorded there.
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from plumbline.policies.draws import uniforms
 from plumbline.policies.masked import selectors
 from plumbline.policies.masked.schedule import Slice, slices
 from plumbline.policies.masked.scorer import free_log_prob, selection_log_prob
@@ -47,7 +48,7 @@ def denoise(
     rows: int,
     mask_id: int,
     sampling: Sampling,
-    generator: torch.Generator,
+    own: Sequence[torch.Generator],
     stop_ids: Collection[int],
     end: int,
 ) -> Denoised:
@@ -58,7 +59,7 @@ def denoise(
         rows: R.
         mask_id: the token of a hidden place.
         sampling: the law; greedy where its temperature is 0.
-        generator: a CPU generator; the only source of randomness.
+        own: a CPU generator for each prompt, whose copies stand together: the only source of randomness.
         stop_ids: tokens that end an answer.
         end: the token that blocks behind an ended answer are filled with.
     """
@@ -69,13 +70,13 @@ def denoise(
     steps: list[list[Step]] = [[] for _ in range(rows)]
     for piece in slices(sampling):
         # Every row has its own numbers, whether it still needs them or not: no row's draw depends on another's.
-        uniforms = torch.rand((rows, 2 * places + 1), dtype=torch.float64, generator=generator)
+        numbers = uniforms(own, rows, 2 * places + 1)
         eligible = hidden.clone()
         eligible[:, : piece.start] = False
         eligible[:, piece.end :] = False
         active = eligible.any(1).nonzero().flatten()
         if len(active):
-            made = _step(partial(look, active), canvas[active], eligible[active], piece, sampling, uniforms[active])
+            made = _step(partial(look, active), canvas[active], eligible[active], piece, sampling, numbers[active])
             for index, row in enumerate(active.tolist()):
                 step = made.step(index, canvas[row], piece.time)
                 steps[row].append(step)

@@ -6,11 +6,11 @@ tokenizer would merge characters across the boundary, or a template would treat 
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError, ModelError
 from plumbline.policies.policy import Demonstration
+from plumbline.policies.saved import read_template
 from plumbline.records import Message
 
 CHATML = (
@@ -29,7 +29,7 @@ class Chat:
             ModelError: no chat template, or no token that could end an answer.
         """
         if template is not None:
-            tokenizer.chat_template = CHATML if template == "chatml" else _read_template(template)
+            tokenizer.chat_template = CHATML if template == "chatml" else read_template(template)
         if not tokenizer.chat_template:
             raise ModelError(
                 f"the tokenizer of {tokenizer.name_or_path or 'this model'} has no chat template",
@@ -109,12 +109,3 @@ def _own_stops(tokenizer: Any) -> list[int]:
 
 def _added_ids(tokenizer: Any) -> set[int]:
     return set(getattr(tokenizer, "added_tokens_decoder", {}))
-
-
-def _read_template(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise ModelError(
-            f"cannot read the chat template {path}: {error.strerror}", "give chatml, or the path of a Jinja file"
-        ) from error

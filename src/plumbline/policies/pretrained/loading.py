@@ -4,6 +4,7 @@ transformers starts weights that a checkpoint lacks from random numbers and ment
 error, because a model that was never loaded looks like one that learns badly.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,12 +16,12 @@ from safetensors import SafetensorError
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from plumbline.errors import ModelError, install_extra
+from plumbline.errors import ModelError
 from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.gguf_file import as_plain, header, is_gguf, split_as_trained, where, without_bars
 from plumbline.policies.pretrained.quiet import quieten
+from plumbline.policies.saved import ADAPTER, adapter_base, check_source, is_adapter
 from plumbline.recipe import LoraSection, ModelSection
-from plumbline.storage import read_json
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,21 +57,21 @@ def load(
         renames: for checkpoints in a layout of their own: patterns of weight names, and what stands for them.
 
     Raises:
-        ModelError: no such model, not a causal one, weights missing or of another shape, no chat template.
+        ModelError: no such model, not a causal one, weights missing or of another shape, no chat template, an adapter
+            on other layers than the section asks for.
     """
     quieten()
     if section.threads is not None:
         torch.set_num_threads(section.threads)
-    base, adapter_folder = source, None
-    if (Path(source) / "adapter_config.json").is_file():
-        adapter_folder = source
-        base = str(read_json(Path(source) / "adapter_config.json").get("base_model_name_or_path"))
-    tokenizer = load_tokenizer(source if adapter_folder is None or _has_tokenizer(source) else base, section)
+    base = adapter_base(source) or source
+    tokenizer = load_tokenizer(source if base == source or _has_tokenizer(source) else base, section)
     model = _model(base, section, config_of, renames)
     _check_fit(model, tokenizer, source)
     adapter = None
-    if adapter_folder is not None:
-        adapter = _adapter(model, adapter_folder)
+    if is_adapter(source):
+        adapter = _adapter(model, source)
+        if section.lora is not None:
+            _check_targets(model, section.lora, source)
     elif section.lora is not None:
         adapter = _new_adapter(model, section.lora, seed)
     _without_dropout(model)  # that of a loaded adapter
@@ -82,10 +83,21 @@ def load(
 
 
 def choose_device(section: ModelSection) -> torch.device:
-    """The section's device; auto is a GPU where there is one."""
-    if section.device != "auto":
-        return torch.device(section.device)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """The section's device; auto is a GPU where there is one.
+
+    Raises:
+        ModelError: the device is not there.
+    """
+    if section.device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(section.device)
+    there = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}.get(device.type, 1)
+    if (device.index or 0) >= there:
+        raise ModelError(
+            f"the device is {section.device}, and torch {torch.__version__} finds {there or 'none'} of that kind here",
+            "use cpu or auto, or install a torch that is built for this GPU",
+        )
+    return device
 
 
 def choose_dtype(section: ModelSection, device: torch.device) -> torch.dtype:
@@ -104,7 +116,7 @@ def load_tokenizer(source: str, section: ModelSection) -> Any:
     """The tokenizer of a directory, GGUF file or hub name; raises ModelError where there is none."""
     from transformers import AutoTokenizer
 
-    _check_there(source)
+    check_source(source)
     folder, file = where(source)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=section.trust_remote_code, **file)
@@ -127,41 +139,16 @@ def _gguf_mend(source: str) -> str:
     )
 
 
-def _check_there(source: str) -> None:
-    """A path that is not there would be taken for a hub name, and fail with a message about the network."""
-    if is_gguf(source):
-        header(source)
-        return
-    path = Path(source).expanduser()
-    # `models/` is where `plumbline get` puts what it fetches, and `runs/` where runs are: no hub is asked for those.
-    looks_like_path = source.startswith((".", "/", "~", "models/", "runs/")) or source.count("/") > 1
-    if path.is_dir():
-        if not (path / "config.json").is_file() and not (path / "adapter_config.json").is_file():
-            files = sorted(str(file) for file in path.glob("*.gguf"))
-            mend = f"give the file: {files[0]}" if files else "give the model's directory"
-            raise ModelError(f"{source} is a directory without a model (no config.json)", mend)
-    elif looks_like_path or path.exists():
-        raise ModelError(
-            f"there is no model directory at {source}",
-            "check the path, fetch a model (`plumbline get` lists them), or give a hub name such as org/model",
-        )
-
-
 def _model(
     source: str, section: ModelSection, config_of: ConfigOf | None = None, renames: Mapping[str, str] | None = None
 ) -> Any:
     from transformers import AutoModelForCausalLM
 
-    _check_there(source)
+    check_source(source)
     device = choose_device(section)
     dtype = choose_dtype(section, device)
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": section.trust_remote_code}
     folder, file = where(source)
-    if file and section.quantize is not None:
-        raise ModelError(
-            "model.quantize: 4bit does not go with a GGUF file, which is dequantised as it is read",
-            "leave out model.quantize, or give a model directory",
-        )
     if not file and config_of is not None and (config := config_of(source)) is not None:
         options |= {"config": config, "key_mapping": dict(renames) if renames else None}
     if section.quantize == "4bit":
@@ -194,10 +181,6 @@ def _model(
 
 
 def _four_bits() -> Any:
-    try:
-        import bitsandbytes  # noqa: F401 - only asks whether it is there
-    except ImportError as error:
-        raise ModelError("model.quantize: 4bit needs bitsandbytes", install_extra("4bit")) from error
     from transformers import BitsAndBytesConfig
 
     return BitsAndBytesConfig(
@@ -289,6 +272,31 @@ def _adapter(model: Any, folder: str) -> Any:
             f"the adapter in {folder} is of another model: {_first_line(error)}",
             "check base_model_name_or_path in its adapter_config.json",
         ) from error
+
+
+def _check_targets(model: Any, section: LoraSection, source: str) -> None:
+    """Compare the layers that an adapter has with those that the recipe asks for."""
+    from peft.tuners.lora import LoraLayer
+
+    adapted = {name for name, module in model.named_modules() if isinstance(module, LoraLayer)}
+    inside = tuple(f"{name}." for name in adapted)
+    linear = {name for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    layers = adapted | {name for name in linear if not name.startswith(inside)}
+    head = model.get_output_embeddings()
+    targets = section.targets
+    if targets == "all-linear":
+        wanted = {name for name in layers if model.get_submodule(name) is not head}
+    elif isinstance(targets, str):
+        wanted = {name for name in layers if re.fullmatch(targets, name)}
+    else:
+        wanted = {name for name in layers if any(name == target or name.endswith(f".{target}") for target in targets)}
+    if wanted != adapted:
+        odd = sorted(wanted ^ adapted)
+        raise ModelError(
+            f"the adapter in {source} is on other layers than model.lora.targets asks for: {len(odd)} differ "
+            f"({', '.join(odd[:3])})",
+            f"set model.lora.targets to those of its {ADAPTER} (target_modules)",
+        )
 
 
 def _context(model: Any, section: ModelSection) -> int:

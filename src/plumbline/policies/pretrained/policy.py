@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from plumbline.errors import DataError
+from plumbline.policies.draws import generators
 from plumbline.policies.policy import Tell, tell_all
 from plumbline.policies.pretrained.loading import Loaded
 from plumbline.records import Message, Sampling, Trajectory
@@ -19,10 +20,14 @@ from plumbline.storage import clear_os_errors, sync_folder, write_json
 
 Encoded = Sequence[list[int]]
 """Token ids of prompts."""
+Draw = Callable[[Encoded, Sequence[torch.Generator]], list[list[Trajectory]]]
+"""From prompts and a generator for each to the trajectories of each."""
 
 
 class PretrainedPolicy:
     """The part of a `Policy` that does not depend on how it samples and scores."""
+
+    family: str
 
     def __init__(self, loaded: Loaded) -> None:
         self.model, self.adapter, self.chat, self.context = loaded.model, loaded.adapter, loaded.chat, loaded.context
@@ -73,12 +78,14 @@ class PretrainedPolicy:
         return encoded
 
     def in_chunks(
-        self, encoded: Encoded, size: int, tell: Tell | None, draw: Callable[[Encoded], list[list[Trajectory]]]
+        self, encoded: Encoded, size: int, seed: int, tell: Tell | None, draw: Draw
     ) -> list[list[Trajectory]]:
-        """Draw for `size` prompts at a time, and tell each chunk's texts when it is done."""
+        """Draw for `size` prompts at a time, each by a generator of its own; tell each chunk's texts at its end."""
         drawn: list[list[Trajectory]] = []
+        own = generators(len(encoded), seed)
         for start in range(0, len(encoded), max(1, size)):
-            drawn += draw(encoded[start : start + max(1, size)])
+            chunk = slice(start, start + max(1, size))
+            drawn += draw(encoded[chunk], own[chunk])
             tell_all(tell, drawn, start)
         return drawn
 
@@ -119,13 +126,17 @@ class PretrainedPolicy:
         self.chat.tokenizer.save_pretrained(folder)
 
     def save(self, folder: Path, card: Mapping[str, Any]) -> None:
-        """See `Policy.save`: a model directory, or an adapter directory where LoRA was trained."""
+        """See `Policy.save`: a model directory, or an adapter directory where LoRA was trained.
+
+        Whatever the card says, it knows the family: an adapter has no config.json that could.
+        """
+        own = {"family": self.family, **(getattr(self.model.config, "plumbline", None) or {})}
         with clear_os_errors(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
             temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
             try:
                 self.write(temporary)
-                write_json(temporary / CARD, dict(card))
+                write_json(temporary / CARD, {**card, "model": {**own, **card.get("model", {})}})
                 temporary.chmod(0o755)
                 if folder.exists():
                     shutil.rmtree(folder)

@@ -16,9 +16,11 @@ from torch import Tensor
 
 from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies.canvas import joined, read_off, split_demonstration
+from plumbline.policies.draws import Noise
 from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import Encoded, PretrainedPolicy
+from plumbline.policies.saved import saved_settings
 from plumbline.policies.slots.grid import Grid, count_slots
 from plumbline.policies.slots.head import Head
 from plumbline.policies.slots.loading import check_attention, mask_token, plain_config
@@ -46,14 +48,14 @@ class SlotPolicy(PretrainedPolicy):
             raise RecipeError(
                 "model.explore is for families with a denoising time, which slots have not", "leave it out"
             )
-        self.rows_at_once = 64 if self.device.type == "cpu" else 512
+        self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else 512)
         self.width = section.slot
         self.ids = Ids(
             mask=mask_token(self.model, self.chat.tokenizer, source),
             end=self.chat.end_of_turn,
             stops=tuple(self.chat.stop_ids),
         )
-        saved = getattr(self.model.config, "plumbline", None) or {}
+        saved = {**(getattr(self.model.config, "plumbline", None) or {}), **saved_settings(source)}
         if saved.get("slot", self.width) != self.width:
             raise ModelError(
                 f"the model in {source} was trained with slots of {saved['slot']} tokens, not of {self.width}",
@@ -110,21 +112,20 @@ class SlotPolicy(PretrainedPolicy):
         grid = self._grid(sampling)
         encoded = self.encode(prompts, sampling)
         head = Head.of(self.model, self.ids.mask)
-        generator = torch.Generator().manual_seed(seed)
         decides = sampling.selector == "threshold"
 
-        def draw(part: Encoded) -> list[list[Trajectory]]:
+        def draw(part: Encoded, own: Sequence[torch.Generator]) -> list[list[Trajectory]]:
             if decides:
                 drawn = [decode(self.model, head, part[0], grid, sampling.threshold, self.ids)] * copies
             else:
-                drawn = roll_out(self.model, head, part, copies, grid, sampling, self.ids, generator)
+                drawn = roll_out(self.model, head, part, copies, grid, sampling, self.ids, own)
             made = [
                 read_off(one.canvas, one.steps, part[row // copies], sampling, self.chat)
                 for row, one in enumerate(drawn)
             ]
             return [made[start : start + copies] for start in range(0, len(made), copies)]
 
-        return self.in_chunks(encoded, 1 if decides else self.rows_at_once // copies, tell, draw)
+        return self.in_chunks(encoded, 1 if decides else self.rows_at_once // copies, seed, tell, draw)
 
     def _grid(self, sampling: Sampling) -> Grid:
         """The law's grid, or the error that says why this model cannot follow it."""
@@ -199,6 +200,6 @@ class SlotPolicy(PretrainedPolicy):
             )
         return joined(prompt, canvas, truncated=truncated)
 
-    def supervised_loss(self, batch: Sequence[Demonstration], generator: torch.Generator) -> Tensor:
-        """See `Policy.supervised_loss`, and `supervised` for the formula; all noise is from `generator`."""
-        return summed_loss(self.model, batch, self.width, self.ids.mask, generator)
+    def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
+        """See `Policy.supervised_loss`, and `supervised` for the formula."""
+        return summed_loss(self.model, batch, self.width, self.ids.mask, noise)

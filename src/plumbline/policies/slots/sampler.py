@@ -30,6 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from plumbline.policies.draws import uniforms
 from plumbline.policies.slots import selection
 from plumbline.policies.slots.attention import ALL, Context, pad_prompts
 from plumbline.policies.slots.grid import Grid
@@ -75,7 +76,7 @@ def roll_out(
     grid: Grid,
     sampling: Sampling,
     ids: Ids,
-    generator: torch.Generator,
+    own: Sequence[torch.Generator],
 ) -> list[Drawn]:
     """Draw `copies` canvases for each prompt, prompt by prompt.
 
@@ -90,9 +91,9 @@ def roll_out(
         grid: how the canvas is cut.
         sampling: the law; greedy where its temperature is 0.
         ids: mask and end tokens.
-        generator: a CPU generator, the only source of randomness.
+        own: a CPU generator for each prompt, the only source of randomness.
     """
-    return _Rollout(model, head, prompts, copies, grid, sampling, ids, generator).run()
+    return _Rollout(model, head, prompts, copies, grid, sampling, ids, own).run()
 
 
 class _Rollout:
@@ -107,13 +108,13 @@ class _Rollout:
         grid: Grid,
         sampling: Sampling,
         ids: Ids,
-        generator: torch.Generator,
+        own: Sequence[torch.Generator],
     ) -> None:
         self.head, self.grid, self.sampling, self.ids = head, grid, sampling, ids
         self.prompts, self.copies, self.device = prompts, copies, model.device
         rows, places = len(prompts) * copies, grid.slots * grid.width
-        self.token_uniforms = _uniforms((rows, places), generator, self.device)
-        self.plan_uniforms = _uniforms((rows, grid.rounds, grid.slots), generator, self.device)
+        self.token_uniforms = _uniforms((rows, places), own, self.device)
+        self.plan_uniforms = _uniforms((rows, grid.rounds, grid.slots), own, self.device)
         self.canvas = torch.full((rows, places), ids.mask, device=self.device)
         self.round_of = torch.full((rows, grid.slots), -1, device=self.device)
         lengths = torch.tensor([len(prompt) for prompt in prompts], device=self.device)
@@ -260,6 +261,6 @@ class _Rollout:
         self.context.select(rows)
 
 
-def _uniforms(shape: tuple[int, ...], generator: torch.Generator, device: torch.device) -> Tensor:
+def _uniforms(shape: tuple[int, ...], own: Sequence[torch.Generator], device: torch.device) -> Tensor:
     """Numbers in [0, 1), drawn on the CPU so that every device uses the same."""
-    return torch.rand(shape, dtype=torch.float64, generator=generator).to(device)
+    return uniforms(own, *shape).to(device)

@@ -2,8 +2,8 @@
 
 Letters: L places of a canvas, k tokens of a slot, B demonstrations, T tokens of a row.
 
-For every demonstration a time t is drawn evenly, p = (1 - 1e-3) t + 1e-3, and each slot is masked with probability p.
-The model reads
+Every demonstration has a time t (`Noise.time`, even in [0, 1)), p = (1 - 1e-3) t + 1e-3, and each slot is masked with
+probability p. The model reads
 
     [prompt] [slots that are not masked, in random order] [masked slots, in their order]
 
@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plumbline.policies.draws import Noise
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.head import head_log_prob
 from plumbline.policies.slots.attention import read_packed
@@ -46,15 +47,15 @@ class Noised:
     weights: Tensor  # [N]: what each target's -log p counts; the sum is L times the mean
 
 
-def noised(demonstration: Demonstration, width: int, mask_id: int, generator: torch.Generator) -> Noised:
-    """Draw time, masked slots and the order of the others."""
+def noised(demonstration: Demonstration, width: int, mask_id: int, noise: Noise) -> Noised:
+    """Draw masked slots and the order of the others."""
     prompt = len(demonstration.tokens) - demonstration.num_targets
     tokens = torch.tensor(demonstration.tokens)
     canvas = tokens[prompt:]
     slots = len(canvas) // width
-    probability = (1 - LEAST) * float(torch.rand((), generator=generator, dtype=torch.float64)) + LEAST
-    masked = torch.rand(slots, generator=generator, dtype=torch.float64) < probability
-    order = torch.randperm(slots, generator=generator)
+    probability = (1 - LEAST) * noise.time + LEAST
+    masked = torch.rand(slots, generator=noise.generator, dtype=torch.float64) < probability
+    order = torch.randperm(slots, generator=noise.generator)
     places = torch.arange(len(canvas)).view(slots, width)
     clean, hidden = places[order[~masked[order]]], places[masked].flatten()
     at = prompt + torch.arange(clean.numel()).view(clean.shape)  # where a clean token stands in the row
@@ -71,9 +72,7 @@ def noised(demonstration: Demonstration, width: int, mask_id: int, generator: to
     )
 
 
-def summed_loss(
-    model: Any, batch: Sequence[Demonstration], width: int, mask_id: int, generator: torch.Generator
-) -> Tensor:
+def summed_loss(model: Any, batch: Sequence[Demonstration], width: int, mask_id: int, noise: Sequence[Noise]) -> Tensor:
     """The loss above, summed over the batch and times L: divided by the batch's targets it is the mean.
 
     Args:
@@ -81,9 +80,9 @@ def summed_loss(
         batch: B demonstrations whose targets are the canvas, at their end.
         width: k.
         mask_id: the mask token.
-        generator: the only source of randomness; read demonstration by demonstration.
+        noise: of each demonstration, the only source of randomness.
     """
-    made = [noised(demonstration, width, mask_id, generator) for demonstration in batch]
+    made = [noised(each, width, mask_id, own) for each, own in zip(batch, noise, strict=True)]
     longest = max(len(one.ids) for one in made)
     ids = torch.zeros((len(made), longest), dtype=torch.long)
     positions = torch.zeros_like(ids)

@@ -11,6 +11,7 @@ from plumbline.reports.escaping import clip, html
 from plumbline.reports.page import Section, facts, figure, folded, paragraph
 from plumbline.reports.timings import seconds_by
 from plumbline.reports.view import View, name_of
+from plumbline.runs.changes import RATES
 
 MOST_EVENTS, LONGEST, RECIPE = 40, 400, 16_000
 
@@ -79,12 +80,20 @@ def identity(view: View) -> list[tuple[str, str]]:
         found.append(("Log-probability", f"{likelihood.get('kind')}, {exact}"))
     if recipe.sft is not None:
         length = f"{recipe.sft.steps} steps" if recipe.sft.steps else f"{recipe.sft.epochs:g} epochs"
-        found.append(("SFT", f"{length} of {recipe.sft.batch_size}, lr {recipe.sft.optimiser.learning_rate:g}"))
+        rate = _rate(view, "sft", recipe.sft.optimiser.learning_rate)
+        found.append(("SFT", f"{length} of {recipe.sft.batch_size}, {rate}"))
     if recipe.rl is not None:
         rl = recipe.rl
         length = f"{rl.steps} steps of {rl.prompts_per_step} prompts × {rl.group_size} answers"
-        found.append(("GRPO", f"{length}, lr {rl.optimiser.learning_rate:g}, beta {rl.beta:g}"))
+        found.append(("GRPO", f"{length}, {_rate(view, 'rl', rl.optimiser.learning_rate)}, beta {rl.beta:g}"))
     return found
+
+
+def _rate(view: View, stage: str, rate: float) -> str:
+    """A stage's learning rate, and what it was before a resume changed it."""
+    events = [event for event in view.events if event.get("kind") == "changed" and event.get("key") == RATES[stage]]
+    past = ", ".join(f"{event.get('old')} before step {event.get('step')}" for event in events)
+    return f"lr {rate:g}" + (f" ({clip(past, LONGEST)[0]})" if past else "")
 
 
 def without_folder(view: View, text: str) -> str:

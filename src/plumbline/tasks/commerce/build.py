@@ -8,6 +8,7 @@ is well, and an answer that always says so would earn most of the reward.
 import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from plumbline import claims
 from plumbline.errors import DataError
 from plumbline.seeds import generator
-from plumbline.storage import read_json, write_json, write_jsonl, write_text
+from plumbline.storage import read_object, write_json, write_jsonl, write_text
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.commerce.database.build import build_database
 from plumbline.tasks.commerce.extraction import prompt
@@ -55,7 +56,7 @@ def make_commerce(options: CommerceOptions, folder: Path, progress: Progress = s
     """
     claims.check(folder, RECORDS, _was_built)
     ensure_commerce(options, folder, progress)
-    return dict(read_json(folder / MANIFEST))
+    return read_object(folder / MANIFEST)
 
 
 def ensure_commerce(options: CommerceOptions, folder: Path, progress: Progress = silent) -> None:
@@ -64,16 +65,35 @@ def ensure_commerce(options: CommerceOptions, folder: Path, progress: Progress =
     Raises:
         DataError: the folder holds records that were built with other options than those that the caller set.
     """
+    if not has_records(options, folder):
+        build_commerce(options, folder, progress)
+
+
+def has_records(options: CommerceOptions, folder: Path) -> bool:
+    """Whether `folder` holds records already, whole; if not, they can be built there.
+
+    Raises:
+        DataError: they are of other options than those that the caller set.
+        StorageError: it holds what is not ours.
+    """
     whole = not (folder / UNFINISHED).exists()
     if whole and (folder / MANIFEST).is_file():
         _check_options(options, folder)
-    elif not (whole and any((folder / f"{split}.jsonl").is_file() for split in SPLITS)):
-        build_commerce(options, folder, progress)
+        return True
+    if whole and any((folder / f"{split}.jsonl").is_file() for split in SPLITS):
+        return True
+    claims.check(folder, RECORDS, _was_built)
+    return False
 
 
 def _check_options(options: CommerceOptions, folder: Path) -> None:
     """An option that the caller left alone is whatever the records were built with."""
-    there = read_json(folder / MANIFEST)["options"]
+    there = read_object(folder / MANIFEST).get("options")
+    if not isinstance(there, dict):
+        raise DataError(
+            f"{folder / MANIFEST} does not say with which options these records were built",
+            "remove it to use the records as they are",
+        )
     wanted = {key: value for key, value in options.records().items() if key in options.model_fields_set}
     differing = [
         f"{key}: {there.get(key)} there, {value} wanted" for key, value in wanted.items() if there.get(key) != value
@@ -95,6 +115,9 @@ def build_commerce(options: CommerceOptions, folder: Path, progress: Progress = 
         DataError: the database has too few reviews for so many prompts.
         StorageError: the disk is full, or the folder holds what is not ours.
     """
+    if options.extraction > options.orders:
+        raise _too_few(options.extraction, f"{options.orders} orders have at most a review each")
+    began_empty = not folder.exists() or not any(folder.iterdir())
     claims.claim(folder, RECORDS, _was_built)
     write_text(folder / UNFINISHED, "")
     database = folder / "commerce.db"
@@ -105,7 +128,15 @@ def build_commerce(options: CommerceOptions, folder: Path, progress: Progress = 
         progress=lambda what, done, total: progress(f"commerce.db: {what}", done, total),
     )
     rows = _eligible(database, options.seed)
-    chosen = _choose(rows, options.extraction, generator(options.seed, "extraction", "choose"))
+    try:
+        chosen = _choose(rows, options.extraction, generator(options.seed, "extraction", "choose"))
+    except DataError:
+        if began_empty:  # leave nothing that a later command would go on with
+            for made in (database, folder / UNFINISHED, folder / claims.MARK):
+                made.unlink(missing_ok=True)
+            with suppress(OSError):
+                folder.rmdir()
+        raise
     splits = _split(chosen, generator(options.seed, "extraction", "split"))
     for name, members in splits.items():
         write_jsonl(folder / f"{name}.jsonl", [_record(row, options) for row in members])
@@ -141,13 +172,17 @@ def _eligible(database: Path, seed: int) -> list[dict[str, Any]]:
     return rows
 
 
+def _too_few(wanted: int, there: str) -> DataError:
+    return DataError(
+        f"{wanted} prompts were asked for, but {there}",
+        "build more orders (about four for each prompt), or ask for fewer prompts",
+    )
+
+
 def _choose(rows: Sequence[Mapping[str, Any]], count: int, rng: np.random.Generator) -> list[Mapping[str, Any]]:
     """So many rows, their complaint categories as even as there are rows."""
     if len(rows) < count:
-        raise DataError(
-            f"{count} prompts were asked for, but the database has {len(rows)} different reviews with a text",
-            "build more orders (about four for each prompt), or ask for fewer prompts",
-        )
+        raise _too_few(count, f"the database has {len(rows)} different reviews with a text")
     by_category: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         by_category[row["complaint_category"]].append(row)

@@ -2,10 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
-from plumbline.errors import RecipeError
-from plumbline.recipe import Section
+from plumbline.recipe import Section, section
 from plumbline.tasks.commerce.extraction.schema import ISSUES, KEYS
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -31,13 +30,17 @@ class Sloppiness(Section):
     """A sentence before the object."""
 
 
+MOST_ORDERS = 10_000_000
+"""Of the database; Olist has a hundredth of them."""
+
+
 class CommerceOptions(Section):
     """Options of the commerce task; those of its records decide their bytes."""
 
     data: str | None = None
     """A folder of records to use as they are; None builds them from the numbers below."""
     seed: int = 42
-    orders: int = Field(default=20_000, ge=1)
+    orders: int = Field(default=20_000, ge=1, le=MOST_ORDERS)
     """Orders in the database."""
     extraction: int = Field(default=590, ge=3)
     """Extraction prompts over the three splits (80, 10 and 10 %)."""
@@ -72,9 +75,5 @@ def read_options(values: dict[str, Any]) -> CommerceOptions:
     Raises:
         RecipeError: an unknown key or a value out of range.
     """
-    try:
-        return CommerceOptions.model_validate(values)
-    except ValidationError as error:
-        problems = [f"task.options.{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors()]
-        known = ", ".join(CommerceOptions.model_fields)
-        raise RecipeError("; ".join(problems), f"the commerce task knows {known}") from error
+    known = ", ".join(CommerceOptions.model_fields)
+    return section(CommerceOptions, values, inside="task.options.", advice=f"the commerce task knows {known}")

@@ -3,10 +3,10 @@
 import difflib
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from plumbline.errors import RecipeError
-from plumbline.recipe import Section
+from plumbline.recipe import Section, section
 from plumbline.tasks.forms.formfactory.table import NAMES, row_of
 from plumbline.tasks.forms.suite.catalogue import FORMS
 from plumbline.tasks.forms.suite.records import RECORDS
@@ -115,12 +115,8 @@ def read_options(values: dict[str, Any]) -> FormsOptions:
     Raises:
         RecipeError: an unknown key, form or value, or an option of the other suite.
     """
-    try:
-        options = FormsOptions.model_validate(values)
-    except ValidationError as error:
-        problems = [f"task.options.{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors()]
-        known = ", ".join(FormsOptions.model_fields)
-        raise RecipeError("; ".join(problems), f"the forms task knows {known}") from error
+    known = ", ".join(FormsOptions.model_fields)
+    options = section(FormsOptions, values, inside="task.options.", advice=f"the forms task knows {known}")
     foreign = {
         "own": ("path", "assets", "splits"),
         "formfactory": ("held_out", "records", "max_fields", "noise", "sloppiness"),

@@ -166,7 +166,7 @@ def closeness(one: Expected, got: Canonical) -> float:
     """
     if isinstance(one.gold, tuple):
         both, either = set(one.gold) & set(got), set(one.gold) | set(got)
-        return max(0.0, 2 * len(both) / len(either) - 1) if either else 0.0
+        return max(0.0, 2 * len(both) / len(either) - 1)  # two empty sets would be equal, and so right
     if one.field.kind != "textarea" or not isinstance(got, str):
         return 0.0
     mine, wanted = got.split(), one.gold.split()

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from plumbline.errors import RecipeError
 from plumbline.recipe import Section, section
 
 Range = tuple[float, float]
@@ -87,8 +86,6 @@ def read_options(values: Mapping[str, Any]) -> JsonlOptions:
     Raises:
         RecipeError: an unknown key, one that is missing, or a value out of range.
     """
-    try:
-        return section(JsonlOptions, values, "task.options")
-    except RecipeError as error:
-        known = ", ".join(JsonlOptions.model_fields)
-        raise RecipeError(error.cause, f"the task jsonl needs train and score, and knows {known}") from error
+    known = ", ".join(JsonlOptions.model_fields)
+    advice = f"the task jsonl needs train and score, and knows {known}"
+    return section(JsonlOptions, values, inside="task.options.", advice=advice)

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from plumbline.errors import DataError
 from plumbline.records import Example, Message
 from plumbline.seeds import derive
-from plumbline.storage import dumps, read_jsonl
+from plumbline.storage import clear_read_errors, dumps, read_jsonl
 from plumbline.tasks.jsonl.options import JsonlOptions
 
 SPLITS: tuple[str, ...] = ("train", "val", "test")
@@ -90,10 +90,8 @@ def _example(row: dict[str, Any], where: str, name: str, options: JsonlOptions) 
     Raises:
         DataError: a column is missing or of the wrong kind; the message has file and line.
     """
-    try:
-        dumps(row).encode()
-    except ValueError as error:  # NaN, which json reads, and halves of surrogate pairs
-        raise DataError(f"{where}: {error}", "write numbers and text that JSON and UTF-8 can hold") from error
+    with clear_read_errors(where):  # NaN and Infinity, which json reads, and which no record can hold
+        dumps(row)
     given = _column(row, options.prompt, "prompt", where)
     messages = _messages(given, f"{where}: {options.prompt}")
     gold = None

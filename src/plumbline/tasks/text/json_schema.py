@@ -25,9 +25,11 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 _MAX_DEPTH = 64
 
-_TRUE = frozenset({"true", "verdadeiro", "verdadeira", "sim", "s", "yes", "y", "v"})
-_FALSE = frozenset({"false", "falso", "falsa", "não", "nao", "n", "no", "f"})
-_NULL = frozenset({"null", "none", "nil", "undefined", "nulo", "nula", "nenhum", "nenhuma", "n/a", "nan", "-", "—", ""})
+TRUE_WORDS = frozenset({"true", "verdadeiro", "verdadeira", "sim", "s", "yes", "y", "v", "1"})
+FALSE_WORDS = frozenset({"false", "falso", "falsa", "não", "nao", "n", "no", "f", "0"})
+NULL_WORDS = frozenset(
+    {"null", "none", "nil", "undefined", "nulo", "nula", "nenhum", "nenhuma", "n/a", "nan", "-", "—", ""}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,30 +80,34 @@ class Schema:
         return not self.types or name in self.types
 
 
+def _wrong(cause: str) -> DataError:
+    return DataError(cause, 'give a JSON Schema such as {"type": "object", "properties": {"nota": {"type": "number"}}}')
+
+
 def _compile(schema: Any, where: str, depth: int) -> Schema:
     if isinstance(schema, bool):
         return Schema()
     if not isinstance(schema, Mapping):
-        raise DataError(f"{where} is no JSON Schema: a mapping is expected, not {type(schema).__name__}")
+        raise _wrong(f"{where} is no JSON Schema: a mapping is expected, not {type(schema).__name__}")
     if depth > _MAX_DEPTH or "$ref" in schema:
         return Schema()
     types = _types(schema.get("type", []), where)
     properties = schema.get("properties", {})
     if not isinstance(properties, Mapping):
-        raise DataError(f"{where}.properties must be a mapping of keys to schemas")
+        raise _wrong(f"{where}.properties must be a mapping of keys to schemas")
     members = {str(key): _compile(child, f"{where}.properties.{key}", depth + 1) for key, child in properties.items()}
     items = schema.get("items")
     elements = None
     if isinstance(items, Mapping | bool):
         elements = _compile(items, f"{where}.items", depth + 1)
     elif items is not None and not _is_list(items):  # a list (one schema for each position) is not supported
-        raise DataError(f"{where}.items must be a schema")
+        raise _wrong(f"{where}.items must be a schema")
     enum = schema.get("enum", [schema["const"]] if "const" in schema else [])
     required = schema.get("required", [])
     if not _is_list(enum):
-        raise DataError(f"{where}.enum must be a list of values")
+        raise _wrong(f"{where}.enum must be a list of values")
     if not _is_list(required) or not all(isinstance(key, str) for key in required):
-        raise DataError(f"{where}.required must be a list of keys")
+        raise _wrong(f"{where}.required must be a list of keys")
     if not types and members:
         types = frozenset({"object"})
     if not types and enum:
@@ -122,7 +128,7 @@ def _types(names: Any, where: str) -> frozenset[str]:
 def _either(branches: Any, where: str, depth: int) -> Schema:
     """`anyOf` of types, at most one of which says more than its type; anything else admits everything."""
     if not _is_list(branches):
-        raise DataError(f"{where}.anyOf must be a list of schemas")
+        raise _wrong(f"{where}.anyOf must be a list of schemas")
     compiled = [_compile(branch, f"{where}.anyOf", depth + 1) for branch in branches]
     rich = [branch for branch in compiled if branch.properties or branch.items or branch.enum]
     if len(rich) > 1 or not all(branch.types for branch in compiled):
@@ -190,10 +196,10 @@ def _convert(value: Any, schema: Schema, repairs: set[str]) -> Any:
                 repairs.update(number.repairs, ("quoted_number",))
                 return wanted
     word = value.strip().casefold()
-    if "boolean" in types and (word in _TRUE or word in _FALSE):
+    if "boolean" in types and (word in TRUE_WORDS or word in FALSE_WORDS):
         repairs.add("boolean_word")
-        return word in _TRUE
-    if "null" in types and word in _NULL:
+        return word in TRUE_WORDS
+    if "null" in types and word in NULL_WORDS:
         repairs.add("null_word")
         return None
     return value

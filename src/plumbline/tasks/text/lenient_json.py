@@ -45,20 +45,26 @@ _NONE = Reading(None, (), complete=False)
 _MAX_ENCODINGS = 4
 
 
-def read_json(text: str, schema: Schema | None = None) -> Reading:
+def read_json(text: str, schema: Schema | None = None, *, coerced: bool = True) -> Reading:
     """Read the object (or array) that a text means.
 
     Args:
         text: a completion: JSON, nearly JSON, or anything else.
         schema: what is expected. Its types decide what the text alone cannot ("4,5" in quotes, "não"), and its keys
             which of several objects is meant. Where its type is "object", only an object is a value.
+        coerced: whether values of another type or spelling become what the schema asks for; otherwise they stay as
+            they are written, and the repairs are those of the text alone.
 
     Returns:
         The reading. Its value is None where the text holds no object or array, or none that can be told from prose; a
         bare number or text (`4,5`) is no value. Never raises, and takes time in proportion to the length of the text.
     """
     try:
-        return _read(text.lstrip(), schema, 0)
+        reading = _read(text.lstrip(), schema, 0)
+        if schema is None or not coerced or reading.value is None:
+            return reading
+        repairs = set(reading.repairs)
+        return Reading(coerce(reading.value, schema, repairs), in_order(repairs), reading.complete)
     except RecursionError:  # the caller was near the limit already
         return _NONE
 
@@ -68,7 +74,7 @@ def _read(text: str, schema: Schema | None, encodings: int) -> Reading:
     if found is not None and not text[found[1] :].strip():
         value = found[0]
         if isinstance(value, dict) or (isinstance(value, list) and not _wants_object(schema)):
-            return _reading(value, set(), schema, complete=True)
+            return Reading(value, (), complete=True)
         if isinstance(value, str) and encodings < _MAX_ENCODINGS:
             reading = _read(value.lstrip(), schema, encodings + 1)
             if reading.value is None:
@@ -83,14 +89,8 @@ def _read(text: str, schema: Schema | None, encodings: int) -> Reading:
         return _NONE
     if not candidate.repairs:
         candidate.repairs.add("syntax")
-    return _reading(candidate.value, candidate.repairs, schema, complete=candidate.complete)
+    return Reading(candidate.value, in_order(candidate.repairs), complete=candidate.complete)
 
 
 def _wants_object(schema: Schema | None) -> bool:
     return schema is not None and "object" in schema.types
-
-
-def _reading(value: Any, repairs: set[str], schema: Schema | None, *, complete: bool) -> Reading:
-    if schema is not None:
-        value = coerce(value, schema, repairs)
-    return Reading(value, in_order(repairs), complete=complete)

@@ -5,17 +5,17 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from plumbline.errors import DataError
-from plumbline.storage import read_json, read_jsonl
+from plumbline.storage import clear_read_errors, read_json, read_jsonl
 from plumbline.tasks.text import lenient_json
 from plumbline.tasks.text.json_schema import Schema
 
 
-def parse_lines(file: Path | None, stdin: TextIO, schema: Path | None) -> Iterator[dict[str, Any]]:
+def parse_lines(file: Path | None, stdin: TextIO | None, schema: Path | None) -> Iterator[dict[str, Any]]:
     """Read each row's text.
 
     Args:
         file: JSON lines of {"id", "text"}; None (or "-") takes standard input as one plain text.
-        stdin: standard input.
+        stdin: standard input; None where it is closed.
         schema: a JSON Schema file, or None.
 
     Yields:
@@ -30,11 +30,17 @@ def parse_lines(file: Path | None, stdin: TextIO, schema: Path | None) -> Iterat
         yield {"id": identity, "value": reading.value, "how": reading.how}
 
 
-def _texts(file: Path | None, stdin: TextIO) -> Iterator[tuple[Any, str]]:
+def _texts(file: Path | None, stdin: TextIO | None) -> Iterator[tuple[Any, str]]:
     if file is None or str(file) == "-":
-        yield None, stdin.read()
+        if stdin is None:
+            raise DataError("there is nothing to read: standard input is closed", "give a file, or a text on it")
+        with clear_read_errors("standard input"):  # as UTF-8, whatever the locale says
+            text = stdin.buffer.read().decode() if hasattr(stdin, "buffer") else stdin.read()
+        yield None, text
         return
     for number, row in read_jsonl(file):
-        if "id" not in row or not isinstance(row.get("text"), str):
-            raise DataError(f'{file}:{number}: a row needs "id" and "text" (a string)', "mend that line")
+        if not isinstance(row.get("id"), (str, int)) or not isinstance(row.get("text"), str):
+            raise DataError(
+                f'{file}:{number}: a row needs "id" (text or a number) and "text" (text)', "correct that line"
+            )
         yield row["id"], row["text"]

@@ -10,7 +10,7 @@ REPAIRS: dict[str, str] = {
     "fence": "a Markdown fence or backticks around the value were left out",
     "prose": "text before or after the value was left out",
     "several": "there were several objects: the one with most keys of the schema, then a complete one, then the last",
-    "unwrapped": "the object stood in a list where the schema says object",
+    "unwrapped": "the object, or a value, stood alone in a list where the schema says none",
     # Structure.
     "brackets": "a bracket was missing, of the wrong kind, or one too many",
     "trailing_comma": "a comma with nothing to separate was left out",
@@ -40,6 +40,9 @@ REPAIRS: dict[str, str] = {
     "boolean_word": "a word, 0 or 1 became the boolean that the schema asks for (`não`)",
     "null_word": "a word for nothing became the null that the schema asks for (`nenhum`)",
     "enum": "a text became the member of the enumeration that it equals but for case, outer blanks and accents",
+    # What a task decided that knows more of its keys than their types.
+    "key_form": "a key was one of the task's but for case, accents and what stands between its words",
+    "value_form": "a text was another way to say a value of its key (`entrega em atraso`, `7 dias`)",
     # What is lost.
     "unreadable": "a member, or everything from some point on, has no single reading and was left out",
     "truncated": "the text ended before the value did; what was whole was kept",

@@ -1,4 +1,4 @@
-"""Ways to answer without reading the review: what they earn is the floor that every figure stands on."""
+"""Ways to answer without understanding the review: what they earn is the floor that every figure stands on."""
 
 import json
 import re
@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from plumbline.records import Example
-from plumbline.tasks.commerce.extraction.schema import CATEGORIES, KEYS, MAX_SPAN, SENTIMENTS
+from plumbline.tasks.commerce.database.gold import MAX_SPAN, shorten
+from plumbline.tasks.commerce.extraction.schema import CATEGORIES, KEYS, SENTIMENTS
 from plumbline.tasks.controls import blank, echo, shuffled_gold
 
 
@@ -41,25 +42,43 @@ def stuffing(examples: Sequence[Example]) -> list[str]:
 
 def facts_only(examples: Sequence[Example]) -> list[str]:
     """The order's dates and not one word of the review: late or missing is a complaint about that, else all is well."""
-    answers = []
-    for example in examples:
-        days = _delay(example.messages[-1]["content"])
-        category = "nao_entregue" if days is None else "entrega_atrasada" if days else "nenhum"
-        late = category != "nenhum"
-        guess: dict[str, object] = {
-            "sentiment": "negativo" if late else "positivo",
-            "sentiment_score": 0.5 if late else 4.8,
-            "complaint_category": category,
-            "delivery_issue": late,
-            "product_issue": False,
-            "service_issue": False,
-            "would_recommend": None,
-            "delay_days": days,
-            "churn_risk": 1.0 if late else 0.0,
-            "main_complaint": None,
-        }
-        answers.append(_answer(guess, example))
-    return answers
+    return [_answer(_facts(example), example) for example in examples]
+
+
+def _facts(example: Example) -> dict[str, object]:
+    days = _delay(example.messages[-1]["content"])
+    category = "nao_entregue" if days is None else "entrega_atrasada" if days else "nenhum"
+    late = category != "nenhum"
+    return {
+        "sentiment": "negativo" if late else "positivo",
+        "sentiment_score": 0.5 if late else 4.8,
+        "complaint_category": category,
+        "delivery_issue": late,
+        "product_issue": False,
+        "service_issue": False,
+        "would_recommend": None,
+        "delay_days": days,
+        "churn_risk": 1.0 if late else 0.0,
+        "main_complaint": None,
+    }
+
+
+def first_sentence(examples: Sequence[Example]) -> list[str]:
+    """facts-only, and the review's first sentence as what an unhappy customer complains of, whatever it says.
+
+    With a complaint quoted every time the best tone is a bad one: where most reviews complain, this is the best answer
+    known that understands no word, and where few do facts-only is.
+    """
+    unhappy = {"sentiment": "negativo", "sentiment_score": 1.5, "churn_risk": 0.8}
+    return [
+        _answer({**_facts(example), **unhappy, "main_complaint": opening(example.reference["review"])}, example)
+        for example in examples
+    ]
+
+
+def opening(review: str) -> str | None:
+    """The first sentence of a review, as much of it as a span may hold; None where there are no words."""
+    return shorten(re.split(r"(?<=[.!?])\s|\n", review.strip())[0]) or None
 
 
 DELAY = re.compile(r"^Entrega: (?:entregue em \d+ dias, (?:no prazo|com (\d+) de atraso)|não entregue)$", re.MULTILINE)
@@ -87,6 +106,7 @@ CONTROLS = {
     "blank": blank,
     "constant": constant,
     "facts-only": facts_only,
+    "first-sentence": first_sentence,
     "shuffled-gold": shuffled_gold,
     "echo": echo,
     "keyword-stuffing": stuffing,

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from plumbline.records import Message
-from plumbline.tasks.commerce.extraction.schema import CATEGORIES, ISSUES, KEYS, MAX_SPAN
+from plumbline.tasks.commerce.database.gold import MAX_SPAN
+from plumbline.tasks.commerce.extraction.schema import CATEGORIES, ISSUES, KEYS
 
 OPENING = """\
 Você extrai dados de avaliações de uma loja on-line brasileira. O texto da avaliação decide tudo, menos os dias de \
@@ -18,8 +19,9 @@ EXPLAINED = {
 e crítica com recusa) ou "neutro" (elogio e crítica, ou sem opinião).""",
     "sentiment_score": """\
 - sentiment_score: nota de 0.0 a 5.0 com uma casa decimal: 0.5 péssimo (ironia ou palavra forte, como horrível), 1.5 \
-ruim, 2.5 misto ou sem opinião, 4.0 bom, 4.8 ótimo (palavra forte, como excelente); 0.2 mais longe do meio com muito, \
-super, demais, "!!" ou tudo em maiúsculas.""",
+ruim (também elogio e crítica com recusa), 2.5 misto ou sem opinião, 3.5 bom com ressalva (elogio e crítica com \
+recomendação), 4.0 bom, 4.8 ótimo (palavra forte, como excelente); se há só elogio ou só crítica, 0.2 mais longe do \
+meio com muito, super, demais, "!!" ou tudo em maiúsculas.""",
     "complaint_category": f"""\
 - complaint_category: o assunto da primeira reclamação: {", ".join(CATEGORIES)}.""",
     ISSUES[0]: f"""\
@@ -29,8 +31,8 @@ super, demais, "!!" ou tudo em maiúsculas.""",
     "delay_days": """\
 - delay_days: dias de atraso da entrega, 0 se chegou no prazo, null se não foi entregue.""",
     "churn_risk": """\
-- churn_risk: risco de o cliente não voltar, de 0.0 a 1.0: 1 menos a nota dividida por 5, mais 0.1 por assunto \
-reclamado, mais 0.2 se não recomenda, menos 0.2 se recomenda.""",
+- churn_risk: risco de o cliente não voltar, de 0.0 a 1.0 com uma casa decimal: 1 menos a nota dividida por 5, mais \
+0.1 por assunto reclamado, mais 0.2 se não recomenda, menos 0.2 se recomenda.""",
     "main_complaint": f"""\
 - main_complaint: o trecho literal da primeira reclamação, até {MAX_SPAN} caracteres; null se não há reclamação.""",
 }

@@ -1,20 +1,12 @@
 """The ten keys of an extraction, their types, ranges and values."""
 
-from typing import Any
+from typing import Any, TypeGuard, get_args
 
-SENTIMENTS = ("positivo", "neutro", "negativo")
-CATEGORIES = (
-    "entrega_atrasada",
-    "nao_entregue",
-    "produto_defeituoso",
-    "produto_errado",
-    "atendimento",
-    "preco_frete",
-    "nenhum",
-)
+from plumbline.tasks.commerce.database.gold import MAX_SPAN, Category, Sentiment
+
+SENTIMENTS: tuple[str, ...] = get_args(Sentiment)
+CATEGORIES: tuple[str, ...] = get_args(Category)
 ISSUES = ("delivery_issue", "product_issue", "service_issue")
-MAX_SPAN = 80
-"""Characters of `main_complaint`."""
 JSON_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -36,7 +28,7 @@ KEYS: tuple[str, ...] = tuple(JSON_SCHEMA["required"])
 
 
 def fits(key: str, value: object) -> bool:
-    """Whether a value has the key's type, range and spelling."""
+    """Whether a value has the key's type, range and spelling. 7.0 is an integer, as JSON Schema has it."""
     if key == "sentiment":
         return value in SENTIMENTS
     if key == "complaint_category":
@@ -46,8 +38,13 @@ def fits(key: str, value: object) -> bool:
     if key == "would_recommend":
         return value is None or isinstance(value, bool)
     if key == "delay_days":
-        return value is None or (type(value) is int and value >= 0)
+        return value is None or (is_number(value) and value == value // 1 >= 0)
     if key == "main_complaint":
         return value is None or (isinstance(value, str) and 0 < len(value) <= MAX_SPAN)
     top = 5 if key == "sentiment_score" else 1
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= top
+    return is_number(value) and 0 <= value <= top
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a decoded JSON value is a number, which true and false are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

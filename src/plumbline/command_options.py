@@ -1,0 +1,151 @@
+"""What the commands take: arguments and options as types, so that one that several commands have is said once.
+
+Help is Markdown, in which angle brackets would be taken for HTML and eaten: placeholders are written in capitals.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+ANSWERS, TASK, MODEL, OUTPUT = "How it is asked", "The task", "How the model is opened", "What is written and printed"
+"""Headings in the help of commands that have many options."""
+
+
+class Group(TyperGroup):
+    """Commands whose flags show no type in the help: `--json <bool>` looks as if a word had to follow."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The group's own options."""
+        return _plain_flags(super().get_params(ctx))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command of the group, its own `--help` among its options."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            _plain_flags(command.get_params(ctx))
+        return command
+
+
+def _plain_flags(params: list[Any]) -> list[Any]:
+    for param in params:
+        if getattr(param, "is_flag", False):
+            param.metavar = ""
+    return params
+
+
+# -- several commands ------------------------------------------------------------------------------------------------
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the recipe; repeatable.")
+]
+Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A path, or a name that `plumbline recipe` lists.")]
+TaskName = Annotated[
+    str, typer.Option("--task", rich_help_panel=TASK, help="commerce, forms, jsonl, module:name of yours, or a recipe.")
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        rich_help_panel=TASK,
+        help="A folder that is there, with the task's records; built in it if it is empty. By default data/TASK.",
+    ),
+]
+TaskOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="task.options.KEY=VALUE", rich_help_panel=TASK, help="An option of the task; repeatable."
+    ),
+]
+EvaluationFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", rich_help_panel=OUTPUT, help="Write the evaluation with every answer, for `plumbline compare`."
+    ),
+]
+OutputJson = Annotated[
+    bool,
+    typer.Option("--json", rich_help_panel=OUTPUT, help="Print one JSON object and nothing else on standard output."),
+]
+
+# -- single commands -------------------------------------------------------------------------------------------------
+
+ShopFolder = Annotated[Path, typer.Option("--out", help="Folder for commerce.db and train, val and test.jsonl.")]
+Vary = Annotated[
+    list[str] | None, typer.Option(metavar="KEY=V1,V2,...", help="Values to try; several: all combinations.")
+]
+SweepFolder = Annotated[
+    Path | None, typer.Option("--out", help="Where the runs go; by default runs/NAME-sweep, after the recipe.")
+]
+AnySplit = Annotated[
+    str | None,
+    typer.Option("--split", rich_help_panel=TASK, help="Where the ids are from; by default any split."),
+]
+
+# -- eval ------------------------------------------------------------------------------------------------------------
+
+Target = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A model directory, GGUF file or hub name; `oracle`; or a control.")
+]
+Split = Annotated[str, typer.Option(rich_help_panel=TASK, help="train, val, test, or another one of the task.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", "--n", min=1, rich_help_panel=TASK, help="Only the first so many examples.")
+]
+Executor = Annotated[str | None, typer.Option(rich_help_panel=TASK, help="Short for --set task.options.executor=...")]
+Suite = Annotated[str | None, typer.Option(rich_help_panel=TASK, help="Short for --set task.options.suite=...")]
+Checkout = Annotated[
+    Path | None, typer.Option("--path", rich_help_panel=TASK, help="Short for --set task.options.path=...")
+]
+AllowOverlap = Annotated[
+    bool,
+    typer.Option(
+        "--allow-overlap", rich_help_panel=TASK, help="Evaluate even on prompts that the model was trained on."
+    ),
+]
+Greedy = Annotated[
+    bool,
+    typer.Option("--greedy", rich_help_panel=ANSWERS, help="The most probable answer, which is the default."),
+]
+Temperature = Annotated[float, typer.Option(min=0, rich_help_panel=ANSWERS, help="0 is greedy.")]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(
+        min=1, rich_help_panel=ANSWERS, help="Longest answer; by default as in the model's own run, else 256."
+    ),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(min=1, rich_help_panel=ANSWERS, help="Denoising steps; by default as in the model's own run."),
+]
+Seed = Annotated[int, typer.Option(rich_help_panel=ANSWERS, help="Of sampled answers.")]
+Family = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=MODEL, help="autoregressive, masked, slots, flow or module:Class; by default as saved."
+    ),
+]
+Device = Annotated[str, typer.Option(rich_help_panel=MODEL, help="auto, cpu, mps, cuda or cuda:NUMBER.")]
+Dtype = Annotated[
+    str | None,
+    typer.Option(rich_help_panel=MODEL, help="auto, float32, bfloat16; by default as in its own run."),
+]
+RowsAtOnce = Annotated[
+    int | None,
+    typer.Option(min=1, rich_help_panel=MODEL, help="Answers drawn side by side; fewer need less memory."),
+]
+ChatTemplate = Annotated[
+    str | None, typer.Option(rich_help_panel=MODEL, help="chatml or a file, for a tokenizer without one.")
+]
+TableFormat = Annotated[
+    str | None,
+    typer.Option("--table", rich_help_panel=OUTPUT, help="Print tables to publish instead: md, csv or latex."),
+]
+TablesFolder = Annotated[
+    Path | None,
+    typer.Option("--tables", rich_help_panel=OUTPUT, help="Folder for the tables as Markdown, CSV and LaTeX."),
+]
+Page = Annotated[Path | None, typer.Option("--report", rich_help_panel=OUTPUT, help="Write an HTML page of it.")]
+Replays = Annotated[
+    int, typer.Option(min=0, max=4, rich_help_panel=OUTPUT, help="Failed episodes to replay in --report.")
+]

@@ -1,0 +1,59 @@
+"""What a row of each of a run's record files must be: what a report takes for granted is checked when it is read."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Row(BaseModel):
+    """Further keys are as they may be."""
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+
+class _Numbers(_Row):
+    """A step of a stage, and numbers; null was not computed."""
+
+    __pydantic_extra__: dict[str, float | bool | None] = Field(init=False)
+    stage: str
+    step: Annotated[int, Field(ge=0)]
+
+
+class _Sample(_Row):
+    """A rollout of training."""
+
+    step: Annotated[int, Field(ge=0)]
+    reward: Share | None
+    parts: dict[str, Share | None]
+    id: str
+    text: str
+    how: str
+
+
+class _Event(_Row):
+    """Something that the user should know."""
+
+    kind: str
+    message: str
+
+
+KINDS: Mapping[str, type[_Row]] = {"metrics": _Numbers, "timings": _Numbers, "samples": _Sample, "events": _Event}
+"""By the name of the file."""
+
+
+def checker(name: str) -> Callable[[Mapping[str, Any]], None]:
+    """What raises ValueError for a row that the file `name` cannot hold, and says which key is wrong."""
+    kind = KINDS[name]
+
+    def check(row: Mapping[str, Any]) -> None:
+        try:
+            kind.model_validate(row)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"] if part not in {"float", "bool"})  # of a union
+            raise ValueError(f"{where}: {first['msg']}") from error
+
+    return check

@@ -1,0 +1,274 @@
+"""Files and folders with something wrong in each, and a good one of every kind: what a user may point a command at."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from plumbline.runs.evaluations import to_json
+from plumbline.runs.run import Run
+from plumbline.tasks.commerce.build import build_commerce
+from plumbline.tasks.commerce.options import CommerceOptions
+from tests.reports.building import Level, evaluation, recipe, write_evaluations, write_rl, write_supervised
+
+DEEP = "[" * 100_000 + "]" * 100_000
+LONG = "9" * 5_000
+HALF = '"\\ud83d"'
+"""Half of a pair of surrogates, as a text in JSON or YAML: no encoding can write it."""
+BAD_LINES = {
+    "deep": DEEP,
+    "deep-value": f'{{"id": "a", "completion": "b", "text": "b", "x": {DEEP}}}',
+    "long": f'{{"id": "a", "completion": "b", "text": "b", "x": {LONG}}}',
+    "surrogate": f'{{"id": "a", "completion": {HALF}, "text": {HALF}}}',
+    "surrogate-key": f'{{"id": "a", "completion": "b", "text": "b", {HALF}: 1}}',
+    "array": "[1]",
+    "cut": '{"id": "a", "completion": "b',
+    "no-keys": "{}",
+    "number": '{"id": "a", "completion": 3, "text": 3}',
+    "bom": '{"id": "a", "completion": "b", "text": "b"}\n\ufeff{"id": "c", "completion": "b", "text": "b"}',
+    "twice": '{"id": "a", "completion": "b"}\n{"id": "a", "completion": "b"}',
+    "unknown": '{"id": "nobody", "completion": "b"}',
+    "empty": "",
+}
+"""JSON lines, of which each has one thing wrong."""
+BAD_JSON = {
+    "deep": DEEP,
+    "long": LONG,
+    "array": "[]",
+    "null": "null",
+    "number": "3",
+    "cut": '{"a": ',
+    "surrogate": HALF,
+}
+RECIPES = {
+    "list": "[a, b]",
+    "cut": "model: {tiny: {",
+    "deep": "a: " + DEEP,
+    "long": f"seed: {LONG}",
+    "surrogate": f"description: {HALF}",
+    "nul": 'name: x\nmodel: {name: "a\\0b"}',
+    "twice": "name: x\nname: y",
+    "self": "extends: bad-self.yaml",
+    "up": "extends: ..",
+    "gone": "extends: gone.yaml",
+    "extends-list": "extends: [a]",
+    "date": "seed: 2026-13-45",
+    "tag": "seed: !!python/object/apply:os.getcwd []",
+    "empty": "",
+}
+EVALUATIONS: dict[str, Any] = {
+    "reward": lambda e: e["rows"][0].update(reward=7.5),
+    "nan": lambda e: e["rows"][0].update(reward=float("nan")),
+    "huge": lambda e: e["rows"][0].update(reward=10**400),
+    "text": lambda e: e["rows"][0].update(reward="abc"),
+    "flag": lambda e: e["rows"][0].update(reward=True),
+    "ids": lambda e: e["rows"].append(e["rows"][0]),
+    "ids-unjudged": lambda e: e.update(
+        unjudged=[{key: e["rows"][0][key] for key in ("id", "stratum", "completion")} | {"failure": "x"}]
+    ),
+    "parts": lambda e: e["rows"][0].update(parts=None),
+    "part": lambda e: e["rows"][0].update(parts={"parse": 3}),
+    "readings": lambda e: e["rows"][0].update(readings=[1]),
+    "rows": lambda e: e.update(rows=None),
+    "row": lambda e: e.update(rows=["a"]),
+    "unjudged": lambda e: e.update(unjudged=[1]),
+    "headline": lambda e: e.update(headline={"figures": 3}),
+    "sampling": lambda e: e.update(sampling=[]),
+    "seed": lambda e: e.update(seed="abc"),
+    "key": lambda e: e.update(another=1),
+    "split": lambda e: e.update(split=3),
+    "none": lambda e: e.update(rows=[]),
+}
+"""What is done to a good evaluation."""
+
+
+def damage_event(run: Path) -> None:
+    (run / "events.jsonl").write_bytes(b'{"kind": "note", "message": "\xff"}\n')
+
+
+def a_file(name: str, text: str) -> Any:
+    def write(run: Path) -> None:
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text(text)
+
+    return write
+
+
+def a_folder(name: str) -> Any:
+    def make(run: Path) -> None:
+        (run / name).unlink(missing_ok=True)
+        (run / name).mkdir()
+
+    return make
+
+
+def a_loop(name: str) -> Any:
+    """A link to itself cannot be read, not even by root."""
+
+    def link(run: Path) -> None:
+        shutil.rmtree(run / name) if (run / name).is_dir() else (run / name).unlink()
+        (run / name).symlink_to(name)
+
+    return link
+
+
+def instead(name: str, text: str) -> Any:
+    """A file where a folder should be."""
+
+    def write(run: Path) -> None:
+        shutil.rmtree(run / name)
+        (run / name).write_text(text)
+
+    return write
+
+
+def sample(**over: Any) -> str:
+    row = {"step": 1, "id": "a", "text": "b", "reward": 0.5, "parts": {"parse": 1.0}, "how": "strict", "finish": "stop"}
+    return json.dumps({**row, **over}) + "\n"
+
+
+RUNS: dict[str, Any] = {
+    "events": damage_event,
+    "event": a_file("events.jsonl", "[1]\n"),
+    "environment": a_file("environment.json", "[]"),
+    "environment-cut": a_file("environment.json", "{"),
+    "result": a_file("result.json", "[]"),
+    "metrics": a_folder("metrics.jsonl"),
+    "metrics-loop": a_loop("metrics.jsonl"),
+    "step": a_file("metrics.jsonl", '{"stage": "rl", "step": "x"}\n'),
+    "no-step": a_file("metrics.jsonl", '{"stage": "rl"}\n'),
+    "negative-step": a_file("metrics.jsonl", '{"stage": "rl", "step": -1}\n'),
+    "metric": a_file("metrics.jsonl", '{"stage": "rl", "step": 1, "train/reward": "abc"}\n'),
+    "metric-nan": a_file("metrics.jsonl", '{"stage": "rl", "step": 1, "train/reward": NaN}\n'),
+    "metric-long": a_file("metrics.jsonl", f'{{"stage": "rl", "step": {LONG}}}\n'),
+    "seconds": a_file("timings.jsonl", '{"stage": "rl", "step": 1, "time/step": "x"}\n'),
+    "sample-reward": a_file("samples.jsonl", sample(reward="abc")),
+    "sample-parts": a_file("samples.jsonl", sample(parts=None)),
+    "sample-part": a_file("samples.jsonl", sample(parts={"parse": "x"})),
+    "samples-deep": a_file("samples.jsonl", DEEP + "\n"),
+    "recipe": a_file("recipe.yaml", "[]"),
+    "recipe-key": a_file("recipe.yaml", "name: x\nmodell: 3\n"),
+    "evaluations": instead("evaluations", "x"),
+    "evaluations-loop": a_loop("evaluations"),
+    "evaluation": a_file("evaluations/rl.val.greedy.json", "[]"),
+    "evaluation-name": a_file("evaluations/paper.json", "{}"),
+    "evaluation-step": a_file("evaluations/rl@abc.val.greedy.json", "{}"),
+    "evaluation-folder": a_folder("evaluations/rl.val.odd.json"),
+    "replays": a_file("replays/rl.val.greedy/index.json", "[]"),
+    "replay": a_file(
+        "replays/rl.val.greedy/index.json",
+        json.dumps(
+            {"replays": [{"id": "a", "stratum": "", "reward": "x", "problem": "", "mistakes": [], "frames": []}]}
+        ),
+    ),
+}
+"""What is done to a good run."""
+CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
+CARD = {"recipe": "x 0", "stage": "rl", "task": "commerce", "options": {}, "trained_on": ""}
+MODELS: dict[str, dict[str, str]] = {
+    "plain": {"config.json": json.dumps(CONFIG)},
+    "list": {"config.json": "[]"},
+    "cut": {"config.json": "{"},
+    "deep": {"config.json": DEEP},
+    "adapter": {"adapter_config.json": "[]"},
+    "baseless": {"adapter_config.json": "{}"},
+    "card": {"config.json": json.dumps(CONFIG), "plumbline.json": "[]"},
+    "card-keys": {"config.json": json.dumps(CONFIG), "plumbline.json": '{"recipe": 3}'},
+    "card-options": {"config.json": json.dumps(CONFIG), "plumbline.json": json.dumps({**CARD, "options": [1]})},
+    "card-sampling": {
+        "config.json": json.dumps(CONFIG),
+        "plumbline.json": json.dumps({**CARD, "sampling": {"top_p": 3}}),
+    },
+    "card-model": {"config.json": json.dumps(CONFIG), "plumbline.json": json.dumps({**CARD, "model": {"canvas": -1}})},
+}
+TASKS = {
+    "syntax_error_task": "def open(:\n",
+    "raising_task": "1 / 0\n",
+    "hollow_task": "def opens(options, folder, progress):\n    return None\ndef odd():\n    return None\n",
+    "scorers": """def good(completion, answer):
+    return float(completion == answer)
+def raises(completion):
+    return 1 / len(completion)
+def high(completion):
+    return 7
+def nothing(completion):
+    return None
+def odd(answer):
+    return 1
+""",
+}
+
+
+def make_run(folder: Path) -> None:
+    """A small run, finished."""
+    levels = {"base": Level(0.4, 0.2, 0.3), "sft": Level(0.8, 0.5, 0.5), "rl": Level(0.9, 0.8, 0.9)}
+    with Run.start(recipe(), folder, resume=False) as run:
+        write_evaluations(run, levels, 4, splits=("val",))
+        write_supervised(run, "sft", 3)
+        write_rl(run, 1, n=4)
+        run.event("note", "a note")
+        run.environment({})
+        run.finish({"status": "finished", "model": "x", "evaluations": {}})
+    (folder / "models" / "rl").mkdir(parents=True)
+    (folder / "models" / "rl" / "config.json").write_text(json.dumps(CONFIG))
+
+
+SCORED = {
+    "good": [{"prompt": f"{n} + 1", "answer": str(n + 1)} for n in range(9)],
+    "nan": [{"prompt": "a", "answer": float("nan")}],
+    "column": [{"prompt": "a", "question": "b"}],
+    "one": [{"prompt": "a", "answer": "b"}],
+}
+"""Rows for the task jsonl."""
+
+
+def make_place(place: Path) -> None:
+    """Everything that the table names, in one folder."""
+    build_commerce(CommerceOptions(orders=200, extraction=20), place / "data" / "commerce")
+    (place / "emptydir").mkdir()
+    (place / "full").mkdir()
+    (place / "notes.txt").write_text("mine")
+    (place / "full" / "notes.txt").write_text("mine")
+    os.mkfifo(place / "pipe")
+    (place / "latin.jsonl").write_bytes('{"id": "a", "completion": "não", "text": "não"}\n'.encode("latin-1"))
+    (place / "utf16.jsonl").write_bytes('{"id": "a", "completion": "b", "text": "b"}\n'.encode("utf-16"))
+    good = json.loads((place / "data" / "commerce" / "val.jsonl").read_text().splitlines()[0])["id"]
+    (place / "good.jsonl").write_text(json.dumps({"id": good, "completion": "{}"}) + "\n")
+    for name, text in BAD_LINES.items():
+        (place / f"bad-{name}.jsonl").write_text(text + "\n")
+        (place / "records" / name).mkdir(parents=True)
+        (place / "records" / name / "val.jsonl").write_text(text + "\n")
+    (place / "records" / "folder" / "val.jsonl").mkdir(parents=True)
+    for name, text in BAD_JSON.items():
+        (place / f"bad-{name}.json").write_text(text)
+        (place / "manifests" / name).mkdir(parents=True)
+        shutil.copy(place / "data" / "commerce" / "val.jsonl", place / "manifests" / name)
+        (place / "manifests" / name / "manifest.json").write_text(text)
+    (place / "bad-type.json").write_text('{"type": "thing"}')
+    (place / "bad-properties.json").write_text('{"properties": 3}')
+    for name, text in RECIPES.items():
+        (place / f"bad-{name}.yaml").write_text(text)
+    (place / "bad-latin.yaml").write_bytes("name: não".encode("latin-1"))
+    (place / "folder.yaml").mkdir()
+    one = to_json(evaluation("rl", "val", "greedy", Level(0.9, 0.8, 0.9), 4, 0))
+    (place / "good-evaluation.json").write_text(json.dumps(one))
+    for name, spoil in EVALUATIONS.items():
+        spoilt = json.loads(json.dumps(one))
+        spoil(spoilt)
+        (place / f"evaluation-{name}.json").write_text(json.dumps(spoilt))
+    make_run(place / "run")
+    for name, spoil in RUNS.items():
+        shutil.copytree(place / "run", place / "runs" / name)
+        spoil(place / "runs" / name)
+    for name, files in MODELS.items():
+        (place / "models" / name).mkdir(parents=True)
+        for file, text in files.items():
+            (place / "models" / name / file).write_text(text)
+    (place / "junk.gguf").write_bytes(b"GGUF" + b"\0" * 20)
+    (place / "text.gguf").write_text("mine")
+    (place / "junk.pth").write_text("mine")
+    for name, lines in SCORED.items():
+        (place / f"scored-{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for name, text in TASKS.items():
+        (place / f"{name}.py").write_text(text)

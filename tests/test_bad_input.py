@@ -1,0 +1,272 @@
+"""Whatever stands in a file, an argument or the environment: one cause and one remedy, status 1 or 2, and nothing made.
+
+`bad_input.txt` is the table. The commands run in this process, with no network and within five seconds each.
+"""
+
+import io
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plumbline import cli
+from tests.bad_files import make_place
+
+SECONDS = 5
+TABLE = [
+    re.split(r"\s{2,}", line, maxsplit=1)
+    for line in Path(__file__).with_name("bad_input.txt").read_text().splitlines()
+    if line.strip() and not line.startswith("#")
+]
+
+
+class Hangs(BaseException):
+    """Not an Exception: nothing on the way may take it for its own."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    import plumbline.policies.flow.convert  # noqa: F401 - torch takes seconds that are no part of a command's five
+
+    folder = tmp_path_factory.mktemp("bad")
+    make_place(folder)
+    return folder
+
+
+@pytest.fixture
+def asked_network(monkeypatch):
+    """What was asked of the network, which is not there."""
+    asked = []
+
+    def refuse(*arguments, **_):
+        asked.append(arguments)
+        raise OSError(101, "Network is unreachable")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    return asked
+
+
+@pytest.fixture
+def plumbline(place, monkeypatch, capfd, asked_network):
+    """Run a command in the place of bad files; gives status, standard output, and the message on one line."""
+    monkeypatch.chdir(place)
+    monkeypatch.syspath_prepend(str(place))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setenv("HF_HOME", str(place / "hub"))
+
+    def run(command: str) -> tuple[int, str, str]:
+        def hang(*_):
+            raise Hangs(command)
+
+        monkeypatch.setattr(sys, "argv", ["plumbline", *command.split()])
+        before = signal.signal(signal.SIGALRM, hang)
+        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        try:
+            cli.main()
+            status = 0
+        except SystemExit as left:
+            status = left.code or 0
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        out, err = capfd.readouterr()
+        return status, out, err
+
+    return run
+
+
+def contents(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Everything in a folder: what it is, its size, and when it was changed."""
+    found = {}
+    for root, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(root) / name
+            facts = path.lstat()
+            found[str(path)] = (facts.st_mode, facts.st_size if name in files else 0, facts.st_mtime_ns)
+    return found
+
+
+def words(text: str) -> str:
+    """On one line, without the frames that typer draws."""
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", text).split())
+
+
+def test_the_table_is_long_and_no_command_is_in_it_twice():
+    assert len(TABLE) >= 120
+    assert all(len(row) == 2 for row in TABLE)
+    assert len({command for command, _ in TABLE}) == len(TABLE)
+    commands = {command.split()[0] for command, _ in TABLE}
+    assert commands >= {"eval", "score", "compare", "report", "parse", "recipe", "run", "sweep", "get", "data"}
+
+
+@pytest.mark.parametrize(("command", "message"), TABLE, ids=[command for command, _ in TABLE])
+def test_a_bad_input_is_one_message_and_leaves_nothing(plumbline, place, asked_network, command, message):
+    before = contents(place)
+    status, out, err = plumbline(command)
+    assert contents(place) == before
+    assert asked_network == []
+    assert "Traceback" not in err
+    assert " ".join(message.split()) in words(err)
+    if status == 1:
+        errors = [line for line in err.splitlines() if line.startswith("error: ")]
+        assert len(errors) == 1
+        cause, remedy = err[err.index("error: ") :].splitlines()
+        assert remedy.startswith("  mend: "), "there is a remedy, and cause and remedy are a line each"
+        assert len(cause) > len("error: ")
+    else:
+        assert status == 2, "typer's own, which says how the command is written"
+    assert out == "" or command.startswith("parse "), "only parse answers line by line, up to the bad one"
+
+
+# -- what a table of commands cannot say ---------------------------------------------------------------------------
+
+
+BLOCKED = [
+    ("torch", "eval models/plain", "a model needs torch, which is not installed", "train"),
+    ("transformers", "eval models/plain", "a model needs transformers", "train"),
+    ("torch", "run commerce-demo --out new", "a model needs torch", "train"),
+    ("torch", "sweep commerce-demo --vary seed=0,1 --out new", "a model needs torch", "train"),
+    ("peft", "run commerce-grpo --out new --set model.name=models/plain", "a model needs peft", "train"),
+    ("torch", "convert junk.pth --out new --tokenizer gpt2", "this command needs torch", "train"),
+    ("selectolax", "eval oracle --task forms", "reads pages with selectolax", "forms"),
+    ("selectolax", "run forms-demo --out new", "reads pages with selectolax", "forms"),
+    ("selectolax", "data forms --out new", "reads pages with selectolax", "forms"),
+    (
+        "playwright",
+        "eval oracle --task forms --executor browser --n 1",
+        "Playwright, which is not installed",
+        "browser",
+    ),
+    ("flask", "eval oracle --task forms --suite formfactory --path full", "flask, which is not", "formfactory"),
+    ("tensorboard", "run commerce-demo --out new --set run.trackers=[tensorboard]", "tensorboard", "tensorboard"),
+]
+
+
+@pytest.mark.parametrize(("package", "command", "message", "extra"), BLOCKED, ids=[f"{p}: {c}" for p, c, *_ in BLOCKED])
+def test_a_missing_extra_is_named(plumbline, place, monkeypatch, package, command, message, extra):
+    forget = [
+        name
+        for name in sys.modules
+        if name.split(".")[0] == package
+        or name.startswith(("plumbline.policies.flow.", "plumbline.tasks.forms.execut"))
+    ]
+    for name in forget:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    if package == "tensorboard":
+        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    before = contents(place)
+    status, out, err = plumbline(command)
+    assert (status, out) == (1, "")
+    assert message in err
+    assert f"'.[{extra}]'" in err
+    assert contents(place) == before
+
+
+def test_a_gpu_that_is_not_there_is_said_before_anything_is_built(plumbline, place, monkeypatch):
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    before = contents(place)
+    for command in (
+        "eval models/plain --device cuda",
+        "run commerce-demo --out new --set model.device=cuda",
+        "run commerce-demo --out new --set model.device=cuda:3",
+    ):
+        status, _, err = plumbline(command)
+        assert status == 1
+        assert "finds none of that kind here" in err
+    assert contents(place) == before
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [("model.safetensors", b"mine"), ("config.json", b'{"model_type": "thing"}'), ("tokenizer.json", b"[")],
+)
+def test_a_model_whose_files_are_damaged(plumbline, place, tiny_folder, tmp_path, file, content):
+    import shutil
+
+    model = shutil.copytree(tiny_folder, tmp_path / "model")
+    (model / file).write_bytes(content)
+    status, out, err = plumbline(f"eval {model} --n 1")
+    assert (status, out) == (1, "")
+    assert str(model) in err
+    assert "Traceback" not in err
+    assert "  mend: " in err
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "evaluations"])
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything; the links to themselves stand for this")
+def test_a_record_that_may_not_be_read(plumbline, place, name):
+    path = place / "run" / name
+    mode = path.stat().st_mode
+    path.chmod(0)
+    try:
+        status, out, err = plumbline("report run")
+    finally:
+        path.chmod(mode)
+    assert (status, out) == (1, "")
+    assert "cannot be read: Permission denied" in err
+
+
+def test_standard_input_that_is_closed_or_is_no_text(plumbline, monkeypatch):
+    for stdin, message in (
+        (None, "standard input is closed"),
+        (io.TextIOWrapper(io.BytesIO(b"\xff\xfe"), errors="surrogateescape"), "standard input: not UTF-8"),
+    ):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        status, out, err = plumbline("parse")
+        assert (status, out) == (1, "")
+        assert message in err
+
+
+@pytest.mark.parametrize("text", ['{"a": "\\ud800"}', "9" * 6000, "[" * 100_000, '{"a": 1e999}'])
+def test_what_a_model_wrote_is_no_error(plumbline, monkeypatch, text):
+    """Half a surrogate, too: it goes out as the escape that it came as."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    status, out, err = plumbline("parse")
+    assert (status, err) == (0, "")
+    out.encode()
+    assert out.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize(
+    "command", ["recipe", "recipe commerce-demo", "eval oracle", "eval oracle --json", "eval --help"]
+)
+def test_a_full_device_is_said(place, command):
+    """In a process of its own, with the buffers of one: what the interpreter writes at its end counts as well."""
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    words = [sys.executable, "-m", "plumbline", *command.split()]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, cwd=place, env=buffered)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: cannot write the output: No space left on device\n  mend: ")
+    assert len(done.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    "variables", [{"TERMINAL_WIDTH": "wide"}, {"COLUMNS": "wide"}, {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C"}]
+)
+def test_an_odd_environment_is_no_error(place, variables):
+    done = subprocess.run(
+        [sys.executable, "-m", "plumbline", "eval", "--help"],
+        env={**os.environ, **variables},
+        capture_output=True,
+        cwd=place,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_file_that_begins_with_a_byte_order_mark_is_read(plumbline, place, tmp_path):
+    """The mark says nothing, and many editors write it."""
+    (tmp_path / "answers.jsonl").write_bytes(b"\xef\xbb\xbf" + (place / "good.jsonl").read_bytes())
+    status, out, _ = plumbline(f"score --completions {tmp_path / 'answers.jsonl'} --json")
+    assert status == 0
+    assert '"n": 1' in out
