@@ -138,3 +138,10 @@ def test_what_a_mapping_or_a_file_may_be_given():
     with pytest.raises(plumbline.PlumblineError, match="overrides are for recipes in files"):
         plumbline.run({"name": "x", "model": {"name": "m"}}, overrides=["seed=1"])
     assert plumbline.load_recipe("commerce-demo").name == "commerce-demo"
+
+
+def test_a_misspelt_control_is_suggested_and_no_hub_is_asked(workplace):
+    task = plumbline.open_task("jsonl", **workplace.options(gold="answer"))
+    assert plumbline.evaluate("oracle", task, split="val").mean_reward == 1
+    with pytest.raises(plumbline.PlumblineError, match="did you mean oracle"):
+        plumbline.evaluate("orcale", task, split="val")
