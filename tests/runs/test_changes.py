@@ -5,13 +5,14 @@ import weakref
 import pytest
 import torch
 
-from plumbline.errors import DeviceMemoryError, RunError, TrainingStopped
+from plumbline.errors import DataError, DeviceMemoryError, RunError, TrainingStopped
 from plumbline.pipeline import run_recipe
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.recipe import parse
 from plumbline.runs.run import Run
 from plumbline.training import rl, sft
 from plumbline.training.optimiser import Optimiser
+from tests.toy import ToyTask
 
 VALUES = {
     "name": "changed",
@@ -183,3 +184,13 @@ def test_what_failed_gives_its_memory_back():
         fail()
     assert kept[0]() is None, "the traceback holds what it failed with"
     assert caught.value.mend == "advice"
+
+
+def test_prompts_too_long_for_rl_are_said_before_sft(tiny_folder, tiny_policy, tmp_path):
+    """`sampling.max_tokens` could not be lowered any more after it."""
+    task = ToyTask({"size": 8})
+    train, val = (max(tiny_policy.prompt_length(e.messages) for e in task.examples(s)) for s in ("train", "val"))
+    assert train > val
+    with pytest.raises(DataError, match="prompts do not fit: train-"):
+        run_recipe(recipe(tiny_folder, model__context=val + 8), tmp_path / "run")
+    assert not Run.read(tmp_path / "run").rows("sft")

@@ -131,6 +131,21 @@ def test_gradients_are_those_of_finite_differences(flow_folder):
         assert weight.grad[index].item() == pytest.approx((values[0] - values[1]) / 2e-2, rel=3e-2)
 
 
+@pytest.mark.parametrize("kernel", ["conditional", "marginal"])
+def test_the_divergence_has_a_gradient_where_the_present_token_is_filtered_out(flow_folder, kernel):
+    """It was no number: a token outside the filters has a log-probability of minus infinity on both sides."""
+    policy = opened(flow_folder)
+    policy.keep_reference()
+    trajectories = drawn(policy, replace(LAW, kernel=kernel, top_k=2))
+    with torch.no_grad():
+        for weight in policy.trainable().values():
+            weight.add_(0.02)
+    policy.score(trajectories, divergence=True).divergence.sum().backward()
+    gradients = [weight.grad for weight in policy.trainable().values() if weight.grad is not None]
+    assert all(bool(gradient.isfinite().all()) for gradient in gradients)
+    assert any(bool(gradient.any()) for gradient in gradients)
+
+
 def test_no_update_no_divergence_and_a_reference_that_stays(flow_folder):
     policy = opened(flow_folder)
     policy.keep_reference()

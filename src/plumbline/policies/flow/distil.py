@@ -32,14 +32,14 @@ PLAIN = Sampling()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Clean canvases behind prompts."""
+    """Clean canvases behind prompts, on any device."""
 
     prompts: Sequence[Sequence[int]]  # R
     clean: Tensor  # [R, L]
 
 
 def student_of(teacher: FlowNetwork, seed: int) -> FlowNetwork:
-    """A step-conditioned network with the teacher's weights.
+    """A step-conditioned network with the teacher's weights, where the teacher is.
 
     The fusing layers, which the teacher lacks, pass the time on and ignore the step at first; between them stands one
     more bend (a SiLU), so the student begins near its teacher and not as it.
@@ -47,7 +47,7 @@ def student_of(teacher: FlowNetwork, seed: int) -> FlowNetwork:
     config: FlowConfig = replace(teacher.config, step_conditioned=True)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        student = FlowNetwork(config)
+        student = FlowNetwork(config).to(device=teacher.device, dtype=teacher.dtype)
     student.load_state_dict(teacher.state_dict(), strict=False)
     size = config.conditioning
     with torch.no_grad():
@@ -69,23 +69,22 @@ def distil_loss(student: FlowNetwork, average: FlowNetwork, batch: Batch, genera
         student: step-conditioned, trained.
         average: its moving average, which gives the targets.
         batch: clean canvases.
-        generator: times, step sizes, noise and jumps.
+        generator: a CPU generator of times, step sizes, noise and jumps, wherever the networks are.
     """
     powers = torch.arange(FINEST + 1)
     size = float(0.5 ** powers[torch.multinomial(2.0**powers, 1, generator=generator)])
     slots = round(1 / size)
     time = float(torch.randint(0, slots, (1,), generator=generator)) * size
-    config = student.config
-    noisy = _noisy(batch.clean, time, config, generator)
-    rows = len(noisy)
-    times, widths = torch.full((rows,), time), torch.full((rows,), size)
+    config, device = student.config, student.device
+    clean = batch.clean.to(device)
+    noisy = _noisy(clean, time, config, generator)
     prefix = student.encode(batch.prompts)
-    log_p = student.head(student.places(prefix, noisy, times, widths)).float().log_softmax(-1)
+    log_p = _logits(student, prefix, noisy, time, size).log_softmax(-1)
     if size <= 0.5**FINEST:
         time = min(time, 1 - 0.5**FINEST)
         rate = config.exponent * max(time, 1e-12) ** (config.exponent - 1) / (1 - kappa(time, config.exponent))
-        flat = (log_p.flatten(0, 1), noisy.flatten(), batch.clean.flatten())
-        return kernels.path_loss(*flat, torch.full((noisy.numel(),), rate)).mean()
+        flat = (log_p.flatten(0, 1), noisy.flatten(), clean.flatten())
+        return kernels.path_loss(*flat, torch.full((noisy.numel(),), rate, device=device)).mean()
     with torch.no_grad():
         target = _target(average, batch, noisy, time, size, generator)
     return (target.exp() * (target - log_p)).sum(-1).mean()
@@ -97,7 +96,7 @@ def _target(
     """Log-probabilities [R, L, V] that the student is led to."""
     prefix = network.encode(batch.prompts)
     half = size / 2
-    state, total = noisy, torch.zeros(())
+    state, total = noisy, torch.zeros((), device=noisy.device)
     for share, at in ((1, time), (2, time + half), (2, time + half), (1, time + size)):
         logits = _logits(network, prefix, state, min(at, 1.0), half)
         total = total + share * logits
@@ -107,8 +106,8 @@ def _target(
 
 
 def _logits(network: FlowNetwork, prefix: Prefix, state: Tensor, time: float, width: float) -> Tensor:
-    rows = len(state)
-    hidden = network.places(prefix, state, torch.full((rows,), time), torch.full((rows,), width))
+    times, widths = (torch.full((len(state),), value, device=state.device) for value in (time, width))
+    hidden = network.places(prefix, state, times, widths)
     logits: Tensor = network.head(hidden).float()
     return logits
 
@@ -118,7 +117,7 @@ def _jumped(
 ) -> Tensor:
     """The state [R, L] a small step later."""
     step = tick(time, min(time + size, 1.0), config.exponent)
-    uniforms = torch.rand((2, state.numel()), generator=generator, dtype=torch.float64)
+    uniforms = torch.rand((2, state.numel()), generator=generator, dtype=torch.float64).to(state.device)
     drawn, _ = draw(logits.flatten(0, 1), uniforms[0], PLAIN)
     return kernels.jump(drawn, state.flatten(), uniforms[1], step).view_as(state)
 
@@ -128,8 +127,8 @@ def _noisy(clean: Tensor, time: float, config: FlowConfig, generator: torch.Gene
     if config.source == "mask":
         noise = torch.full_like(clean, config.vocabulary)
     else:
-        noise = torch.randint(0, config.vocabulary, clean.shape, generator=generator)
-    return torch.where(keep, clean, noise)
+        noise = torch.randint(0, config.vocabulary, clean.shape, generator=generator).to(clean.device)
+    return torch.where(keep.to(clean.device), clean, noise)
 
 
 @torch.no_grad()

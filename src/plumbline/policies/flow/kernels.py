@@ -74,7 +74,8 @@ def divergence(restricted: Tensor, reference: Tensor, current: Tensor, kernel: K
         return gap
     at = current.unsqueeze(-1)
     mine, theirs = log_p.gather(-1, at).squeeze(-1), log_r.gather(-1, at).squeeze(-1)
-    other = gap - (mine.exp() * (mine - theirs)).masked_fill(mine.isneginf(), 0.0)
+    # Masked before it is multiplied: a token that the filters removed would have a gradient of 0 times no number.
+    other = gap - mine.exp() * (mine - theirs).masked_fill(mine.isneginf(), 0.0)
     if kernel == "conditional":
         floor = torch.full_like(mine, step.log_stay)
         stay = torch.logaddexp(floor, step.log_jump + mine)

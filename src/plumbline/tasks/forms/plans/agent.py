@@ -25,9 +25,10 @@ from plumbline.tasks.forms.plans.actions import (
     Type,
     Uncheck,
 )
+from plumbline.tasks.forms.plans.calls import action_objects, read_object
 from plumbline.tasks.forms.plans.elements import Element
-from plumbline.tasks.forms.plans.labels import names_of
-from plumbline.tasks.forms.plans.read import MAX_CHARACTERS, MAX_STEPS, MAX_VALUE, read_step, read_steps
+from plumbline.tasks.forms.plans.labels import Names, names_of
+from plumbline.tasks.forms.plans.read import MAX_CHARACTERS, MAX_STEPS, MAX_VALUE, read_line, read_step, read_steps
 from plumbline.tasks.forms.plans.vocabulary import SUBMIT_WORDS
 from plumbline.tasks.forms.plans.write import write_step
 from plumbline.tasks.forms.suite.declaration import Language
@@ -44,8 +45,11 @@ _NAMES = {
     "select_dropdown_option": "select_dropdown",
 }
 """Older names of the same actions, accepted when reading."""
-_KEY = re.compile(r"""["'“‘]?\baction["'”’]?\s*:""")
-"""What a text that may hold an AgentOutput has in it."""
+_JSON = re.compile(
+    r"""^[^\w'"“‘]{0,16}(?:json\s{0,4})?[\[{][\s\[]*(?:\{\s*)?(?:["'“‘]|\w+\s*:)|["'“‘]?\baction["'”’]?\s*:\s*[\[{]""",
+    re.M,
+)
+"""What a text that may hold such JSON has in it: a line that begins with it, or actions."""
 _IDLE = frozenset({"wait", "scroll", "screenshot", "dropdown_options", "find_text", "get_dropdown_options"})
 """Actions that change nothing on a page: no fault, unless there are more of them than a form could need."""
 
@@ -79,11 +83,23 @@ def write_agent(
 def read_plan(text: str, elements: Sequence[Element]) -> Plan:
     """Read a completion in either language; a text that holds no AgentOutput is read as steps. Never raises."""
     text = _whole(text)
-    outputs = _outputs(text[:MAX_CHARACTERS]) if _KEY.search(text[:MAX_CHARACTERS]) else []
-    if not outputs:
-        return read_steps(text, names_of(tuple(elements)))
+    names = names_of(tuple(elements))
+    values = _values(text[:MAX_CHARACTERS])
+    outputs = [value for value in values if _is_output(value)]
+    read = _read_outputs(outputs, elements) if outputs else _read_objects(values, elements, names)
+    if read is None:
+        return read_steps(text, names)
+    actions, unread, idle = read
+    cut = len(text) > MAX_CHARACTERS or len(actions) > MAX_STEPS
+    how = "json" if actions else "none"
+    return Plan(tuple(actions[:MAX_STEPS]), how + ("+unread" if unread else "") + ("+cut" if cut else ""), unread, idle)
+
+
+def _read_outputs(outputs: Sequence[Mapping[str, Any]], elements: Sequence[Element]) -> tuple[list[Action], int, int]:
+    """The actions of AgentOutput objects, and how many were not understood and how many change nothing."""
     actions: list[Action] = []
     unread = idle = 0
+    names = names_of(tuple(elements))
     for output in outputs:
         given = output["action"]
         items = [item for item in (given if isinstance(given, list) else [given]) if isinstance(item, dict)]
@@ -94,14 +110,37 @@ def read_plan(text: str, elements: Sequence[Element]) -> Plan:
                 actions.append(sentence)
                 continue
             read = _read(item, elements)
-            if read is None:
-                is_idle = _IDLE.issuperset(item)
-                idle, unread = idle + is_idle, unread + (not is_idle)
-            else:
-                actions.append(read)
-    cut = len(text) > MAX_CHARACTERS or len(actions) > MAX_STEPS
-    how = "json" if actions else "none"
-    return Plan(tuple(actions[:MAX_STEPS]), how + ("+unread" if unread else "") + ("+cut" if cut else ""), unread, idle)
+            found = [read] if read is not None else [] if _IDLE.issuperset(item) else read_object(item, elements, names)
+            idle, unread = idle + (found == []), unread + (found is None and bool(item))
+            actions += found or []
+    return actions, unread, idle
+
+
+def _read_objects(
+    values: Sequence[Any], elements: Sequence[Element], names: Names
+) -> tuple[list[Action], int, int] | None:
+    """The actions of other objects, and of sentences in a list; None where there is none."""
+    actions: list[Action] = []
+    unread = idle = 0
+    for item in action_objects(values):
+        if isinstance(item, str):
+            found = read_line(item, names)
+        else:
+            action = _read(item, elements)
+            found = (action,) if action is not None else _spoken(item, names)
+            if not found and (called := read_object(item, elements, names)) is not None:
+                found = tuple(called)
+        idle, unread = idle + (found == ()), unread + (found is None)
+        actions += found or ()
+        if len(actions) > MAX_STEPS:
+            break
+    return (actions, unread, idle) if actions else None
+
+
+def _spoken(item: Mapping[str, Any], names: Names) -> tuple[Action, ...] | None:
+    """The actions of the sentence that an object holds: {"step": 1, "action": "Type 'Ann' into the 'Name' field"}."""
+    texts = [value for value in item.values() if isinstance(value, str) and " " in value.strip()]
+    return read_line(texts[0], names) if len(texts) == 1 else None
 
 
 def _whole(text: str) -> str:
@@ -111,8 +150,10 @@ def _whole(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _outputs(text: str) -> list[Mapping[str, Any]]:
-    """The AgentOutput objects of a text: one, a list of them, or one after the other."""
+def _values(text: str) -> list[Any]:
+    """The JSON of a text: one value, a list of them, or one after the other; [] where it has none."""
+    if _JSON.search(text) is None:
+        return []
     decoder = json.JSONDecoder()
     found: list[Any] = []
     at = min((place for sign in "[{" if (place := text.find(sign)) >= 0), default=-1)
@@ -120,14 +161,19 @@ def _outputs(text: str) -> list[Mapping[str, Any]]:
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
+            found = []
             break
         found += value if isinstance(value, list) else [value]
         while at < len(text) and text[at] not in "[{":
             at += 1
-    if not any(_is_output(value) for value in found):
-        value = read_json(text).value
-        found = value if isinstance(value, list) else [value]
-    return [value for value in found if _is_output(value)]
+    if any(isinstance(value, dict) for value in found):
+        return found
+    lines = [line for line in text.splitlines() if line.strip().startswith("{") and line.rstrip(" ,;").endswith("}")]
+    each = [read_json(line).value for line in lines[:MAX_STEPS]] if len(lines) > 1 else []
+    if each and all(isinstance(value, dict) for value in each) and not text.lstrip(" \n`json").startswith("["):
+        return each
+    value = read_json(text).value
+    return value if isinstance(value, list) else [value]
 
 
 def _is_output(value: object) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from plumbline.tasks.forms.plans.tokens import Token, is_colon, is_sign
 
-VALUE_FIRST = frozenset({"type", "append", "use", "select", "check", "uncheck", "attach", "send"})
+VALUE_FIRST = frozenset({"type", "append", "use", "select", "check", "uncheck", "attach", "send", "press"})
 """Verbs whose object is what is entered: "type V into L"."""
 _CONTROL = frozenset({"field", "choice", "boxes", "upload"})
 _GIVEN = frozenset({"option", "value", "file"})
@@ -63,7 +63,7 @@ def _own_tail(between: Sequence[Token]) -> int:
 
 
 def _link(before: Sequence[Token], *, counts_either: bool, counts_colon: bool) -> str:
-    for token in before:
+    for token in reversed(before):
         link = token.role("link")
         if counts_colon and is_colon(token):
             return "value"

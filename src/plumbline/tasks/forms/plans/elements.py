@@ -22,6 +22,8 @@ class Element:
     label: str
     option: str = ""
     """The text of the option, for elements of a radio group or a group of boxes."""
+    offers: tuple[str, ...] = ()
+    """The texts of a list's options."""
 
 
 @lru_cache(maxsize=256)
@@ -36,7 +38,8 @@ def elements_of(form: Form) -> tuple[Element, ...]:
                     for place, option in enumerate(one.options, 1)
                 ]
             elif one.kind != "hidden":
-                found.append(Element(len(found) + 1, number, one.kind, one.label))
+                offers = tuple(option.text for option in one.options)
+                found.append(Element(len(found) + 1, number, one.kind, one.label, offers=offers))
         last = number == len(form.pages)
         button = form.button if last else WORDS[form.language]["next"]
         found.append(Element(len(found) + 1, number, "button", button))

@@ -1,8 +1,10 @@
 """The quotations of a line: where each argument begins and ends, although a value may hold quotation marks itself."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+
+from plumbline.tasks.forms.plans.vocabulary import FILE_BUTTONS
 
 QUOTES = {"'": "'", '"': '"', "“": "”", "‘": "’", "«": "»", "`": "`"}
 """Opening quotes, and what closes them."""
@@ -20,6 +22,7 @@ _MOST_GAPS = 100
 _MOST_SPLIT = 12
 _CURLY = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "‘": "'", "’": "'", "‚": "'", "´": "'"})
 _BOLD = re.compile(rf"\*\*((?:(?!\*\*|{_ANY}).)+?)(:?)\*\*(:?)")
+_FILE_BUTTON = re.compile(rf"{_OPEN}({'|'.join(map(re.escape, sorted(FILE_BUTTONS, reverse=True)))}){_CLOSE}", re.I)
 _BOLD_QUOTE = re.compile(rf"\*{{1,3}}(?={_ANY})|(?<={_ANY[:-1]}])\*{{1,3}}")
 
 
@@ -79,10 +82,20 @@ def has_quote(text: str) -> bool:
     return re.search(_CLOSE, text) is not None
 
 
-def plainer(text: str) -> str:
-    """The same with straight quotation marks, and with those in place of bold print."""
+def plainer(text: str) -> Iterator[str]:
+    """The same with straight quotation marks, first with those in place of bold print, then without bold print."""
     text = _BOLD_QUOTE.sub("", text.translate(_CURLY))
-    return _BOLD.sub(r'"\1"\2\3', text)
+    yield _BOLD.sub(r'"\1"\2\3', text)
+    yield text.replace("**", "")
+
+
+def without_file_buttons(text: str, is_label: Callable[[str], bool]) -> str:
+    """Without the quotation marks around what browsers write on file fields, which is no label of the form."""
+
+    def plain(found: re.Match[str]) -> str:
+        return found.group() if is_label(found.group(1)) else f" {found.group(1)} button "
+
+    return _FILE_BUTTON.sub(plain, text)
 
 
 def _spare_quotes(text: str) -> bool:

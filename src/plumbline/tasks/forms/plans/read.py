@@ -2,26 +2,15 @@
 
 import re
 from functools import lru_cache
-from typing import Literal
 
-from plumbline.tasks.forms.plans.actions import (
-    Action,
-    Attach,
-    Check,
-    Click,
-    Done,
-    Navigate,
-    Plan,
-    Press,
-    Select,
-    Submit,
-    Type,
-    Uncheck,
-)
-from plumbline.tasks.forms.plans.labels import UNKNOWN, Names, folded, loose
+from plumbline.tasks.forms.plans.actions import Action, Click, Done, Fill, Navigate, Plan, Submit
+from plumbline.tasks.forms.plans.calls import read_call
+from plumbline.tasks.forms.plans.labels import UNKNOWN, Names
+from plumbline.tasks.forms.plans.meaning import URL, actions_of
 from plumbline.tasks.forms.plans.quotations import has_quote, is_quoted, opens, plainer, quotations, unquoted
-from plumbline.tasks.forms.plans.sentence import Sentence, sentences
-from plumbline.tasks.forms.plans.vocabulary import KEYS, NO, SUBMIT_WORDS, YES, words_of
+from plumbline.tasks.forms.plans.sentence import mentions, sentences
+from plumbline.tasks.forms.plans.tokens import is_sign, tokens_of, verbs_of
+from plumbline.tasks.forms.plans.vocabulary import words_of
 
 MAX_CHARACTERS = 60_000
 """Of a completion; what is beyond is not read."""
@@ -35,19 +24,22 @@ _MOST_LINES = 40
 """Line breaks in one quotation at which it may end."""
 
 _MARKER = re.compile(
-    r"\s{0,16}(?:(?:[-*•>→]|#{1,4})\s{1,3})?(?:\[[ xX]?\]\s{1,3})?[*_#]{0,3}\s?"
-    r"(?:(?P<word>step|passo|etapa|action|ação|acao)\b\s{0,2}#?\s?)?"
-    r"(?P<number>[(\[]?\d{1,4}(?:\.\d{1,3})?[ºª]?(?![\w/'\"]))?[*_]{0,2}(?:\s{0,2}[:.)\]–—-]{1,2})?[*_]{0,2}\s{0,4}",
+    r"\s{0,16}(?:\|\s{0,3})?(?:(?:[-*•>→◦▪‣·–—✓✅☐☑+]|#{1,4})\s{1,3})?(?:\[[ xX]?\]\s{1,3})?[*_#]{0,3}\s?"
+    r"(?:(?P<word>step|passo|etapa|action|task|ação|acao|tarefa)\b\s{0,2}#?\s?)?"
+    r"(?P<number>[(\[]?\d{1,4}(?:\.\d{1,3})?[ºª°]?(?:\s(?:passo|etapa|step)\b)?(?![\w/'\"@])[\ufe0f\u20e3]{0,2})?"
+    r"[*_]{0,2}(?:\s{0,2}[:.)\]|–—-]{1,2})?[*_]{0,2}\s{0,4}",
     re.IGNORECASE,
 )
 """What may stand before a step; it matches nothing, too."""
 _DONE = re.compile(r"(?:done|finish(?:ed)?|concluído|pronto|fim)(?![\w-])(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
 _FAILED = "without success"
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s<>'\"`]+", re.IGNORECASE)
 _AROUND_URL = "'\"`<>()[]*_.,;“”‘’«»"
-_SELECTS = frozenset({"select", "multiselect", "radio", "checkboxes"})
-_PICKED = frozenset({"date", "time"})
-"""Kinds that pages show as something to pick from, and that are typed into all the same."""
+_OPENING = 500
+"""Characters in which a step that goes to an address says so."""
+_MOST_STEPS = 20_000
+_TITLE_ROLES = frozenset({"noun", "article", "called", "adverb"})
+"""Words that a line may have besides the label of a control, and ask for nothing."""
+_FENCE = re.compile(r"\s*(?:`{3,}\w*|`*)\s*")
 
 
 def read_steps(text: str, names: Names = UNKNOWN) -> Plan:
@@ -61,34 +53,43 @@ def read_steps(text: str, names: Names = UNKNOWN) -> Plan:
         names: of the form's controls, where the form is known.
     """
     actions: list[Action] = []
-    unread = idle = lines = 0
-    pending = ""
-    cut = len(text) > MAX_CHARACTERS
-    for line in [*_clean(text[:MAX_CHARACTERS]).split("\n"), None]:
-        # Inside a quotation, or after a step that nobody will understand?
-        if line is not None and opens(pending) and not _starts(line) and _goes_on(pending, lines, names):
-            lines += has_quote(line)
-            pending += "\n" + line
-            continue
-        if pending:
-            found = read_line(pending, names)
-            if found is None:
-                unread += _claims(pending)
-            idle += found == ()
-            actions += found or ()
-            if len(actions) > MAX_STEPS:
-                cut = True
-                break
-        pending, lines = line or "", 0
-        if not pending.strip(" `"):
-            pending = ""
+    unread = idle = 0
+    topic = ""
+    steps = _steps(text[:MAX_CHARACTERS], names)
+    for at, line in enumerate(steps):
+        found = None if names.kind(_cut(line)[1].strip("*_:# ")) else read_line(line, names)  # a label is a title
+        if topic and (about := _about(topic, line, found, names)) is not None:
+            found = about
+        elif found == (Submit(),) and at + 1 < len(steps) and _heads(line, steps[at + 1], names):
+            found = ()
+        topic = _topic_after(line, found, topic, names)
+        unread += found is None and topic == "" and _claims(line)
+        idle += found == () or (found is None and topic != "" and _claims(line))
+        actions += found or ()
+        if len(actions) > MAX_STEPS:
+            break
+    cut = len(text) > MAX_CHARACTERS or len(actions) > MAX_STEPS
     how = "steps" if actions else "none"
     how += ("+unread" if unread else "") + ("+cut" if cut else "")
     return Plan(tuple(actions[:MAX_STEPS]), how, unread, idle)
 
 
-def _goes_on(pending: str, lines: int, names: Names) -> bool:
-    return len(pending) < MAX_LINE and lines < _MOST_LINES and read_line(pending, names) is None
+def _steps(text: str, names: Names) -> list[str]:
+    """The lines that may be steps, without empty ones; a quotation that is open goes on in the next line."""
+    found: list[str] = []
+    pending, lines = "", 0
+    for line in _clean(text).split("\n"):
+        # Inside a quotation, or after a step that nobody will understand?
+        may_go_on = opens(pending) and len(pending) < MAX_LINE and lines < _MOST_LINES and not _starts(line)
+        if may_go_on and read_line(pending, names) is None:
+            lines += has_quote(line)
+            pending += "\n" + line
+            continue
+        found.append(pending)
+        pending, lines = "" if _FENCE.fullmatch(line) else line, 0
+        if len(found) > _MOST_STEPS:
+            break
+    return [one for one in (*found, pending) if one]
 
 
 def _clean(text: str) -> str:
@@ -98,20 +99,24 @@ def _clean(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def _cut(line: str) -> tuple[re.Match[str], str]:
+    """The marker of a line, and what it says."""
+    marker = _MARKER.match(line)
+    assert marker is not None
+    return marker, line[marker.end() :].strip()
+
+
 def _starts(line: str) -> bool:
     """Whether a line begins a step: with a marker, or with a verb of the table."""
-    found = _MARKER.match(line)
-    assert found is not None
-    marked = found.group("word") is not None and found.group("number") is not None
-    return marked or _begins_with_verb(line[found.end() :])
+    marker, rest = _cut(line)
+    marked = marker.group("word") is not None and marker.group("number") is not None
+    return marked or _begins_with_verb(rest)
 
 
 def _claims(line: str) -> bool:
     """Whether a line that was not understood claims to be a step."""
-    found = _MARKER.match(line)
-    assert found is not None
-    rest = line[found.end() :]
-    return bool(rest.strip(" .:-*_`")) and (found.group("number") is not None or _begins_with_verb(rest))
+    marker, rest = _cut(line)
+    return bool(rest.strip(" .:-*_`")) and (marker.group("number") is not None or _begins_with_verb(rest))
 
 
 def _begins_with_verb(text: str) -> bool:
@@ -122,6 +127,60 @@ def _begins_with_verb(text: str) -> bool:
         if "adverb" not in word.roles and not word.is_sign:
             return False
     return False
+
+
+# -- what the lines around a line say ----------------------------------------------------------------------------
+
+
+def _heads(line: str, following: str, names: Names) -> bool:
+    """Whether a line only announces the one below it: "### Submit", "Submit the form:", or with that one indented."""
+    indents = [len(one) - len(one.lstrip()) for one in (line, following)]
+    return (
+        (_is_title(line) or indents[1] > indents[0])
+        and not following.lstrip().startswith("#")
+        and bool(read_line(following, names))
+    )
+
+
+def _is_title(line: str) -> bool:
+    return line.lstrip().startswith("#") or line.rstrip(" *_").endswith(":")
+
+
+def _topic_after(line: str, found: tuple[Action, ...] | None, topic: str, names: Names) -> str:
+    """The control that the next line may be about without naming it; "" where there is none.
+
+    It is the one that was just clicked on, or that a line names which asks for nothing ("2. **Full name**").
+    """
+    if found:
+        clicked = found[0].label if len(found) == 1 and isinstance(found[0], Click) else ""
+        if names.kind(clicked) not in {"", "checkbox"}:
+            return clicked
+        return topic if names.kind(topic) in {"multiselect", "checkboxes"} else ""
+    if found == ():
+        return topic
+    named = mentions(_cut(line)[1], names)
+    if len(named) != 1 or not names.kind(named[0].text):
+        return ""
+    roles = _TITLE_ROLES | ({"verb", "link"} if _is_title(line) else frozenset())
+    tokens = tokens_of(_cut(line)[1], named) or []
+    only = all(token.argument is not None or is_sign(token) or token.roles.keys() & roles for token in tokens)
+    return named[0].text if only else ""
+
+
+def _about(topic: str, line: str, found: tuple[Action, ...] | None, names: Names) -> tuple[Action, ...] | None:
+    """What a line enters into the control that an earlier one named; None where it says itself what it is about."""
+    body = _cut(line)[1]
+    if found is not None and not (
+        len(found) == 1 and isinstance(found[0], Click | Submit) and not names.knows(found[0].label)
+    ):
+        return None
+    if mentions(body, names) or opens(topic):
+        return None
+    about = read_line(f"'{topic}': {body}", names)
+    return about if about and all(isinstance(one, Fill) and one.label == topic for one in about) else None
+
+
+# -- one line ----------------------------------------------------------------------------------------------------
 
 
 def read_step(line: str) -> Action | None:
@@ -138,15 +197,13 @@ def read_line(line: str, names: Names = UNKNOWN) -> tuple[Action, ...] | None:
     """
     if len(line) > MAX_LINE:
         return None
-    marker = _MARKER.match(line)
-    assert marker is not None
-    return _read(line[marker.end() :].strip(), names)
+    return _read(_cut(line)[1], names)
 
 
 # A group of rollouts says the same things again and again, whatever their numbers.
 @lru_cache(maxsize=8192)
 def _read(body: str, names: Names) -> tuple[Action, ...] | None:
-    for text in dict.fromkeys((body, plainer(body))):
+    for text in dict.fromkeys((body, *plainer(body))):
         found = _read_text(text, names)
         if found is not None:
             return found
@@ -158,12 +215,14 @@ def _read_text(text: str, names: Names) -> tuple[Action, ...] | None:
         return (action,)
     if (url := _navigates(text)) is not None:
         return (Navigate(url),)
+    if (called := read_call(text, names)) is not None:
+        return tuple(called)
     said = sentences(text, names)
     if said is None:
         return None
     actions: list[Action] = []
     for one in said:
-        found = _action(one, text, names)
+        found = actions_of(one, text, names)
         if found is None:
             return None
         actions += found
@@ -188,114 +247,20 @@ def _done(rest: str) -> Action | None:
 
 def _navigates(text: str) -> str | None:
     """The address that a step goes to; None where it goes to none."""
-    verb = next((word for word in words_of(text[:60]) or () if "adverb" not in word.roles), None)
-    if verb is None or verb.name("verb") != "navigate" or len(next(quotations(text), ())) > 1:
+    tokens = tokens_of(text[:_OPENING], ()) or []
+    verbs = verbs_of(tokens)
+    url = URL.search(text)
+    if url is not None and verbs and any(token.role("noun") == "bar" for token in tokens):
+        return url.group().rstrip(_AROUND_URL)
+    if not verbs or tokens[verbs[0]].role("verb") != "navigate" or len(next(quotations(text), ())) > 1:
         return None
-    rest = text[verb.end :].strip()
+    if any({"refusal", "doubt"} & token.roles.keys() for token in tokens[: verbs[0]]):
+        return None
+    rest = text[tokens[verbs[0]].end :].strip()
     if is_quoted(rest):
         return unquoted(rest) if "/" in rest else None
-    if found := _URL.search(rest):
-        return found.group().rstrip(_AROUND_URL)
+    if url is not None:
+        return url.group().rstrip(_AROUND_URL)
     last = rest.rsplit(" ", 1)[-1]
     last = unquoted(last) if is_quoted(last) else last.strip(_AROUND_URL)
     return last if "/" in last else None
-
-
-# -- from sentences to actions -----------------------------------------------------------------------------------
-
-
-def _action(said: Sentence, text: str, names: Names) -> list[Action] | None:
-    """What a sentence comes to; None where something is missing that it does not say."""
-    if said.verb == "idle":
-        return []
-    if said.values:
-        return _entries(said, names)
-    if said.verb in {"click", "seek", "navigate"}:
-        return _click(said, text)
-    if said.verb == "press":
-        return _press(said, text, names)
-    if said.verb == "send":
-        sends_itself = not said.quoted or "form" in said.nouns
-        if loose(said.label) in names.buttons and said.label:
-            return [Submit(said.label)]
-        return None if "file" in said.nouns else [Submit("" if sends_itself or not said.label else said.label)]
-    if not said.label:
-        return [] if said.verb in {"set", "type", "use"} and not opens(text) else None
-    kind = names.kind(said.label)
-    if said.verb in {"select", "check", "uncheck", "use"} and ("button" in said.nouns or kind == "button"):
-        return [Submit(said.label)]
-    if said.verb == "select":
-        return _single_choice(said, kind, names)
-    if said.verb in {"check", "uncheck"}:
-        return [(Check if said.verb == "check" else Uncheck)(said.label)]
-    return None
-
-
-def _entries(said: Sentence, names: Names) -> list[Action] | None:
-    """What is entered into a control."""
-    label, kind = said.label, names.kind(said.label)
-    is_file = kind == "file" or (not kind and said.nouns & {"file", "upload"})
-    if said.verb == "type" and not (is_file and "file" in said.nouns):
-        return [Type(label, said.values[0])]
-    if said.verb == "append" and not is_file and kind not in _SELECTS:
-        return [Type(label, said.values[0], clear=False)]
-    if said.verb == "attach" or (said.verb in {"type", "append", "send", "select", "use", "set"} and is_file):
-        return [Attach(label, value) for value in said.values]
-    if said.verb in {"check", "uncheck"}:
-        return [(Check if said.verb == "check" else Uncheck)(label, value) for value in said.values]
-    if said.verb in {"select", "use", "set"} and kind in _PICKED:
-        return [Type(label, said.values[0])]
-    if said.verb == "click" or said.verb == "select":
-        return [_ticked(label, value) if kind == "checkbox" else Select(label, value) for value in said.values]
-    if said.verb in {"use", "set", "append"}:
-        value = said.values[0]
-        if kind == "checkbox" or (not kind and "checkbox" in said.nouns):
-            return [_ticked(label, value)]
-        chosen = kind in _SELECTS or (not kind and said.nouns & {"choice", "boxes", "option"})
-        return [Select(label, value) if chosen else Type(label, value)]
-    return None
-
-
-def _ticked(label: str, value: str) -> Action:
-    """A single box that is said to be so; what is neither yes nor no is left to fail."""
-    said = folded(value)
-    if said in NO:
-        return Uncheck(label)
-    return Check(label) if said in YES else Check(label, value)
-
-
-def _single_choice(said: Sentence, kind: str, names: Names) -> list[Action]:
-    groups = names.options.get(loose(said.label), ())
-    if kind == "checkbox" or (not kind and not groups and "checkbox" in said.nouns):
-        return [Check(said.label)]
-    if not kind and len(groups) == 1:
-        ticks = names.kind(groups[0]) == "checkboxes"
-        return [(Check if ticks else Select)(groups[0], said.label)]
-    return [Click(said.label, _what(said.nouns))]
-
-
-def _click(said: Sentence, text: str) -> list[Action] | None:
-    generic = not said.quoted and said.label.casefold() in SUBMIT_WORDS
-    if not said.label:
-        if said.verb != "click" or opens(text):
-            return None if said.verb == "click" else []
-        return [Submit()] if "button" in said.nouns else None
-    if generic or "button" in said.nouns:
-        return [Submit("" if generic else said.label)]
-    return [Click(said.label, _what(said.nouns))]
-
-
-def _what(nouns: frozenset[str]) -> Literal["", "field", "box"]:
-    if nouns & {"checkbox", "option"}:
-        return "box"
-    return "field" if nouns & {"field", "choice", "boxes", "upload"} else ""
-
-
-def _press(said: Sentence, text: str, names: Names) -> list[Action] | None:
-    if not said.label:
-        return [Submit()] if "button" in said.nouns else None
-    key = said.label.casefold()
-    generic = not said.quoted and key in SUBMIT_WORDS
-    if key not in KEYS and (generic or "button" in said.nouns or loose(said.label) in names.buttons):
-        return _click(said, text)
-    return [Press(said.label)]

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from plumbline.tasks.forms.plans.quotations import Argument
 from plumbline.tasks.forms.plans.vocabulary import Word, words_of
 
-LEADS = frozenset({"seek", "click", "navigate", "use", "select", "press"})
+LEADS = frozenset({"seek", "click", "navigate", "use", "select", "press", "clear"})
 """Verbs that may only find the control for the verb that follows: "click on L and type V"."""
+
+
+_ARROWS = frozenset({"->", "→", "=>"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +52,40 @@ def verbs_of(tokens: Sequence[Token]) -> list[int]:
     """The verbs: at the beginning of a clause, because elsewhere "input", "check" and "select" are nouns."""
     found: list[int] = []
     begins = True
+    subject = _may_be_subject(tokens)
     for at, token in enumerate(tokens):
         word = token.word
         if word is None:
             begins = not found  # "in the field L type V"
-        elif begins and "verb" in word.roles:
+        elif begins and "verb" in word.roles and not (subject and "told" in word.roles and _is_named(tokens[:at])):
             found.append(at)
             begins = False
-        elif word.is_sign or "join" in word.roles:
+        elif word.is_sign or "join" in word.roles or (word.text in _ARROWS and not found):
             begins = True
         elif word.text in {"to", "para"} and found and tokens[found[-1]].role("verb") in LEADS:
-            begins = True  # "use the field to enter ..."
+            begins = not may_be_name(tokens, at + 1)  # "use the field to enter ..."
         elif not {"adverb", "refusal"} & word.roles.keys() and not (begins and "noun" in word.roles):
             begins = False
     return found
+
+
+def may_be_name(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a word is the beginning of a text and no verb: "set L to Open day"."""
+    if not 0 < at < len(tokens):
+        return False
+    before, word = tokens[at - 1].word, tokens[at].word
+    return word is not None and word.is_capital and before is not None and not before.is_capital
+
+
+def _may_be_subject(tokens: Sequence[Token]) -> bool:
+    """Whether what stands before a verb may be what does it: "L changes to V" tells, "in L, the user types V" asks."""
+    first = next((token for token in tokens if "adverb" not in token.roles), None)
+    return first is not None and "link" not in first.roles
+
+
+def _is_named(before: Sequence[Token]) -> bool:
+    """Whether the last one is an argument, or what one is called."""
+    return bool(before) and (before[-1].argument is not None or "noun" in before[-1].roles)
 
 
 def is_sign(token: Token) -> bool:

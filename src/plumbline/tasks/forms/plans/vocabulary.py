@@ -9,9 +9,15 @@ from typing import Any
 
 import yaml
 
+from plumbline.tasks.forms.plans.inflection import by_forms, plain_forms, told_forms
+
 _DATA: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
-_WORD = re.compile(r"[^\W_]+(?:['’+-][^\W_]+)*|->|=>|[^\w\s]|_+")
-_MOST_WORDS = 5
+_WORD = re.compile(
+    r"[a-z][a-z0-9+.-]*://[^\s<>'\"`|]*[^\W_]/?"  # an address, a name with dots, a time: nothing in them is a word
+    r"|[^\W_]+(?:['’+_-][^\W_]+|[@.][^\W_]+|(?<=\d):\d+)*|->|=>|[^\w\s]|_+",
+    re.IGNORECASE,
+)
+_MOST_WORDS = 6
 """Of a phrase in the table."""
 _LONGEST = 1_000
 """Characters between two quotations that are looked at word by word."""
@@ -20,20 +26,46 @@ SUBMIT_WORDS = frozenset(_DATA["submits"])
 YES, NO = frozenset(_DATA["yes"]), frozenset(_DATA["no"])
 """What is said of a single box that is to be ticked, or not to be."""
 KEYS = frozenset(_DATA["keys"])
+FILE_BUTTONS = frozenset(_DATA["file_buttons"])
+"""What browsers write on the button of a file field."""
+BE = frozenset({"is", "are", "was", "be", "é", "são", "foi", "está"})
+"""Words with which something is told."""
+OWN = frozenset({"your", "their", "his", "her", "my", "our", "seu", "sua", "teu", "tua", "meu", "minha"})
+"""Words after which something is described and not given."""
+ASKING = frozenset(_DATA["asking"])
+"""Words that a question begins with."""
 
 
 def _table() -> dict[str, dict[str, str]]:
     """For each phrase what it may be: roles, and which verb, noun or link it is."""
     table: dict[str, dict[str, str]] = {}
-    for role in ("verb", "noun", "link"):
+    verbs = [
+        (name, phrase, language)
+        for name, languages in _DATA["verbs"].items()
+        for language, phrases in languages.items()
+        for phrase in phrases
+    ]
+    for name, phrase, language in verbs:
+        for form in told_forms(phrase, language):
+            table[form] = {"verb": name, "told": ""}
+    for forms in (plain_forms, lambda phrase, _: (phrase,)):  # what is listed comes before what is derived
+        for name, phrase, language in verbs:
+            table |= {form: {"verb": name} for form in forms(phrase, language)}
+    for name, phrase, language in verbs:
+        for form in by_forms(phrase, language):
+            table.setdefault(form, {}).update(link="value", means=name)
+    for role in ("noun", "link"):
         for name, phrases in _DATA[role + "s"].items():
             for phrase in phrases:
                 table.setdefault(phrase, {})[role] = name
-    for role, key in (
-        *(("article", "articles"), ("called", "called"), ("adverb", "adverbs"), ("join", "joins")),
-        *(("refusal", "refusals"), ("doubt", "doubts")),
+    conditions = [
+        f"{first} {state}" for one in _DATA["already"].values() for first in one["before"] for state in one["states"]
+    ]
+    for role, phrases in (
+        *(("article", _DATA["articles"]), ("called", _DATA["called"]), ("join", _DATA["joins"])),
+        *(("refusal", _DATA["refusals"]), ("doubt", _DATA["doubts"]), ("adverb", [*_DATA["adverbs"], *conditions])),
     ):
-        for phrase in _DATA[key]:
+        for phrase in phrases:
             table.setdefault(phrase, {})[role] = ""
     return table
 
@@ -50,6 +82,7 @@ class Word:
     text: str
     roles: Mapping[str, str]
     """What it may be; empty for a word that the table does not have."""
+    is_capital: bool = False
 
     def name(self, role: str) -> str:
         """Which verb, noun or link it is; "" where it is none."""
@@ -77,7 +110,7 @@ def words_of(text: str) -> tuple[Word, ...] | None:
             phrase = " ".join(word for _, _, word in plain[at : at + size])
             if size == 1 or phrase in _TABLE:
                 roles = _TABLE.get(phrase, _NOTHING)
-                words.append(Word(plain[at][0], plain[at + size - 1][1], phrase, roles))
+                words.append(Word(plain[at][0], plain[at + size - 1][1], phrase, roles, text[plain[at][0]].isupper()))
                 at += size
                 break
     return tuple(words)

@@ -1,0 +1,106 @@
+"""Nothing meets what is on another device: every family on a GPU that only says it is one (`tests.fake_gpu`)."""
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from plumbline.policies import open_policy
+from plumbline.policies.autoregressive import probe
+from plumbline.policies.draws import noises
+from plumbline.policies.flow.distil import FINEST, Batch, distil_loss, follow, student_of
+from plumbline.policies.flow.network import FlowNetwork
+from plumbline.policies.pretrained.tiny import make_tiny
+from plumbline.recipe import ModelSection, RlSection, TinySection
+from plumbline.records import Sampling
+from plumbline.training.credit import Credit
+from plumbline.training.optimiser import Optimiser
+from plumbline.training.update import update_policy
+from tests.conftest import WORDS
+from tests.fake_gpu import fake_gpu, is_there
+
+CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto")]
+LAW = Sampling(max_tokens=8, steps=4, selector="plackett_luce")
+SELECTORS = ("random", "ancestral", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
+FAMILIES = {
+    "masked": ({"attention": "prefix"}, [replace(LAW, selector=name) for name in SELECTORS]),
+    "flow": ({"attention": "full", "explore": True}, [replace(LAW, kernel=k) for k in ("conditional", "marginal")]),
+    "slots": ({"lora": {"rank": 2}}, [LAW, replace(LAW, selector="random")]),
+    "autoregressive": ({"decoder": "transformers"}, [LAW, replace(LAW, top_k=5, top_p=0.9)]),
+}
+
+
+@pytest.fixture(params=sorted(FAMILIES))
+def family(request, tmp_path, monkeypatch):
+    """A family's name, its laws, and its policy on the fake GPU."""
+    options, laws = FAMILIES[request.param]
+    sizes = TinySection(hidden=32, layers=1, heads=2, vocabulary=300, context=128)
+    make_tiny(tmp_path / "m", sizes, WORDS * 10, 0, request.param, options.get("attention", "full"))
+    monkeypatch.setattr(probe, "unsupported", lambda model: "its graphs need a GPU that can run them")
+    values = {"slot": 2, "canvas": 8, **options, "family": request.param, "device": "cuda", "dtype": "float32"}
+    section = ModelSection.model_validate({"name": "x", **values})
+    with fake_gpu():
+        yield request.param, laws, open_policy(section, str(tmp_path / "m"))
+
+
+def test_every_family_samples_scores_and_learns_on_a_gpu(family, tmp_path):
+    name, laws, policy = family
+    assert policy.engine["device"] == "cuda:0"
+    assert all(is_there(weight) for weight in policy.trainable().values())
+    policy.keep_reference()
+    closed = {"beta": 0.1, "kl": "sampled" if name == "autoregressive" else "closed"}
+    for law in laws:
+        trajectories = [t for group in policy.sample(CHATS, 2, law, 0) for t in group]
+        credits_ = [Credit(t, (-1.0) ** index, 1 / 32) for index, t in enumerate(trajectories)]
+        for settings in ({"ratio": "sequence", "inner_epochs": 2}, closed):
+            section = RlSection.model_validate({"steps": 2, **settings})
+            optimiser = Optimiser(policy.trainable(), section.optimiser, 2)
+            draws = np.random.default_rng(0)
+            update = update_policy(policy, optimiser, credits_, section, law, 0, section.beta, draws)
+            assert update.terms > 0
+        greedy = replace(law, temperature=0.0, selector="threshold") if name == "slots" else replace(law, temperature=0)
+        policy.sample(CHATS, 1, greedy, 0)
+    batch = [policy.demonstrate([*chat, {"role": "assistant", "content": "sim"}]) for chat in CHATS]
+    policy.supervised_loss(batch, noises(2, 0)).backward()
+    policy.save(tmp_path / "saved", {})
+
+
+def test_a_flow_is_distilled_on_a_gpu(tmp_path):
+    sizes = TinySection(hidden=16, layers=1, heads=2, vocabulary=280, context=64)
+    make_tiny(tmp_path / "m", sizes, WORDS * 10, 0, "flow")
+    with fake_gpu():
+        student = student_of(FlowNetwork.from_pretrained(tmp_path / "m").to("cuda"), seed=0)
+        average = copy.deepcopy(student)
+        assert is_there(student.head.weight)
+        assert is_there(average.head.weight)
+        clean = torch.randint(3, 40, (2, 4), generator=torch.Generator().manual_seed(0))
+        sizes_seen = set()
+        generator = torch.Generator()
+        for seed in range(16):
+            powers = torch.arange(FINEST + 1)
+            sizes_seen.add(int(torch.multinomial(2.0**powers, 1, generator=generator.manual_seed(seed))) == FINEST)
+            given = Batch([[1, 2], [1, 2, 3]], clean if seed % 2 else clean.to("cuda"))
+            distil_loss(student, average, given, generator.manual_seed(seed)).backward()
+        assert sizes_seen == {True, False}, "the path's own loss, and the small steps of the average"
+        follow(average, student)
+
+
+def test_the_fake_gpu_finds_what_a_gpu_would():
+    with fake_gpu():
+        here, there = torch.zeros(3, 2), torch.zeros(3, 2).to("cuda")
+        assert (there + 1).sum().device == torch.device("cuda", 0)
+        assert there.cpu().device == torch.device("cpu")
+        assert there[torch.tensor([0])].shape == (1, 2)
+        for wrong in (
+            lambda: here + there,
+            lambda: torch.cat([here, there]),
+            lambda: here[torch.zeros(1, dtype=torch.long, device="cuda")],
+            lambda: there.__setitem__(torch.tensor([0]), torch.ones(1, 2)),
+            lambda: torch.nn.Linear(2, 2).to("cuda")(here),
+        ):
+            with pytest.raises(RuntimeError, match="same device"):
+                wrong()
+        with pytest.raises(TypeError, match="can't convert"):
+            there.numpy()
