@@ -186,6 +186,17 @@ TASKS = {
     "syntax_error_task": "def open(:\n",
     "raising_task": "1 / 0\n",
     "hollow_task": "def opens(options, folder, progress):\n    return None\ndef odd():\n    return None\n",
+    "scorers": """def good(completion, answer):
+    return float(completion == answer)
+def raises(completion):
+    return 1 / len(completion)
+def high(completion):
+    return 7
+def nothing(completion):
+    return None
+def odd(answer):
+    return 1
+""",
 }
 
 
@@ -201,6 +212,15 @@ def make_run(folder: Path) -> None:
         run.finish({"status": "finished", "model": "x", "evaluations": {}})
     (folder / "models" / "rl").mkdir(parents=True)
     (folder / "models" / "rl" / "config.json").write_text(json.dumps(CONFIG))
+
+
+SCORED = {
+    "good": [{"prompt": f"{n} + 1", "answer": str(n + 1)} for n in range(9)],
+    "nan": [{"prompt": "a", "answer": float("nan")}],
+    "column": [{"prompt": "a", "question": "b"}],
+    "one": [{"prompt": "a", "answer": "b"}],
+}
+"""Rows for the task jsonl."""
 
 
 def make_place(place: Path) -> None:
@@ -248,5 +268,7 @@ def make_place(place: Path) -> None:
     (place / "junk.gguf").write_bytes(b"GGUF" + b"\0" * 20)
     (place / "text.gguf").write_text("mine")
     (place / "junk.pth").write_text("mine")
+    for name, lines in SCORED.items():
+        (place / f"scored-{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     for name, text in TASKS.items():
         (place / f"{name}.py").write_text(text)

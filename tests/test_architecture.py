@@ -26,16 +26,30 @@ RANKS: tuple[set[str], ...] = (
     {"evaluation"},
     {"reports"},
     {"training"},
+    {"checks"},
     {"pipeline"},
     {"sweep"},
     {"jobs"},
     {"serve"},
-    {"testing", "command_options", "exits"},
+    {"testing", "api", "command_options", "exits"},
     {"cli"},
     {"__main__"},
 )
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
-WITHOUT_TORCH = ("records", "recipe", "runs", "tasks", "evaluation", "reports", "rollouts", "pipeline", "sweep", "cli")
+WITHOUT_TORCH = (
+    "records",
+    "recipe",
+    "runs",
+    "tasks",
+    "evaluation",
+    "reports",
+    "rollouts",
+    "checks",
+    "pipeline",
+    "sweep",
+    "api",
+    "cli",
+)
 WITHOUT_TORCH += ("models.catalogue", "models.get")
 HEAVY = {"torch", "gguf", "transformers", "peft", "tokenizers", "safetensors", "trl", "datasets", "accelerate"}
 MAY_IMPORT_TORCH = (
@@ -128,6 +142,7 @@ def test_only_named_boundaries_catch_everything():
     allowed = {
         "imports.py",
         "judging.py",
+        "tasks/precheck.py",
         "runs/trackers.py",
         "testing.py",
         "policies/pretrained/chat.py",

@@ -1,3 +1,72 @@
-"""Plumbline: post-train small language models on checkable tasks, and show whether the training is true."""
+"""Plumbline: post-train small language models on checkable tasks, and show whether the training is true.
+
+The public interface; everything is loaded when it is first used, so that this import costs nothing:
+
+    run, evaluate, compare, load_recipe, open_task, check_task     what to do
+    Task, Example, Outcome, Score                                  to write a task
+    Evaluation, Recipe, Run, PlumblineError                        what comes of it
+
+`docs/your-task.md` has each of them at work.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from plumbline.api import evaluate, open_task, run
+    from plumbline.errors import PlumblineError
+    from plumbline.evaluation.summary import compare
+    from plumbline.recipe import Recipe
+    from plumbline.recipe import load as load_recipe
+    from plumbline.records import Evaluation, Example, Outcome, Score
+    from plumbline.runs.run import Run
+    from plumbline.tasks.task import Task
+    from plumbline.testing import check_task
+
+_HOMES = {
+    "Evaluation": "records",
+    "Example": "records",
+    "Outcome": "records",
+    "PlumblineError": "errors",
+    "Recipe": "recipe",
+    "Run": "runs.run",
+    "Score": "records",
+    "Task": "tasks.task",
+    "check_task": "testing",
+    "compare": "evaluation.summary",
+    "evaluate": "api",
+    "load_recipe": "recipe:load",
+    "open_task": "api",
+    "run": "api",
+}
+"""Where each public name is defined; after a colon, what it is called there."""
+
+__all__ = [
+    "Evaluation",
+    "Example",
+    "Outcome",
+    "PlumblineError",
+    "Recipe",
+    "Run",
+    "Score",
+    "Task",
+    "check_task",
+    "compare",
+    "evaluate",
+    "load_recipe",
+    "open_task",
+    "run",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, _, there = _HOMES[name].partition(":")
+    return getattr(importlib.import_module(f"{__name__}.{module}"), there or name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -168,19 +168,11 @@ def run(
     as_json: take.Json = False,
 ) -> None:
     """Train and evaluate as a recipe says: records, SFT, GRPO, evaluation, report."""
-    from plumbline.pipeline import check_recipe, run_recipe
-    from plumbline.recipe import load
+    from plumbline import api
     from plumbline.reports.terminal import run_summary
-    from plumbline.runs.live import LiveView
-    from plumbline.runs.trackers import open_trackers
 
-    loaded = load(source, overrides or ())
-    folder = out or Path(loaded.run.folder) / loaded.name
-    if loaded.run.trackers and not resume:
-        check_recipe(loaded)  # the run does so itself, but after a tracker has written into the folder
-    view = LiveView()
-    trackers = open_trackers(loaded, folder, lambda message: view.event("tracker", message))
-    finished = run_recipe(loaded, folder, resume=resume, observers=[view, *trackers])
+    finished = api.run(source, overrides=overrides or (), out=out, resume=resume)
+    folder = finished.folder
     if as_json:
         _print_json({"folder": str(folder), "report": str(folder / "report.html"), **(finished.result() or {})})
     else:
@@ -303,14 +295,15 @@ def evaluate(
     """Evaluate a model, the oracle or a control on a fixed split, with floor and ceiling beside it."""
     from plumbline.evaluation.asked import Asked, evaluate_asked
     from plumbline.evaluation.targets import Asking
-    from plumbline.overrides import task_options
+    from plumbline.recipe import task_section
     from plumbline.reports.evaluation_outputs import Outputs, write_outputs
 
     short = {"executor": executor, "suite": suite, "path": None if path is None else str(path)}
+    named = task_section(task, overrides or ())
     asked = Asked(
         target=model,
-        task=task,
-        options=task_options(overrides or ()) | {key: value for key, value in short.items() if value is not None},
+        task=named.name,
+        options=named.options | {key: value for key, value in short.items() if value is not None},
         split=split,
         data=data,
         limit=limit,
@@ -351,14 +344,15 @@ def score(
     Says how many of the split's examples were answered, and the mean with the missing ones as 0.
     """
     from plumbline.evaluation.asked import score_file
-    from plumbline.overrides import task_options
+    from plumbline.recipe import task_section
     from plumbline.reports.terminal import detail_tables
     from plumbline.runs.evaluations import is_evaluation, write_evaluation
 
     if out is not None:
         claims.check_file(out, "evaluation", is_evaluation)
+    named = task_section(task, overrides or ())
     with _progress() as view:
-        scored = score_file(completions, task, task_options(overrides or ()), split, data, view.working)
+        scored = score_file(completions, named.name, named.options, split, data, view.working)
     if out is not None:
         write_evaluation(out, scored.evaluation)
     for warning in scored.summary["warnings"]:

@@ -43,7 +43,7 @@ Overrides = Annotated[
 ]
 Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A path, or a name that `plumbline recipe` lists.")]
 TaskName = Annotated[
-    str, typer.Option("--task", rich_help_panel=TASK, help="commerce, forms, or module:name of one of yours.")
+    str, typer.Option("--task", rich_help_panel=TASK, help="commerce, forms, jsonl, module:name of yours, or a recipe.")
 ]
 Data = Annotated[
     Path | None,

@@ -5,6 +5,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from plumbline.errors import ModelError, PlumblineError, RecipeError, install_extra
@@ -47,15 +48,18 @@ def check_installed(what: str, modules: Sequence[str]) -> None:
 def named(name: str, what: str) -> Any:
     """The object that a user names as `module:name`; `what` is what it should be.
 
-    Every exception of the import is caught here, because beyond lies a module of the user's, which may do anything.
+    The working directory is searched first, as Python does for a script in it. Every exception of the import is caught
+    here, because beyond lies a module of the user's, which may do anything.
 
     Raises:
         RecipeError: there is no such module or no such name in it, or the module fails while it is imported.
     """
     module, _, attribute = name.partition(":")
-    advice = "write it as module:name, both importable"
+    advice = f"write it as module:name; modules are looked for in {Path.cwd()} and among the installed packages"
     if not attribute or not all(part.isidentifier() for part in module.split(".")):
         raise RecipeError(f"{name} names no {what}", advice)
+    if not {"", str(Path.cwd())} & set(sys.path):
+        sys.path.insert(0, str(Path.cwd()))  # a console script's own path does not have it
     try:
         return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
@@ -65,7 +69,7 @@ def named(name: str, what: str) -> Any:
     except AttributeError as error:
         if module not in sys.modules:  # it broke while it was imported
             raise _broke(name, what, module, error) from error
-        raise RecipeError(f"cannot open the {what} {name}: {error}", advice) from error
+        raise RecipeError(f"cannot open the {what} {name}: module {module} has no {attribute}", advice) from error
     except Exception as error:
         raise _broke(name, what, module, error) from error
 

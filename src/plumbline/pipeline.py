@@ -6,17 +6,18 @@ repeated, so resuming is running again.
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from plumbline import claims
-from plumbline.errors import DataError, RecipeError
+from plumbline.checks import Splits, check_disjoint, check_gold, check_recipe, check_task, final_splits, try_verifier
+from plumbline.errors import DataError
 from plumbline.evaluation.evaluate import evaluate_policy, references
-from plumbline.evaluation.replays import check_replayable, replay_worst
+from plumbline.evaluation.replays import replay_worst
 from plumbline.evaluation.summary import fall, summarise
-from plumbline.policies import check_model, open_policy
+from plumbline.policies import open_policy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import Demonstration, Policy, locating, slowness
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
@@ -29,12 +30,8 @@ from plumbline.runs.replays import INDEX, write_replays
 from plumbline.runs.run import RUN, Observer, Run, is_run
 from plumbline.seeds import derive
 from plumbline.storage import read_json
-from plumbline.tasks import NOWHERE, TASKS, find_opener, open_task
-from plumbline.tasks.task import Task, itemised
-
-Splits = Mapping[str, Sequence[Example]]
-COMMON = frozenset({"train", "val", "test"})
-"""The splits that every task has."""
+from plumbline.tasks import open_task
+from plumbline.tasks.task import Task, gold_of
 
 
 def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers: Sequence[Observer] = ()) -> Run:
@@ -61,11 +58,13 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
     ):
         recipe = run.recipe
         task = open_task(recipe.task.name, recipe.task.options, folder / "data", run.working)
-        _check_task(recipe, task)
+        check_task(recipe, task)
         train = task.examples("train")
+        check_gold(recipe, train)
         finals = final_splits(recipe, task)
         held_out = {split: task.examples(split) for split in dict.fromkeys([*finals, recipe.evaluation.split])}
         check_disjoint(train, held_out)
+        try_verifier(run, task, held_out, finals)
         _evaluate_references(run, task, held_out)
 
         source = recipe.model.name or _base(recipe, run)
@@ -94,57 +93,6 @@ def _less_memory(recipe: Recipe) -> str:
     )
 
 
-def check_recipe(recipe: Recipe) -> None:
-    """Refuse what can be known of a recipe's task and model before anything is built or written for them.
-
-    Raises:
-        RecipeError: no such task, family or option; a split that the task does not have, or that is trained on.
-        ModelError: no model at `model.name`; a package or the device is missing.
-        DataError: no records where the options say.
-    """
-    find_opener(recipe.task.name)
-    if recipe.task.name in TASKS:  # to open one of ours builds nothing
-        _check_task(recipe, open_task(recipe.task.name, recipe.task.options, NOWHERE))
-    check_model(recipe.model, recipe.model.name)
-
-
-def _check_task(recipe: Recipe, task: Task) -> None:
-    """Refuse what a recipe wants of its task in vain, before anything is built or trained."""
-    if recipe.evaluation.replays:
-        check_replayable(task, recipe.evaluation.replays)
-    if recipe.rl is not None and recipe.rl.credit == "items":
-        itemised(task)
-    named = [("evaluation.final", split) for split in recipe.evaluation.final]
-    for key, split in [*named, ("evaluation.split", recipe.evaluation.split)]:
-        advice = f"the task {task.name} has {', '.join(one for one in task.splits if one != 'train')} for that"
-        if split == "train":
-            raise RecipeError(f"{key} names train, which the run trains on", advice)
-        if split not in task.splits:
-            raise RecipeError(f"{key} names {split!r}, and there is no such split", advice)
-
-
-def final_splits(recipe: Recipe, task: Task) -> list[str]:
-    """What every stage is evaluated on after its end: the recipe's splits, then the further ones of the task."""
-    further = [split for split in task.splits if split not in COMMON] if recipe.evaluation.further else []
-    return list(dict.fromkeys([*recipe.evaluation.final, *further]))
-
-
-def check_disjoint(train: Sequence[Example], held_out: Splits) -> None:
-    """Refuse to evaluate on prompts that are trained on.
-
-    Raises:
-        DataError: names the split and an example.
-    """
-    seen = {example.fingerprint() for example in train}
-    for split, examples in held_out.items():
-        shared = [example.id for example in examples if example.fingerprint() in seen]
-        if shared:
-            raise DataError(
-                f"{len(shared)} of {len(examples)} prompts of {split} are also in train, for example {shared[0]}",
-                "build the splits anew, disjoint",
-            )
-
-
 def _evaluate_references(run: Run, task: Task, held_out: Splits) -> None:
     for split, examples in held_out.items():
         for name, evaluation in references(task, examples, split).items():
@@ -167,7 +115,7 @@ def _base(recipe: Recipe, run: Run) -> str:
     )
     examples = task.examples("train")
     untrained = run.model("untrained")
-    texts = (text for example in examples for text in (*(m["content"] for m in example.messages), example.gold))
+    texts = (text for example in examples for text in (*(m["content"] for m in example.messages), gold_of(example)))
     make_tiny(untrained, tiny, texts, derive(recipe.seed, "tiny"), recipe.model.family, recipe.model.attention)
     section = SftSection.model_validate(
         {

@@ -42,8 +42,8 @@ class Example:
     id: str
     messages: Sequence[Message]
     """The prompt: every turn before the answer."""
-    gold: str
-    """The oracle's answer: it scores 1.0."""
+    gold: str | None = None
+    """The oracle's answer: it scores 1.0. None where nobody knows one; there is no ceiling then, and no SFT."""
     reference: Mapping[str, Any] = field(default_factory=dict)
     """What the verifier compares with."""
     stratum: str = ""

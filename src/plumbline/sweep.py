@@ -9,10 +9,11 @@ from typing import Any
 import yaml
 
 from plumbline import claims
+from plumbline.checks import check_recipe
 from plumbline.errors import PlumblineError, RecipeError
 from plumbline.evaluation.summary import compare
 from plumbline.overrides import read_yaml
-from plumbline.pipeline import check_recipe, run_recipe
+from plumbline.pipeline import run_recipe
 from plumbline.recipe import Recipe, load
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Observer, Run, is_run

@@ -14,27 +14,10 @@ import numpy as np
 from plumbline.evaluation.evaluate import ORACLE, references
 from plumbline.policies.policy import Policy
 from plumbline.records import Item, Message, Sampling, Score, Trajectory
+from plumbline.tasks.precheck import HOSTILE
 from plumbline.tasks.task import Itemised, Task
 
-HOSTILE = (
-    "",
-    " \n\t",
-    "\x00",
-    "\ud800",
-    "{" * 5000,
-    '"' * 5000,
-    "}{][",
-    "NaN",
-    "9" * 6000,
-    "<script>alert(1)</script>",
-    "'; DROP TABLE orders; --",
-    "🦙" * 500,
-    "\\u" * 500,
-    "null",
-    "[[[]]]",
-    '{"a": 1e999999}',
-)
-"""Texts that break careless verifiers."""
+__all__ = ["HOSTILE", "PolicyLaws", "TaskLaws", "check_policy", "check_task"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +94,8 @@ def _upper_tail(statistic: float, degrees: int) -> float:
 class TaskLaws:
     """What `check_task` measured on one split."""
 
-    oracle: float
-    """The least reward of a gold answer: 1.0."""
+    oracle: float | None
+    """The least reward of a gold answer: 1.0; None where there are none."""
     controls: Mapping[str, float]
     """Mean reward of each control."""
     raised: tuple[str, ...]
@@ -125,7 +108,7 @@ def check_task(task: Task, split: str, *, hostile: Sequence[str] = HOSTILE) -> T
     evaluations = references(task, examples, split)
     raised = []
     for example in (examples[0], examples[-1]):
-        for text in (*hostile, example.gold):
+        for text in (*hostile, *([] if example.gold is None else [example.gold])):
             try:
                 _, score = task.judge(example, text)
                 assert 0 <= score.total <= 1
@@ -134,7 +117,7 @@ def check_task(task: Task, split: str, *, hostile: Sequence[str] = HOSTILE) -> T
             except Exception as error:  # noqa: BLE001 - that it raised at all is what is measured
                 raised.append(f"{text[:20]!r}: {type(error).__name__}: {error}")
     return TaskLaws(
-        oracle=float(evaluations[ORACLE].rewards().min()),
+        oracle=float(evaluations[ORACLE].rewards().min()) if ORACLE in evaluations else None,
         controls={name: e.mean_reward for name, e in evaluations.items() if name != ORACLE},
         raised=tuple(raised),
     )

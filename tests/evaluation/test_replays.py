@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from plumbline.checks import final_splits
 from plumbline.errors import DataError
 from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.replays import replay_worst
-from plumbline.pipeline import final_splits, run_recipe
+from plumbline.pipeline import run_recipe
 from plumbline.recipe import parse
 from plumbline.records import Frame, Mistake, Unjudged
 from plumbline.runs.evaluations import EvaluationKey

@@ -21,6 +21,7 @@ from plumbline.evaluation.targets import (
 from plumbline.records import Evaluation
 from plumbline.runs.replays import Replay
 from plumbline.tasks import Progress, open_task
+from plumbline.tasks.task import Prechecked, gold_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,8 @@ def evaluate_asked(asked: Asked, progress: Progress, event: Event | None = None)
 
     Raises:
         RecipeError: no such task, an option that it does not have, or a misspelt control.
-        DataError: no such split; the model was trained on its prompts; episodes that cannot be replayed.
+        DataError: no such split; the model was trained on its prompts; episodes that cannot be replayed; the oracle has
+            no gold answers; for it and the controls, a verifier of the user's own that does not do (see `Prechecked`).
         ModelError: there is no such model.
     """
     task = open_task_for(asked.target, asked.task, asked.options, asked.data, progress)
@@ -64,6 +66,13 @@ def evaluate_asked(asked: Asked, progress: Progress, event: Event | None = None)
     check_target(asked.target, task, asked.how)
     examples = task.examples(asked.split)[: asked.limit]
     if asked.target == ORACLE or asked.target in task.controls:
+        if asked.target == ORACLE:
+            for example in examples:
+                gold_of(example)  # without gold answers there is no oracle to evaluate
+        if isinstance(task, Prechecked):
+            for message in task.precheck(0):
+                if event is not None:
+                    event("task", message)
         beside = references(task, examples, asked.split)
         evaluation = beside[asked.target]
     else:  # the model first: what is wrong with it should not take long to show

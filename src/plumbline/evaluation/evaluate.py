@@ -13,7 +13,7 @@ from plumbline.policies.policy import Policy
 from plumbline.records import Evaluation, Example, Judged, Rollout, Sampling, Trajectory, Unjudged
 from plumbline.rollouts import collect
 from plumbline.seeds import derive
-from plumbline.tasks.task import Task, headline_of
+from plumbline.tasks.task import Task, gold_of, headline_of
 
 ORACLE = "oracle"
 AT_ONCE = 64
@@ -75,10 +75,10 @@ def evaluate_reference(task: Task, examples: Sequence[Example], *, source: str, 
     """The oracle, or a control by name.
 
     Raises:
-        DataError: the task has no control of that name.
+        DataError: the task has no control of that name; the oracle is asked for what has no gold answer.
     """
     if source == ORACLE:
-        answers = [example.gold for example in examples]
+        answers = list(map(gold_of, examples))
     elif source in task.controls:
         answers = task.controls[source](examples)
     else:
@@ -87,8 +87,12 @@ def evaluate_reference(task: Task, examples: Sequence[Example], *, source: str, 
 
 
 def references(task: Task, examples: Sequence[Example], split: str) -> dict[str, Evaluation]:
-    """The oracle and every control: the ceiling and the floor that stand beside each evaluation."""
-    return {name: evaluate_reference(task, examples, source=name, split=split) for name in (ORACLE, *task.controls)}
+    """The oracle and every control: the ceiling and the floor that stand beside each evaluation.
+
+    Examples without gold answers have no oracle, and so no ceiling.
+    """
+    known = [ORACLE] if all(example.gold is not None for example in examples) else []
+    return {name: evaluate_reference(task, examples, source=name, split=split) for name in (*known, *task.controls)}
 
 
 def _row(

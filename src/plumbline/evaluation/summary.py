@@ -37,7 +37,7 @@ def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | Non
         "parts": {name: asdict(part) for name in _names(rows, "parts") if (part := _part(rows, name)).n},
         "strata": {
             stratum: asdict(mean_interval([row.reward for row in rows if row.stratum == stratum]))
-            for stratum in sorted({row.stratum for row in rows})
+            for stratum in sorted({row.stratum for row in rows} - {""})
         },
         "how": dict(Counter(row.how for row in rows).most_common()),
         "nonzero_rate": _share([row.reward > 0 for row in rows]),
@@ -90,14 +90,15 @@ def _plain(intervals: Mapping[str, Interval]) -> dict[str, dict[str, Any]]:
 
 
 def _bounds(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, Any]:
-    """Floor (the best control), ceiling (the oracle), and the skill between them."""
+    """Floor (the best control), ceiling (the oracle), and the skill between them; None where there is no oracle."""
     controls = {name: reference.mean_reward for name, reference in references.items() if name != ORACLE}
-    floor, ceiling = max(controls.values(), default=0.0), references[ORACLE].mean_reward
+    floor = max(controls.values(), default=0.0)
+    ceiling = references[ORACLE].mean_reward if ORACLE in references else None
     return {
         "controls": controls,
         "floor": floor,
         "ceiling": ceiling,
-        "skill": skill(evaluation.mean_reward, floor, ceiling),
+        "skill": None if ceiling is None else skill(evaluation.mean_reward, floor, ceiling),
     }
 
 

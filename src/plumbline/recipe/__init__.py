@@ -6,7 +6,7 @@ resolved and complete, into its directory.
 """
 
 from plumbline.recipe.families import check_family
-from plumbline.recipe.files import differences, find, load, names, parse, section
+from plumbline.recipe.files import differences, find, load, names, parse, section, task_section
 from plumbline.recipe.sections import (
     EvaluationSection,
     LikelihoodSection,
@@ -46,4 +46,5 @@ __all__ = [
     "names",
     "parse",
     "section",
+    "task_section",
 ]

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from plumbline.errors import RecipeError
-from plumbline.overrides import read_yaml, set_value
-from plumbline.recipe.sections import Recipe, Section
+from plumbline.overrides import read_yaml, set_value, task_options
+from plumbline.recipe.sections import Recipe, Section, TaskSection
 from plumbline.storage import read_text
 
 MOST_PARENTS = 20
@@ -33,6 +33,23 @@ def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     for override in overrides:
         set_value(values, override)
     return parse(values, str(path))
+
+
+def task_section(name: str, overrides: Sequence[str]) -> TaskSection:
+    """The task that a command without a recipe of its own names, with its options.
+
+    Args:
+        name: a task, or the path of a recipe (`.yaml`, `.yml`), whose task is meant.
+        overrides: `task.options.a=value` each.
+
+    Raises:
+        RecipeError: the recipe cannot be read, or an override is not of the task's options.
+    """
+    options = task_options(overrides)
+    if Path(name).suffix not in {".yaml", ".yml"}:
+        return TaskSection(name=name, options=options)
+    task = load(name).task
+    return TaskSection(name=task.name, options={**task.options, **options})
 
 
 def parse(values: Mapping[str, Any], name: str = "recipe") -> Recipe:

@@ -103,7 +103,8 @@ def _bounds(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
             limit = summary.get("limits", {}).get(name)
             said = "" if limit is None else f" ({'limit' if limit['holds'] else 'OVER ITS LIMIT'} {limit['limit']:.2f})"
             yield f"  control: {name}", f"{value:.3f}{said}", "" if limit is None or limit["holds"] else "red"
-        yield "ceiling (oracle)", f"{summary['ceiling']:.3f}", ""
+        ceiling = summary["ceiling"]
+        yield "ceiling (oracle)", "no gold answers: no ceiling" if ceiling is None else f"{ceiling:.3f}", ""
         yield "skill (0 = best control, 1 = oracle)", "-" if summary["skill"] is None else f"{summary['skill']:.3f}", ""
 
 

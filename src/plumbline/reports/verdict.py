@@ -155,6 +155,8 @@ def _bounds(bounds: Bounds | None) -> str:
     if bounds.oracle is not None:
         oracle = numbers.fixed(bounds.oracle.mean)
         parts.append(f"the oracle {oracle}" if parts else f"the oracle earns {oracle}")
+    else:
+        parts.append("there is no oracle, so the ceiling is unknown")
     return f"; {' and '.join(parts)}"
 
 

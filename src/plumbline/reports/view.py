@@ -137,11 +137,11 @@ class View:
         return {}
 
     def summary(self, key: EvaluationKey) -> dict[str, Any]:
-        """`summarise` of an evaluation, with floor, ceiling and skill where an oracle stands beside it."""
+        """`summarise` of an evaluation, with floor, ceiling and skill where references stand beside it."""
         if key not in self._summaries:
             evaluation = self.evaluations[key]
             beside = {} if key.stage == REFERENCE else self._references(evaluation)
-            self._summaries[key] = summarise(evaluation, beside if ORACLE in beside else None)
+            self._summaries[key] = summarise(evaluation, beside or None)
         return self._summaries[key]
 
     def _references(self, evaluation: Evaluation) -> dict[str, Evaluation]:

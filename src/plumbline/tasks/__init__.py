@@ -15,7 +15,11 @@ from plumbline.errors import RecipeError
 from plumbline.imports import named
 from plumbline.tasks.task import Task
 
-TASKS = {"commerce": "plumbline.tasks.commerce.task:open_commerce", "forms": "plumbline.tasks.forms.task:open_forms"}
+TASKS = {
+    "commerce": "plumbline.tasks.commerce.task:open_commerce",
+    "forms": "plumbline.tasks.forms.task:open_forms",
+    "jsonl": "plumbline.tasks.jsonl.task:open_jsonl",
+}
 
 Progress = Callable[[str, int, int], None]
 """Told (what is being built, how many are done, of how many)."""

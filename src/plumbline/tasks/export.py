@@ -1,4 +1,4 @@
-"""A task's examples as files: chat messages with the gold answer, one JSON object a line, a file for each split."""
+"""A task's examples as files: chat messages with the gold answer, if any; an object a line, a file for each split."""
 
 from pathlib import Path
 
@@ -28,7 +28,10 @@ def export(task: Task, folder: Path) -> dict[str, int]:
                 {
                     "id": one.id,
                     "stratum": one.stratum,
-                    "messages": [*one.messages, {"role": "assistant", "content": one.gold}],
+                    "messages": [
+                        *one.messages,
+                        *([] if one.gold is None else [{"role": "assistant", "content": one.gold}]),
+                    ],
                     "reference": one.reference,
                 }
                 for one in examples

@@ -6,7 +6,7 @@ A task never sees a policy. Adding one is a new folder or file and one line in `
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from plumbline.errors import RecipeError
+from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example, Frame, Headline, Item, Mistake, Outcome, Score
 
 Control = Callable[[Sequence[Example]], list[str]]
@@ -17,12 +17,13 @@ class Task(Protocol):
     """Examples, and what a completion of one is worth.
 
     The law of a task (`plumbline.testing.check_task`): the oracle scores 1.0 on every example of every split, no
-    control does on average, a better answer never scores lower, and hostile text never raises.
+    control does on average, a better answer never scores lower, and hostile text never raises. A task whose examples
+    have no gold answers has no oracle.
 
     A task whose verdicts take time may also have `judges`, how many threads judge while the model goes on sampling
     (an int; its `judge` is then called from them), and `judge_group(example, completions)`, which gives what `judge`
     gives for several completions of one example in one call; `headline` (`records.Headline`), what its evaluations
-    put first; and what `Replayable` asks for.
+    put first; and what `Replayable`, `Itemised` and `Prechecked` ask for.
     """
 
     name: str
@@ -51,7 +52,11 @@ class Task(Protocol):
         ...
 
     def demonstration(self, example: Example, seed: int) -> str:
-        """The answer that supervised training shows for this example."""
+        """The answer that supervised training shows for this example.
+
+        Raises:
+            DataError: there is no gold answer to show.
+        """
         ...
 
     @property
@@ -89,6 +94,25 @@ class Itemised(Protocol):
         ...
 
 
+@runtime_checkable
+class Prechecked(Protocol):
+    """A task whose verifier is somebody's own code, to be tried before anything is trained."""
+
+    def precheck(self, verdicts: int) -> Sequence[str]:
+        """Try the verifier (see `plumbline.tasks.precheck`).
+
+        Args:
+            verdicts: how many a run will ask for; 0 where there is no run.
+
+        Returns:
+            What the user should know.
+
+        Raises:
+            DataError: a result would be false: it raises, gives no reward in [0, 1], differs from call to call.
+        """
+        ...
+
+
 def itemised(task: Task) -> Itemised:
     """The task as one that itemises its rewards.
 
@@ -107,3 +131,17 @@ def headline_of(task: Task) -> Headline | None:
     """What a task's evaluations put first; None where it does not say."""
     found: Headline | None = getattr(task, "headline", None)
     return found
+
+
+def gold_of(example: Example) -> str:
+    """The gold answer of an example.
+
+    Raises:
+        DataError: it has none.
+    """
+    if example.gold is None:
+        raise DataError(
+            f"example {example.id} has no gold answer, so there is nothing to show to a model, and no ceiling",
+            "give gold answers (task jsonl: task.options.gold), or leave out sft and the oracle",
+        )
+    return example.gold

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval
 from plumbline.reports import build_tables, numbers
 from plumbline.reports.dot_charts import DotRow, Mark, Reference, dot_chart
@@ -102,8 +103,6 @@ def _marks(view: View, key_: EvaluationKey, named: str | None, second: str | Non
 
 def _references(view: View, split: str) -> list[Reference]:
     """The best control and the oracle, as lines."""
-    found = []
-    for key_ in view.reference_keys(split)[-2:]:
-        name = "oracle" if key_.mode == "oracle" else f"best control ({key_.mode[:24]})"
-        found.append(Reference(_reward(view, key_), name))
-    return found
+    keys = view.reference_keys(split)
+    best = [Reference(_reward(view, key_), f"best control ({key_.mode[:24]})") for key_ in keys if key_.mode != ORACLE]
+    return [*best[-1:], *(Reference(_reward(view, key_), ORACLE) for key_ in keys if key_.mode == ORACLE)]

@@ -33,10 +33,10 @@ def samples(view: View) -> Section:
 
 
 def golds_of(view: View, split: str) -> dict[str, str]:
-    """Gold answers: those of the examples where they are given, else what the oracle answered."""
+    """Gold answers, as far as there are any: those of the examples where given, else what the oracle answered."""
     oracle = view.evaluations.get(EvaluationKey(REFERENCE, split, ORACLE))
     known = {row.id: row.completion for row in oracle.rows} if oracle else {}
-    return {**known, **{name: example.gold for name, example in view.examples.items()}}
+    return {**known, **{name: one.gold for name, one in view.examples.items() if one.gold is not None}}
 
 
 def prompt_of(view: View, name: str) -> str:

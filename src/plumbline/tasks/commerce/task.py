@@ -16,7 +16,7 @@ from plumbline.tasks.commerce.extraction.controls import CONTROLS
 from plumbline.tasks.commerce.extraction.schema import ISSUES, KEYS
 from plumbline.tasks.commerce.extraction.sloppy import sloppily
 from plumbline.tasks.commerce.options import CommerceOptions, read_options
-from plumbline.tasks.task import Control
+from plumbline.tasks.task import Control, gold_of
 
 EXTRACTION = "extraction"
 
@@ -102,7 +102,7 @@ class CommerceTask:
 
     def demonstration(self, example: Example, seed: int) -> str:
         """See `Task.demonstration`: the gold answer, as carelessly written as the options say."""
-        return sloppily(example.gold, self.options.sloppiness, generator(seed, "sloppiness"))
+        return sloppily(gold_of(example), self.options.sloppiness, generator(seed, "sloppiness"))
 
     @property
     def controls(self) -> Mapping[str, Control]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from plumbline.records import Example
 from plumbline.seeds import generator
+from plumbline.tasks.controls import blank, echo
 from plumbline.tasks.forms.build import values_of, write_gold
 from plumbline.tasks.forms.plans.actions import Action, Attach, Check, Fill, Navigate, Select, Submit, Type
 from plumbline.tasks.forms.plans.oracle import ADDRESS, plan_for
@@ -36,16 +37,6 @@ def controls(view_of: ViewOf) -> dict[str, Control]:
         "shuffled-gold": lambda examples: _shuffled(examples, view_of),
         "spray": lambda examples: [_spray(view_of(example), example) for example in examples],
     }
-
-
-def blank(examples: Sequence[Example]) -> list[str]:
-    """Nothing at all."""
-    return [""] * len(examples)
-
-
-def echo(examples: Sequence[Example]) -> list[str]:
-    """The prompt's last message, written back."""
-    return [example.messages[-1]["content"] for example in examples]
 
 
 def _submit_only(view: View) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.tasks import open_task
-from plumbline.tasks.task import Task
+from plumbline.tasks.task import Task, gold_of
 
 ORACLE = "oracle"
 _JUNK = "Type 'junk' into the 'Nothing' field"
@@ -28,8 +28,7 @@ PADDED: Mapping[str, Callable[[str], str]] = {
 def rewards_of(task: Task, source: str, split: str) -> dict[str, list[float]]:
     """The rewards of the oracle or a control on a split, by form."""
     examples = task.examples(split)
-    oracle = [example.gold for example in examples]
-    answers = oracle if source == ORACLE else task.controls[source](examples)
+    answers = list(map(gold_of, examples)) if source == ORACLE else task.controls[source](examples)
     found: dict[str, list[float]] = defaultdict(list)
     for example, answer in zip(examples, answers, strict=True):
         found[example.stratum].append(task.judge(example, answer)[1].total)
@@ -70,7 +69,7 @@ def padded_table(split: str = "test") -> list[dict[str, Any]]:
     examples = task.examples(split)
     rows = []
     for name, pad in PADDED.items():
-        rewards = [task.judge(example, pad(example.gold))[1].total for example in examples]
+        rewards = [task.judge(example, pad(gold_of(example)))[1].total for example in examples]
         rows.append({"source": name, split: _mean(rewards), "least": min(rewards)})
     return rows
 

@@ -27,7 +27,7 @@ from plumbline.tasks.forms.site.view import View
 from plumbline.tasks.forms.sloppy import sloppily
 from plumbline.tasks.forms.source import Source, own_suite
 from plumbline.tasks.forms.suite.declaration import Value
-from plumbline.tasks.task import Control
+from plumbline.tasks.task import Control, gold_of
 
 _KEPT = 4096
 """Examples whose preparation is remembered."""
@@ -194,7 +194,7 @@ class FormsTask:
     def demonstration(self, example: Example, seed: int) -> str:
         """See `Task.demonstration`: the gold plan, as carelessly recorded as the options say."""
         if self.options.sloppiness == Sloppiness():
-            return example.gold
+            return gold_of(example)
         prepared = self._prepare(example)
         view = prepared.case.view
         gold = gold_plan(view, prepared.values, self.options)

@@ -6,14 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from plumbline.records import Example
-from plumbline.seeds import generator
 from plumbline.tasks.commerce.database.gold import MAX_SPAN, shorten
 from plumbline.tasks.commerce.extraction.schema import CATEGORIES, KEYS, SENTIMENTS
-
-
-def blank(examples: Sequence[Example]) -> list[str]:
-    """Nothing at all."""
-    return [""] * len(examples)
+from plumbline.tasks.controls import blank, echo, shuffled_gold
 
 
 def constant(examples: Sequence[Example]) -> list[str]:
@@ -23,20 +18,6 @@ def constant(examples: Sequence[Example]) -> list[str]:
         values = Counter(json.dumps(example.reference[key]) for example in examples)
         best[key] = json.loads(values.most_common(1)[0][0])
     return [json.dumps(best, ensure_ascii=False)] * len(examples)
-
-
-def shuffled_gold(examples: Sequence[Example]) -> list[str]:
-    """Perfect answers, each to another example's question."""
-    order = generator(0, "shuffled-gold", len(examples)).permutation(len(examples))
-    answers = [""] * len(examples)
-    for index, other in zip(order, [*order[1:], order[0]], strict=True):
-        answers[index] = examples[other].gold
-    return answers
-
-
-def echo(examples: Sequence[Example]) -> list[str]:
-    """The prompt's last message, written back."""
-    return [example.messages[-1]["content"] for example in examples]
 
 
 def stuffing(examples: Sequence[Example]) -> list[str]:

@@ -17,6 +17,7 @@ from plumbline.tasks.forms.formfactory.scoring import FILLABLE, STRICT
 from plumbline.tasks.forms.formfactory.values import LEVELS
 from plumbline.tasks.forms.suite.declaration import Form
 from plumbline.tasks.forms.task import FormsTask, open_forms
+from plumbline.tasks.task import gold_of
 
 ORACLE = "oracle"
 Row = dict[str, Any]
@@ -50,7 +51,7 @@ def rewards_table(task: FormsTask, examples: Sequence[Example]) -> list[Row]:
     """What the oracle and every control earn: submissions, both readings, exact forms, the highest mean of a form."""
     rows = []
     for source in (ORACLE, *task.controls):
-        golden = [example.gold for example in examples]
+        golden = list(map(gold_of, examples))
         answers = golden if source == ORACLE else task.controls[source](examples)
         scores = [task.judge(example, answer)[1] for example, answer in zip(examples, answers, strict=True)]
         by_form: dict[str, list[float]] = defaultdict(list)

@@ -1,0 +1,133 @@
+"""Plumbline from Python: what the commands do, as functions. `import plumbline` has these names and loads them late."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plumbline import recipe as recipes
+from plumbline import tasks
+from plumbline.checks import check_recipe
+from plumbline.errors import RecipeError
+from plumbline.evaluation.targets import Asking, check_target, evaluate_target
+from plumbline.imports import named
+from plumbline.pipeline import run_recipe
+from plumbline.recipe import Recipe
+from plumbline.records import Evaluation
+from plumbline.runs.live import LiveView
+from plumbline.runs.run import Observer, Run
+from plumbline.runs.trackers import open_trackers
+from plumbline.tasks.task import Task
+
+
+def run(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    *,
+    overrides: Sequence[str] = (),
+    out: str | Path | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+) -> Run:
+    """Train and evaluate as a recipe says, and write the run and its report (`plumbline run`).
+
+    Args:
+        recipe: a file, the name of a bundled recipe, its keys as a mapping, or what `load_recipe` gave. In a mapping a
+            scoring function of the task jsonl may be given itself.
+        overrides: `a.b=value` each, for a file or a name.
+        out: the run directory; None is `runs/NAME`, after the recipe.
+        resume: go on with a run that was stopped.
+        quiet: show no progress on standard error.
+
+    Returns:
+        The finished run: `.result()` has its figures, `.folder` its `report.html`, `.model("rl")` the model's folder.
+
+    Raises:
+        PlumblineError: what is wrong, and what to do.
+    """
+    if isinstance(recipe, Recipe | Mapping) and overrides:
+        raise RecipeError("overrides are for recipes in files", "change the recipe itself")
+    if isinstance(recipe, Mapping):
+        recipe = recipes.parse(_by_name(recipe))
+    loaded = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, overrides)
+    folder = Path(out) if out is not None else Path(loaded.run.folder) / loaded.name
+    if loaded.run.trackers and not resume:
+        check_recipe(loaded)  # the run does so itself, but after a tracker has written into the folder
+    view = LiveView()
+    observers: list[Observer] = [] if quiet else [view]
+    trackers = open_trackers(loaded, folder, lambda message: view.event("tracker", message))
+    return run_recipe(loaded, folder, resume=resume, observers=[*observers, *trackers])
+
+
+def open_task(name: str, *, folder: str | Path | None = None, **options: Any) -> Task:
+    """Open a task with its options, as a recipe's `task` does.
+
+    Args:
+        name: commerce, forms, jsonl, or `module:opener`.
+        folder: where it may build its records; None is `data/NAME`.
+        options: the task's own. A scoring function of the task jsonl may be given itself.
+
+    Raises:
+        RecipeError: no such task, or an option that it does not know.
+        DataError: its records are missing or malformed.
+    """
+    place = Path(folder) if folder is not None else Path("data") / name
+    return tasks.open_task(name, _by_name(options), place)
+
+
+def evaluate(
+    source: str | Path | Run,
+    task: Task,
+    *,
+    split: str = "test",
+    limit: int | None = None,
+    temperature: float = 0.0,
+    max_tokens: int | None = None,
+    seed: int = 0,
+    device: str = "auto",
+) -> Evaluation:
+    """Evaluate a model, the oracle or a control on a fixed split (`plumbline eval`).
+
+    Args:
+        source: a model (directory, GGUF file, hub name), `oracle`, a control's name, or a finished run's last model.
+        task: what it is asked.
+        split: train, val, test, or another one of the task.
+        limit: only the first so many examples.
+        temperature: 0 is greedy decoding.
+        max_tokens: the longest answer; None takes what the model's own run evaluated with, else 256.
+        seed: of sampled answers.
+        device: auto, cpu or cuda.
+
+    Returns:
+        The judged answers; `.mean_reward` is their mean.
+
+    Raises:
+        RecipeError: the run is not finished; a misspelt control.
+        DataError: the model was trained on some of these prompts; no such split.
+        ModelError: there is no such model.
+    """
+    if isinstance(source, Run):
+        result = source.result()
+        if result is None:
+            raise RecipeError(f"the run {source.folder} is not finished", "go on with it: run(..., resume=True)")
+        source = str(result["model"])
+    how = Asking(temperature=temperature, max_tokens=max_tokens, seed=seed, device=device)
+    check_target(str(source), task, how)
+    examples = task.examples(split)[:limit]
+    return evaluate_target(str(source), task, examples, split, how, tasks.silent)
+
+
+def _by_name(values: Any) -> Any:
+    """Values with every function in them as `module:name`, which a recipe can keep."""
+    if isinstance(values, Mapping):
+        return {key: _by_name(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_by_name(value) for value in values]
+    return _name_of(values) if callable(values) else values
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
+    if not name.rpartition(":")[2].isidentifier() or named(name, "function") is not function:
+        raise RecipeError(
+            f"{name} cannot be found again by its name", "define it with def at the top of a module, script or notebook"
+        )
+    return name

@@ -1,0 +1,1 @@
+"""A task of the user's own: files of prompts, and a scoring function."""

@@ -1,0 +1,91 @@
+"""What a recipe may say about the task jsonl."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from plumbline.recipe import Section, section
+
+Range = tuple[float, float]
+Weight = Annotated[float, Field(gt=0)]
+
+
+class JsonlOptions(Section):
+    """Options of the task jsonl. Paths are relative to the working directory, as all paths of a recipe are."""
+
+    train: str
+    """A file of JSON lines: one object a row."""
+    val: str | float = 0.1
+    """A file of its own, or a share of the prompts of `train`, which are then held out."""
+    test: str | float = 0.1
+    seed: int = 0
+    """Of the shares: which prompts are held out."""
+    prompt: str = "prompt"
+    """The column with the prompt: a text, or a list of messages. Messages that end with the assistant's hold the gold
+    answer, too."""
+    gold: str | None = None
+    """The column with an answer that earns everything; None where there is none."""
+    system: str | None = None
+    """A system message before every prompt that has none."""
+    stratum: str | None = None
+    """The column that evaluations break down by."""
+    score: str | list[str]
+    """`module:function`, one or several (see `plumbline.tasks.jsonl.scorer`)."""
+    weights: dict[str, Weight] | None = Field(default=None, min_length=1)
+    """Of the named parts. None: the functions themselves are the parts, each with the weight 1."""
+    range: Range | dict[str, Range] = (0.0, 1.0)
+    """What a function returns lies between these two, which become 0 and 1; or such a pair for each part."""
+    judges: int = Field(default=0, ge=0, le=256)
+    """Threads that score while the model samples, for functions that wait (for a network, for a process); 0: none."""
+
+    @field_validator("val", "test")
+    @classmethod
+    def _file_or_share(cls, value: str | float) -> str | float:
+        if not isinstance(value, str) and not 0 < value < 1:
+            raise ValueError(f"give a file, or a share between 0 and 1, not {value:g}")
+        return value
+
+    @field_validator("score")
+    @classmethod
+    def _functions(cls, value: str | list[str]) -> str | list[str]:
+        names = [name.partition(":")[2] for name in ([value] if isinstance(value, str) else value)]
+        if not names or not all(names):
+            raise ValueError("name a function as module:function, or several")
+        if len(set(names)) < len(names):
+            raise ValueError(f"two functions have one name ({', '.join(names)}), which is the name of their part")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if sum(share for share in (self.val, self.test) if not isinstance(share, str)) >= 1:
+            raise ValueError("val and test hold out all of train")
+        for low, high in self.range.values() if isinstance(self.range, dict) else [self.range]:
+            if not low < high:
+                raise ValueError(f"range goes from the lowest reward to the highest, not from {low:g} to {high:g}")
+        if isinstance(self.range, dict) and (unknown := self.range.keys() - set(self.parts())):
+            raise ValueError(f"range names {', '.join(sorted(unknown))}; the parts are {', '.join(self.parts())}")
+        return self
+
+    def functions(self) -> list[str]:
+        """Each scoring function as `module:function`."""
+        return [self.score] if isinstance(self.score, str) else self.score
+
+    def parts(self) -> dict[str, float]:
+        """The weight of every part by its name."""
+        return self.weights or {name.partition(":")[2]: 1.0 for name in self.functions()}
+
+    def range_of(self, part: str) -> Range:
+        """What the functions' numbers for a part lie between."""
+        return self.range.get(part, (0.0, 1.0)) if isinstance(self.range, dict) else self.range
+
+
+def read_options(values: Mapping[str, Any]) -> JsonlOptions:
+    """Check a recipe's `task.options`.
+
+    Raises:
+        RecipeError: an unknown key, one that is missing, or a value out of range.
+    """
+    known = ", ".join(JsonlOptions.model_fields)
+    advice = f"the task jsonl needs train and score, and knows {known}"
+    return section(JsonlOptions, values, inside="task.options.", advice=advice)

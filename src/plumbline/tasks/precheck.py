@@ -1,0 +1,226 @@
+"""Tries a verifier that is somebody's own code, before anything is trained with it.
+
+What would make a result false is an error: it raises, gives no reward in [0, 1], says another thing the second time,
+gives the gold answers nothing, or does not come back. What makes it slow, or kind to answers that know nothing, is
+told.
+"""
+
+import signal
+import threading
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from plumbline.errors import DataError, PlumblineError
+from plumbline.records import Example, Score
+from plumbline.tasks.task import Task
+
+HOSTILE = (
+    "",
+    " \n\t",
+    "\x00",
+    "\ud800",
+    "{" * 5000,
+    '"' * 5000,
+    "}{][",
+    "NaN",
+    "9" * 6000,
+    "<script>alert(1)</script>",
+    "'; DROP TABLE orders; --",
+    "🦙" * 500,
+    "\\u" * 500,
+    "null",
+    "[[[]]]",
+    '{"a": 1e999999}',
+)
+"""Texts that break careless verifiers."""
+GOLD = "gold answer"
+TRIED = 8
+"""Examples whose gold answers and controls are tried; the hostile texts are answers to the first."""
+BUDGET = 20.0
+"""Seconds after which no further example is tried."""
+LIMIT = 60.0
+"""Seconds that one example's texts may take, or one verdict."""
+SLOW = 600.0
+"""Seconds of judging in a run from which on they are worth a word."""
+
+
+class _NoAnswer(BaseException):
+    """The time is up; no `except Exception` of a verifier's takes it for its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A text that is tried as the answer to an example; `kind` says where it is from."""
+
+    example: Example
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        shown = self.text if len(self.text) <= 40 else f"{self.text[:40]}..."
+        return f"the {self.kind} {shown!r} to example {self.example.id}"
+
+
+def precheck(task: Task, examples: Sequence[Example], verdicts: int) -> list[str]:
+    """Try a task's verifier on gold answers, controls and hostile texts, twice each.
+
+    Args:
+        task: what is tried.
+        examples: of a split that is trained on.
+        verdicts: how many a run will ask for.
+
+    Returns:
+        What the user should know: how long judging will take, controls that earn what gold answers earn.
+
+    Raises:
+        DataError: see the module; the message names a text, what happened, and where in the verifier.
+    """
+    tried: list[tuple[_Case, Score]] = []
+    began = time.perf_counter()
+    for cases in _cases(task, examples):
+        for case in cases:
+            tried.append((case, _first(task, case)))
+        if time.perf_counter() - began > BUDGET:
+            break
+    each = (time.perf_counter() - began) / len(tried)
+    _again(task, tried)
+    return [*_pace(task, each, verdicts), *_worth(tried)]
+
+
+def _cases(task: Task, examples: Sequence[Example]) -> Iterator[list[_Case]]:
+    """The texts to try, example by example."""
+    some = examples[:64]
+    controls = {f"control {name}": control(some) for name, control in task.controls.items()}
+    for index, example in enumerate(some[:TRIED]):
+        cases = [] if example.gold is None else [_Case(example, GOLD, example.gold)]
+        cases += [_Case(example, kind, answers[index]) for kind, answers in controls.items()]
+        yield cases + [_Case(example, "hostile text", text) for text in HOSTILE if index == 0]
+
+
+def _first(task: Task, case: _Case) -> Score:
+    try:
+        with _limit(LIMIT):
+            return task.judge(case.example, case.text)[1]
+    except _NoAnswer:
+        raise DataError(
+            f"the verifier has not judged {case} after {LIMIT:g} seconds",
+            "make it end for every text: a model writes anything",
+        ) from None
+    except PlumblineError as error:
+        raise DataError(f"{case} gets no reward: {error.cause}", error.mend) from error
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        raise DataError(
+            f"judging {case} raised {type(error).__name__}: {error} ({last.filename}, line {last.lineno})",
+            "catch it there and give such a text what it is worth: a model writes anything",
+        ) from error
+
+
+def _again(task: Task, tried: Sequence[tuple[_Case, Score]]) -> None:
+    """The second time: backwards, all texts of an example in one call, and in a thread where verdicts come from such.
+
+    Raises:
+        DataError: something is said that was not said the first time.
+    """
+    by_example: dict[str, list[tuple[_Case, Score]]] = defaultdict(list)
+    for case, score in reversed(tried):
+        by_example[case.example.id].append((case, score))
+    together = getattr(task, "judge_group", None)
+    failed: list[BaseException] = []
+
+    def judge() -> None:
+        try:
+            for cases in by_example.values():
+                example, texts = cases[0][0].example, [case.text for case, _ in cases]
+                found = together(example, texts) if together else [task.judge(example, text) for text in texts]
+                for (case, before), (_, after) in zip(cases, found, strict=True):
+                    _same(case, before, after)
+        except Exception as error:  # noqa: BLE001 - the boundary to a verifier's code; told to the user below
+            failed.append(error)
+
+    try:
+        with _limit(LIMIT * len(by_example)):
+            if getattr(task, "judges", 0):
+                thread = threading.Thread(target=judge, name="precheck", daemon=True)
+                thread.start()
+                thread.join()
+            else:
+                judge()
+    except _NoAnswer:
+        failed.append(DataError("it did not come back", "make it end for every text: a model writes anything"))
+    if failed and isinstance(failed[0], PlumblineError):
+        raise failed[0]
+    if failed:
+        raise DataError(
+            f"the verifier judged texts one by one, and then raised {type(failed[0]).__name__}: {failed[0]}",
+            "it must work for several answers of one example at once, and in threads where task.options.judges is set",
+        )
+
+
+def _same(case: _Case, before: Score, after: Score) -> None:
+    if (before.total, before.parts) != (after.total, after.parts):
+        raise DataError(
+            f"the verifier gave {before.total:.4f} to {case}, and {after.total:.4f} the second time: a difference "
+            "between two evaluations could be its own",
+            "let a reward depend on the example and the answer alone: no random numbers, no clock, no other answers",
+        )
+
+
+def _pace(task: Task, each: float, verdicts: int) -> Iterator[str]:
+    seconds = each * verdicts / max(1, getattr(task, "judges", 0))
+    if seconds >= SLOW:
+        yield (
+            f"a verdict takes {each:.2g} s, so the {verdicts:,} verdicts of this run take {seconds / 3600:.1f} hours. "
+            "Make it faster, or, where it waits for something, let more threads judge (task jsonl: task.options.judges)"
+        )
+
+
+def _worth(tried: Sequence[tuple[_Case, Score]]) -> Iterator[str]:
+    """What gold answers earn, and which controls earn as much.
+
+    Raises:
+        DataError: no gold answer earns anything.
+    """
+    rewards: dict[str, list[float]] = defaultdict(list)
+    for case, score in tried:
+        rewards[case.kind].append(score.total)
+    means = {kind: sum(found) / len(found) for kind, found in rewards.items()}
+    gold = means.pop(GOLD, None)
+    if gold is None:
+        yield "no gold answers: no ceiling, no oracle, and nothing that SFT could show"
+        return
+    if gold == 0:
+        case = next(case for case, _ in tried if case.kind == GOLD)
+        raise DataError(
+            f"none of the {len(rewards[GOLD])} gold answers tried earns anything, for example {case}",
+            "look at what the verifier expects of an answer, and at what the gold answers are (task.options.gold)",
+        )
+    if gold < 1 - 1e-6:
+        yield f"the gold answers tried earn {gold:.3f} on average: that is the ceiling, not 1"
+    for kind, mean in means.items():
+        if kind.startswith("control ") and mean >= gold:
+            yield f"the {kind} earns {mean:.3f}, and the gold answers {gold:.3f}: such answers will be learnt"
+
+
+@contextmanager
+def _limit(seconds: float) -> Iterator[None]:
+    """Raise `_NoAnswer` inside the block after so many seconds; outside of the main thread there is no such alarm."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        raise _NoAnswer
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,182 @@
+"""A verifier that would make a result false is found before anything is trained with it."""
+
+import json
+
+import pytest
+
+from plumbline.errors import DataError, RecipeError, RunError
+from plumbline.evaluation.asked import Asked, evaluate_asked
+from plumbline.pipeline import run_recipe
+from plumbline.recipe import parse
+from plumbline.runs.run import Run
+from plumbline.tasks import precheck as module
+
+BAD = '''
+import itertools, math, random, re, threading, time
+
+def honest(completion, answer): return float(completion == answer)
+def raises(completion, answer): return float(int(completion) == int(answer))
+def nan(completion, answer): return math.nan if not completion else 1.0
+def outside(completion, answer): return 10.0 if completion == answer else 0.0
+def dice(completion, answer): return random.random()
+calls = itertools.count()
+def aging(completion, answer): return 1 / (1 + next(calls))
+def ranked(completions, answer, **columns):
+    return [float(c == a) / len(completions) for c, a in zip(completions, answer)]
+def hangs(completion, answer):
+    if completion.startswith('"""'):
+        re.match(r"(\\W+\\W+)+x", completion)
+    return 1.0
+def slow(completion, answer):
+    time.sleep(0.002)
+    return float(completion == answer)
+def wrong(completion, answer): return float(completion == f"#### {answer}")
+def half(completion, answer): return 0.5 * (completion == answer)
+def contains(completion, answer): return float(answer in completion.split())
+def main_only(completion, answer):
+    assert threading.current_thread() is threading.main_thread(), "signals need the main thread"
+    return float(completion == answer)
+'''  # fmt: skip
+
+
+@pytest.fixture
+def bad(workplace):
+    workplace.functions(BAD)
+    return workplace
+
+
+@pytest.mark.parametrize(
+    ("score", "options", "message", "advice"),
+    [
+        ("raises", {}, r"judging the control blank '' .* raised ValueError: .*scoring_\d+.py, line 5\)", "catch it"),
+        ("nan", {}, "the control blank '' .* gets no reward: what nan says is nan", "return a number for every text"),
+        ("outside", {}, r"the gold answer .* what outside says is 10, which is not in \[0, 1\]", "task.options.range"),
+        ("dice", {}, "the verifier gave 0.* and 0.* the second time", "no random numbers"),
+        ("aging", {}, "the verifier gave 0.* the second time", "no random numbers"),
+        (
+            "ranked",
+            {},
+            r"the verifier gave 1.0000 to the gold answer .* and 0.1667 the second time",
+            "no other answers",
+        ),
+        ("wrong", {}, "none of the 8 gold answers tried earns anything, for example the gold answer", "what the gold"),
+        ("main_only", {"judges": 2}, "raised AssertionError: signals need the main thread", "in threads"),
+    ],
+)
+def test_a_bad_scoring_function_is_found_before_anything_is_built(bad, score, options, message, advice):
+    recipe = parse(
+        {
+            "name": "bad",
+            "task": {"name": "jsonl", "options": bad.options(score, gold="answer", **options)},
+            "model": {"tiny": {}},
+            "rl": {"steps": 5},
+        }
+    )
+    with pytest.raises(DataError, match=message) as error:
+        run_recipe(recipe, bad.folder / "run")
+    assert advice in error.value.mend
+    assert not (bad.folder / "run" / "models").exists()
+    # And without a run: by evaluating the oracle.
+    asked = Asked(target="oracle", task="jsonl", options=bad.options(score, gold="answer", **options))
+    with pytest.raises(DataError, match=r"second time|tried earns|raised|gets no reward"):
+        evaluate_asked(asked, lambda *_: None)
+
+
+def test_an_honest_one_passes_in_threads_and_without(bad):
+    for judges in (0, 2):
+        assert bad.open("honest", gold="answer", judges=judges).precheck(10**6) == []
+
+
+def test_one_that_does_not_come_back_is_stopped(bad, monkeypatch):
+    monkeypatch.setattr(module, "LIMIT", 0.3)
+    monkeypatch.setattr(module, "HOSTILE", ('"' * 40,))
+    for judges in (0, 1):
+        with pytest.raises(DataError, match=r"the verifier has not judged the hostile text .* after 0.3 seconds"):
+            bad.open("hangs", gold="answer", judges=judges).precheck(0)
+
+
+def test_a_slow_one_is_told_with_the_hours_that_the_run_would_take(bad):
+    (told,) = bad.open("slow", gold="answer").precheck(10_000_000)
+    assert "so the 10,000,000 verdicts of this run take" in told
+    hours = float(told.split("take ")[1].split(" hours")[0])
+    assert 5 < hours < 50  # 2 ms each are 5.6 hours
+    (told,) = bad.open("slow", gold="answer", judges=100).precheck(100_000_000)
+    assert 0.5 < float(told.split("take ")[1].split(" hours")[0]) < 5
+    assert bad.open("slow", gold="answer").precheck(1000) == []
+
+
+def test_what_pays_for_knowing_nothing_is_told(bad):
+    told = bad.open("contains", gold="answer").precheck(0)
+    assert told == ["the control every-gold earns 1.000, and the gold answers 1.000: such answers will be learnt"]
+    told = bad.open("half", gold="answer").precheck(0)
+    assert told == ["the gold answers tried earn 0.500 on average: that is the ceiling, not 1"]
+
+
+def test_no_further_example_is_tried_after_the_budget(bad, monkeypatch):
+    task = bad.open("honest", gold="answer")
+    tried = []
+    monkeypatch.setattr(
+        task, "judge", lambda example, text: tried.append(example.id) or type(task).judge(task, example, text)
+    )
+    task.precheck(0)
+    assert len(set(tried)) == module.TRIED
+    monkeypatch.setattr(module, "BUDGET", -1.0)
+    tried.clear()
+    task.precheck(0)
+    assert len(set(tried)) == 1
+
+
+# -- runs --------------------------------------------------------------------------------------------------------
+
+
+def recipe(place, model, **values):
+    task = {"name": "jsonl", "options": place.options(**values.pop("options", {}))}
+    return parse(
+        {
+            "name": "mine",
+            "task": task,
+            "model": {"name": str(model), "threads": 1},
+            "rl": {"steps": 2, "prompts_per_step": 2, "group_size": 2},
+            "sampling": {"max_tokens": 8},
+            "evaluation": {"every": 1, "limit": 2, "final": ["val"]},
+            **values,
+        }
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("model", [{"name": "m"}, {"tiny": {}}])
+def test_sft_without_gold_answers_is_refused_before_anything_is_built(workplace, model):
+    values = recipe(workplace, "m").model_dump(mode="json", exclude={"model", "rl"})
+    stages = {"sft": {"steps": 1}} if "name" in model else {"rl": {"steps": 1}}
+    with pytest.raises(RecipeError, match="needs gold answers, and 32 of 32 training examples have none"):
+        run_recipe(parse({**values, "model": model, **stages}), workplace.folder / "run")
+    assert not (workplace.folder / "run" / "models").exists()
+
+
+def test_rl_without_gold_answers_runs_and_its_report_says_that_there_is_no_ceiling(workplace, tiny_folder):
+    workplace.functions("def score(completion):\n    return sum(c in '0123456789+' for c in completion[:20]) / 20\n")
+    run_recipe(recipe(workplace, tiny_folder), workplace.folder / "run")
+    run = run_recipe(recipe(workplace, tiny_folder), workplace.folder / "run", resume=True)
+    summary = run.result()["evaluations"]["rl.val.greedy"]
+    assert summary["ceiling"] is None
+    assert set(summary["controls"]) == {"blank", "echo"}
+    events = [event["message"] for event in run.files["events"].rows() if event["kind"] == "task"]
+    assert events == ["no gold answers: no ceiling, no oracle, and nothing that SFT could show"]
+    for name in ("report.md", "report.html"):
+        text = (run.folder / name).read_text(encoding="utf-8")
+        assert "there is no oracle, so the ceiling is unknown" in text
+    lines = [name for name in ("blank", "echo") if f"best control ({name})" in text]
+    assert lines == [max(summary["controls"], key=summary["controls"].__getitem__)]
+
+
+def test_a_run_is_not_resumed_under_another_scoring_function(workplace, tiny_folder):
+    started = recipe(workplace, tiny_folder, options={"gold": "answer"})
+    folder = workplace.folder / "run"
+    run = run_recipe(started, folder)
+    assert run_recipe(started, folder, resume=True).result() == run.result()
+    stored = folder / "evaluations" / "reference.val.blank.json"
+    values = json.loads(stored.read_text())
+    stored.write_text(json.dumps({**values, "rubric": "another"}))
+    with pytest.raises(RunError, match="was begun under rubric another, and the task's is now"):
+        run_recipe(started, folder, resume=True)
+    assert Run.read(folder).result() == run.result()

@@ -1,0 +1,392 @@
+"""The task jsonl: rows become examples, functions become rubrics, and what is wrong with either is said."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from plumbline.errors import DataError, IncomparableError, RecipeError
+from plumbline.evaluation.evaluate import ORACLE, evaluate_completions, evaluate_reference, references
+from plumbline.evaluation.summary import compare, detail, summarise
+from plumbline.evaluation.targets import evaluate_file
+from plumbline.reports.terminal import detail_tables
+from plumbline.tasks import open_task
+from plumbline.tasks.export import export
+from plumbline.tasks.task import Prechecked
+from plumbline.testing import HOSTILE, check_task
+from tests.jsonl.conftest import Workplace, sums
+
+
+def test_the_law_of_a_task(workplace):
+    task = workplace.open(gold="answer")
+    for split in task.splits:
+        laws = check_task(task, split)
+        assert laws.oracle == 1.0
+        assert laws.raised == ()
+        assert set(laws.controls) == {"blank", "echo", "constant", "shuffled-gold", "every-gold"}
+        assert max(laws.controls.values()) < 1
+    assert isinstance(task, Prechecked)
+
+
+def test_an_answer_that_the_function_breaks_on_is_a_counted_failure_and_never_a_reward_of_0(workplace):
+    workplace.functions("def score(completion, answer):\n    return float(completion) == float(answer)\n")
+    task = workplace.open(gold="answer")
+    examples = task.examples("train")
+    evaluation = evaluate_completions(
+        task, examples, ["word", *(e.gold for e in examples[1:])], source="x", split="train"
+    )
+    assert [(row.id, row.failure) for row in evaluation.unjudged] == [
+        (examples[0].id, "ValueError: could not convert string to float: 'word'")
+    ]
+    assert evaluation.mean_reward == 1.0
+
+
+def test_every_hostile_text_is_judged(workplace):
+    example = (task := workplace.open(gold="answer")).examples("val")[0]
+    assert [task.judge(example, text)[1].total for text in HOSTILE] == [0.0] * len(HOSTILE)
+
+
+# -- rows --------------------------------------------------------------------------------------------------------
+
+
+def test_shares_of_one_file_are_disjoint_exact_and_do_not_depend_on_the_order(workplace):
+    def ids(**options):
+        task = workplace.open(gold="answer", **options)
+        return {split: {e.messages[-1]["content"] for e in task.examples(split)} for split in task.splits}
+
+    first = ids(val=0.25, test=0.1)
+    assert [len(first[split]) for split in ("train", "val", "test")] == [26, 10, 4]
+    assert len(set.union(*first.values())) == 40
+    workplace.rows(sums()[::-1])
+    assert ids(val=0.25, test=0.1) == first
+    assert ids(val=0.25, test=0.1, seed=1) != first
+
+
+def test_equal_prompts_stay_together_and_are_counted(workplace):
+    workplace.rows(sums() + sums())
+    task = workplace.open(gold="answer", val=0.25)
+    prompts = [{e.fingerprint() for e in task.examples(split)} for split in task.splits]
+    assert not prompts[0] & prompts[1]
+    assert not prompts[0] & prompts[2]
+    notes = task.precheck(0)
+    assert "26 of 52 rows of train repeat a prompt of that split" in notes
+
+
+def test_files_of_their_own(workplace):
+    workplace.rows([{**row, "prompt": f"val {row['prompt']}"} for row in sums(3)], "val.jsonl")
+    workplace.rows([{**row, "prompt": f"test {row['prompt']}", "id": n} for n, row in enumerate(sums(2))], "test.jsonl")
+    task = workplace.open(gold="answer", val="val.jsonl", test="test.jsonl", stratum="kind", system="Count.")
+    assert [len(task.examples(split)) for split in task.splits] == [40, 3, 2]
+    assert [e.id for e in task.examples("val")] == ["val-1", "val-2", "val-3"]
+    assert [e.id for e in task.examples("test")] == ["0", "1"]
+    one = task.examples("train")[4]
+    assert (one.id, one.stratum, one.gold) == ("row-5", "odd", "9")
+    assert one.messages == [{"role": "system", "content": "Count."}, {"role": "user", "content": "4 + 5 = ?"}]
+    assert one.reference == sums()[4]
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        ([{"question": "a"}], {}, r"rows.jsonl:1: there is no column 'prompt' \(it has question\)"),
+        ([{"prompt": "a"}], {"gold": "answer"}, "rows.jsonl:1: there is no column 'answer'"),
+        ([{"prompt": "a", "answer": ""}], {"gold": "answer"}, "the gold answer is"),
+        ([{"prompt": "a", "answer": ["x"]}], {"gold": "answer"}, "the gold answer is"),
+        ([{"prompt": " "}], {}, "give a text, or messages"),
+        ([{"prompt": [{"role": "robot", "content": "x"}]}], {}, "give a text, or messages"),
+        ([{"prompt": [{"role": "system", "content": "x"}]}], {}, "does not end with a message of the user"),
+        ([{"prompt": [{"role": "assistant", "content": "x"}]}], {}, "does not end with a message of the user"),
+        ([{"prompt": "a", "id": 1}, {"prompt": "b", "id": "1"}], {}, "rows.jsonl:2: the id 1 stands at rows.jsonl:1"),
+        ([{"prompt": "a", "id": None}], {}, "the id is null"),
+        ([{"prompt": "a", "score": math.nan}], {}, "rows.jsonl:1 holds what cannot be read: Out of range"),
+        ([{"prompt": "a\ud800"}], {}, "rows.jsonl:1 holds half of a pair of surrogates"),
+        ([{"prompt": "a"}, {"prompt": "b"}], {}, "has 2 prompts, of which 2 would be held out"),
+        ([{"prompt": "a"}, 3], {}, "rows.jsonl:2: a JSON object is expected"),
+        ([], {}, "rows.jsonl has no rows"),
+        ([{"prompt": "a"}], {"val": "rows.jsonl"}, r"rows.jsonl:1 \(val\) has the prompt of rows.jsonl:1 \(train\)"),
+        ([{"prompt": "a"}], {"val": "absent.jsonl"}, "absent.jsonl does not exist"),
+        (
+            [{"prompt": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]}, {"prompt": "b"}],
+            {},
+            "rows.jsonl:2 has no gold answer, and rows.jsonl:1 has one",
+        ),
+    ],
+)
+def test_malformed_rows_are_named(workplace, rows, options, message):
+    workplace.rows(rows)
+    workplace.functions("def score(completion):\n    return 0\n")
+    with pytest.raises(DataError, match=message):
+        workplace.open(**options).examples("train")
+
+
+def test_a_prompt_in_two_files_is_refused(workplace):
+    workplace.rows(sums()[3:5], "val.jsonl")
+    with pytest.raises(DataError, match=r"val.jsonl:1 \(val\) has the prompt of rows.jsonl:4 \(train\)"):
+        workplace.open(gold="answer", val="val.jsonl").examples("train")
+
+
+def test_messages_that_end_with_an_answer_hold_the_gold(workplace):
+    chat = [
+        {
+            "chat": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": f"{n}?"},
+                {"role": "assistant", "content": f"{n}!"},
+            ]
+        }
+        for n in range(20)
+    ]
+    workplace.rows(chat)
+    workplace.functions(
+        "def score(prompts, completions, **columns):\n"
+        "    assert all(p[-1]['role'] == 'user' for p in prompts)\n"
+        "    asked = [p[-1]['content'] for p in prompts]\n"
+        "    return [float(c[0]['content'] == text.replace('?', '!')) for text, c in zip(asked, completions)]\n"
+    )
+    task = workplace.open(prompt="chat", system="not this one")
+    assert check_task(task, "train").oracle == 1.0
+    assert [m["role"] for m in task.examples("train")[0].messages] == ["system", "user"]
+    assert task.examples("train")[0].messages[0]["content"] == "Be brief."
+
+
+# -- gold answers or none ----------------------------------------------------------------------------------------
+
+
+def test_without_gold_answers_there_is_no_ceiling_and_that_is_said(workplace, tmp_path):
+    workplace.functions("def score(completion):\n    return min(1.0, len(completion) / 100)\n")
+    task = workplace.open()
+    examples = task.examples("val")
+    assert set(task.controls) == {"blank", "echo"}
+    beside = references(task, examples, "val")
+    assert set(beside) == {"blank", "echo"}
+    summary = summarise(beside["echo"], beside)
+    assert summary["ceiling"] is None
+    assert summary["skill"] is None
+    assert summary["floor"] == beside["echo"].mean_reward > 0
+    assert "no gold answers: no ceiling" in _rendered(detail(beside["echo"], beside))
+    assert "no gold answers: no ceiling, no oracle, and nothing that SFT could show" in task.precheck(0)
+    for ask in (
+        lambda: evaluate_reference(task, examples, source=ORACLE, split="val"),
+        lambda: task.demonstration(examples[0], 0),
+    ):
+        with pytest.raises(DataError, match="has no gold answer"):
+            ask()
+    assert check_task(task, "val").oracle is None
+    export(task, tmp_path / "out")
+    row = json.loads((tmp_path / "out" / "val.jsonl").read_text().splitlines()[0])
+    assert [m["role"] for m in row["messages"]] == ["user"]
+
+
+def _rendered(summary):
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(detail_tables(summary))
+    return captured.get()
+
+
+# -- scoring functions -------------------------------------------------------------------------------------------
+
+FUNCTIONS = '''
+import numpy
+
+def number(completion, answer): return completion == answer
+def array(completion, answer): return numpy.float32(completion == answer)
+def parts(completion, answer): return {"right": completion == answer, "brief": 0.5, "said": None}
+def signed(completion, answer): return 1 if completion == answer else -1
+def brief(completion): return float(len(completion) < 3)
+def trl(prompts, completions, answer, kind, **kwargs):
+    assert {"prompt", "completion", "completion_ids"}.isdisjoint(kwargs), kwargs
+    assert prompts == ["0 + 1 = ?"] * len(completions) and kind == ["odd"] * len(completions)
+    return [float(c == a) if c != "pass" else None for c, a in zip(completions, answer)]
+def picky(completion, prompt, answer="?", nothing=3):
+    return float(completion == prompt and answer == "1" and nothing == 3)
+def needs(completion, solution): return 0
+def names(text, row): return 0
+def both(completion, completions): return 0
+def only(**columns): return 0
+def trainer(completions, trainer_state, **columns): return [0 for _ in completions]
+async def slowly(completions, **columns): return [0 for _ in completions]
+def wide(completion): return numpy.zeros(3)
+def huge(completion): return 10**400
+def text(completion): return "1.0"
+def silent(completion): return None
+def scalar(completions, **columns): return 1.0
+class Judge:
+    def __call__(self, completion, answer): return float(completion == answer)
+judge = Judge()
+'''  # fmt: skip
+
+
+@pytest.fixture
+def functions(workplace):
+    workplace.rows([sums(1)[0]] + [{**row, "prompt": f"{n}?"} for n, row in enumerate(sums(9))])
+    workplace.functions(FUNCTIONS)
+    return workplace
+
+
+def first(functions, *score, **options):
+    options = {"val": 0.3, "test": 0.3, "seed": 0, **options}
+    task = functions.open(*score, **options)
+    example = next(e for split in task.splits for e in task.examples(split) if e.id == "row-1")
+    return task, example
+
+
+@pytest.mark.parametrize("score", ["number", "array", "trl", "judge"])
+def test_a_number_is_a_reward(functions, score):
+    task, example = first(functions, score)
+    assert [task.judge(example, text)[1].total for text in ("1", "2")] == [1.0, 0.0]
+    assert task.judge(example, "1")[1].parts == {score: 1.0}
+
+
+def test_named_parts_have_weights_and_none_is_left_out(functions):
+    task, example = first(functions, "parts", weights={"right": 3, "brief": 1, "said": 4})
+    _, score = task.judge(example, "1")
+    assert score.total == pytest.approx((3 * 1 + 1 * 0.5) / 4)
+    assert score.parts == {"right": 1.0, "brief": 0.5, "said": None}
+
+
+def test_several_functions_are_parts(functions):
+    task, example = first(functions, ["trl", "brief"], weights={"trl": 3, "brief": 1})
+    assert [task.judge(example, text)[1].total for text in ("1", "22", "none")] == [1.0, 0.25, 0.0]
+    assert task.judge(example, "pass")[1].parts == {"trl": None, "brief": 0.0}
+    together = task.judge_group(example, ["1", "22", "none", "pass"])
+    assert [score.total for _, score in together] == [1.0, 0.25, 0.0, 0.0]
+
+
+def test_a_range_becomes_0_to_1(functions):
+    task, example = first(functions, "signed", range=[-1, 1])
+    assert [task.judge(example, text)[1].total for text in ("1", "2")] == [1.0, 0.0]
+    task, example = first(functions, ["signed", "brief"], range={"signed": [-3, 1]})
+    assert task.judge(example, "2")[1].parts == {"signed": 0.5, "brief": 1.0}
+    task, example = first(functions, "signed")
+    with pytest.raises(DataError, match=r"what signed says is -1, which is not in \[0, 1\]") as error:
+        task.judge(example, "2")
+    assert "task.options.range" in error.value.mend
+
+
+def test_parameters_get_what_they_are_named_after(functions):
+    task, example = first(functions, "picky")
+    assert task.judge(example, "0 + 1 = ?")[1].total == 1.0
+
+
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        ("names", r"takes \(text, row\), which is no answer to score"),
+        ("both", "no answer to score"),
+        ("only", "no answer to score"),
+        ("trainer", "takes trainer_state, which only TRL's trainer has"),
+        ("slowly", "is a coroutine"),
+        ("absent", "has no absent"),
+    ],
+)
+def test_a_function_that_cannot_be_called_is_refused_when_it_is_opened(functions, score, message):
+    with pytest.raises(RecipeError, match=message):
+        functions.open(score)
+
+
+def test_a_column_that_a_function_needs_is_looked_for_in_every_row(functions):
+    with pytest.raises(DataError, match=r"rows.jsonl:1: the scoring function takes solution, and this row has no such"):
+        functions.open("needs").examples("train")
+
+
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        ("wide", "wide is ndarray .* and no number"),
+        ("huge", "huge is int .* and no number"),
+        ("text", "text is str '1.0', and no number"),
+        ("silent", "nothing was said of this answer: None is no reward"),
+        ("scalar", "returned float 1.0 for 1 completions"),
+        ("parts", "the parts right, brief, said were returned, and parts have weights"),
+    ],
+)
+def test_what_is_returned_must_be_a_reward(functions, score, message):
+    task, example = first(functions, score)
+    with pytest.raises(DataError, match=message):
+        task.judge(example, "1")
+
+
+def test_two_functions_may_not_return_one_part(functions):
+    task, example = first(functions, ["parts", "brief"], weights={"right": 1, "brief": 1, "said": 1})
+    with pytest.raises(DataError, match="two functions return the part brief"):
+        task.judge(example, "1")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"promt": "x"}, r"unknown key task.options.promt \(did you mean prompt\?\)"),
+        ({"train": None}, "train: Field required"),
+        ({"val": 1.5}, "val: give a file, or a share between 0 and 1"),
+        ({"val": 0.5, "test": 0.5}, "val and test hold out all of train"),
+        ({"val": True}, "val is true"),
+        ({"range": [1, 0]}, "range goes from the lowest reward to the highest"),
+        ({"range": {"nothing": [0, 1]}}, "range names nothing; the parts are score"),
+        ({"weights": {"score": 0}}, "weights.score: Input should be greater than 0"),
+        ({"weights": {}}, "weights"),
+        ({"judges": -1}, "judges"),
+        ({"score": "no_colon"}, "name a function as module:function"),
+        ({"score": ["a:f", "b:f"]}, "two functions have one name"),
+        ({"score": []}, "name a function as module:function"),
+    ],
+)
+def test_wrong_options(workplace, options, message):
+    values = {key: value for key, value in {**workplace.options(), **options}.items() if value is not None}
+    with pytest.raises(RecipeError, match=message) as error:
+        open_task("jsonl", values, Path())
+    assert "needs train and score" in error.value.mend
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("not_there:score", "No module named 'not_there'"),
+        ("os.path.:score", "names no scoring function"),
+        ("math:pi", "does not say what it takes"),
+        ("broken_scoring:score", r"its module fails with ZeroDivisionError: .*broken_scoring.py, line 1"),
+    ],
+)
+def test_a_function_that_cannot_be_imported(workplace, name, message):
+    (workplace.folder / "broken_scoring.py").write_text("x = 1 / 0\n")
+    with pytest.raises(RecipeError, match=message):
+        open_task("jsonl", {"train": "rows.jsonl", "score": name}, Path())
+
+
+# -- identity ----------------------------------------------------------------------------------------------------
+
+
+def test_the_rubric_changes_with_the_source_and_with_what_decides_a_score(workplace):
+    base = workplace.open().rubric
+    assert workplace.open().rubric == base
+    assert workplace.open(gold="answer", judges=2, val=0.3).rubric == base
+    assert workplace.open(range=[0, 2]).rubric != base
+    assert workplace.open(weights={"score": 2}).rubric != base
+    source = (workplace.folder / f"{workplace.module}.py").read_text()
+    rubrics = []
+    for text in (source, source.replace("completion.strip()", "completion.strip().lower()"), f"{source}\nHELPER = 1\n"):
+        other = Workplace(workplace.folder)
+        other.functions(text)
+        rubrics.append(other.open().rubric.replace(other.module, workplace.module))
+    assert rubrics[0].split(":")[-1] == base.split(":")[-1]
+    assert len({rubric.split(":")[-1] for rubric in rubrics}) == 3
+    assert f"{workplace.module}:score/1+" in base
+
+
+def test_evaluations_under_two_scoring_functions_are_not_compared(workplace):
+    strict, kind = (workplace.open(gold="answer", range=pair) for pair in ([0, 1], [0, 2]))
+    before, after = (evaluate_reference(t, t.examples("val"), source="blank", split="val") for t in (strict, kind))
+    with pytest.raises(IncomparableError, match="was scored under rubric"):
+        compare(before, after)
+
+
+def test_answers_from_elsewhere_are_scored(workplace):
+    task = workplace.open(gold="answer")
+    some = task.examples("test")
+    workplace.rows([{"id": e.id, "completion": e.gold if n else "?"} for n, e in enumerate(some)], "answers.jsonl")
+    evaluation, unknown = evaluate_file(workplace.folder / "answers.jsonl", task, ["test"])
+    assert unknown == 0
+    np.testing.assert_array_equal(evaluation.rewards(), [0.0, 1.0, 1.0, 1.0])
