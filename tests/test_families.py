@@ -111,7 +111,7 @@ def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, m
     write_json(saved / "plumbline.json", {**card, "model": {**card["model"], "quantize": "4bit"}})
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     task = ToyTask({"size": 4})
-    with pytest.raises(ModelError, match="4bit needs bitsandbytes"):
+    with pytest.raises(ModelError, match="needs bitsandbytes"):
         evaluate_target(str(saved), task, task.examples("val"), "val", Asking(), lambda *_: None)
 
 
