@@ -41,13 +41,20 @@ def plain_forms(phrase: str, language: str) -> Iterator[str]:
     verb, rest = _cut(phrase)
     if language == "en":
         yield _ing(verb) + rest
-        if len(phrase.split()) < 3:
-            yield from (f"{due} {_PARTICIPLES.get(verb, _past(verb))}{rest}" for due in _DUE_EN)
     elif (found := _portuguese(verb)) is not None:
-        told, _, own, gerund, past = found
+        told, _, own, gerund, _ = found
         yield from (form + rest for form in (told, own, gerund))
-        if len(phrase.split()) < 3:
-            yield from (f"{due} {past[:-1]}{end}{rest}" for due in _DUE_PT for end in ("o", "a", "os", "as"))
+
+
+def due_forms(phrase: str, language: str) -> Iterator[str]:
+    """What is to be done with something: "should be typed", "deve ser digitado"."""
+    verb, rest = _cut(phrase)
+    if len(phrase.split()) > 2:
+        return
+    if language == "en":
+        yield from (f"{due} {_PARTICIPLES.get(verb, _past(verb))}{rest}" for due in _DUE_EN)
+    elif (found := _portuguese(verb)) is not None:
+        yield from (f"{due} {found[4][:-1]}{end}{rest}" for due in _DUE_PT for end in ("o", "a", "os", "as"))
 
 
 def told_forms(phrase: str, language: str) -> Iterator[str]:

@@ -63,7 +63,7 @@ def actions_of(said: Sentence, text: str, names: Names) -> list[Action] | None:
     if said.verb in {"select", "check", "uncheck", "use", "attach"} and (
         "button" in said.nouns or loose(said.label) in names.buttons
     ):
-        return [Submit(said.label)]
+        return None if "state" in said.nouns else [Submit(said.label)]
     if said.verb == "select" or (said.verb in {"set", "use"} and names.group_of(said.label)):
         return _single_choice(said, kind, names)
     if said.verb in {"check", "uncheck"}:

@@ -8,8 +8,9 @@ from plumbline.tasks.forms.plans.calls import read_call
 from plumbline.tasks.forms.plans.labels import UNKNOWN, Names
 from plumbline.tasks.forms.plans.meaning import URL, actions_of
 from plumbline.tasks.forms.plans.quotations import has_quote, is_quoted, opens, plainer, quotations, unquoted
-from plumbline.tasks.forms.plans.sentence import mentions, sentences
+from plumbline.tasks.forms.plans.sentence import sentences
 from plumbline.tasks.forms.plans.tokens import is_sign, tokens_of, verbs_of
+from plumbline.tasks.forms.plans.unquoted import mentions
 from plumbline.tasks.forms.plans.vocabulary import words_of
 
 MAX_CHARACTERS = 60_000
@@ -57,7 +58,7 @@ def read_steps(text: str, names: Names = UNKNOWN) -> Plan:
     topic = ""
     steps = _steps(text[:MAX_CHARACTERS], names)
     for at, line in enumerate(steps):
-        found = None if names.kind(_cut(line)[1].strip("*_:# ")) else read_line(line, names)  # a label is a title
+        found = read_line(line, names)
         if topic and (about := _about(topic, line, found, names)) is not None:
             found = about
         elif found == (Submit(),) and at + 1 < len(steps) and _heads(line, steps[at + 1], names):
@@ -203,6 +204,8 @@ def read_line(line: str, names: Names = UNKNOWN) -> tuple[Action, ...] | None:
 # A group of rollouts says the same things again and again, whatever their numbers.
 @lru_cache(maxsize=8192)
 def _read(body: str, names: Names) -> tuple[Action, ...] | None:
+    if names.kind(body.strip("*_:# ")):
+        return None  # a title, although a label may begin like a step: "Access needs", "Select topics"
     for text in dict.fromkeys((body, *plainer(body))):
         found = _read_text(text, names)
         if found is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from plumbline.tasks.forms.plans.inflection import by_forms, plain_forms, told_forms
+from plumbline.tasks.forms.plans.inflection import by_forms, due_forms, plain_forms, told_forms
 
 _DATA: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
 _WORD = re.compile(
@@ -28,7 +28,7 @@ YES, NO = frozenset(_DATA["yes"]), frozenset(_DATA["no"])
 KEYS = frozenset(_DATA["keys"])
 FILE_BUTTONS = frozenset(_DATA["file_buttons"])
 """What browsers write on the button of a file field."""
-BE = frozenset({"is", "are", "was", "be", "é", "são", "foi", "está"})
+BE = frozenset({"is", "are", "was", "be", "ser", "é", "são", "foi", "está"})
 """Words with which something is told."""
 OWN = frozenset({"your", "their", "his", "her", "my", "our", "seu", "sua", "teu", "tua", "meu", "minha"})
 """Words after which something is described and not given."""
@@ -48,6 +48,8 @@ def _table() -> dict[str, dict[str, str]]:
     for name, phrase, language in verbs:
         for form in told_forms(phrase, language):
             table[form] = {"verb": name, "told": ""}
+        for form in due_forms(phrase, language):
+            table[form] = {"verb": name, "due": ""}
     for forms in (plain_forms, lambda phrase, _: (phrase,)):  # what is listed comes before what is derived
         for name, phrase, language in verbs:
             table |= {form: {"verb": name} for form in forms(phrase, language)}
