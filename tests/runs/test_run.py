@@ -50,6 +50,9 @@ def test_references_alone_are_forgotten_and_their_neighbours_kept(tmp_path):
     assert left == {"own.csv", "reference.val.txt"}
 
 
+SAMPLE = {"step": 1, "id": "a", "text": "x", "reward": 0.5, "parts": {}, "how": "strict"}
+
+
 @pytest.mark.parametrize(
     "began", ["models/sft/x", "checkpoints/rl/x", "metrics.jsonl", "result.json", "evaluations/base.val.greedy.json"]
 )
@@ -57,12 +60,12 @@ def test_a_run_that_trained_or_evaluated_anything_is_kept(tmp_path, began):
     folder = tmp_path / "run"
     with start(folder):
         (folder / began).parent.mkdir(parents=True, exist_ok=True)
-        (folder / began).write_text("kept")
+        (folder / began).write_text('{"status": "kept"}')
     with pytest.raises(RunError, match="already holds a run"):
         start(folder)
     with start(folder, resume=True):
         pass
-    assert (folder / began).read_text() == "kept"
+    assert (folder / began).read_text() == '{"status": "kept"}'
 
 
 def test_resuming_says_so_and_sweeps_up_what_was_half_written(tmp_path):
@@ -129,7 +132,7 @@ def test_what_is_recorded_is_told_and_read_back(tmp_path):
         run.metrics("sft", 1, {"train/loss": 2.0})
         run.metrics("rl", 1, {"train/kl": None})
         run.timings("rl", 1, {"sample": 1.23456789})
-        run.sample({"id": "a"})
+        run.sample(SAMPLE)
         run.event("warning", "look here")
     loss, kl = {"stage": "sft", "step": 1, "train/loss": 2.0}, {"stage": "rl", "step": 1, "train/kl": None}
     assert watcher.told == [
@@ -144,7 +147,7 @@ def test_what_is_recorded_is_told_and_read_back(tmp_path):
     again = Run.read(tmp_path / "run")
     assert (again.rows("sft"), again.rows("rl"), again.rows("base")) == ([loss], [kl], [])
     assert again.files["timings"].rows() == [{"stage": "rl", "step": 1, "sample": 1.2346}]
-    assert again.files["samples"].rows() == [{"id": "a"}]
+    assert again.files["samples"].rows() == [SAMPLE]
     (event,) = again.files["events"].rows()
     assert (event["kind"], event["message"], event["time"][-6:]) == ("warning", "look here", "+00:00")
 

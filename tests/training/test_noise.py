@@ -262,8 +262,8 @@ class TestMostlyNoise:
 
     def test_it_speaks_at_a_look_where_nothing_points_anywhere(self):
         steps = said(self.level, self.nothing)
-        assert [number + 1 for number, messages in enumerate(steps) if messages] == [LOOK, 2 * LOOK]
-        assert "prompts_per_step" in steps[LOOK - 1][0]
+        assert [number + 1 for number, messages in enumerate(steps) if messages] == [2 * LOOK], "the second in a row"
+        assert "prompts_per_step" in steps[2 * LOOK - 1][0]
 
     def test_rewards_that_rise_or_gradients_that_agree_keep_it_silent(self):
         assert not any(said(self.rising, self.nothing))
@@ -278,7 +278,7 @@ class TestMostlyNoise:
         assert _t_of_slope(self.rising) == pytest.approx(fit.slope / fit.stderr)
 
     def test_a_constant_reward_and_steps_without_a_measure_are_no_error(self):
-        assert said([0.5] * LOOK, self.nothing[:LOOK])[-1]
+        assert said([0.5] * 2 * LOOK, self.nothing[: 2 * LOOK])[-1]
         assert not any(said([0.5] * LOOK, [None] * LOOK))
         assert not any(said([None] * LOOK, self.nothing[:LOOK]))
 

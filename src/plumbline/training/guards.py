@@ -112,13 +112,14 @@ def dead_parts(groups: Sequence[Group], memory: dict[str, Any]) -> Iterator[str]
 def mostly_noise(
     reward: float | None, gradient: SignalNoise | None, rate: float, memory: dict[str, Any]
 ) -> Iterator[str]:
-    """Say, every `LOOK` steps, where neither the gradients nor the rewards so far point anywhere.
+    """Say, every `LOOK` steps, where at two looks in a row neither the gradients nor the rewards so far point anywhere.
 
     Two t-values are looked at: of the mean of the gradient's signal, whose estimate is unbiased and falls around 0
     where there is none, and of the slope of a straight line through the steps' mean rewards (prompts differ from step
     to step, so single values say nothing). With true advantages one of them rises above `DIRECTION` as evidence
-    gathers; dealt at random, neither does in seven of ten looks (0.84 squared). AdamW moves every weight by about the
-    rate whatever the gradient's size, so steps without a direction are a random walk that unlearns what SFT taught.
+    gathers, though not always within `LOOK` steps; dealt at random, neither does in seven of ten looks (0.84 squared).
+    AdamW moves every weight by about the rate whatever the gradient's size, so steps without a direction are a random
+    walk that unlearns what SFT taught.
     """
     if reward is None or gradient is None:
         return
@@ -131,7 +132,9 @@ def mostly_noise(
     count = len(rewards)
     if count % LOOK:
         return
-    if (signal := _t_of_mean(signals)) < DIRECTION and (trend := _t_of_slope(rewards)) < DIRECTION:
+    signal, trend = _t_of_mean(signals), _t_of_slope(rewards)
+    aimless = memory["aimless_looks"] = memory.get("aimless_looks", 0) + 1 if max(signal, trend) < DIRECTION else 0
+    if aimless > 1:
         ratio = sum(signals) / sum(noises) if sum(noises) > 0 else 0.0
         yield (
             f"after {count} steps nothing points anywhere: the gradient's signal is {ratio:.2f} of its noise "
