@@ -23,7 +23,8 @@ from plumbline.tasks.forms.suite.fields import options
 PHRASINGS = yaml.safe_load(Path(__file__).with_name("phrasings.yaml").read_text(encoding="utf-8"))
 KINDS = {
     **dict.fromkeys(("textarea", "password"), ("typed",)),
-    **dict.fromkeys(("email", "number", "tel", "text", "url"), ("typed", "bare")),
+    **dict.fromkeys(("email", "tel", "text", "url"), ("typed", "bare")),
+    "number": ("typed", "bare", "numbers"),
     **dict.fromkeys(("date", "time"), ("typed", "bare", "picked")),
     **dict.fromkeys(("select", "multiselect"), ("chosen",)),
     **{kind: (kind,) for kind in ("radio", "checkbox", "checkboxes", "file", "button")},

@@ -110,6 +110,20 @@ CHANGE = elements_of(FORMS["change-ticket"])
         ("Click the 'Staff' radio button", (Click("Staff", "box"),)),
         ("Make sure that 'Newsletter' is not selected", (Uncheck("Newsletter"),)),  # the page may come with it ticked
         ("Make sure that 'Newsletter' is checked", (Check("Newsletter"),)),
+        (
+            "Type 'Ann' into 'Full name' and 'Elm 3' into 'Home address'",
+            (Type("Full name", "Ann"), Type("Home address", "Elm 3")),
+        ),
+        ("Type +44 20 7946 (ext 5) into Phone number", (Type("Phone number", "+44 20 7946 (ext 5)"),)),
+        ("Type The Old Mill into the Home address field", (Type("Home address", "The Old Mill"),)),
+        ("Clear the 'Home address' field", (Type("Home address", ""),)),
+        ("Clear the 'Newsletter' checkbox", (Uncheck("Newsletter"),)),
+        ("Check 'Newsletter' if it is not already checked", (Check("Newsletter"),)),
+        ("Do not forget to check 'Newsletter'", (Check("Newsletter"),)),
+        ("Could you please check 'Newsletter'?", (Check("Newsletter"),)),
+        ("Tick 'Law' and 'Maps'", (Check("Law"), Check("Maps"))),
+        ("The user types 'Ann' into 'Full name'", (Type("Full name", "Ann"),)),
+        ("'Ann' should be typed into 'Full name'", (Type("Full name", "Ann"),)),
         ("Leave the 'Home address' field empty", ()),
         ("Do not check 'Newsletter'", ()),
         ("Wait for the page to load", ()),
@@ -134,6 +148,12 @@ def test_a_reader_that_knows_the_form(line, actions):
         "2. If needed, type 'Ann' into 'Full name'",
         "3. Full name: Ann",
         "Step 3: Frobnicate the 'Full name' field",
+        "Should I type 'Ann' into 'Full name'?",
+        "Type your full name into 'Full name'",
+        "Type 'Ann' and 'Bob' into 'Full name'",
+        "Replace 'Ann' with 'Bob' in 'Full name'",
+        "Select 'Staff' and 'Alumni' for 'Reader type'",
+        "Press 'Staff' in 'Newsletter'",
     ],
 )
 def test_what_does_not_say_what_is_to_be_done_is_not_guessed(line):
@@ -159,6 +179,52 @@ def test_where_as_much_speaks_for_either_argument_only_the_form_decides():
 )
 def test_quotation_marks_as_they_come(line):
     assert read_plan(line, LIBRARY).actions == (Type("Full name", "Ann"),)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "The form is sent by clicking 'Request Card'",
+        "The 'Request Card' button should be enabled",
+        "Full name changes to 'Ann'",
+        "The 'Full name' field shows 'Ann'",
+        "'Staff' is selected by default in 'Reader type'",
+        "Increase 'Student number' by 2",
+        '{"Full name": "Ann", "Reader type": "Staff"}',
+    ],
+)
+def test_what_only_tells_something_is_no_step(line):
+    assert read_plan(line, LIBRARY).actions == ()
+
+
+def test_the_only_field_for_files_needs_no_name():
+    assert read_plan("Attach 'plan.pdf'", CHANGE).actions == (Attach("Diagrams", "plan.pdf"),)
+    assert read_plan("Attach 'plan.pdf'", LIBRARY).actions == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "actions", "idle"),
+    [
+        ("Click on the 'Full name' field\nType 'Ann'", (Click("Full name", "field"), Type("Full name", "Ann")), 0),
+        ("2. **Full name**\n   - Type 'Ann'", (Type("Full name", "Ann"),), 1),
+        (
+            "Click on the 'Full name' field\nWait\nType 'Ann'",
+            (Click("Full name", "field"), Type("Full name", "Ann")),
+            1,
+        ),
+        ("### Submit\n- Click the 'Request Card' button", (Submit("Request Card"),), 1),
+        ("### Submit", (Submit(),), 0),
+        ("Submit the form:\n  Click the 'Request Card' button", (Submit("Request Card"),), 1),
+    ],
+)
+def test_what_the_line_above_says(text, actions, idle):
+    plan = read_plan(text, LIBRARY)
+    assert (plan.actions, plan.idle, plan.unread) == (actions, idle, 0)
+
+
+@pytest.mark.parametrize("text", ["Full name is required.\nType 'Ann'", "Press 'Tab'\nType 'Ann'"])
+def test_a_value_without_a_control_is_not_guessed(text):
+    assert not any(isinstance(one, Type) for one in read_plan(text, LIBRARY).actions)
 
 
 @pytest.mark.parametrize("line", ["- Full name: Ann", "Good luck!", "Here is the plan:", "Change date: 2026-03-12", ""])

@@ -82,6 +82,13 @@ class Names:
         groups = self.options.get(loose(option), ())
         return groups[0] if len(groups) == 1 and not self.has(option) else ""
 
+    def group_of_all(self, text: str) -> str:
+        """The list or group whose options a text names, several of them; "" where it is none's, or that of several."""
+        if self.has(text) or len(text) > _LONGEST:
+            return ""
+        groups = [label for labels in self.labels.values() for label in labels if len(self.items_of(label, text)) > 1]
+        return groups[0] if len(groups) == 1 else ""
+
     def only(self, kind: str) -> str:
         """The label of the only control of a kind; "" where there are several or none."""
         labels = self.labels.get(kind, ())

@@ -26,7 +26,7 @@ URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s<>'\"`]+", re.IGNORECASE)
 _SELECTS = frozenset({"select", "multiselect", "radio", "checkboxes"})
 _SPACE = frozenset({"space", "spacebar", "espaço"})
 _LISTS = frozenset({"select", "multiselect"})
-_PICKED = frozenset({"date", "time"})
+_PICKED = frozenset({"date", "time", "number"})
 """Kinds that pages show as something to pick from, and that are typed into all the same."""
 _FILE_NAME = re.compile(r"[^/\\]{1,200}\.\w{2,5}")
 
@@ -64,6 +64,8 @@ def actions_of(said: Sentence, text: str, names: Names) -> list[Action] | None:
         "button" in said.nouns or loose(said.label) in names.buttons
     ):
         return None if "state" in said.nouns else [Submit(said.label)]
+    if said.verb in {"select", "check", "uncheck", "click"} and (group := names.group_of_all(said.label)):
+        return _entries(replace(said, label=group, values=(said.label,)), names)
     if said.verb == "select" or (said.verb in {"set", "use"} and names.group_of(said.label)):
         return _single_choice(said, kind, names)
     if said.verb in {"check", "uncheck"}:
@@ -156,8 +158,9 @@ def _what(nouns: frozenset[str]) -> Literal["", "field", "box"]:
 def _press(said: Sentence, text: str, names: Names) -> list[Action] | None:
     if not said.label:
         return [Submit()] if "button" in said.nouns else None
-    key = said.label.casefold()
+    label = said.label if said.quoted else said.label.rstrip(".,; ")
+    key = label.casefold()
     generic = not said.quoted and key in SUBMIT_WORDS
     if key not in KEYS and (generic or "button" in said.nouns or loose(said.label) in names.buttons):
         return _click(said, text, names)
-    return [Press(said.label)]
+    return [Press(label)]

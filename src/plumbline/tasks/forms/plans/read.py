@@ -216,7 +216,7 @@ def _read(body: str, names: Names) -> tuple[Action, ...] | None:
 def _read_text(text: str, names: Names) -> tuple[Action, ...] | None:
     if (done := _DONE.fullmatch(text)) is not None and (action := _done(done.group("rest"))) is not None:
         return (action,)
-    if (url := _navigates(text)) is not None:
+    if (url := _navigates(text, names)) is not None:
         return (Navigate(url),)
     if (called := read_call(text, names)) is not None:
         return tuple(called)
@@ -248,7 +248,7 @@ def _done(rest: str) -> Action | None:
     return None
 
 
-def _navigates(text: str) -> str | None:
+def _navigates(text: str, names: Names) -> str | None:
     """The address that a step goes to; None where it goes to none."""
     tokens = tokens_of(text[:_OPENING], ()) or []
     verbs = verbs_of(tokens)
@@ -259,6 +259,8 @@ def _navigates(text: str) -> str | None:
         return None
     if any({"refusal", "doubt"} & token.roles.keys() for token in tokens[: verbs[0]]):
         return None
+    if any(tokens[at].role("verb") in {"type", "use", "set", "append"} for at in verbs) and mentions(text, names):
+        return None  # "go to the field L and type the address"
     rest = text[tokens[verbs[0]].end :].strip()
     if is_quoted(rest):
         return unquoted(rest) if "/" in rest else None

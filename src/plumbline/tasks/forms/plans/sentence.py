@@ -13,7 +13,7 @@ from plumbline.tasks.forms.plans.context import contexts_of, evidence
 from plumbline.tasks.forms.plans.labels import Names, loose
 from plumbline.tasks.forms.plans.quotations import QUOTES, Argument, is_quoted, quotations, without_file_buttons
 from plumbline.tasks.forms.plans.tokens import LEADS, Token, is_sign, may_be_name, tokens_of, verbs_of
-from plumbline.tasks.forms.plans.unquoted import Step, completed, mentions
+from plumbline.tasks.forms.plans.unquoted import Step, alone, completed, mentions
 from plumbline.tasks.forms.plans.vocabulary import ASKING, BE, NO, YES
 
 _FILLS = frozenset({"type", "append", "use", "set", "vary", "select", "check", "uncheck", "attach"})
@@ -127,6 +127,8 @@ def _with_mentions(text: str, arguments: tuple[Argument, ...], names: Names) -> 
     if not _is_list_of(tokens_of(text, arguments) or (), arguments):
         return
     for mention in mentions(text, names):
+        if any(loose(mention.text) == loose(one.text) for one in arguments):
+            continue  # "type your full name into 'Full name'"
         if all(mention.end <= one.start or mention.start >= one.end for one in arguments):
             yield tuple(sorted((*arguments, mention), key=lambda one: one.start))
 
@@ -289,7 +291,9 @@ def _assigned(step: Step, tokens: Sequence[Token], verbs: Sequence[int], kind: s
     for label, others in (groups, groups[::-1]):
         if len(label) > 1:
             continue
-        name, values = arguments[label[0]].text, tuple(arguments[other].text for other in others)
+        name = arguments[label[0]].text
+        given = [arguments[other] for other in others]
+        values = tuple(one.text if one in step.quoted else alone(one.text, names.kind(name)) for one in given)
         says, strength = evidence(contexts[label[0]], contexts[others[0]], kind)
         if names.kind(name):
             strength, says = strength + _NAMED, True

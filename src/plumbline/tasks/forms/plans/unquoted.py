@@ -9,11 +9,19 @@ from plumbline.tasks.forms.plans.context import VALUE_FIRST
 from plumbline.tasks.forms.plans.labels import Names
 from plumbline.tasks.forms.plans.quotations import Argument
 from plumbline.tasks.forms.plans.tokens import Token, is_colon, is_sign
-from plumbline.tasks.forms.plans.vocabulary import BE, NO, OWN, YES
+from plumbline.tasks.forms.plans.vocabulary import BE, KEYS, NO, OWN, YES
 
 _EDGE = frozenset({"field", "choice", "boxes", "checkbox", "upload", "option", "button", "link", "form", "key"})
 """Nouns that belong to the sentence and not to an argument without quotation marks."""
 _MOST_LINKS = 24
+_FORMS = {
+    "date": re.compile(r"(?<![\d/-])(?:\d{4}-\d{2}-\d{2}|\d{1,2}/\d{1,2}/\d{4})(?![\d/-])"),
+    "time": re.compile(r"(?<![\d:])\d{1,2}:\d{2}(?:\s?[ap]\.?m\b\.?)?(?![\d:])", re.IGNORECASE),
+    "email": re.compile(r"[^\s@<>()]+@[^\s@<>()]+\.\w+"),
+    "url": re.compile(r"[a-z]+://\S+"),
+    "file": re.compile(r"^.+?\.\w{2,5}(?!\S)"),
+}
+"""What is entered into controls of these kinds, where other words may stand around it: "the day 2026-05-24"."""
 _POSSESSED = ("'s", "’s")
 
 
@@ -82,6 +90,13 @@ def _says_it_is(verb: Token) -> bool:
     return verb.word is not None and verb.word.text.rpartition(" ")[2] in BE
 
 
+def alone(text: str, kind: str) -> str:
+    """What is entered into a control whose entries have a form of their own, without the words around it."""
+    pattern = _FORMS.get(kind)
+    found = pattern.findall(text) if pattern is not None and " " in text else []
+    return found[0] if len(found) == 1 else text
+
+
 def _is_tied(step: Step, tokens: Sequence[Token], core: Argument) -> bool:
     """Whether something ties words to the argument before them: "set L to V", "L: V", but not "L because it is so"."""
     before = [token for token in tokens if token.start < core.start]
@@ -89,7 +104,8 @@ def _is_tied(step: Step, tokens: Sequence[Token], core: Argument) -> bool:
         token.role("link") is not None or (is_sign(token) and token.word and token.word.text in ":-–—")
         for token in before
     )
-    return tied or step.names.knows(core.text) or core.text.casefold() in YES | NO
+    is_figure = " " not in core.text and any(letter.isdigit() for letter in core.text)
+    return tied or is_figure or step.names.knows(core.text) or core.text.casefold() in YES | NO
 
 
 def _without_leading_words(tokens: Sequence[Token], start: int, stop: int) -> int:
@@ -113,7 +129,11 @@ def _runs(tokens: Sequence[Token], verbs: Sequence[int]) -> list[tuple[int, int]
 
 def _core(step: Step, tokens: Sequence[Token], *, is_label: bool, keeps_nouns: bool) -> Argument | None:
     """What is left of a stretch without articles, links and nouns around it; None where nothing is."""
-    text, knows = step.text, step.names.knows
+    text = step.text
+
+    def knows(said: str) -> bool:
+        return step.names.knows(said) or said.casefold().rstrip(".,; ") in KEYS
+
     start, stop = 0, len(tokens)
     articled = False
     while start < stop and not knows(text[tokens[start].start : tokens[stop - 1].end]):
@@ -121,7 +141,8 @@ def _core(step: Step, tokens: Sequence[Token], *, is_label: bool, keeps_nouns: b
         noun = roles.get("noun")
         strips = noun in _EDGE | {"file"} and (articled or is_label or not keeps_nouns)
         strips = strips or (noun == "value" and articled and not is_label)
-        is_name = not is_label and text[tokens[start].start].isupper() and "noun" not in roles
+        said = text[tokens[start].start : tokens[start].end]
+        is_name = not is_label and said[0].isupper() and not ("noun" in roles and said.isupper())  # but "the URL ..."
         if is_name or _sticks(text, tokens[start:stop], 0):
             break  # "type The Beatles"
         if roles.keys() & {"article", "called", "adverb", "join", "link"} or is_sign(tokens[start]):
@@ -141,10 +162,13 @@ def _core(step: Step, tokens: Sequence[Token], *, is_label: bool, keeps_nouns: b
         else:
             break
     if start == stop:
-        return None
+        state = next((token for token in reversed(tokens) if not is_sign(token)), None)
+        if is_label or state is None or state.word is None or state.word.text not in YES | NO:
+            return None
+        return Argument(text[state.start : state.end], state.start, state.end)  # "set L to on"
     first, last = tokens[start].start, tokens[stop - 1].end
     found = Argument(text[first:last].replace("\\n", "\n"), first, last)
-    if knows(found.text):
+    if knows(found.text) and (is_label or not step.names.has(found.text)):
         return found
     left = tokens[start:stop]
     before = tokens[start - 1].word if start else None
