@@ -337,8 +337,8 @@ def _evaluate_inside(
             run.event(
                 "worse",
                 f"after {step} steps of RL the greedy answers earn {found}: what the model could is unlearnt. "
-                "Start again with a lower rl.optimiser.learning_rate, one that falls (schedule: linear), or more answers "
-                "a step (rl.prompts_per_step)",
+                "Start again with a lower rl.optimiser.learning_rate, one that falls (schedule: linear), or more "
+                "answers a step (rl.prompts_per_step)",
             )
         for stratum in sorted({row.stratum for row in evaluation.rows if row.stratum}):
             values[f"eval/{stratum}"] = _mean([r.reward for r in evaluation.rows if r.stratum == stratum])
