@@ -154,6 +154,7 @@ def test_a_reader_that_knows_the_form(line, actions):
         "Replace 'Ann' with 'Bob' in 'Full name'",
         "Select 'Staff' and 'Alumni' for 'Reader type'",
         "Press 'Staff' in 'Newsletter'",
+        "Fill in the 'Full name' field because everybody has one",
     ],
 )
 def test_what_does_not_say_what_is_to_be_done_is_not_guessed(line):
@@ -185,6 +186,7 @@ def test_quotation_marks_as_they_come(line):
     "line",
     [
         "The form is sent by clicking 'Request Card'",
+        "'Full name' must be filled in before you submit",
         "The 'Request Card' button should be enabled",
         "Full name changes to 'Ann'",
         "The 'Full name' field shows 'Ann'",
