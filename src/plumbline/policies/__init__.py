@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from plumbline.errors import ModelError, RecipeError
 from plumbline.imports import check_installed, named
 from plumbline.policies.memory import clear_memory_errors
+from plumbline.policies.pretrained.chat import read_template
 from plumbline.policies.pretrained.gguf_file import is_gguf
-from plumbline.policies.saved import check_settings, check_source, read_template
+from plumbline.policies.saved import check_settings, check_source
 from plumbline.recipe import ModelSection
 
 if TYPE_CHECKING:

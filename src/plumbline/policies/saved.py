@@ -8,7 +8,7 @@ from plumbline.errors import ModelError
 from plumbline.policies.pretrained.gguf_file import header, is_gguf
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.runs.cards import CARD
-from plumbline.storage import read_object, read_text
+from plumbline.storage import read_object
 
 ADAPTER = "adapter_config.json"
 
@@ -72,19 +72,6 @@ def adapter_base(source: str) -> str | None:
     if not isinstance(base, str) or not base:
         raise ModelError(f"{config} names no base model", "set base_model_name_or_path in it")
     return base
-
-
-def read_template(path: str) -> str:
-    """A chat template from its file.
-
-    Raises:
-        ModelError: it cannot be read.
-    """
-    if not Path(path).is_file():
-        raise ModelError(
-            f"cannot read the chat template {path}: there is no such file", "give chatml, or the path of a Jinja file"
-        )
-    return read_text(Path(path), ModelError)
 
 
 def saved_settings(source: str) -> Mapping[str, Any]:

@@ -6,17 +6,31 @@ tokenizer would merge characters across the boundary, or a template would treat 
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError, ModelError
 from plumbline.policies.policy import Demonstration
-from plumbline.policies.saved import read_template
 from plumbline.records import Message
+from plumbline.storage import read_text
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+
+
+def read_template(path: str) -> str:
+    """A chat template from its file.
+
+    Raises:
+        ModelError: it cannot be read.
+    """
+    if not Path(path).is_file():
+        raise ModelError(
+            f"cannot read the chat template {path}: there is no such file", "give chatml, or the path of a Jinja file"
+        )
+    return read_text(Path(path), ModelError)
 
 
 class Chat:
