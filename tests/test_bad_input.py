@@ -117,7 +117,7 @@ def test_a_bad_input_is_one_message_and_leaves_nothing(plumbline, place, asked_n
         errors = [line for line in err.splitlines() if line.startswith("error: ")]
         assert len(errors) == 1
         cause, remedy = err[err.index("error: ") :].splitlines()
-        assert remedy.startswith("  mend: "), "there is a remedy, and cause and remedy are a line each"
+        assert remedy.startswith("  fix: "), "there is a remedy, and cause and remedy are a line each"
         assert len(cause) > len("error: ")
     else:
         assert status == 2, "typer's own, which says how the command is written"
@@ -198,7 +198,7 @@ def test_a_model_whose_files_are_damaged(plumbline, place, tiny_folder, tmp_path
     assert (status, out) == (1, "")
     assert str(model) in err
     assert "Traceback" not in err
-    assert "  mend: " in err
+    assert "  fix: " in err
 
 
 @pytest.mark.parametrize("name", ["events.jsonl", "evaluations"])
@@ -247,7 +247,7 @@ def test_a_full_device_is_said(place, command):
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, cwd=place, env=buffered)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: cannot write the output: No space left on device\n  mend: ")
+    assert done.stderr.startswith("error: cannot write the output: No space left on device\n  fix: ")
     assert len(done.stderr.splitlines()) == 2
 
 

@@ -253,7 +253,7 @@ def test_recipe_lists_prints_and_overrides(plumbline):
         (["compare", "nowhere", "nowhere"], "nowhere is not a run directory"),
     ],
 )
-def test_a_mistake_is_one_message_with_its_mend(plumbline, data, tmp_path, monkeypatch, arguments, message):
+def test_a_mistake_is_one_message_with_its_fix(plumbline, data, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(data, tmp_path / "data" / "commerce")
     (tmp_path / "data" / "commerce" / "manifest.json").write_text(

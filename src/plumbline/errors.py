@@ -1,4 +1,4 @@
-"""What can go wrong, as types; each message names the cause and, in `mend`, what to do about it.
+"""What can go wrong, as types; each message names the cause and, in `fix`, what to do about it.
 
     PlumblineError
     ├── RecipeError        an unknown key, a value out of range, a recipe that extends itself
@@ -21,16 +21,16 @@ def install_extra(name: str) -> str:
 
 
 class PlumblineError(Exception):
-    """An error that a user can mend: `cause` says what is wrong, `mend` what to do."""
+    """An error that a user can fix: `cause` says what is wrong, `fix` what to do."""
 
-    def __init__(self, cause: str, mend: str = "") -> None:
-        super().__init__(f"{cause}\n  mend: {mend}" if mend else cause)
+    def __init__(self, cause: str, fix: str = "") -> None:
+        super().__init__(f"{cause}\n  fix: {fix}" if fix else cause)
         self.cause = cause
-        self.mend = mend
+        self.fix = fix
 
     def __reduce__(self) -> tuple[type["PlumblineError"], tuple[str, str]]:
-        """Pickle by cause and mend, so that an error survives the way back from another process."""
-        return type(self), (self.cause, self.mend)
+        """Pickle by cause and fix, so that an error survives the way back from another process."""
+        return type(self), (self.cause, self.fix)
 
 
 class RecipeError(PlumblineError, ValueError):

@@ -165,7 +165,7 @@ def _demonstration(policy: Policy, task: Task, example: Example, section: SftSec
     try:
         return policy.demonstrate(chat, allow_truncation=section.allow_truncation)
     except DataError as error:
-        raise DataError(f"example {example.id}: {error.cause}", error.mend) from error
+        raise DataError(f"example {example.id}: {error.cause}", error.fix) from error
 
 
 def _rl(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], held_out: Splits, source: str) -> str:

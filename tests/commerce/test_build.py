@@ -108,7 +108,7 @@ def test_quotas_add_up_and_never_exceed_what_there_is():
     assert sum(_quotas({"a": 40, "b": 41, "c": 42, "nenhum": 5}, 100).values()) == 100
 
 
-def test_too_few_reviews_is_an_error_with_a_mend(tmp_path):
+def test_too_few_reviews_is_an_error_with_a_fix(tmp_path):
     with pytest.raises(DataError, match=r"5000 prompts were asked for(.|\n)*more orders"):
         build_commerce(CommerceOptions(orders=300, extraction=5000), tmp_path)
 

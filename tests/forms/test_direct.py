@@ -221,7 +221,7 @@ def test_a_browser_would_not_send_what_breaks_a_constraint(field, good, bad):
     assert arrived is None
     assert result.attempts[-1].status == "refused"
     assert field in result.attempts[-1].reason
-    assert visit(small_form(), Type(field, bad), Submit(), Type(field, good))[1] is not None, "and it can be mended"
+    assert visit(small_form(), Type(field, bad), Submit(), Type(field, good))[1] is not None, "and it can be put right"
 
 
 def test_required_controls_of_every_kind_block():
@@ -284,7 +284,7 @@ def test_done_ends_a_plan_and_so_do_limits():
     assert result.cut
 
 
-def test_server_errors_come_back_filled_in_and_can_be_mended():
+def test_server_errors_come_back_filled_in_and_can_be_corrected():
     from tests.forms.small import ordered_form
 
     form = ordered_form()

@@ -163,7 +163,7 @@ def test_noise_changes_the_prompt_and_not_what_is_right():
     assert differing > 0.9 * len(ids)
 
 
-def test_prefilled_pages_pay_only_for_what_has_to_be_mended():
+def test_prefilled_pages_pay_only_for_what_has_to_be_corrected():
     task = open_forms(records=10, noise={"prefilled": 1.0})
     for name in ("submit-only", "type-after-submit"):
         examples = task.examples("train")

@@ -74,7 +74,7 @@ def test_a_bad_scoring_function_is_found_before_anything_is_built(bad, score, op
     )
     with pytest.raises(DataError, match=message) as error:
         run_recipe(recipe, bad.folder / "run")
-    assert advice in error.value.mend
+    assert advice in error.value.fix
     assert not (bad.folder / "run" / "models").exists()
     # And without a run: by evaluating the oracle.
     asked = Asked(target="oracle", task="jsonl", options=bad.options(score, gold="answer", **options))

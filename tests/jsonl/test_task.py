@@ -264,7 +264,7 @@ def test_a_range_becomes_0_to_1(functions):
     task, example = first(functions, "signed")
     with pytest.raises(DataError, match=r"what signed says is -1, which is not in \[0, 1\]") as error:
         task.judge(example, "2")
-    assert "task.options.range" in error.value.mend
+    assert "task.options.range" in error.value.fix
 
 
 def test_parameters_get_what_they_are_named_after(functions):
@@ -338,7 +338,7 @@ def test_wrong_options(workplace, options, message):
     values = {key: value for key, value in {**workplace.options(), **options}.items() if value is not None}
     with pytest.raises(RecipeError, match=message) as error:
         open_task("jsonl", values, Path())
-    assert "needs train and score" in error.value.mend
+    assert "needs train and score" in error.value.fix
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """What TRL 1.16 lets pass without a word, each beside what happens here.
 
-Both run: TRL's trainer on the tiny model with the same kind of reward, then our loop. Where a later TRL mends a
+Both run: TRL's trainer on the tiny model with the same kind of reward, then our loop. Where a later TRL fixes a
 failure, the first half of a test fails, and the documentation's list gets shorter.
 """
 

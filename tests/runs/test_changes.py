@@ -77,7 +77,7 @@ def test_out_of_memory_says_what_to_lower_and_the_run_goes_on_with_it(tiny_folde
             run_recipe(recipe(tiny_folder), tmp_path / "run")
     assert "memory" in caught.value.cause
     for advised in ("rl.tokens_per_pass (8192 now)", "model.gradient_checkpointing: true", "model.rows_at_once"):
-        assert advised in caught.value.mend
+        assert advised in caught.value.fix
     lighter = {"rl__tokens_per_pass": 64, "model__gradient_checkpointing": True, "model__rows_at_once": 4}
     run = run_recipe(recipe(tiny_folder, **lighter), tmp_path / "run", resume=True)
     assert run.result() is not None
@@ -137,8 +137,8 @@ def test_everything_else_is_refused_and_says_what_may_change(tiny_folder, tmp_pa
     for change in ({"rl__steps": 9}, {"rl__group_size": 2}, {"model__dtype": "bfloat16"}, {"seed": 1}):
         with pytest.raises(RunError, match="started with another recipe") as caught:
             Run.start(recipe(tiny_folder, **change), tmp_path / "run", resume=True)
-        assert "rl.tokens_per_pass" in caught.value.mend
-        assert "rl.optimiser.learning_rate" in caught.value.mend
+        assert "rl.tokens_per_pass" in caught.value.fix
+        assert "rl.optimiser.learning_rate" in caught.value.fix
     with pytest.raises(RunError, match=r"sft\.optimiser\.learning_rate: 0\.001 -> 0\.1.*is finished"):
         Run.start(recipe(tiny_folder, sft__optimiser={"learning_rate": 0.1, "schedule": "constant"}), tmp_path / "run",
                   resume=True)  # fmt: skip
@@ -183,7 +183,7 @@ def test_what_failed_gives_its_memory_back():
     with pytest.raises(DeviceMemoryError) as caught, clear_memory_errors("advice"):
         fail()
     assert kept[0]() is None, "the traceback holds what it failed with"
-    assert caught.value.mend == "advice"
+    assert caught.value.fix == "advice"
 
 
 def test_prompts_too_long_for_rl_are_said_before_sft(tiny_folder, tiny_policy, tmp_path):

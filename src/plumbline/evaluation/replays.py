@@ -63,4 +63,4 @@ def _replay(task: Replayable, example: Example, row: Judged) -> Replay:
 
 
 def _one_line(error: PlumblineError) -> str:
-    return f"{error.cause}; {error.mend}" if error.mend else error.cause
+    return f"{error.cause}; {error.fix}" if error.fix else error.cause

@@ -55,8 +55,8 @@ def find(name: str) -> Entry:
     if name in known:
         return known[name]
     close = difflib.get_close_matches(name.lower(), known, n=1)
-    mend = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)}"
-    raise ModelError(f"`plumbline get` knows no model {name}", mend)
+    fix = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)}"
+    raise ModelError(f"`plumbline get` knows no model {name}", fix)
 
 
 def catalogue_table() -> Table:

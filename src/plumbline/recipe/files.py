@@ -99,8 +99,8 @@ def find(source: str | Path) -> Path:
         if (folder / f"{path}.yaml").is_file():
             return folder / f"{path}.yaml"
     close = difflib.get_close_matches(str(source), names(), n=1)
-    mend = f"did you mean {close[0]}?" if close else f"there are: {', '.join(names())}"
-    raise RecipeError(f"no recipe named {source}", mend)
+    fix = f"did you mean {close[0]}?" if close else f"there are: {', '.join(names())}"
+    raise RecipeError(f"no recipe named {source}", fix)
 
 
 def names() -> list[str]:

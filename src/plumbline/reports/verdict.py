@@ -82,7 +82,7 @@ def run_verdict(view: View) -> Verdict:
         return _single(view, split, mode, prefix)
     if isinstance(found, IncomparableError):
         sentence = f"{prefix}The last two stages cannot be compared on {split}: {found.cause}."
-        return Verdict(sentence, f"To mend it, {found.mend}." if found.mend else "", _missing_tone(view))
+        return Verdict(sentence, f"To fix it, {found.fix}." if found.fix else "", _missing_tone(view))
     other = next((m for m in view.modes(split) if m != mode and len(view.evaluated(split, m)) > 1), None)
     beside = view.compare(split, other, found.before, found.after) if other else None
     evaluation = view.final(found.after, split, mode)

@@ -142,7 +142,7 @@ def open_trackers(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> S
         except RunError:
             raise
         except Exception as error:
-            raise RunError(f"{name} does not start: {error}", f"remove {name} from run.trackers, or mend it") from error
+            raise RunError(f"{name} does not start: {error}", f"remove {name} from run.trackers, or fix it") from error
         opened.append(Guarded(name, tracker, say))
     return opened
 

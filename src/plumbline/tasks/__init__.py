@@ -64,8 +64,8 @@ def find_opener(name: str) -> Opener:
     """
     if name not in TASKS and not name.partition(":")[2]:
         close = difflib.get_close_matches(name, TASKS, n=1)
-        mend = f"did you mean {close[0]}?" if close else f"there are {', '.join(TASKS)}; a task of yours is module:name"
-        raise RecipeError(f"there is no task named {name}", mend)
+        fix = f"did you mean {close[0]}?" if close else f"there are {', '.join(TASKS)}; a task of yours is module:name"
+        raise RecipeError(f"there is no task named {name}", fix)
     opener: Opener = named(TASKS.get(name, name), "task")
     try:
         inspect.signature(opener).bind({}, Path(), silent)

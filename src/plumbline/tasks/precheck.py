@@ -112,7 +112,7 @@ def _first(task: Task, case: _Case) -> Score:
             "make it end for every text: a model writes anything",
         ) from None
     except PlumblineError as error:
-        raise DataError(f"{case} gets no reward: {error.cause}", error.mend) from error
+        raise DataError(f"{case} gets no reward: {error.cause}", error.fix) from error
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         raise DataError(

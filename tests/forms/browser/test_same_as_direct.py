@@ -88,7 +88,7 @@ def test_every_kind_of_action(browser, actions):
     assert got.text == wanted.text
 
 
-def test_errors_of_the_server_come_back_and_can_be_mended(browser):
+def test_errors_of_the_server_come_back_and_can_be_corrected(browser):
     plan = Plan((Type("Start", "2026-05-02"), Type("End", "2026-05-01"), Submit(), Type("End", "2026-05-03"), Submit()))
     (got,) = browser.run(Case(View(ordered_form())), [plan])
     assert [bool(receipt.errors) for receipt in got.receipts] == [True, False]

@@ -28,7 +28,7 @@ def test_the_table_adds_up():
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(DataError, match=r"there is no folder .*nowhere") as caught:
         open_forms({**BENCHMARK, "path": str(tmp_path / "nowhere")}, tmp_path, silent)
-    assert "git clone" in caught.value.mend
+    assert "git clone" in caught.value.fix
 
 
 def test_missing_files_are_listed(layout, tmp_path):
@@ -77,7 +77,7 @@ def test_without_flask(layout, tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(RecipeError, match="needs flask") as caught:
         open_forms({**BENCHMARK, "path": str(layout)}, tmp_path, silent)
-    assert ".[formfactory]" in caught.value.mend
+    assert ".[formfactory]" in caught.value.fix
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_everything_is_test_unless_it_is_dealt(open_layout, task, examples):
     assert len(examples) == 18
     with pytest.raises(DataError, match="no split 'train'") as caught:
         task.examples("train")
-    assert "80-10-10" in caught.value.mend
+    assert "80-10-10" in caught.value.fix
     dealt = open_layout(splits="80-10-10")
     assert dealt.splits == ("train", "val", "test")
     # Forms of two or three records have none to spare.

@@ -126,18 +126,18 @@ def load_tokenizer(source: str, section: ModelSection) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=section.trust_remote_code, **file)
     except (OSError, ValueError, KeyError, ImportError, TypeError, AttributeError) as error:
-        mend = "save the model's tokenizer into the same directory (tokenizer.save_pretrained)"
+        fix = "save the model's tokenizer into the same directory (tokenizer.save_pretrained)"
         if is_gguf(source):
-            mend = _gguf_mend(source)
+            fix = _gguf_fix(source)
         elif not Path(source).is_dir():
-            mend = f"there is no directory {source} here, so it was taken for a hub name: check it, and the network"
-        raise ModelError(f"cannot load a tokenizer from {source}: {_first_line(error)}", mend) from error
+            fix = f"there is no directory {source} here, so it was taken for a hub name: check it, and the network"
+        raise ModelError(f"cannot load a tokenizer from {source}: {_first_line(error)}", fix) from error
     if is_gguf(source):
         split_as_trained(tokenizer, source)
     return tokenizer
 
 
-def _gguf_mend(source: str) -> str:
+def _gguf_fix(source: str) -> str:
     return (
         f"the file is of architecture {header(source)[0]}; if this transformers cannot read that from GGUF, use the "
         "model's own directory (config.json and safetensors)"
@@ -169,7 +169,7 @@ def _model(
             ) from error
         raise ModelError(
             f"cannot load a causal language model from {source}: {_first_line(error)}",
-            _gguf_mend(source)
+            _gguf_fix(source)
             if file
             else "give a directory or hub name of a causal model (its config.json says architecture ...ForCausalLM)",
         ) from error

@@ -10,7 +10,7 @@ def quieten() -> None:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    # peft asks transformers by a name that is being retired: nothing that a user of either could mend.
+    # peft asks transformers by a name that is being retired: nothing that a user of either could fix.
     warnings.filterwarnings("ignore", message=".*gradient_checkpointing", category=FutureWarning)
     # Nor this one: peft looks for the base's config.json to see a changed vocabulary, and a GGUF file has none.
     warnings.filterwarnings("ignore", message=r"Could not find a config file in .*\.gguf", category=UserWarning)

@@ -124,12 +124,12 @@ class FormsTask:
     def examples(self, split: str) -> Sequence[Example]:
         """See `Task.examples`."""
         if split not in self.splits:
-            mend = f"it has {', '.join(self.splits)}"
+            fix = f"it has {', '.join(self.splits)}"
             if self.options.suite == "formfactory":
-                mend += "; task.options.splits: 80-10-10 deals the records to train, val and test"
+                fix += "; task.options.splits: 80-10-10 deals the records to train, val and test"
             elif split == HELD_OUT_FORMS:
-                mend = "add one of the held-out forms to task.options.forms, or name one in task.options.held_out"
-            raise DataError(f"the forms task has no split {split!r} with these options", mend)
+                fix = "add one of the held-out forms to task.options.forms, or name one in task.options.held_out"
+            raise DataError(f"the forms task has no split {split!r} with these options", fix)
         return self._build(split)
 
     def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:

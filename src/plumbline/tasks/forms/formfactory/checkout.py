@@ -77,15 +77,15 @@ def open_checkout(path: str, rows: Sequence[Row]) -> Checkout:
         DataError: there is no such folder, or files are missing from it.
     """
     root = Path(path).expanduser().resolve()
-    mend = f"git clone {ADDRESS}, and name its folder in task.options.path (--path)"
+    fix = f"git clone {ADDRESS}, and name its folder in task.options.path (--path)"
     if not root.is_dir():
-        raise DataError(f"there is no folder {root}", mend)
+        raise DataError(f"there is no folder {root}", fix)
     wanted = ["app.py"]
     for row in rows:
         wanted += [f"templates/{row.id}.html", gold_file(row), documents_file(row)]
     if missing := [name for name in wanted if not (root / name).is_file()]:
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-        raise DataError(f"{root} is no complete checkout: it lacks {', '.join(missing[:_NAMED])}{more}", mend)
+        raise DataError(f"{root} is no complete checkout: it lacks {', '.join(missing[:_NAMED])}{more}", fix)
     return Checkout(root, _digest(root))
 
 

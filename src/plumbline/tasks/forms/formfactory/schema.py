@@ -60,17 +60,17 @@ def read_scripted(row: Row, html: bytes, config: bytes) -> Schema:
     Raises:
         DataError: the description is malformed, or asks for a control that the script does not make.
     """
-    mend = "take a checkout of FormFactory itself"
+    fix = "take a checkout of FormFactory itself"
     try:
         described = json.loads(config)
         title, entries = str(described["title"]), list(described["fields"])
         fields = [Field(name="page_type", label="page_type", kind="hidden", default=title)]
         fields += [_scripted(entry) for entry in entries]
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{row.config}, which describes {row.id}, is malformed: {error!r}", mend) from error
+        raise DataError(f"{row.config}, which describes {row.id}, is malformed: {error!r}", fix) from error
     button = LexborHTMLParser(html.decode("utf-8", "replace")).css_first("button[type=submit]")
     if button is None:
-        raise DataError(f"the page of {row.id} has no button that sends it", mend)
+        raise DataError(f"the page of {row.id} has no button that sends it", fix)
     return Schema(title, " ".join(button.text().split()), tuple(fields), ported=True)
 
 

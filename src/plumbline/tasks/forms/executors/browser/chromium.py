@@ -31,7 +31,7 @@ _FLAGS = (
 )
 VIEWPORT: "ViewportSize" = {"width": 320, "height": 240}
 """Of pages that nobody looks at; what is smaller is painted sooner."""
-_MEND = f"install it (Debian: apt-get install chromium), or set {VARIABLE} to the browser's path"
+_FIX = f"install it (Debian: apt-get install chromium), or set {VARIABLE} to the browser's path"
 
 
 def find_chromium() -> str:
@@ -44,12 +44,12 @@ def find_chromium() -> str:
     if named:
         found = shutil.which(named)
         if found is None:
-            raise RecipeError(f"{VARIABLE} is {named}, which is no program", _MEND)
+            raise RecipeError(f"{VARIABLE} is {named}, which is no program", _FIX)
         return found
     for name in _NAMES:
         if found := shutil.which(name):
             return found
-    raise RecipeError("there is no Chromium on this machine", _MEND)
+    raise RecipeError("there is no Chromium on this machine", _FIX)
 
 
 def import_playwright() -> Any:
