@@ -212,7 +212,7 @@ def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
         loss_type="dr_grpo",
         scale_rewards="none",
         beta=rl.beta,
-        epsilon=rl.clip_low,
+        epsilon=rl.algorithm.clip_low,
         max_grad_norm=rate.max_grad_norm,
         shuffle_dataset=False,
         gradient_checkpointing=False,
@@ -458,7 +458,7 @@ def summary(name: str, arm: dict[str, Any], seed: int, run: Run) -> dict[str, An
         "prompts": rl.prompts_per_step,
         "group": rl.group_size,
         "steps": rl.steps,
-        "shuffled": rl.shuffle_advantages,
+        "shuffled": run.recipe.controls.shuffle_advantages,
         "set": arm["set"],
         "controls": {key.mode: round(e.mean_reward, 4) for key, e in found.items() if key.stage == "reference"},
     }

@@ -17,12 +17,13 @@ PACKAGE = Path(__file__).parents[1] / "src" / "plumbline"
 RANKS: tuple[set[str], ...] = (
     {"errors", "seeds"},
     {"records", "storage", "overrides", "imports"},
+    {"section"},
+    {"algorithms"},
     {"recipe", "claims"},
     {"runs"},
     {"tasks", "policies", "diagnosis"},
     {"judging", "models"},
     {"rollouts"},
-    {"algorithms"},
     {"evaluation"},
     {"reports"},
     {"training"},
@@ -38,6 +39,7 @@ RANKS: tuple[set[str], ...] = (
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 WITHOUT_TORCH = (
     "records",
+    "algorithms",
     "recipe",
     "runs",
     "tasks",
@@ -62,8 +64,6 @@ MAY_IMPORT_TORCH = (
     "policies/slots",
     "policies/flow",
     "policies/token_law.py",
-    "algorithms/objective.py",
-    "algorithms/ratio_free.py",
     "training",
 )
 

@@ -194,6 +194,7 @@ def _rl(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], held_out
         seed=recipe.seed,
         evaluate=evaluate if recipe.evaluation.every else None,
         evaluate_every=recipe.evaluation.every,
+        controls=recipe.controls,
     )
     _finish_stage(run, policy, _section(recipe), "rl", source, train)
     return str(folder)
@@ -234,9 +235,9 @@ def _likelihood(recipe: Recipe, policy: Policy) -> dict[str, Any]:
     """What RL takes for a rollout's log-probability, and whether that covers every choice that was sampled."""
     if recipe.rl is None:
         return {}
-    how = recipe.rl.likelihood
-    exact = how.kind == "trajectory" and not how.tokens_only and how.temperature is None
-    return {"likelihood": {"kind": how.kind, "exact": exact and policy.exact(recipe.sampling.law())}}
+    algorithm = recipe.rl.algorithm
+    exact = algorithm.exact and recipe.controls.exact and policy.exact(recipe.sampling.law())
+    return {"likelihood": {"kind": algorithm.likelihood, "exact": exact}}
 
 
 def _section(recipe: Recipe) -> ModelSection:

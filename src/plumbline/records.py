@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 Finish = Literal["stop", "length"]
 """Why a trajectory ended: the model said so, or the limit cut it off."""
-Selector = Literal["random", "ancestral", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence"]
+Selector = Literal[
+    "random", "ancestral", "leftmost", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence"
+]
 """How a diffusion step chooses the positions that it fills (see `plumbline.policies.masked.selectors`)."""
 Kernel = Literal["conditional", "marginal"]
 """How a flow step jumps (see `plumbline.policies.flow.kernels`)."""

@@ -72,7 +72,9 @@ def test_t2_groups_without_signal_are_counted_by_group_in_every_mode(trl_train, 
     assert all(row["frac_reward_zero_std"] == 0 for row in rows), "TRL measures the batch and calls it the groups"
     for scale in ("none", "group"):
         options = {"reward": "constant_by_group"}
-        _, run = train_toy(tiny_folder, tmp_path / scale, options=options, scale_advantages=scale, steps=3)
+        _, run = train_toy(
+            tiny_folder, tmp_path / scale, options=options, algorithm={"scale_advantages": scale}, steps=3
+        )
         assert [row["train/frac_reward_zero_std"] for row in run.rows("rl")] == [1.0] * 3
 
 

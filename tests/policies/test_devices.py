@@ -24,7 +24,7 @@ from tests.fake_gpu import fake_gpu, is_there
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto")]
 LAW = Sampling(max_tokens=8, steps=4, selector="plackett_luce")
-SELECTORS = ("random", "ancestral", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
+SELECTORS = ("random", "ancestral", "leftmost", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
 FAMILIES = {
     "masked": ({"attention": "prefix"}, [replace(LAW, selector=name) for name in SELECTORS]),
     "flow": ({"attention": "full", "explore": True}, [replace(LAW, kernel=k) for k in ("conditional", "marginal")]),
@@ -56,11 +56,11 @@ def test_every_family_samples_scores_and_learns_on_a_gpu(family, tmp_path):
     for law in laws:
         trajectories = [t for group in policy.sample(CHATS, 2, law, 0) for t in group]
         credits_ = [Credit(t, (-1.0) ** index, 1 / 32) for index, t in enumerate(trajectories)]
-        for settings in ({"ratio": "sequence", "inner_epochs": 2}, closed):
+        for settings in ({"algorithm": "gspo", "inner_epochs": 2}, closed):
             section = RlSection.model_validate({"steps": 2, **settings})
             optimiser = Optimiser(policy.trainable(), section.optimiser, 2)
             draws = np.random.default_rng(0)
-            update = update_policy(policy, optimiser, credits_, section, law, 0, section.beta, draws)
+            update = update_policy(policy, optimiser, credits_, section, 0, section.beta, draws)
             assert update.terms > 0
         greedy = replace(law, temperature=0.0, selector="threshold") if name == "slots" else replace(law, temperature=0)
         policy.sample(CHATS, 1, greedy, 0)

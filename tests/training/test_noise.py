@@ -186,9 +186,7 @@ def test_a_batch_cut_differently_measures_the_same(tiny_folder):
         ]
         optimiser = Optimiser(policy.trainable(), OptimiserSection(), 1)
         passes = len(policy.batches([c.trajectory for c in credits_], tokens_per_pass))
-        update = update_policy(
-            policy, optimiser, credits_, section, Sampling(max_tokens=8), 0, 0.0, np.random.default_rng(0)
-        )
+        update = update_policy(policy, optimiser, credits_, section, 0, 0.0, np.random.default_rng(0))
         found.append((passes, update.gradient))
     assert found[0][0] == 12
     assert found[2][0] < 12

@@ -48,7 +48,7 @@ DESIGN_METRICS = {
 def test_it_learns_and_its_negative_control_does_not(tiny_folder, tmp_path):
     settings = {"steps": 30, "group_size": 8, "optimiser": {"learning_rate": 1e-2, "schedule": "constant"}}
     gains = {}
-    for name, extra in (("true", {}), ("shuffled", {"shuffle_advantages": True})):
+    for name, extra in (("true", {}), ("shuffled", {"controls": {"shuffle_advantages": True}})):
         _, run = train_toy(tiny_folder, tmp_path / name, **settings, **extra)
         rewards = [row["train/reward"] for row in run.rows("rl")]
         gains[name] = np.mean(rewards[-5:]) - np.mean(rewards[:5])
@@ -87,8 +87,7 @@ def test_a_kl_is_computed_when_asked_for(tiny_folder, tmp_path):
 def test_the_clip_is_live_with_inner_epochs_and_idle_without(tiny_folder, tmp_path):
     settings = {
         "steps": 4,
-        "clip_low": 0.02,
-        "clip_high": 0.02,
+        "algorithm": {"clip_low": 0.02, "clip_high": 0.02},
         "optimiser": {"learning_rate": 1e-2, "schedule": "constant"},
     }
     _, once = train_toy(tiny_folder, tmp_path / "once", inner_epochs=1, **settings)
@@ -114,9 +113,7 @@ def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
     gradients = []
     optimiser = Optimiser(policy.trainable(), section.optimiser, 1)
     optimiser.step = lambda step: gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
-    update = update_policy(
-        policy, optimiser, credits_, section, Sampling(max_tokens=8), 0, 0.0, np.random.default_rng(0)
-    )
+    update = update_policy(policy, optimiser, credits_, section, 0, 0.0, np.random.default_rng(0))
     assert update.terms < sum(c.trajectory.num_tokens for c in credits_)
 
     plain = open_policy(ModelSection(name=str(tiny_folder), scoring="rows"), str(tiny_folder))

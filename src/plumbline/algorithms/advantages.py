@@ -4,8 +4,7 @@ Letters in shapes: G rollouts of one group.
 
 The advantage is the reward minus the group's mean (Liu et al. 2025, "Understanding R1-Zero-Like Training", Dr. GRPO,
 arXiv:2503.20783): dividing by the group's standard deviation, as GRPO first did (Shao et al. 2024, arXiv:2402.03300),
-gives easy and hard prompts more weight than the ones in between, so it is an option and not the default.
-"""
+gives easy and hard prompts more weight than the ones in between, so it is an option and not the default."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -13,6 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+Scale = Literal["none", "group"]
 TOLERANCE = 1e-6
 """Rewards closer than this are equal: the standard deviation of eight equal float32 rewards is not 0 but 1e-8."""
 
@@ -23,7 +23,7 @@ def has_signal(rewards: NDArray[np.float64]) -> bool:
     return bool(len(judged) > 1 and judged.max() - judged.min() > TOLERANCE)
 
 
-def advantages(rewards: NDArray[np.float64], scale: Literal["none", "group"] = "none") -> NDArray[np.float64]:
+def advantages(rewards: NDArray[np.float64], scale: Scale = "none") -> NDArray[np.float64]:
     """Advantages [G] of one group.
 
     They sum to 0 over the judged rollouts. A group without signal, and a rollout that could not be judged (NaN), get
@@ -36,7 +36,7 @@ def advantages(rewards: NDArray[np.float64], scale: Literal["none", "group"] = "
     return advantages_by_item(rewards[:, None], scale)[:, 0]
 
 
-def advantages_by_item(earned: NDArray[np.float64], scale: Literal["none", "group"] = "none") -> NDArray[np.float64]:
+def advantages_by_item(earned: NDArray[np.float64], scale: Scale = "none") -> NDArray[np.float64]:
     """Advantages [G, K] of the items that rewards are the sums of: each against the group's mean of the same item.
 
     Each row adds up to the rollout's advantage.

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.errors import RecipeError
-from plumbline.records import Message, Sampling, Step, Trajectory
+from plumbline.records import Message, Sampling, Trajectory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -86,19 +85,6 @@ class Demonstration:
     def num_targets(self) -> int:
         """How many tokens the loss counts."""
         return sum(self.is_target)
-
-
-@runtime_checkable
-class Hides(Protocol):
-    """A policy that can also look at its own answers with some positions hidden: what ELBO estimators need."""
-
-    def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:
-        """A step that fills in the `hidden` positions [L] of the answer's canvas from the others.
-
-        Its state is the canvas with these positions masked; its tokens are the answer's own; its recorded
-        log-probabilities are not a number, because nobody sampled them.
-        """
-        ...
 
 
 @runtime_checkable

@@ -6,10 +6,10 @@ resolved and complete, into its directory.
 """
 
 from plumbline.recipe.families import check_family
-from plumbline.recipe.files import differences, find, load, names, parse, section, task_section
+from plumbline.recipe.files import differences, find, load, names, parse, task_section
 from plumbline.recipe.sections import (
+    ControlsSection,
     EvaluationSection,
-    LikelihoodSection,
     LoraSection,
     ModelSection,
     OptimiserSection,
@@ -18,15 +18,15 @@ from plumbline.recipe.sections import (
     RunSection,
     SamplingSection,
     Schedule,
-    Section,
     SftSection,
     TaskSection,
     TinySection,
 )
+from plumbline.section import Section, section
 
 __all__ = [
+    "ControlsSection",
     "EvaluationSection",
-    "LikelihoodSection",
     "LoraSection",
     "ModelSection",
     "OptimiserSection",

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from plumbline.errors import RecipeError
-from plumbline.recipe.sections import Recipe, Section
+from plumbline.recipe.sections import Recipe
+from plumbline.section import Section
 
 CANVAS = ("masked", "slots", "flow")
 READERS: Mapping[str, tuple[str, ...]] = {
@@ -28,11 +29,9 @@ READERS: Mapping[str, tuple[str, ...]] = {
     "sampling.threshold": ("masked", "slots"),
     "sampling.kernel": ("flow",),
     "evaluation.steps": CANVAS,
-    "rl.likelihood.kind": ("masked",),
-    "rl.likelihood.draws": ("masked",),
-    "rl.likelihood.keep": ("masked", "flow"),
-    "rl.likelihood.pick": ("masked", "flow"),
-    "rl.likelihood.tokens_only": ("masked", "slots"),
+    "rl.algorithm.keep": ("masked", "flow"),
+    "rl.algorithm.pick": ("masked", "flow"),
+    "controls.tokens_only": ("masked", "slots"),
     "rl.kl": CANVAS,
     "rl.credit": ("autoregressive",),
 }
@@ -54,6 +53,9 @@ def check_family(recipe: Recipe) -> None:
         if family not in names
         for value in _set(recipe, key)
     ]
+    algorithm = recipe.rl.algorithm if recipe.rl is not None else None
+    if algorithm is not None and algorithm.families and family not in algorithm.families:
+        foreign.append(f"rl.algorithm: {algorithm.name} is for {' and '.join(algorithm.families)}")
     if foreign:
         raise RecipeError(
             f"{recipe.name} is of family {family}, but {'; '.join(foreign)}", "leave it out, or set model.family"
@@ -66,7 +68,7 @@ def _set(recipe: Recipe, key: str) -> Iterator[Any]:
     inner: Any = recipe
     for section in sections:
         inner = getattr(inner, section, None)
-    if isinstance(inner, Section):
+    if isinstance(inner, Section) and name in type(inner).model_fields:
         value = getattr(inner, name)
         if value != type(inner).model_fields[name].default:
             yield value

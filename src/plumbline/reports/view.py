@@ -258,7 +258,7 @@ class View:
     @property
     def negative_control(self) -> bool:
         """Whether RL deals its advantages at random."""
-        return self.run.recipe.rl is not None and self.run.recipe.rl.shuffle_advantages
+        return self.run.recipe.controls.shuffle_advantages
 
 
 def ordered(stages: Mapping[str, Any] | set[str]) -> list[str]:

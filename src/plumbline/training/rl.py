@@ -1,4 +1,4 @@
-"""GRPO over exact trajectories: collect, credit, score, step. Nothing here knows the model's family.
+"""RL over recorded trajectories: collect, credit, score, step. Nothing here knows the family or the algorithm.
 
 Letters in shapes: P prompts of a step, G rollouts of each, N terms (log-probabilities of single choices).
 
@@ -18,7 +18,7 @@ from plumbline.algorithms.advantages import has_signal
 from plumbline.errors import DataError
 from plumbline.judging import check_failures
 from plumbline.policies.policy import Policy
-from plumbline.recipe import RlSection, RunSection
+from plumbline.recipe import ControlsSection, RlSection, RunSection
 from plumbline.records import Example, Group, Sampling
 from plumbline.rollouts import collect
 from plumbline.runs.changes import RATES
@@ -26,7 +26,7 @@ from plumbline.runs.run import Run
 from plumbline.seeds import derive, generator
 from plumbline.tasks.task import Task
 from plumbline.training import guards
-from plumbline.training.credit import Credit, credit, locate_items
+from plumbline.training.credit import NO_CONTROLS, Credit, credit, locate_items
 from plumbline.training.noise import smoothed_ratio
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage
@@ -49,6 +49,7 @@ def train_rl(
     seed: int,
     evaluate: Evaluator | None = None,
     evaluate_every: int = 0,
+    controls: ControlsSection = NO_CONTROLS,
 ) -> None:
     """Train a policy with verified rewards for the section's steps.
 
@@ -75,10 +76,10 @@ def train_rl(
         sampled = time.perf_counter()
         rollouts = [rollout for group in groups for rollout in group.rollouts]
         check_failures([str(rollout.failure) for rollout in rollouts if rollout.failure is not None], len(rollouts))
-        credits_ = credit(groups, section, generator(seed, STAGE, "shuffle", step), items)
+        credits_ = credit(groups, section, generator(seed, STAGE, "shuffle", step), items, controls)
         beta = guards.adapted_beta(section, progress.memory)
         looks = generator(seed, STAGE, "likelihood", step)
-        update = update_policy(policy, optimiser, credits_, section, sampling, step, beta, looks)
+        update = update_policy(policy, optimiser, credits_, section, step, beta, looks, controls)
         guards.adapt_beta(section, update.kl, progress.memory)
         guards.check_signal(groups, section.patience, progress.memory)
         updated = time.perf_counter()

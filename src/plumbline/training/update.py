@@ -10,17 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plumbline.algorithms.likelihood.elbo import elbo_views
-from plumbline.algorithms.likelihood.trajectory import trajectory_views
+from plumbline.algorithms.algorithm import Scored
 from plumbline.algorithms.likelihood.views import View
-from plumbline.algorithms.objective import Units, clipped_surrogate, units
-from plumbline.algorithms.ratio_free import sandwiched, weighted_likelihood
-from plumbline.errors import RecipeError
-from plumbline.policies.policy import Hides, Policy, Terms
-from plumbline.recipe import RlSection
-from plumbline.records import Sampling
+from plumbline.policies.policy import Policy, Terms
+from plumbline.recipe import ControlsSection, RlSection
 from plumbline.training import guards
-from plumbline.training.credit import Credit
+from plumbline.training.credit import NO_CONTROLS, Credit
 from plumbline.training.noise import GradientParts, SignalNoise, independent_parts
 from plumbline.training.optimiser import Optimiser
 
@@ -47,10 +42,10 @@ def update_policy(
     optimiser: Optimiser,
     credits_: Sequence[Credit],
     section: RlSection,
-    sampling: Sampling,
     step: int,
     beta: float,
     rng: np.random.Generator,
+    controls: ControlsSection = NO_CONTROLS,
 ) -> Update:
     """`inner_epochs` optimiser steps on one batch of rollouts.
 
@@ -62,22 +57,26 @@ def update_policy(
         optimiser: of its trainable weights.
         credits_: all rollouts of the step.
         section: the recipe's.
-        sampling: the law that drew them, for messages.
         step: which.
         beta: weight of the KL in this step.
         rng: draws which steps or hidden positions are scored.
+        controls: the recipe's.
     """
+    algorithm, sampling = section.algorithm, credits_[0].trajectory.sampling
     useful = [c for c in credits_ if c.weight > 0 and (beta > 0 or not c.is_idle)]
     if not useful:
         gap = _probe_gap(policy, credits_)
         guards.check_gap(gap, section.max_gap, sampling, policy.family)
-        return Update(0.0, 0.0, None if section.objective != "ppo" else 0.0, None, gap, 0)
-    views = _views(policy, useful, section, rng)
+        return Update(0.0, 0.0, 0.0 if algorithm.has_ratio else None, None, gap, 0)
+    trajectories = [c.trajectory for c in useful]
+    if (other := controls.score_temperature) is not None:
+        trajectories = [replace(t, sampling=replace(t.sampling, temperature=other)) for t in trajectories]
+    views = algorithm.views(policy, trajectories, rng)
     passes = [
         [views[index] for index in part]
         for part in policy.batches([view.trajectory for view in views], section.tokens_per_pass)
     ]
-    sampled = section.likelihood.kind == "trajectory"
+    sampled = algorithm.exact
     old = [None if sampled or section.inner_epochs == 1 else _plain(policy, part) for part in passes]
     estimated = beta > 0 and section.kl == "sampled"
     references = [_plain(policy, part, reference=True) if estimated else None for part in passes]
@@ -93,7 +92,8 @@ def update_policy(
             if epoch == 0:
                 total.terms += len(terms.logprobs)
             recorded = terms.recorded if sampled else terms.logprobs.detach() if before is None else before
-            loss = _loss(terms, recorded, reference, [useful[v.owner] for v in part], part, section, beta, total)
+            credited = [useful[v.owner] for v in part]
+            loss = _loss(terms, recorded, reference, credited, part, section, beta, total, controls)
             loss.backward()
             if epoch == 0:
                 watched.add(number)
@@ -106,7 +106,7 @@ def update_policy(
     return Update(
         total.loss,
         total.norm,
-        total.clipped / total.units if section.objective == "ppo" else None,
+        total.clipped / total.units if algorithm.has_ratio else None,
         total.kl / total.kl_terms if beta > 0 else None,
         total.gap / total.terms if sampled else None,
         total.terms,
@@ -128,32 +128,6 @@ class _Total:
     kl_terms: int = 0
 
 
-def _views(policy: Policy, useful: Sequence[Credit], section: RlSection, rng: np.random.Generator) -> list[View]:
-    """What is scored of each rollout."""
-    how = section.likelihood
-    trajectories = [c.trajectory for c in useful]
-    if how.kind != "trajectory":
-        if not isinstance(policy, Hides):
-            raise RecipeError(
-                f"rl.likelihood.kind: {how.kind} looks at answers with positions hidden, which a policy of family "
-                f"{policy.family} cannot do",
-                "set rl.likelihood.kind to trajectory",
-            )
-        return elbo_views(policy, trajectories, how.kind, how.draws, rng)
-    if how.temperature is not None:
-        trajectories = [replace(t, sampling=replace(t.sampling, temperature=how.temperature)) for t in trajectories]
-    allowed = min(t.sampling.steps or len(t.steps) for t in trajectories)  # one that ends early makes fewer
-    if how.keep is not None and (how.keep > allowed or not policy.stepwise):
-        raise RecipeError(
-            f"rl.likelihood.keep is {how.keep}, but "
-            + (f"a trajectory has {allowed} steps" if policy.stepwise else f"{policy.family} scores a whole rollout"),
-            "set it to at most sampling.steps, or leave it out" if policy.stepwise else "leave it out",
-        )
-    # A ratio of whole sequences needs all of a rollout's terms in one pass.
-    split = policy.stepwise and section.ratio != "sequence"
-    return trajectory_views(trajectories, how.keep, how.pick, rng, split=split)
-
-
 def _loss(
     terms: Terms,
     old: Tensor,
@@ -163,61 +137,42 @@ def _loss(
     section: RlSection,
     beta: float,
     total: _Total,
+    controls: ControlsSection,
 ) -> Tensor:
     """The loss of one pass; sums for the metrics go to `total`."""
     given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in credited])
     advantage, weight = given[terms.owner].unbind(1)
-    if section.credit == "items":  # every view is a whole trajectory (`RlSection`, `Locates`)
+    if section.credit == "items":  # every view is a whole trajectory (`Algorithm.by_term`, `Locates`)
         advantage = terms.logprobs.new_tensor(np.concatenate([c.term_advantages() for c in credited]))
-    counted = ~terms.selection if section.likelihood.tokens_only else torch.ones_like(terms.selection)
-    owner, step, term_weight = terms.owner[counted], terms.step[counted], terms.weight[counted]
-    new, advantage, weight = terms.logprobs[counted], advantage[counted], weight[counted]
-    if section.objective == "wd1":
-        return weighted_likelihood(new, term_weight, advantage, weight)
-    if section.objective == "spg":
-        return sandwiched(new, term_weight, _places(part, terms)[counted], advantage, weight)
-    losses = clipped_surrogate(
-        new,
-        old[counted],
-        advantage,
-        weight,
-        clip_low=section.clip_low,
-        clip_high=section.clip_high,
-        grouping=_grouping(section, owner, step, term_weight, part),
+    counted = ~terms.selection if controls.tokens_only else torch.ones_like(terms.selection)
+    scored = Scored(
+        new=terms.logprobs[counted],
+        old=old[counted],
+        advantage=advantage[counted],
+        weight=weight[counted],
+        owner=terms.owner[counted],
+        step=terms.step[counted],
+        step_weight=terms.weight[counted],
+        views=part,
         reference=None if reference is None else reference[counted],
         beta=beta,
     )
+    losses = section.algorithm.surrogate(scored)
     loss = losses.loss
-    total.clipped += float(losses.clipped)
-    total.units += losses.units
+    if losses.clipped is not None:
+        total.clipped += float(losses.clipped)
+        total.units += losses.units
     if losses.kl is not None:
         total.kl += float(losses.kl)
-        total.kl_terms += len(new)
+        total.kl_terms += len(scored.new)
     if terms.divergence is not None:
-        of_step = torch.zeros(len(terms.divergence), dtype=torch.long, device=new.device)
-        of_step = of_step.scatter_(0, terms.step, torch.arange(len(terms.step), device=new.device))
+        of_step = torch.zeros(len(terms.divergence), dtype=torch.long, device=loss.device)
+        of_step = of_step.scatter_(0, terms.step, torch.arange(len(terms.step), device=loss.device))
         per_step = given[terms.owner[of_step], 1] * terms.weight[of_step]
         loss = loss + beta * (terms.divergence * per_step).sum()
         total.kl += float(terms.divergence.detach().sum())
         total.kl_terms += len(terms.divergence)
     return loss
-
-
-def _grouping(section: RlSection, owner: Tensor, step: Tensor, weight: Tensor, part: Sequence[View]) -> Units | None:
-    """How terms form ratios; None where each stands alone and counts once."""
-    if section.ratio == "token" and bool((weight == 1).all()):
-        return None
-    length = None
-    if section.likelihood.kind != "trajectory":
-        length = torch.tensor([v.trajectory.sampling.max_tokens for v in part], device=owner.device)
-    return units(section.ratio, owner, step, weight, length)
-
-
-def _places(part: Sequence[View], terms: Terms) -> Tensor:
-    """A number [N] for each term, equal where the same token of the same rollout was looked at."""
-    positions = np.concatenate([step.positions for view in part for step in view.trajectory.steps])
-    longest = int(positions.max()) + 1
-    return terms.owner * longest + torch.from_numpy(positions).to(terms.owner.device)
 
 
 @torch.no_grad()

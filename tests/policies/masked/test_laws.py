@@ -14,7 +14,7 @@ from tests.policies.masked.oracle import ways
 
 CHAT = [{"role": "user", "content": "nota?"}]
 SMALL = Sampling(max_tokens=3, steps=2, top_k=2)
-KINDS = ("random", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
+KINDS = ("random", "leftmost", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
 
 
 def law(selector, **options):

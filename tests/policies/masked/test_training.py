@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.algorithms.likelihood.elbo import elbo_views
+from plumbline.algorithms.likelihood.bound import bound_views
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
+from plumbline.algorithms.wd1 import LOOKS
 from plumbline.recipe import OptimiserSection, RlSection
 from plumbline.records import Sampling
 from plumbline.training.credit import Credit
@@ -136,14 +137,14 @@ class TestBounds:
     def test_the_estimators_find_it(self, policy, bound, draws):
         (trajectory,) = policy.sample(CHATS[:1], 1, self.law, 0)[0]
         wanted = self.orders(policy, trajectory).mean()
-        (view,) = elbo_views(policy, [trajectory], bound, draws, np.random.default_rng(0))
+        (view,) = bound_views(policy, [trajectory], LOOKS[bound], draws, np.random.default_rng(0))
         with torch.no_grad():
             terms = policy.score([view.trajectory])
         assert float((terms.logprobs * terms.weight).sum()) == pytest.approx(wanted, rel=0.1)
 
     def test_the_full_mask_is_one_look_at_nothing(self, policy):
         (trajectory,) = policy.sample(CHATS[:1], 1, self.law, 0)[0]
-        (view,) = elbo_views(policy, [trajectory], "diffu", 1, np.random.default_rng(0))
+        (view,) = bound_views(policy, [trajectory], LOOKS["diffu"], 1, np.random.default_rng(0))
         with torch.no_grad():
             found = policy.score([view.trajectory]).logprobs
             log_p = logits_of(policy, trajectory.prompt.tolist(), [policy.mask_id] * 3).log_softmax(-1)
@@ -183,7 +184,7 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
             Credit(trajectory, float(reward - rewards.mean()), 1 / (128 * 2))
             for trajectory, reward in zip(group, rewards, strict=True)
         ]
-        update_policy(policy, optimiser, credits_, section, law, step, 0.0, np.random.default_rng(step))
+        update_policy(policy, optimiser, credits_, section, step, 0.0, np.random.default_rng(step))
         if step < 10 or step == 23:
             values.append(expected())
     assert all(later > sooner for sooner, later in itertools.pairwise(values)), values

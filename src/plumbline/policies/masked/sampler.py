@@ -5,8 +5,8 @@ Letters in shapes: R rows (prompts x copies), L places, n places filled in a ste
 Each step looks at the hidden places of the present block. The head runs only where the law needs it: at the chosen
 places where the choice does not depend on the model, at all hidden places of the block otherwise.
 
-An answer ends at its first end token. Once one stands in a finished block, the blocks behind cannot change the answer:
-they are filled with end tokens, and no choice is made or recorded there.
+An answer ends at its first end token. Once one stands in a finished block (of the leftmost selector: anywhere), what is
+still hidden cannot change the answer: it is filled with end tokens, and no choice is made or recorded there.
 """
 
 import math
@@ -83,10 +83,10 @@ def denoise(
                 positions = torch.from_numpy(step.positions)
                 canvas[row, positions] = torch.from_numpy(step.tokens)
                 hidden[row, positions] = False
-        if piece.last:
-            ended = torch.isin(canvas[:, : piece.end], stops).any(1)
-            canvas[ended, piece.end :] = end
-            hidden[ended, piece.end :] = False
+        if piece.last or sampling.selector == "leftmost":
+            behind = hidden & torch.isin(canvas[:, : piece.end], stops).any(1, keepdim=True)
+            canvas[behind] = end
+            hidden[behind] = False
     return Denoised(canvas.numpy(), steps)
 
 
@@ -117,6 +117,9 @@ def _step(look: See, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: S
     places = canvas.shape[1]
     for_places, for_tokens = uniforms[:, :places], uniforms[:, places : 2 * places]
     selector = sampling.selector
+    if selector == "leftmost":
+        chosen = eligible & (eligible.cumsum(1) <= piece.count)
+        return _fill(look(canvas, chosen, piece.time), chosen, for_tokens, sampling, None)
     if sampling.greedy:
         return _greedy(look, canvas, eligible, piece, sampling)
     if selector in {"random", "ancestral"}:
