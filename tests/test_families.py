@@ -139,8 +139,6 @@ def test_what_auto_was_is_remembered(finished):
         ("slots", {"algorithm": "cispo", "inner_epochs": 2, "beta": 0.1}),
         ("flow", {"beta": 0.1, "kl": "closed", "kl_target": 0.01}),
         ("flow", {"algorithm": {"keep": 2, "ratio": "step"}, "inner_epochs": 2}),
-        ("autoregressive", {"algorithm": "cispo", "inner_epochs": 2, "beta": 0.1}),
-        ("autoregressive", {"algorithm": "gspo", "inner_epochs": 2}),
     ],
 )
 def test_every_algorithm_trains(family, rl, tmp_path):
