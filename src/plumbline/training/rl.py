@@ -2,9 +2,8 @@
 
 Letters in shapes: P prompts of a step, G rollouts of each, N terms (log-probabilities of single choices).
 
-What it does not do: no value model, no reward model, no standard deviation in the advantage unless asked, no KL unless
-asked, no sampling that is older than this step. Groups without signal cost neither a forward nor a backward pass; the
-denominator counts them all the same.
+What it does not do: no value model, no reward model, no KL unless asked, no sampling that is older than this step.
+Groups without signal cost neither a forward nor a backward pass; the denominator counts them all the same.
 """
 
 import time

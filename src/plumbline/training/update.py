@@ -72,28 +72,28 @@ def update_policy(
     if (other := controls.score_temperature) is not None:
         trajectories = [replace(t, sampling=replace(t.sampling, temperature=other)) for t in trajectories]
     views = algorithm.views(policy, trajectories, rng)
+    sampled, estimated = algorithm.exact, beta > 0 and section.kl == "sampled"
     passes = [
-        [views[index] for index in part]
-        for part in policy.batches([view.trajectory for view in views], section.tokens_per_pass)
+        _Pass(
+            part := [views[index] for index in indices],
+            [useful[view.owner] for view in part],
+            None if sampled or section.inner_epochs == 1 else _plain(policy, part),
+            _plain(policy, part, reference=True) if estimated else None,
+        )
+        for indices in policy.batches([view.trajectory for view in views], section.tokens_per_pass)
     ]
-    sampled = algorithm.exact
-    old = [None if sampled or section.inner_epochs == 1 else _plain(policy, part) for part in passes]
-    estimated = beta > 0 and section.kl == "sampled"
-    references = [_plain(policy, part, reference=True) if estimated else None for part in passes]
     total = _Total()
     watched = GradientParts(optimiser.weights)
-    part_of, sizes = independent_parts([[v.trajectory.prompt.tobytes() for v in part] for part in passes])
+    part_of, sizes = independent_parts([[v.trajectory.prompt.tobytes() for v in one.views] for one in passes])
     for epoch in range(section.inner_epochs):
         epoch_loss = 0.0
-        for number, part, before, reference in zip(part_of, passes, old, references, strict=True):
-            terms = policy.score([v.trajectory for v in part], divergence=beta > 0 and not estimated)
+        for number, one in zip(part_of, passes, strict=True):
+            terms = policy.score([view.trajectory for view in one.views], divergence=beta > 0 and not estimated)
             if epoch == 0 and sampled:
                 total.gap += float((terms.logprobs.detach() - terms.recorded).abs().sum())
             if epoch == 0:
                 total.terms += len(terms.logprobs)
-            recorded = terms.recorded if sampled else terms.logprobs.detach() if before is None else before
-            credited = [useful[v.owner] for v in part]
-            loss = _loss(terms, recorded, reference, credited, part, section, beta, total, controls)
+            loss = _loss(terms, one, section, beta, total, controls)
             loss.backward()
             if epoch == 0:
                 watched.add(number)
@@ -114,6 +114,18 @@ def update_policy(
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pass:
+    """What is scored in one forward and backward pass, and what it is compared with."""
+
+    views: Sequence[View]
+    credited: Sequence[Credit]
+    """The credit of each view."""
+    old: Tensor | None
+    """Log-probabilities before the first update; None where the sampler recorded them, or they are the new ones."""
+    reference: Tensor | None
+
+
 @dataclass(slots=True)
 class _Total:
     """Sums over the passes of a step."""
@@ -129,21 +141,14 @@ class _Total:
 
 
 def _loss(
-    terms: Terms,
-    old: Tensor,
-    reference: Tensor | None,
-    credited: Sequence[Credit],
-    part: Sequence[View],
-    section: RlSection,
-    beta: float,
-    total: _Total,
-    controls: ControlsSection,
+    terms: Terms, one: _Pass, section: RlSection, beta: float, total: _Total, controls: ControlsSection
 ) -> Tensor:
     """The loss of one pass; sums for the metrics go to `total`."""
-    given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in credited])
+    old = terms.recorded if section.algorithm.exact else terms.logprobs.detach() if one.old is None else one.old
+    given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in one.credited])
     advantage, weight = given[terms.owner].unbind(1)
     if section.credit == "items":  # every view is a whole trajectory (`Algorithm.by_term`, `Locates`)
-        advantage = terms.logprobs.new_tensor(np.concatenate([c.term_advantages() for c in credited]))
+        advantage = terms.logprobs.new_tensor(np.concatenate([c.term_advantages() for c in one.credited]))
     counted = ~terms.selection if controls.tokens_only else torch.ones_like(terms.selection)
     scored = Scored(
         new=terms.logprobs[counted],
@@ -153,8 +158,8 @@ def _loss(
         owner=terms.owner[counted],
         step=terms.step[counted],
         step_weight=terms.weight[counted],
-        views=part,
-        reference=None if reference is None else reference[counted],
+        views=one.views,
+        reference=None if one.reference is None else one.reference[counted],
         beta=beta,
     )
     losses = section.algorithm.surrogate(scored)
