@@ -4,7 +4,8 @@ Letters in shapes: G rollouts of one group.
 
 The advantage is the reward minus the group's mean (Liu et al. 2025, "Understanding R1-Zero-Like Training", Dr. GRPO,
 arXiv:2503.20783): dividing by the group's standard deviation, as GRPO first did (Shao et al. 2024, arXiv:2402.03300),
-gives easy and hard prompts more weight than the ones in between, so it is an option and not the default."""
+gives easy and hard prompts more weight than the ones in between, so it is an option and not the default.
+"""
 
 from collections.abc import Sequence
 from typing import Literal

@@ -5,7 +5,8 @@ Letters in shapes: G rollouts of a group, K items of a reward, n rollouts of a s
 An algorithm is a frozen object whose fields are its options, and the loop asks it three things: `advantages` with
 `weights`, `views`, and `surrogate`. It sees rewards, recorded trajectories and log-probabilities; which family drew
 them it learns only where it needs more of a policy than scores (`Hides`). torch is imported where losses are computed
-and not at the top of a file, because commands that need no model read recipes."""
+and not at the top of a file, because commands that need no model read recipes.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +20,12 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from plumbline.algorithms.advantages import Scale, advantages_by_item
+from plumbline.algorithms.likelihood.bound import Looks, bound_views
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
 from plumbline.algorithms.likelihood.views import Scores, View
 from plumbline.algorithms.objective import Level, Losses, Normaliser, Units, clipped_surrogate, units, weights
 from plumbline.records import Sampling, Trajectory
-from plumbline.section import Section
+from plumbline.section import PositiveInt, Section
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -108,9 +110,9 @@ class Clipped(Algorithm):
     """The ratio may rise to 1 + clip_high."""
 
     @property
-    @abstractmethod
     def level(self) -> Level:
         """What a ratio, and so the clip, is formed of."""
+        return "token"
 
     def surrogate(self, scored: Scored) -> Losses:
         """See `Algorithm.surrogate`."""
@@ -125,6 +127,19 @@ class Clipped(Algorithm):
             reference=scored.reference,
             beta=scored.beta,
         )
+
+
+class Bounded(Clipped):
+    """One that scores looks at the finished answer with places hidden, in place of the trajectory."""
+
+    families: ClassVar[tuple[str, ...]] = ("masked",)
+    looks: ClassVar[Looks]
+    draws: PositiveInt = 1
+    """How many looks, or pairs or triples of them."""
+
+    def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:
+        """See `Algorithm.views`."""
+        return bound_views(policy, trajectories, type(self).looks, self.draws, rng)
 
 
 def grouped(scored: Scored, level: Level, *, exact: bool) -> Units | None:

@@ -13,7 +13,8 @@ the bound itself where we take what is above 1 (its epsilon_high of 5 is a clip_
 Assumption. The weight is a constant, so the gradient is biased where it is truncated: more off-policy data, more bias.
 
 Edge case. With one inner epoch all ratios are 1 and this is `grpo` with the normaliser dapo. The value of the loss is
-no measure of anything: only its gradient is meant."""
+no measure of anything: only its gradient is meant.
+"""
 
 from __future__ import annotations
 

@@ -14,17 +14,13 @@ Assumption. As in `diffu_grpo`, less so: a token sees the others that are not hi
 Edge case. On a canvas of few places the set or its complement may be empty, and is then left out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from plumbline.algorithms.algorithm import Clipped
-from plumbline.algorithms.likelihood.bound import Look, bound_views
-from plumbline.algorithms.likelihood.views import Scores, View
-from plumbline.algorithms.objective import Level
-from plumbline.records import Trajectory
-from plumbline.section import PositiveInt
+from plumbline.algorithms.algorithm import Bounded
+from plumbline.algorithms.likelihood.bound import Look, Looks
 
 
 def looks(length: int, draws: int, rng: np.random.Generator) -> Iterator[Look]:
@@ -37,20 +33,9 @@ def looks(length: int, draws: int, rng: np.random.Generator) -> Iterator[Look]:
         yield ~hidden, 0.5 / (1 - share) / draws
 
 
-class CoupledGrpo(Clipped):
+class CoupledGrpo(Bounded):
     """GRPO with coupled looks at each token."""
 
-    families: ClassVar[tuple[str, ...]] = ("masked",)
     likelihood: ClassVar[str] = "coupled"
     name: Literal["coupled_grpo"] = "coupled_grpo"
-    draws: PositiveInt = 1
-    """Coupled sets, of three looks each."""
-
-    @property
-    def level(self) -> Level:
-        """See `Clipped.level`."""
-        return "token"
-
-    def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:
-        """See `Algorithm.views`."""
-        return bound_views(policy, trajectories, looks, self.draws, rng)
+    looks: ClassVar[Looks] = staticmethod(looks)

@@ -22,7 +22,6 @@ import numpy as np
 from plumbline.algorithms.algorithm import Clipped
 from plumbline.algorithms.likelihood.bound import Look, bound_views
 from plumbline.algorithms.likelihood.views import Scores, View
-from plumbline.algorithms.objective import Level
 from plumbline.records import Trajectory
 
 
@@ -37,11 +36,6 @@ class DiffuGrpo(Clipped):
     families: ClassVar[tuple[str, ...]] = ("masked",)
     likelihood: ClassVar[str] = "diffu"
     name: Literal["diffu_grpo"] = "diffu_grpo"
-
-    @property
-    def level(self) -> Level:
-        """See `Clipped.level`."""
-        return "token"
 
     def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:
         """See `Algorithm.views`."""

@@ -16,17 +16,14 @@ the model's at temperature 1, not the sampler's law.
 Edge case. The complement of a full set is empty: such a draw stands alone and counts whole.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from plumbline.algorithms.algorithm import Clipped
-from plumbline.algorithms.likelihood.bound import Look, bound_views
-from plumbline.algorithms.likelihood.views import Scores, View
+from plumbline.algorithms.algorithm import Bounded
+from plumbline.algorithms.likelihood.bound import Look, Looks
 from plumbline.algorithms.objective import Level
-from plumbline.records import Trajectory
-from plumbline.section import PositiveInt
 
 
 def looks(length: int, draws: int, rng: np.random.Generator) -> Iterator[Look]:
@@ -41,20 +38,14 @@ def looks(length: int, draws: int, rng: np.random.Generator) -> Iterator[Look]:
             yield ~hidden, share * length / (length - count) / draws
 
 
-class Espo(Clipped):
+class Espo(Bounded):
     """ELBO-based sequence-level policy optimisation."""
 
-    families: ClassVar[tuple[str, ...]] = ("masked",)
     likelihood: ClassVar[str] = "espo"
     name: Literal["espo"] = "espo"
-    draws: PositiveInt = 1
-    """Monte Carlo draws of the bound, of two looks each."""
+    looks: ClassVar[Looks] = staticmethod(looks)
 
     @property
     def level(self) -> Level:
         """See `Clipped.level`."""
         return "sequence"
-
-    def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:
-        """See `Algorithm.views`."""
-        return bound_views(policy, trajectories, looks, self.draws, rng)

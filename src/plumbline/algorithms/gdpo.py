@@ -14,17 +14,14 @@ Assumption. As in `espo`.
 Edge case. A node near 0 may hide nothing: it then says nothing and is left out, which is what it counts for, 0.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from plumbline.algorithms.algorithm import Clipped
-from plumbline.algorithms.likelihood.bound import Look, bound_views
-from plumbline.algorithms.likelihood.views import Scores, View
+from plumbline.algorithms.algorithm import Bounded
+from plumbline.algorithms.likelihood.bound import Look, Looks
 from plumbline.algorithms.objective import Level
-from plumbline.records import Trajectory
-from plumbline.section import PositiveInt
 
 
 def looks(length: int, draws: int, rng: np.random.Generator) -> Iterator[Look]:
@@ -34,20 +31,14 @@ def looks(length: int, draws: int, rng: np.random.Generator) -> Iterator[Look]:
         yield rng.random(length) < node, float(weight / node)
 
 
-class Gdpo(Clipped):
+class Gdpo(Bounded):
     """Group diffusion policy optimisation."""
 
-    families: ClassVar[tuple[str, ...]] = ("masked",)
     likelihood: ClassVar[str] = "gdpo"
     name: Literal["gdpo"] = "gdpo"
-    draws: PositiveInt = 1
-    """Quadrature nodes, of one look each."""
+    looks: ClassVar[Looks] = staticmethod(looks)
 
     @property
     def level(self) -> Level:
         """See `Clipped.level`."""
         return "sequence"
-
-    def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:
-        """See `Algorithm.views`."""
-        return bound_views(policy, trajectories, looks, self.draws, rng)

@@ -14,7 +14,8 @@ widths: Yu et al. 2025, arXiv:2503.14476; the clip: Schulman et al. 2017, arXiv:
 Assumption. Old log-probabilities are the sampler's own, of the law that is scored (`rl.max_gap` watches it).
 
 Edge case. A group whose rewards are all equal has advantages of exactly 0 and costs no pass; a rollout that could not
-be judged has 0, too, and the others are compared without it."""
+be judged has 0, too, and the others are compared without it.
+"""
 
 from collections.abc import Sequence
 from typing import Literal

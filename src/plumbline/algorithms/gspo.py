@@ -13,7 +13,8 @@ Assumption. All terms of an answer are scored together: some of its steps would 
 exponent without bias, so there is no `keep`.
 
 Edge case. The mean of many terms stays near 0, so its ratio moves in thousandths: the paper clips at 3e-4 and 4e-4,
-and the default of 0.2 hardly ever acts."""
+and the default of 0.2 hardly ever acts.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
