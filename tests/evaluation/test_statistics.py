@@ -101,7 +101,7 @@ def test_a_p_value_is_never_0_and_where_every_flip_is_as_extreme_exactly_1():
 
 
 def test_what_differs_by_a_rounding_is_a_tie_and_is_not_flipped():
-    rounding, small = np.full(10, 1e-13), np.array([1e-8, -1e-8, 1e-10])
+    rounding, small = np.full(10, 1e-10), np.array([1e-8, -1e-8, 1e-10])
     after = np.concatenate([np.full(5, 0.1), rounding])
     assert paired(np.zeros(15), after).p_value == 2 / 2**5
     result = paired(np.zeros(3), small)
@@ -118,6 +118,7 @@ def test_p_values_of_no_difference_are_uniform():
 def test_wins_losses_and_ties():
     result = paired([0.1, 0.5, 0.9, 0.3], [0.2, 0.5, 0.1, 0.4])
     assert (result.wins, result.losses, result.ties) == (2, 1, 1)
+    assert (result.before, result.after) == (pytest.approx(0.45), pytest.approx(0.3))
 
 
 def test_nothing_and_one():

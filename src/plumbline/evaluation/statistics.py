@@ -17,6 +17,8 @@ RESAMPLES = 5000
 LEVEL = 0.95
 _Z = 1.959963984540054
 """The normal quantile of `LEVEL`, both sides."""
+ROUNDING = 1e-9
+"""Rewards that differ by no more are equal: sums in another order differ by their last digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +107,9 @@ def paired(before: ArrayLike, after: ArrayLike, seed: int = 0) -> Paired:
     return Paired(
         difference=mean_interval(difference, seed),
         p_value=_sign_flip_p(difference, rng),
-        wins=int((difference > 1e-9).sum()),
-        losses=int((difference < -1e-9).sum()),
-        ties=int((np.abs(difference) <= 1e-9).sum()),
+        wins=int((difference > ROUNDING).sum()),
+        losses=int((difference < -ROUNDING).sum()),
+        ties=int((np.abs(difference) <= ROUNDING).sum()),
         before=float(first.mean()) if len(first) else math.nan,
         after=float(second.mean()) if len(second) else math.nan,
     )
@@ -115,18 +117,18 @@ def paired(before: ArrayLike, after: ArrayLike, seed: int = 0) -> Paired:
 
 def _sign_flip_p(difference: NDArray[np.float64], rng: np.random.Generator) -> float:
     """(1 + flips at least as extreme) / (1 + flips): never 0, so never more certain than the flips allow."""
-    moved = difference[np.abs(difference) > 1e-12]
+    moved = difference[np.abs(difference) > ROUNDING]
     if not len(moved):
         return 1.0
     observed = abs(moved.sum())
     if len(moved) <= 12:  # few enough to flip in every way
         signs = np.array(np.meshgrid(*[[-1.0, 1.0]] * len(moved))).reshape(len(moved), -1)
-        return float((np.abs(moved @ signs) >= observed - 1e-9).mean())
+        return float((np.abs(moved @ signs) >= observed - ROUNDING).mean())
     extreme, chunk = 0, max(1, 2_000_000 // len(moved))
     for start in range(0, RESAMPLES, chunk):
         size = min(chunk, RESAMPLES - start)
         signs = rng.integers(0, 2, size=(size, len(moved))) * 2.0 - 1.0
-        extreme += int((np.abs(signs @ moved) >= observed - 1e-9).sum())
+        extreme += int((np.abs(signs @ moved) >= observed - ROUNDING).sum())
     return (1 + extreme) / (1 + RESAMPLES)
 
 
