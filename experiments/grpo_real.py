@@ -1,7 +1,7 @@
 """What makes GRPO gain on a small real model: arms from one SFT model, ours beside TRL's, and their controls.
 
     plumbline get smollm2-135m
-    plumbline run commerce-smollm2 --set rl=null --set 'evaluation.final=[]' --out runs/grpo-real/sft-150
+    plumbline run commerce-smollm2 --set rl=null --set sft.steps=150 --set 'evaluation.final=[]' --out runs/grpo-real/sft-150
     python experiments/grpo_real.py run long-3e-5 long-1e-4-32 --seed 0   # 15 to 20 minutes each; runs resume
     python experiments/grpo_real.py run trl-1e-4 --seed 0                         # the same by TRL's GRPOTrainer
     python experiments/grpo_real.py signal runs/grpo-real/sft-150/models/sft      # gradients of two halves of a batch
@@ -10,7 +10,7 @@
     python experiments/grpo_real.py collect                                       # finished arms -> grpo_real.jsonl
     python experiments/grpo_real.py table                                         # as in docs/grpo-on-real-models.md
 
-The arms are data: grpo_real.yaml says what each sets over recipes/commerce-smollm2.yaml. All have the same held-out
+The arms are data: grpo_real.yaml says what they set over recipes/commerce-smollm2.yaml. All have the same held-out
 prompts; arms of one seed see the same training prompts in the same order, by whichever trainer.
 """
 
@@ -78,11 +78,12 @@ def main() -> None:
     options = parser.parse_args()
     if options.command == "run":
         known = yaml.safe_load(ARMS.read_text())
+        base = known.pop("base")["set"]
         if unknown := [name for name in options.arms if name not in known]:
             sys.exit(f"no arm {', '.join(unknown)}; there are {', '.join(known)}")
         for seed in options.seed:
             for name in options.arms:
-                run_arm(name, known[name], seed, options.threads)
+                run_arm(name, {**known[name], "set": base | known[name]["set"]}, seed, options.threads)
     elif options.command == "same":
         print(same_batch(options.model, options.dtype, options.threads))
     elif options.command == "signal":
@@ -248,7 +249,7 @@ def same_batch(source: str, dtype: str, threads: int) -> str:
     from plumbline.records import Step, Trajectory
 
     overrides = [f"model.name={source}", f"model.dtype={dtype}", f"model.threads={threads}"]
-    recipe = load(RECIPE, [*ALONE, *overrides, "rl.prompts_per_step=2", "rl.steps=1"])
+    recipe = load(RECIPE, [*ALONE, *overrides, "rl.prompts_per_step=2", "rl.steps=1", "rl.credit=answer"])
     assert recipe.rl is not None
     limit, count = recipe.sampling.max_tokens, 2 * recipe.rl.group_size
     with tempfile.TemporaryDirectory() as place:
