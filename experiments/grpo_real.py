@@ -1,7 +1,8 @@
 """What makes GRPO gain on a small real model: arms from one SFT model, ours beside TRL's, and their controls.
 
     plumbline get smollm2-135m
-    plumbline run commerce-smollm2 --set rl=null --set sft.steps=150 --set 'evaluation.final=[]' --out runs/grpo-real/sft-150
+    plumbline run commerce-smollm2 --set rl=null --set sft.steps=150 --set 'evaluation.final=[]' \\
+        --out runs/grpo-real/sft-150
     python experiments/grpo_real.py run long-3e-5 long-1e-4-32 --seed 0   # 15 to 20 minutes each; runs resume
     python experiments/grpo_real.py run trl-1e-4 --seed 0                         # the same by TRL's GRPOTrainer
     python experiments/grpo_real.py signal runs/grpo-real/sft-150/models/sft      # gradients of two halves of a batch
