@@ -167,10 +167,17 @@ def test_what_an_error_says_to_install_is_an_extra():
         node
         for path in modules()
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "install_extra"
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "missing"
     ]
-    leaves = [leaf.value for call in calls for leaf in ast.walk(call.args[0]) if isinstance(leaf, ast.Constant)]
-    assert {*leaves} - {"direct"} <= set(EXTRAS)
+    named = [key.value for call in calls for key in call.keywords if key.arg == "extra"]
+    assert {one.value for one in named if isinstance(one, ast.Constant)} <= set(EXTRAS)
+    for path in modules():
+        said = "not installed" in "".join(
+            node.value
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value
+        )
+        assert not said or path.name == "imports.py", f"{path}: say it with imports.missing"
     for extra, brought in EXTRAS.items():
         needed = {re.match(r"[\w-]+", requirement)[0] for requirement in extras[extra]}
         assert set(brought) <= needed | {"jinja2"}, extra

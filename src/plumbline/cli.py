@@ -296,7 +296,7 @@ def evaluate(
     from plumbline.evaluation.asked import Asked, evaluate_asked
     from plumbline.evaluation.targets import Asking
     from plumbline.recipe import task_section
-    from plumbline.reports.evaluation_outputs import Outputs, write_outputs
+    from plumbline.reports.evaluation_output import Outputs, write_outputs
 
     short = {"executor": executor, "suite": suite, "path": None if path is None else str(path)}
     named = task_section(task, overrides or ())

@@ -16,7 +16,7 @@ from plumbline.overrides import read_yaml
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import Recipe, load
 from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.run import Observer, Run, is_run
+from plumbline.runs.run import STAGES, Observer, Run, is_run
 
 Observers = Callable[[Recipe, Path], Sequence[Observer]]
 """Who is told about a run, made anew for each."""
@@ -109,7 +109,7 @@ def _check_some(recipes: Iterable[Recipe]) -> None:
 
 def _outcome(run: Run) -> dict[str, Any]:
     found = run.evaluations()
-    stages = [stage for stage in ("base", "sft", "rl") if any(k.stage == stage and k.step is None for k in found)]
+    stages = [stage for stage in STAGES if any(k.stage == stage and k.step is None for k in found)]
     split = run.recipe.evaluation.final[-1]
     outcome: dict[str, Any] = {"split": split}
     for mode in ("greedy", "sampled"):

@@ -1,14 +1,14 @@
 """What an evaluation says, as plain numbers: means with intervals, breakdowns, parse modes, floor and ceiling."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.figures import by_prefix, by_stratum, figures, titles
-from plumbline.evaluation.statistics import Interval, Paired, mean_interval, paired, skill
+from plumbline.evaluation.statistics import Interval, Paired, mean, mean_interval, paired, skill
 from plumbline.records import Evaluation, Judged
 
 
@@ -32,17 +32,17 @@ def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | Non
         "figures": _plain(figures(rows, evaluation.headline)),
         "readings": {
             name: asdict(mean_interval([row.readings[name] for row in rows if name in row.readings]))
-            for name in _names(rows, "readings")
+            for name in _names(row.readings for row in rows)
         },
-        "parts": {name: asdict(part) for name in _names(rows, "parts") if (part := _part(rows, name)).n},
+        "parts": {name: asdict(part) for name in _names(row.parts for row in rows) if (part := _part(rows, name)).n},
         "strata": {
             stratum: asdict(mean_interval([row.reward for row in rows if row.stratum == stratum]))
             for stratum in sorted({row.stratum for row in rows} - {""})
         },
         "how": dict(Counter(row.how for row in rows).most_common()),
-        "nonzero_rate": _share([row.reward > 0 for row in rows]),
-        "truncated": _share([row.truncated for row in rows if row.truncated is not None]),
-        "mean_tokens": _mean([row.tokens for row in rows if row.tokens is not None]),
+        "nonzero_rate": mean([row.reward > 0 for row in rows]),
+        "truncated": mean([row.truncated for row in rows if row.truncated is not None]),
+        "mean_tokens": mean([row.tokens for row in rows if row.tokens is not None]),
         "failures": len(evaluation.unjudged),
     }
     if references is not None:
@@ -102,23 +102,13 @@ def _bounds(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dic
     }
 
 
-def _names(rows: tuple[Judged, ...], attribute: str) -> list[str]:
-    names: dict[str, None] = {}
-    for row in rows:
-        names |= dict.fromkeys(getattr(row, attribute))
-    return list(names)
+def _names(scores: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The names in all of the mappings, in the order in which they come."""
+    return list(dict.fromkeys(name for named in scores for name in named))
 
 
 def _part(rows: tuple[Judged, ...], name: str) -> Interval:
     return mean_interval([value for row in rows if (value := row.parts.get(name)) is not None])
-
-
-def _share(flags: list[bool | None]) -> float | None:
-    return sum(map(bool, flags)) / len(flags) if flags else None
-
-
-def _mean(values: list[int]) -> float | None:
-    return sum(values) / len(values) if values else None
 
 
 def compare(before: Evaluation, after: Evaluation) -> Paired:
@@ -156,9 +146,9 @@ def fall(before: Evaluation, after: Evaluation) -> str | None:
     change = compare(before, after).difference
     if not change.high < 0:
         return None
-    message = f"{change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}] on the same {change.n} examples"
+    message = f"{change:+.3f} on the same {change.n} examples"
     means = [
-        {name: part.mean for name in _names(e.rows, "parts") if (part := _part(e.rows, name)).n}
+        {name: part.mean for name in _names(row.parts for row in e.rows) if (part := _part(e.rows, name)).n}
         for e in (before, after)
     ]
     changes = {name: means[1][name] - mean for name, mean in means[0].items() if name in means[1]}

@@ -19,7 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from plumbline import __version__
-from plumbline.errors import ModelError, StorageError, install_extra
+from plumbline.errors import ModelError, StorageError
+from plumbline.imports import check_installed
 from plumbline.models.catalogue import Entry, find, megabytes
 from plumbline.recipe import ModelSection
 from plumbline.storage import read_object, write_json
@@ -104,11 +105,7 @@ def _is_here(entry: Entry, folder: Path) -> bool:
 def _check_tools() -> None:
     if find_spec("pip") is None:
         raise ModelError(f"this Python ({sys.executable}) has no pip", f"{sys.executable} -m ensurepip --upgrade")
-    if absent := [name for name in ("torch", "transformers", "gguf") if find_spec(name) is None]:
-        raise ModelError(
-            f"converting a model needs {', '.join(absent)}, not installed here",
-            install_extra("train"),
-        )
+    check_installed("converting a model", ("torch", "transformers", "gguf"))
 
 
 def _check_space(entry: Entry, parent: Path) -> None:

@@ -43,6 +43,9 @@ from plumbline.runs.rows import KINDS, checker
 from plumbline.storage import JsonLines, clear_os_errors, clear_read_errors, read_object, write_json, write_text
 
 STAGES = ("base", "sft", "rl")
+"""In the order of training."""
+QUIET = frozenset({"note", "resumed", "changed", "engine"})
+"""Kinds of events that are no warning."""
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
 
 

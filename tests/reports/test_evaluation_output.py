@@ -10,9 +10,14 @@ from plumbline.errors import RecipeError
 from plumbline.evaluation.asked import Asked, evaluate_asked
 from plumbline.evaluation.evaluate import evaluate_completions, references
 from plumbline.evaluation.summary import detail
-from plumbline.reports.evaluation_outputs import Outputs, write_outputs
-from plumbline.reports.evaluation_page import evaluation_page
-from plumbline.reports.evaluation_tables import evaluation_tables, render, write_tables
+from plumbline.reports.evaluation_output import (
+    Outputs,
+    evaluation_page,
+    evaluation_tables,
+    render,
+    write_outputs,
+    write_tables,
+)
 from plumbline.reports.page import POLICY
 from plumbline.runs.evaluations import read_evaluation
 from plumbline.tasks import silent
