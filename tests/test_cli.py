@@ -288,7 +288,7 @@ def test_a_model_is_not_evaluated_on_what_it_was_trained_on(plumbline, data, tmp
 
 def test_a_folder_data_beside_a_model_is_its_runs_only_if_there_is_a_run(tmp_path, data, tiny_folder):
     """`models/mine` and `data/` in one folder are how people keep things, not a run."""
-    from plumbline.evaluation.targets import open_task_for
+    from plumbline.evaluation.command import open_task_for
     from plumbline.runs.cards import Card
     from plumbline.storage import write_json
 

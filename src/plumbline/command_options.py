@@ -85,7 +85,7 @@ AnySplit = Annotated[
 
 # -- eval ------------------------------------------------------------------------------------------------------------
 
-Target = Annotated[
+Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A model directory, GGUF file or hub name; `oracle`; or a control.")
 ]
 Split = Annotated[str, typer.Option(rich_help_panel=TASK, help="train, val, test, or another one of the task.")]

@@ -11,7 +11,7 @@ import yaml
 from plumbline import claims
 from plumbline.checks import check_recipe
 from plumbline.errors import PlumblineError, RecipeError
-from plumbline.evaluation.summary import compare
+from plumbline.evaluation.comparison import compare
 from plumbline.overrides import read_yaml
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import Recipe, load

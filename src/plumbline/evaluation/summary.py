@@ -1,14 +1,13 @@
 """What an evaluation says, as plain numbers: means with intervals, breakdowns, parse modes, floor and ceiling."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from plumbline.errors import IncomparableError
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.figures import by_prefix, by_stratum, figures, titles
-from plumbline.evaluation.statistics import Interval, Paired, mean, mean_interval, paired, skill
+from plumbline.evaluation.statistics import Interval, mean, mean_interval, skill
 from plumbline.records import Evaluation, Judged
 
 
@@ -34,7 +33,7 @@ def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | Non
             name: asdict(mean_interval([row.readings[name] for row in rows if name in row.readings]))
             for name in _names(row.readings for row in rows)
         },
-        "parts": {name: asdict(part) for name in _names(row.parts for row in rows) if (part := _part(rows, name)).n},
+        "parts": {name: asdict(part) for name, part in part_means(rows).items()},
         "strata": {
             stratum: asdict(mean_interval([row.reward for row in rows if row.stratum == stratum]))
             for stratum in sorted({row.stratum for row in rows} - {""})
@@ -107,51 +106,10 @@ def _names(scores: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for named in scores for name in named))
 
 
-def _part(rows: tuple[Judged, ...], name: str) -> Interval:
-    return mean_interval([value for row in rows if (value := row.parts.get(name)) is not None])
-
-
-def compare(before: Evaluation, after: Evaluation) -> Paired:
-    """The paired difference of two evaluations of the same examples under the same rubric, where both were judged.
-
-    Raises:
-        IncomparableError: they differ in task, rubric, or examples, or no example was judged in both.
-    """
-    for name in ("task", "rubric"):
-        one, other = getattr(before, name), getattr(after, name)
-        if one != other:
-            raise IncomparableError(
-                f"{before.source} was scored under {name} {one} and {after.source} under {other}",
-                "evaluate both again under one version; `plumbline score` judges stored completions anew",
-            )
-    one, other = ({row.id for row in each.rows} | {row.id for row in each.unjudged} for each in (before, after))
-    if one != other:
-        raise IncomparableError(
-            f"the two evaluations share {len(one & other)} examples of {len(one)} and {len(other)}",
-            "evaluate both on the same split and limit of the same data",
-        )
-    first, second = ({row.id: row.reward for row in evaluation.rows} for evaluation in (before, after))
-    both = [key for key in first if key in second]
-    if not both:
-        raise IncomparableError("no example was judged in both evaluations", "look at why they could not be judged")
-    return paired([first[key] for key in both], [second[key] for key in both])
-
-
-def fall(before: Evaluation, after: Evaluation) -> str | None:
-    """What to say where `after` earned less on the same examples, its whole interval below 0; None where it did not.
-
-    Raises:
-        IncomparableError: they differ in task, rubric, or examples.
-    """
-    change = compare(before, after).difference
-    if not change.high < 0:
-        return None
-    message = f"{change:+.3f} on the same {change.n} examples"
-    means = [
-        {name: part.mean for name in _names(row.parts for row in e.rows) if (part := _part(e.rows, name)).n}
-        for e in (before, after)
-    ]
-    changes = {name: means[1][name] - mean for name, mean in means[0].items() if name in means[1]}
-    if changes and changes[worst := min(changes, key=changes.__getitem__)] < 0:
-        message += f", most of all in {worst} ({changes[worst]:+.3f})"
-    return message
+def part_means(rows: Sequence[Judged]) -> dict[str, Interval]:
+    """The mean of each part over the rows that have it; parts that none has are left out."""
+    values = {
+        name: [value for row in rows if (value := row.parts.get(name)) is not None]
+        for name in _names(row.parts for row in rows)
+    }
+    return {name: mean_interval(found) for name, found in values.items() if found}

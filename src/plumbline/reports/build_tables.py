@@ -106,8 +106,8 @@ def differences(view: View, splits: Sequence[str]) -> Table:
                 result = view.compare(split, mode, before, after)
                 name = f"{name_of(before)} → {name_of(after)}"
                 if isinstance(result, Comparison):
-                    n, first, second, *rest = _change(result.reward)
-                    rows.append(Row((name, split, mode, n, first.mean, second.mean, *rest)))
+                    cells = _change(result.reward)
+                    rows.append(Row((name, split, mode, cells[0], cells[1].mean, cells[2].mean, *cells[3:])))
                 elif result is not None:
                     rows.append(Row((f"{name}: not comparable, {result.cause}", split, mode, *[None] * 8)))
     first_columns = (Column("stages", "Stages"), Column("split", "Split"), Column("mode", "Asked"))

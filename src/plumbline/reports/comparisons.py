@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 
 from plumbline.errors import IncomparableError
+from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import Interval, Paired, mean_interval, paired
-from plumbline.evaluation.summary import compare
 from plumbline.records import Evaluation, Judged
 
 Direction = Literal["rise", "fall", "same"]

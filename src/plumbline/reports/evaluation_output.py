@@ -13,7 +13,7 @@ from rich.console import RenderableType
 
 from plumbline import claims
 from plumbline.errors import RecipeError
-from plumbline.evaluation.asked import Evaluated
+from plumbline.evaluation.command import EvaluationResult
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.figures import ACCURACY, RIGHT
 from plumbline.evaluation.replays import RULE
@@ -177,7 +177,7 @@ class Outputs:
             claims.check_file(self.report, "page", is_page)
 
 
-def write_outputs(outputs: Outputs, evaluated: Evaluated) -> str | RenderableType:
+def write_outputs(outputs: Outputs, evaluated: EvaluationResult) -> str | RenderableType:
     """Write the files, and give what is printed: text as it is, or tables for a terminal."""
     summary = detail(evaluated.evaluation, evaluated.references)
     tables = evaluation_tables(summary)

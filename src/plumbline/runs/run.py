@@ -49,16 +49,8 @@ QUIET = frozenset({"note", "resumed", "changed", "engine"})
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
 
 
-class Observer(Protocol):
-    """Somebody who is told what happens: the terminal, a tracker."""
-
-    def stage(self, name: str, total: int, done: int) -> None:
-        """A stage of `total` steps begins, of which `done` are already done."""
-        ...
-
-    def metrics(self, row: Mapping[str, Any]) -> None:
-        """A row of metrics was recorded."""
-        ...
+class Listener(Protocol):
+    """Somebody who is told how far something has come."""
 
     def working(self, what: str, done: int, total: int) -> None:
         """Something that takes a while and leaves no metrics (building records, evaluating) has come so far."""
@@ -68,9 +60,31 @@ class Observer(Protocol):
         """Something happened that the user should know."""
         ...
 
+
+class Observer(Listener, Protocol):
+    """Somebody who is told what happens in a run: the terminal, a tracker."""
+
+    def stage(self, name: str, total: int, done: int) -> None:
+        """A stage of `total` steps begins, of which `done` are already done."""
+        ...
+
+    def metrics(self, row: Mapping[str, Any]) -> None:
+        """A row of metrics was recorded."""
+        ...
+
     def close(self) -> None:
         """The run is over, well or badly."""
         ...
+
+
+class Silent:
+    """A listener who does nothing with what it is told."""
+
+    def working(self, what: str, done: int, total: int) -> None:
+        """See `Listener`."""
+
+    def event(self, kind: str, message: str) -> None:
+        """See `Listener`."""
 
 
 RUN = "run"
