@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.imports import EXTRAS
+from plumbline.imports import EXTRAS, missing
 
 PACKAGE = Path(__file__).parents[1] / "src" / "plumbline"
 # From the bottom up; a package may import what stands below it, and nothing else.
@@ -199,6 +199,12 @@ def test_only_named_boundaries_catch_everything():
                 if not raises:
                     found.add(path.relative_to(PACKAGE).as_posix())
     assert found <= allowed, found - allowed
+
+
+def test_a_module_of_no_extra_is_advised_by_its_own_name():
+    assert missing("a task", "nowhere.part").fix == "pip install nowhere"
+    assert missing("a task", "torch.nn").fix.startswith("pip install '.[train]'")
+    assert missing("a task", "selectolax", extra="formfactory").fix.startswith("pip install '.[formfactory]'")
 
 
 def test_what_an_error_says_to_install_is_an_extra():

@@ -140,7 +140,7 @@ BLOCKED = [
     (
         "playwright",
         "eval oracle --task forms --executor browser --n 1",
-        "playwright, which is not installed",
+        "driving a browser (any Chromium will do) needs playwright",
         "browser",
     ),
     ("flask", "eval oracle --task forms --suite formfactory --path full", "flask, which is not", "formfactory"),

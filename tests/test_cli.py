@@ -336,6 +336,6 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
     _, out, _ = plumbline("eval", "--help")
     headings = [line.strip("╭╮─ ") for line in out.splitlines() if line.startswith("╭")]
     assert headings == [
-        *("Arguments", "Options", "The task", "How it is asked"),
+        *("Arguments", "Options", "The task", "How it is decoded"),
         *("How the model is opened", "What is written and printed"),
     ]

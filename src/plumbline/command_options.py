@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-ANSWERS, TASK, MODEL, OUTPUT = "How it is asked", "The task", "How the model is opened", "What is written and printed"
+ANSWERS, TASK, MODEL, OUTPUT = "How it is decoded", "The task", "How the model is opened", "What is written and printed"
 """Headings in the help of commands that have many options."""
 
 

@@ -41,11 +41,11 @@ def missing(
         extra: by default the one that brings the module.
     """
     module = error if isinstance(error, str) else str(error.name)
-    if brings := extra_of(module):
-        module = module.partition(".")[0]
-    brings = extra or brings
+    brings = extra or extra_of(module)
     # From a clone: Plumbline is on no package index yet.
-    advice = f"pip install '.[{brings}]' in a clone of Plumbline" if brings else f"pip install {module}"
+    advice = (
+        f"pip install '.[{brings}]' in a clone of Plumbline" if brings else f"pip install {module.partition('.')[0]}"
+    )
     return kind(f"{what} needs {module}, which is not installed", advice)
 
 

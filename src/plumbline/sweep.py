@@ -58,7 +58,7 @@ def run_sweep(
     """Run them all, each in a folder of its own, and sum up. One that fails does not stop the others.
 
     Returns:
-        One row for each: label, folder, and for each way of asking the reward before and after on the last split of
+        One row for each: label, folder, and for each mode of decoding the reward before and after on the last split of
         `evaluation.final`, with the paired difference; the last KL where one was computed. Of one that failed, the
         error instead.
 

@@ -32,11 +32,12 @@ class Interval:
     n: int
 
     def __format__(self, form: str) -> str:
-        """The mean and the interval, each number in `form`: `f"{interval:+.3f}"` is +0.086 [+0.037, +0.137]."""
+        """The mean and the interval, each number in `form` (.3f by default): `+.3f` gives +0.086 [+0.037, +0.137]."""
+        form = form or ".3f"
         return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]"
 
     def __str__(self) -> str:
-        return f"{self:.3f}"
+        return format(self)
 
     @property
     def excludes_zero(self) -> bool:

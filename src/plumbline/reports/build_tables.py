@@ -73,7 +73,7 @@ def _result_row(view: View, key: EvaluationKey, readings: Sequence[str], *, spli
     cells += [
         None if is_reference else key.mode,
         summary["n"],
-        recorded(summary["reward"]),
+        view.reward(view.evaluations[key]),
         *(recorded(summary["readings"].get(name)) for name in readings),
         summary.get("skill"),
         summary["nonzero_rate"],

@@ -69,7 +69,7 @@ class FormShare:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A stage against the one before, on one split, asked in one way."""
+    """A stage against the one before, on one split, decoded in one way."""
 
     split: str
     mode: str
@@ -89,7 +89,7 @@ class Comparison:
 
     @cached_property
     def parts_unadjusted(self) -> list[Change]:
-        """The same parts, each with the p-value of a question asked alone."""
+        """The same parts, each with the p-value of a question by itself."""
         names = dict.fromkeys(name for pair in self.pairs for row in pair for name in row.parts)
         changes = (_change(name, self.pairs, _part(name), name in self.form) for name in names)
         return [change for change in changes if change is not None]

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.errors import IncomparableError
-from plumbline.evaluation.statistics import Interval
 from plumbline.reports import numbers
 from plumbline.reports.comparisons import Change, Comparison
 from plumbline.reports.view import Bounds, View, name_of
-from plumbline.runs.evaluations import EvaluationKey
 
 Tone = Literal["rise", "fall", "same", "control", "none"]
 VERBS = {"rise": "raised", "fall": "lowered", "same": "did not change"}
@@ -46,7 +44,7 @@ def verdict(
     Args:
         comparison: the last stage against the one before.
         bounds: what the controls and the oracle earn on the same examples.
-        other: the same stages asked in the other way (sampled beside greedy).
+        other: the same stages decoded in the other way (sampled beside greedy).
         negative_control: the stage was trained on advantages dealt at random.
         finished: whether the run is.
         whole: the last stage against the first, where there is one in between.
@@ -125,7 +123,7 @@ def _single(view: View, split: str, mode: str, prefix: str) -> Verdict:
     (stage,) = view.evaluated(split, mode)
     evaluation = view.final(stage, split, mode)
     assert evaluation is not None
-    reward = Interval(**view.summary(EvaluationKey(stage, split, mode))["reward"])
+    reward = view.reward(evaluation)
     sentence = (
         f"{prefix}Only {name_of(stage)} has been evaluated on {split}: it earns a {mode} reward of "
         f"{numbers.interval_text(reward)} on {_examples(reward.n)}{_bounds(view.bounds(evaluation))}."

@@ -140,7 +140,7 @@ class View:
         return [split for split in self.splits if split not in {*section.final, section.split}]
 
     def modes(self, split: str) -> list[str]:
-        """The ways in which models were asked on a split, greedy first."""
+        """How models were decoded on a split, greedy first."""
         there = {k.mode for k in self.evaluations if k.split == split and k.step is None and k.stage != REFERENCE}
         return [*(mode for mode in MODES if mode in there), *sorted(there - set(MODES))]
 

@@ -165,9 +165,9 @@ class Run:
 
     def _forget(self) -> None:
         """Remove what a blank run left: the oracle's and controls' evaluations, and records that may differ now."""
-        made = [*(self.folder / "evaluations").glob(f"{REFERENCE}.*.json")]
-        made += [path for name in RECORDS for path in (self.folder / "data").rglob(name)]
-        for path in made:
+        leftovers = [*(self.folder / "evaluations").glob(f"{REFERENCE}.*.json")]
+        leftovers += [path for name in RECORDS for path in (self.folder / "data").rglob(name)]
+        for path in leftovers:
             path.unlink()
 
     def _acquire(self) -> None:

@@ -106,7 +106,7 @@ def _cards(view: View) -> Iterator[Card]:
     compared = view.headline_comparison()
     if compared is not None:
         yield _mean_card(f"{name_of(compared.before)}, {mode}, {split}", compared.reward.before)
-    reward = Interval(**view.summary(after)["reward"])
+    reward = view.reward(view.evaluations[after])
     yield _mean_card(f"{name_of(after.stage)}, {mode}, {split}", reward)
     if compared is not None:
         yield _difference_card("Difference", compared)
