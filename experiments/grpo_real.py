@@ -30,8 +30,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import numpy as np
 import yaml
 
+from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import mean_interval, paired
-from plumbline.evaluation.summary import compare
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from plumbline.errors import ModelError, RecipeError
-from plumbline.evaluation.targets import Asking, _as_trained, evaluate_target
+from plumbline.evaluation.models import ModelOptions, _as_trained, evaluate_model
 from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.policies.saved import saved_settings
 from plumbline.recipe import ModelSection, parse
+from plumbline.runs.run import Silent
 from plumbline.storage import read_json, write_json
 from plumbline.training.sft import _backward, _passes
 from tests.toy import ToyTask
@@ -66,7 +67,7 @@ def test_a_saved_model_is_opened_as_what_it_is(finished):
     family, run = finished
     saved = str(run.folder / "models" / "rl")
     task = ToyTask({"size": 4})
-    again = evaluate_target(saved, task, task.examples("val"), "val", Asking(), lambda *_: None)
+    again = evaluate_model(saved, task, task.examples("val"), "val", ModelOptions(), Silent())
     (stored,) = [e for key, e in run.evaluations().items() if str(key) == "rl.val.greedy"]
     if family != "flow":  # whose noise is drawn even where its tokens are not
         assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
@@ -91,15 +92,15 @@ def test_a_saved_adapter_is_opened_as_what_it_is(adapted):
     """Its family, its canvas and its precision were forgotten: it was opened as an autoregressive model in 32 bits."""
     family, run = adapted
     saved = str(run.folder / "models" / "rl")
-    section, law = _as_trained(saved, Asking())
+    section, law = _as_trained(saved, ModelOptions())
     assert (section.family, section.dtype, section.lora.rank) == (family, "bfloat16", 2)
     assert (law.max_tokens, law.steps) == (8, SAMPLING[family]["steps"])
     task = ToyTask({"size": 4})
-    again = evaluate_target(saved, task, task.examples("val"), "val", Asking(), lambda *_: None)
+    again = evaluate_model(saved, task, task.examples("val"), "val", ModelOptions(), Silent())
     (stored,) = [e for key, e in run.evaluations().items() if str(key) == "rl.val.greedy"]
     assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
-    assert _as_trained(saved, Asking(dtype="float32"))[0].dtype == "float32"
-    assert _as_trained(str(run.folder / "models" / "base"), Asking())[0].lora is None
+    assert _as_trained(saved, ModelOptions(dtype="float32"))[0].dtype == "float32"
+    assert _as_trained(str(run.folder / "models" / "base"), ModelOptions())[0].lora is None
 
 
 def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, monkeypatch):
@@ -112,7 +113,7 @@ def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, m
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     task = ToyTask({"size": 4})
     with pytest.raises(ModelError, match="needs bitsandbytes"):
-        evaluate_target(str(saved), task, task.examples("val"), "val", Asking(), lambda *_: None)
+        evaluate_model(str(saved), task, task.examples("val"), "val", ModelOptions(), Silent())
 
 
 def test_what_auto_was_is_remembered(finished):

@@ -95,7 +95,7 @@ def test_four_bit_loading_over_it_is_refused(tiny_gguf):
 def test_without_the_package_gguf_it_says_what_to_install(tiny_gguf, monkeypatch):
     gguf_file._read.cache_clear()
     monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(ModelError, match="needs the package gguf") as caught:
+    with pytest.raises(ModelError, match="needs gguf, which is not installed") as caught:
         opened(tiny_gguf)
     assert "pip install '.[train]'" in caught.value.fix
 

@@ -14,9 +14,10 @@ from typing import Any
 from plumbline import claims
 from plumbline.checks import Splits, check_disjoint, check_gold, check_recipe, check_task, final_splits, try_verifier
 from plumbline.errors import DataError
+from plumbline.evaluation.comparison import fall
 from plumbline.evaluation.evaluate import evaluate_policy, references
 from plumbline.evaluation.replays import replay_worst
-from plumbline.evaluation.summary import fall, summarise
+from plumbline.evaluation.summary import summarise
 from plumbline.policies import open_policy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import Demonstration, Policy, locating, slowness

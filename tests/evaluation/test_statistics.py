@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plumbline.evaluation.statistics import Interval, mean_interval, paired, rate_interval, skill
+from plumbline.evaluation.statistics import Interval, mean, mean_interval, paired, rate_interval, skill
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
@@ -137,3 +137,14 @@ def test_skill_is_nought_at_the_floor_and_one_at_the_ceiling():
     assert skill(1.0, 0.3, 1.0) == 1
     assert skill(0.1, 0.3, 1.0) < 0
     assert skill(0.5, 1.0, 1.0) is None
+
+
+def test_an_interval_is_written_with_one_format_for_its_three_numbers():
+    interval = Interval(0.0861, -0.0374, 0.1372, 200)
+    assert f"{interval:+.3f}" == "+0.086 [-0.037, +0.137]"
+    assert f"{interval}" == str(interval) == "0.086 [-0.037, 0.137]"
+
+
+def test_the_mean_of_nothing_is_none():
+    assert mean([]) is None
+    assert mean([True, False, False, True]) == 0.5

@@ -22,7 +22,7 @@ def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe file, what it extends, and overrides such as `rl.steps=50`.
 
     Args:
-        source: a path, or the name of a recipe that comes with Plumbline (`commerce-demo`).
+        source: a path, or the name of a bundled recipe (`commerce-demo`).
         overrides: `a.b=value` each; the value is read as YAML.
 
     Raises:
@@ -94,7 +94,7 @@ def find(source: str | Path) -> Path:
     if path.suffix in {".yaml", ".yml"} or path.exists():
         if path.is_file():
             return path
-        raise RecipeError(f"no recipe at {path}", f"recipes that come with Plumbline: {', '.join(names())}")
+        raise RecipeError(f"no recipe at {path}", f"bundled recipes: {', '.join(names())}")
     for folder in _folders():
         if (folder / f"{path}.yaml").is_file():
             return folder / f"{path}.yaml"
@@ -104,7 +104,7 @@ def find(source: str | Path) -> Path:
 
 
 def names() -> list[str]:
-    """Names of the recipes that come with Plumbline."""
+    """Names of the bundled recipes."""
     return sorted({path.stem for folder in _folders() for path in folder.glob("*.yaml")})
 
 

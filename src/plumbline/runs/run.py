@@ -43,19 +43,14 @@ from plumbline.runs.rows import KINDS, checker
 from plumbline.storage import JsonLines, clear_os_errors, clear_read_errors, read_object, write_json, write_text
 
 STAGES = ("base", "sft", "rl")
+"""In the order of training."""
+QUIET = frozenset({"note", "resumed", "changed", "engine"})
+"""Kinds of events that are no warning."""
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
 
 
-class Observer(Protocol):
-    """Somebody who is told what happens: the terminal, a tracker."""
-
-    def stage(self, name: str, total: int, done: int) -> None:
-        """A stage of `total` steps begins, of which `done` are already done."""
-        ...
-
-    def metrics(self, row: Mapping[str, Any]) -> None:
-        """A row of metrics was recorded."""
-        ...
+class Listener(Protocol):
+    """Somebody who is told how far something has come."""
 
     def working(self, what: str, done: int, total: int) -> None:
         """Something that takes a while and leaves no metrics (building records, evaluating) has come so far."""
@@ -65,9 +60,31 @@ class Observer(Protocol):
         """Something happened that the user should know."""
         ...
 
+
+class Observer(Listener, Protocol):
+    """Somebody who is told what happens in a run: the terminal, a tracker."""
+
+    def stage(self, name: str, total: int, done: int) -> None:
+        """A stage of `total` steps begins, of which `done` are already done."""
+        ...
+
+    def metrics(self, row: Mapping[str, Any]) -> None:
+        """A row of metrics was recorded."""
+        ...
+
     def close(self) -> None:
         """The run is over, well or badly."""
         ...
+
+
+class Silent:
+    """A listener who does nothing with what it is told."""
+
+    def working(self, what: str, done: int, total: int) -> None:
+        """See `Listener`."""
+
+    def event(self, kind: str, message: str) -> None:
+        """See `Listener`."""
 
 
 RUN = "run"
@@ -148,9 +165,9 @@ class Run:
 
     def _forget(self) -> None:
         """Remove what a blank run left: the oracle's and controls' evaluations, and records that may differ now."""
-        made = [*(self.folder / "evaluations").glob(f"{REFERENCE}.*.json")]
-        made += [path for name in RECORDS for path in (self.folder / "data").rglob(name)]
-        for path in made:
+        leftovers = [*(self.folder / "evaluations").glob(f"{REFERENCE}.*.json")]
+        leftovers += [path for name in RECORDS for path in (self.folder / "data").rglob(name)]
+        for path in leftovers:
             path.unlink()
 
     def _acquire(self) -> None:

@@ -95,7 +95,7 @@ def test_the_divergence_is_the_enumerated_one(kernel, step):
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("other", [1e-1, 1e-4, 1e-8, 1e-12])
 def test_float32_keeps_its_digits_where_the_model_is_sure(kernel, other):
-    """The seed's clamps lost the gradient at 1 - p_c = 1e-4; here float32 agrees with float64 down to 1e-12."""
+    """The forms log's clamps lost the gradient at 1 - p_c = 1e-4; here float32 agrees with float64 down to 1e-12."""
     vocabulary, current = 1000, 7
     z = torch.randn(vocabulary, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     rest = z.index_fill(0, torch.tensor([current]), float("-inf")).logsumexp(0)

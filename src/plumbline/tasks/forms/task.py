@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import DataError, PlumblineError, RecipeError, install_extra
+from plumbline.errors import DataError, PlumblineError, RecipeError
+from plumbline.imports import missing
 from plumbline.records import Example, Failure, Frame, Headline, Mistake, Outcome, Score
 from plumbline.seeds import generator
 from plumbline.tasks import Progress
@@ -67,10 +68,8 @@ def open_executor(name: str, site: Site | None = None) -> Executor:
             return DirectExecutor(site)
         from plumbline.tasks.forms.executors.browser.executor import BrowserExecutor
     except ImportError as error:
-        raise RecipeError(
-            f"the {name} executor reads pages with {error.name}, which is not installed",
-            install_extra("forms" if name == "direct" else "browser"),
-        ) from error
+        extra = "forms" if name == "direct" else "browser"
+        raise missing(f"the {name} executor", error, RecipeError, extra=extra) from error
     return BrowserExecutor(site, navigates=name == "browser")
 
 
@@ -184,10 +183,7 @@ class FormsTask:
         try:
             from plumbline.tasks.forms.executors.film import film
         except ImportError as error:
-            raise RecipeError(
-                f"an episode is replayed in a browser, and {error.name} is not installed",
-                install_extra("browser"),
-            ) from error
+            raise missing("a replay, which is filmed in a browser,", error, RecipeError, extra="browser") from error
         prepared = self._prepare(example)
         return film(prepared.case, read_plan(completion, prepared.elements), self.executor.site)
 

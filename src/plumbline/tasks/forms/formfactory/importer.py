@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from plumbline.errors import DataError, RecipeError, install_extra
+from plumbline.errors import DataError, RecipeError
+from plumbline.imports import missing
 from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.tasks.forms.build import SEEN, SHARES, gold_plan, write_plan
@@ -62,9 +63,7 @@ def import_formfactory(options: FormsOptions) -> Source:
         import flask  # noqa: F401
         import selectolax  # noqa: F401
     except ImportError as error:
-        raise RecipeError(
-            f"the FormFactory suite needs {error.name}, which is not installed", install_extra("formfactory")
-        ) from error
+        raise missing("the FormFactory suite", error, RecipeError, extra="formfactory") from error
     rows = [row for row in ROWS if options.forms is None or row.name in options.forms]
     checkout = open_checkout(options.path or "", rows)
     app, assets = import_app(checkout), read_assets(options.assets)

@@ -7,15 +7,20 @@ import re
 import pytest
 
 from plumbline.errors import RecipeError
-from plumbline.evaluation.asked import Asked, evaluate_asked
+from plumbline.evaluation.command import EvaluationSpec, run_evaluation
 from plumbline.evaluation.evaluate import evaluate_completions, references
 from plumbline.evaluation.summary import detail
-from plumbline.reports.evaluation_outputs import Outputs, write_outputs
-from plumbline.reports.evaluation_page import evaluation_page
-from plumbline.reports.evaluation_tables import evaluation_tables, render, write_tables
+from plumbline.reports.evaluation_output import (
+    Outputs,
+    evaluation_page,
+    evaluation_tables,
+    render,
+    write_outputs,
+    write_tables,
+)
 from plumbline.reports.page import POLICY
 from plumbline.runs.evaluations import read_evaluation
-from plumbline.tasks import silent
+from plumbline.runs.run import Silent
 from tests.evaluation.shown_toy import ShownToy
 
 SHOWN = "tests.evaluation.shown_toy:open_shown"
@@ -81,11 +86,11 @@ def test_a_page_without_pictures_allows_none(summary):
 
 
 def test_all_outputs_of_one_evaluation(tmp_path):
-    asked = Asked(target="constant", task=SHOWN, options={"size": 4}, split="strange", limit=3, replays=2)
+    spec = EvaluationSpec(model="constant", task=SHOWN, options={"size": 4}, split="strange", limit=3, replays=2)
     outputs = Outputs(
         evaluation=tmp_path / "e.json", tables=tmp_path / "tables", report=tmp_path / "page.html", replays=2, table="md"
     )
-    printed = write_outputs(outputs, evaluate_asked(asked, silent))
+    printed = write_outputs(outputs, run_evaluation(spec, Silent()))
     assert printed.startswith("**Figures, toy, strange, rubric toy/1+")
     assert [row.id for row in read_evaluation(tmp_path / "e.json").rows] == ["strange-0", "strange-1", "strange-2"]
     page = (tmp_path / "page.html").read_text()
