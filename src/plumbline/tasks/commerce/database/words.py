@@ -75,7 +75,7 @@ class Words:
         """The clause that a template makes.
 
         Args:
-            template: see `phrases`; a leading `+` is dropped, the brackets of the span are kept.
+            template: a phrase, see `banks`; a leading `+` is dropped, the brackets of the span are kept.
             shipment: whether the thing may be called a parcel or an order.
             specific: whether the product must be named where it has a name.
         """
