@@ -44,6 +44,8 @@ _EMOJI = {
     0: ("🤔", "😐", "👍"),
     1: ("😍", "👏", "👍", "❤️", "😊", "🙏", "👏👏"),
 }
+_TITLED_WITH, _TITLED_WITHOUT = 0.24, 0.027
+"""Share of reviews with a title, with and without a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,3 +253,28 @@ def _read(text: str, plan: Plan) -> Review:
         span = shorten(inside.strip(" ,.!?"))
     clean = clean.replace(OPEN, "").replace(CLOSE, "")
     return Review(clean, label(plan.said(), clean, span))
+
+
+def draw_title(dice: Dice, gold: Gold | None, score: int) -> str | None:
+    """A title, or None; it says nothing that the message does not say.
+
+    Args:
+        dice: where it is drawn from.
+        gold: the labels of the message; None without a message.
+        score: 1 to 5 stars.
+    """
+    if gold is None:
+        if not dice.chance(_TITLED_WITHOUT):
+            return None
+        return _title(dice, "good" if score >= 4 else "middle" if score == 3 else "bad")
+    if not dice.chance(_TITLED_WITH):
+        return None
+    if gold.would_recommend is not None and gold.sentiment != "neutro" and dice.chance(0.5):
+        return _title(dice, "recommends" if gold.would_recommend else "refuses")
+    if gold.sentiment == "negativo" and gold.complaint_category != "nenhum" and dice.chance(0.55):
+        return _title(dice, gold.complaint_category)
+    return _title(dice, {"positivo": "good", "neutro": "middle", "negativo": "bad"}[gold.sentiment])
+
+
+def _title(dice: Dice, kind: str) -> str:
+    return dice.pick(BANKS[f"title.{kind}"])
