@@ -89,7 +89,7 @@ def test_the_terminal_shows_figures_controls_limits_forms_and_kinds(plumbline):
 
 def test_the_seeds_rubric_is_labelled_in_every_format(plumbline, tmp_path):
     arguments = ("eval", "type-after-submit", "--task", "forms", "--n", 5, "--set", "task.options.rubric=seed-v6")
-    label = "seed-v6: the rubric of the seed's tables"
+    label = "seed-v6: the rubric of the forms log's tables"
     for shown in ("md", "latex"):
         code, out, _ = plumbline(*arguments, "--table", shown)
         assert code == 0
