@@ -31,8 +31,7 @@ def recipe(family, **rl):
             "task": {"name": "tests.toy:open_toy", "options": {"size": 4}},
             "model": {
                 "family": family,
-                "attention": "full" if family == "slots" else "prefix",
-                "slot": 4,
+                **({"slot": 4} if family == "slots" else {"attention": "prefix"}),
                 "threads": 1,
                 "tiny": {"hidden": 32, "layers": 2, "heads": 2, "vocabulary": 300, "context": 128, "steps": 2},
             },
@@ -75,7 +74,7 @@ def test_a_saved_model_is_opened_as_what_it_is(finished):
         open_policy(ModelSection(name=saved, family=other), saved)
     if family != "slots":
         with pytest.raises(ModelError, match="trained with prefix attention, not full"):
-            open_policy(ModelSection(name=saved, family=family, attention="full"), saved)
+            open_policy(ModelSection(name=saved, family=family), saved)
 
 
 @pytest.fixture(scope="module", params=["masked", "slots"])
@@ -164,7 +163,7 @@ def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(tmp_path)
 )
 def test_what_a_family_cannot_do_is_said(family, rl, message, tmp_path, monkeypatch):
     """Also of a family of one's own, whose keys nobody knows before."""
-    monkeypatch.setattr("plumbline.runs.run.check_family", lambda recipe: None)
+    monkeypatch.setattr("plumbline.recipe.files.check_reads", lambda recipe: None)
     with pytest.raises(RecipeError, match=message):
         run_recipe(recipe(family, **rl), tmp_path / "run")
 
@@ -176,7 +175,7 @@ def test_every_text_is_told_once_it_is_finished(finished):
     chats = [[{"role": "user", "content": str(number)}] for number in range(3)]
     policy.rows_at_once = 2  # several chunks, so that places are counted over all of them
     drawn = policy.sample(
-        chats, 2, recipe(family).sampling.law(), 3, lambda prompt, copy, text: told.setdefault((prompt, copy), text)
+        chats, 2, recipe(family).sampling, 3, lambda prompt, copy, text: told.setdefault((prompt, copy), text)
     )
     wanted = {(p, c): one.text for p, group in enumerate(drawn) for c, one in enumerate(group)}
     assert told == wanted
@@ -209,7 +208,7 @@ def test_how_a_batch_is_cut_into_passes_changes_no_loss(opened):
 
 def test_how_prompts_are_cut_into_chunks_changes_no_draw(finished, opened):
     """A chunk drew for all of its rows at once, so a device that holds fewer rows drew other answers."""
-    law = recipe(finished[0]).sampling.law()
+    law = recipe(finished[0]).sampling
     chats = [[{"role": "user", "content": "sim " * number}] for number in range(1, 6)]
     answers = []
     for rows in (100, 4, 1):

@@ -9,8 +9,9 @@ from safetensors.torch import load_file, save_file
 
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
+from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained.chat import CHATML
-from plumbline.recipe import LoraSection, ModelSection
+from plumbline.recipe import LoraSection
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def edit(path, **changes):
 
 
 def opened(folder, **options):
-    return open_policy(ModelSection(name=str(folder), **options), str(folder))
+    return open_policy(AutoregressiveModel(name=str(folder), **options), str(folder))
 
 
 def test_a_missing_model(tmp_path):

@@ -15,7 +15,7 @@ from plumbline.policies import check_model, open_policy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import slowness
 from plumbline.policies.saved import saved_settings
-from plumbline.recipe import ModelSection, differences, section
+from plumbline.recipe import ModelSection, differences, options_of, section
 from plumbline.records import Evaluation, Example, Sampling
 from plumbline.rollouts import check_prompts
 from plumbline.runs.cards import Card
@@ -185,17 +185,18 @@ def _as_trained(target: str, asking: Asking) -> tuple[ModelSection, Sampling]:
     if "lora" not in saved:  # merged, or never quantised: 4 bits are for the base of an adapter
         saved.pop("quantize", None)
     given = {key: value for key, value in asked.items() if value is not None}
-    opened = section(ModelSection, {**saved, **given, "name": target}, "the model's options")
     law = {**card.sampling} if card is not None else {}
+    if given.get("family", saved.get("family")) != saved.get("family"):
+        saved, law = {}, {}  # what was saved is another family's; a model that says so itself is refused
+    options = options_of({"family": "autoregressive", **saved, **given}["family"])
+    opened = section(options.model, {**saved, **given, "name": target}, "the model's options", inside="model.")
     limits = {"temperature": asking.temperature, "max_tokens": asking.max_tokens, "steps": asking.steps}
     if asking.temperature == 0:
         limits |= {"top_k": 0, "top_p": 1.0}
-    try:
-        return opened, Sampling(**{**law, **{key: value for key, value in limits.items() if value is not None}})
-    except ValueError as error:  # more blocks than --max-tokens has tokens
-        raise RecipeError(
-            f"{target} cannot be asked like this: {error}", "leave out --max-tokens or --steps"
-        ) from error
+    asking_so = {**law, **{key: value for key, value in limits.items() if value is not None}}
+    advice = "leave out --max-tokens or --steps"  # more blocks than --max-tokens has tokens; a family without steps
+    where = f"{target} cannot be asked like this"
+    return opened, section(options.sampling, asking_so, where, inside="sampling.", advice=advice)
 
 
 def _check_unseen(target: str, examples: Sequence[Example], asking: Asking) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import ModelError
+from plumbline.policies.options import DenoisingModel, PretrainedModel
 from plumbline.policies.pretrained.gguf_file import header, is_gguf
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.runs.cards import CARD
@@ -125,11 +126,13 @@ def check_settings(section: ModelSection, source: str) -> None:
             f"the model in {source} is of family {saved['family']}, not {section.family}",
             f"set model.family to {saved['family']}",
         )
-    if saved.get("attention", section.attention) != section.attention:
+    if isinstance(section, DenoisingModel) and saved.get("attention", section.attention) != section.attention:
         raise ModelError(
             f"the model in {source} was trained with {saved['attention']} attention, not {section.attention}",
             f"set model.attention to {saved['attention']}",
         )
+    if not isinstance(section, PretrainedModel):
+        return
     if saved.get("quantize", section.quantize) != section.quantize:
         raise ModelError(
             f"the adapter in {source} was trained on a base with quantize: {saved['quantize']}, not {section.quantize}",
