@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from plumbline.errors import ModelError, RecipeError
+from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.evaluation.targets import Asking, _as_trained, evaluate_target
 from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
@@ -73,7 +73,7 @@ def test_a_saved_model_is_opened_as_what_it_is(finished):
     with pytest.raises(ModelError, match=f"is of family {family}, not {other}"):
         open_policy(ModelSection(name=saved, family=other), saved)
     if family != "slots":
-        with pytest.raises(ModelError, match="trained with prefix attention, not full"):
+        with pytest.raises(ModelError, match="trained with attention: prefix, not full"):
             open_policy(ModelSection(name=saved, family=family), saved)
 
 
@@ -99,6 +99,25 @@ def test_a_saved_adapter_is_opened_as_what_it_is(adapted):
     assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
     assert _as_trained(saved, Asking(dtype="float32"))[0].dtype == "float32"
     assert _as_trained(str(run.folder / "models" / "base"), Asking())[0].lora is None
+
+
+def test_a_model_of_version_0_1_0_is_opened_whose_card_has_the_keys_of_all_families(adapted, tmp_path):
+    family, run = adapted
+    saved = shutil.copytree(run.folder / "models" / "rl", tmp_path / "old")
+    card = read_json(saved / "plumbline.json")
+    model = {"attention": "full", "explore": False, "slot": 4, **card["model"]}
+    write_json(
+        saved / "plumbline.json",
+        {**card, "model": model, "sampling": {"kernel": "conditional", "selector": "random", **card["sampling"]}},
+    )
+    opened, law = _as_trained(str(saved), Asking())
+    assert (opened, law) == (
+        _as_trained(str(run.folder / "models" / "rl"), Asking())[0].model_copy(update={"name": str(saved)}),
+        recipe(family).sampling.as_greedy(),
+    )
+    write_json(saved / "plumbline.json", {**card, "sampling": {**card["sampling"], "kernel": "marginal"}})
+    with pytest.raises(DataError, match=r"sampling\.kernel is read by flow only"):
+        _as_trained(str(saved), Asking())
 
 
 def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, monkeypatch):

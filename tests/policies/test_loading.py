@@ -144,7 +144,7 @@ def test_an_adapter_on_all_layers_is_that_of_the_default_targets(copy, tmp_path)
 
 def test_a_base_in_4_bits_belongs_to_its_adapter(copy, tmp_path):
     opened(copy, lora=LoraSection(rank=2)).save(tmp_path / "adapter", {"model": {"quantize": "4bit"}})
-    with pytest.raises(ModelError, match="on a base with quantize: 4bit, not None"):
+    with pytest.raises(ModelError, match="trained with quantize: 4bit, not None"):
         opened(tmp_path / "adapter", lora=LoraSection(rank=2))
 
 

@@ -15,7 +15,7 @@ from plumbline.policies import check_model, open_policy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import slowness
 from plumbline.policies.saved import saved_settings
-from plumbline.recipe import ModelSection, differences, options_of, section
+from plumbline.recipe import ModelSection, differences, options_of, section, without_foreign
 from plumbline.records import Evaluation, Example, Sampling
 from plumbline.rollouts import check_prompts
 from plumbline.runs.cards import Card
@@ -189,14 +189,17 @@ def _as_trained(target: str, asking: Asking) -> tuple[ModelSection, Sampling]:
     if given.get("family", saved.get("family")) != saved.get("family"):
         saved, law = {}, {}  # what was saved is another family's; a model that says so itself is refused
     options = options_of({"family": "autoregressive", **saved, **given}["family"])
-    opened = section(options.model, {**saved, **given, "name": target}, "the model's options", inside="model.")
+    opened = {**without_foreign("model", saved, options), **given, "name": target}
     limits = {"temperature": asking.temperature, "max_tokens": asking.max_tokens, "steps": asking.steps}
     if asking.temperature == 0:
         limits |= {"top_k": 0, "top_p": 1.0}
     asking_so = {**law, **{key: value for key, value in limits.items() if value is not None}}
     advice = "leave out --max-tokens or --steps"  # more blocks than --max-tokens has tokens; a family without steps
     where = f"{target} cannot be asked like this"
-    return opened, section(options.sampling, asking_so, where, inside="sampling.", advice=advice)
+    return (
+        section(options.model, opened, "the model's options", inside="model."),
+        section(options.sampling, asking_so, where, inside="sampling.", advice=advice),
+    )
 
 
 def _check_unseen(target: str, examples: Sequence[Example], asking: Asking) -> None:

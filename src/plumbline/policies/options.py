@@ -10,6 +10,11 @@ from pydantic import model_validator
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.recipe.sections import PositiveInt
 
+STEPS = frozenset({"evaluation.steps", "rl.kl"})
+"""Keys outside of `model` and `sampling` that families of several steps read."""
+SOME_STEPS = frozenset({"rl.likelihood.keep", "rl.likelihood.pick"})
+"""Those that families read whose steps are scored one at a time."""
+
 
 class PretrainedModel(ModelSection):
     """Of a transformers model."""

@@ -67,8 +67,8 @@ class Card:
         # With an adapter: of one the card says all but what stands in its own configuration, and 4 bits need one.
         options = options_as_written(self.model, self.sampling)
         lora: dict[str, Any] = {"lora": {}} if "lora" in options.model.model_fields else {}
-        section(options.model, {**self.model, "name": "x", **lora}, "model")
-        section(options.sampling, self.sampling, "sampling")
+        section(options.model, {**self.model, "name": "x", **lora}, inside="model.")
+        section(options.sampling, self.sampling, inside="sampling.")
         if not all(isinstance(one, str) for one in (self.stage, self.task)) or not isinstance(self.options, dict):
             raise TypeError("stage and task are texts, and options an object")
         if not re.fullmatch(r"[\w.-]+ [\w.-]+", self.recipe):

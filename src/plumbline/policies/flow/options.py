@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from plumbline.policies.options import DenoisingModel
+from plumbline.policies.options import SOME_STEPS, STEPS, DenoisingModel
 from plumbline.recipe import FamilyOptions
 from plumbline.records import SteppedSampling
 
@@ -27,6 +27,6 @@ class FlowSampling(SteppedSampling):
 OPTIONS = FamilyOptions(
     model=FlowModel,
     sampling=FlowSampling,
-    reads=frozenset({"evaluation.steps", "rl.kl", "rl.likelihood.keep", "rl.likelihood.pick"}),
+    reads=STEPS | SOME_STEPS,
     policy="plumbline.policies.flow.policy:FlowPolicy",
 )

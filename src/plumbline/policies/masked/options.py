@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from plumbline.policies.options import DenoisingModel, PretrainedModel
+from plumbline.policies.options import SOME_STEPS, STEPS, DenoisingModel, PretrainedModel
 from plumbline.recipe import FamilyOptions
 from plumbline.records import SteppedSampling
 
@@ -43,16 +43,6 @@ class MaskedSampling(SteppedSampling):
 OPTIONS = FamilyOptions(
     model=MaskedModel,
     sampling=MaskedSampling,
-    reads=frozenset(
-        {
-            "evaluation.steps",
-            "rl.kl",
-            "rl.likelihood.draws",
-            "rl.likelihood.keep",
-            "rl.likelihood.kind",
-            "rl.likelihood.pick",
-            "rl.likelihood.tokens_only",
-        }
-    ),
+    reads=STEPS | SOME_STEPS | {"rl.likelihood.draws", "rl.likelihood.kind", "rl.likelihood.tokens_only"},
     policy="plumbline.policies.masked.policy:MaskedPolicy",
 )

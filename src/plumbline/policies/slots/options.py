@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.policies.options import CanvasModel, PretrainedModel
+from plumbline.policies.options import STEPS, CanvasModel, PretrainedModel
 from plumbline.recipe import FamilyOptions
 from plumbline.recipe.sections import PositiveInt
 
@@ -27,6 +27,6 @@ class SlotSampling(MaskedSampling):
 OPTIONS = FamilyOptions(
     model=SlotModel,
     sampling=SlotSampling,
-    reads=frozenset({"evaluation.steps", "rl.kl", "rl.likelihood.tokens_only"}),
+    reads=STEPS | {"rl.likelihood.tokens_only"},
     policy="plumbline.policies.slots.policy:SlotPolicy",
 )
