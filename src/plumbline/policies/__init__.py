@@ -33,6 +33,7 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
     options = options_of(section.family)
     if type(section) is ModelSection:  # the family's own options have their defaults
         section = options.model.model_validate(section.model_dump(exclude_unset=True))
+    assert isinstance(section, options.model), "a section of another family's class"
     check_model(section, source)
     family = named(options.policy or section.family, "policy family")
     advice = (
