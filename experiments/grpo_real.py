@@ -275,7 +275,7 @@ def same_batch(source: str, dtype: str, threads: int) -> str:
         tokens = batch["completion_ids"][row][there[row]].numpy()
         step = Step(positions=np.arange(len(tokens)), tokens=tokens, logprobs=np.zeros(len(tokens), np.float32))
         prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].numpy()
-        law = recipe.sampling.law()
+        law = recipe.sampling
         trajectories.append(Trajectory(prompt=prompt, steps=(step,), text="", sampling=law, finish="stop"))
     scored = policy.score(trajectories)
     loss = -(scored.logprobs * batch["advantages"][scored.owner]).sum() / (count * limit)
@@ -352,7 +352,7 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
         task = open_task(recipe.task.name, {**recipe.task.options, "data": str(Path(records) / "data")}, Path(records))
         policy = open_policy(recipe.model, source)
         batch = step_examples(train, prompts, 0, 0)
-        groups = roll_out(policy, task, batch, copies=copies, sampling=recipe.sampling.law(), seed=0)
+        groups = roll_out(policy, task, batch, copies=copies, sampling=recipe.sampling, seed=0)
     rewards = np.concatenate([group.rewards() for group in groups])
     entropy = -np.mean(np.concatenate([each.trajectory.logprobs for group in groups for each in group.rollouts]))
     text = (

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from plumbline.errors import ModelError, RecipeError
+from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.evaluation.models import ModelOptions, _as_trained, evaluate_model
 from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
@@ -32,8 +32,7 @@ def recipe(family, **rl):
             "task": {"name": "tests.toy:open_toy", "options": {"size": 4}},
             "model": {
                 "family": family,
-                "attention": "full" if family == "slots" else "prefix",
-                "slot": 4,
+                **({"slot": 4} if family == "slots" else {"attention": "prefix"}),
                 "threads": 1,
                 "tiny": {"hidden": 32, "layers": 2, "heads": 2, "vocabulary": 300, "context": 128, "steps": 2},
             },
@@ -75,8 +74,8 @@ def test_a_saved_model_is_opened_as_what_it_is(finished):
     with pytest.raises(ModelError, match=f"is of family {family}, not {other}"):
         open_policy(ModelSection(name=saved, family=other), saved)
     if family != "slots":
-        with pytest.raises(ModelError, match="trained with prefix attention, not full"):
-            open_policy(ModelSection(name=saved, family=family, attention="full"), saved)
+        with pytest.raises(ModelError, match="trained with attention: prefix, not full"):
+            open_policy(ModelSection(name=saved, family=family), saved)
 
 
 @pytest.fixture(scope="module", params=["masked", "slots"])
@@ -101,6 +100,25 @@ def test_a_saved_adapter_is_opened_as_what_it_is(adapted):
     assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
     assert _as_trained(saved, ModelOptions(dtype="float32"))[0].dtype == "float32"
     assert _as_trained(str(run.folder / "models" / "base"), ModelOptions())[0].lora is None
+
+
+def test_a_model_of_version_0_1_0_is_opened_whose_card_has_the_keys_of_all_families(adapted, tmp_path):
+    family, run = adapted
+    saved = shutil.copytree(run.folder / "models" / "rl", tmp_path / "old")
+    card = read_json(saved / "plumbline.json")
+    model = {"attention": "full", "explore": False, "slot": 4, **card["model"]}
+    write_json(
+        saved / "plumbline.json",
+        {**card, "model": model, "sampling": {"kernel": "conditional", "selector": "random", **card["sampling"]}},
+    )
+    opened, law = _as_trained(str(saved), ModelOptions())
+    assert (opened, law) == (
+        _as_trained(str(run.folder / "models" / "rl"), ModelOptions())[0].model_copy(update={"name": str(saved)}),
+        recipe(family).sampling.as_greedy(),
+    )
+    write_json(saved / "plumbline.json", {**card, "sampling": {**card["sampling"], "kernel": "marginal"}})
+    with pytest.raises(DataError, match=r"sampling\.kernel is read by flow only"):
+        _as_trained(str(saved), ModelOptions())
 
 
 def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, monkeypatch):
@@ -165,7 +183,7 @@ def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(tmp_path)
 )
 def test_what_a_family_cannot_do_is_said(family, rl, message, tmp_path, monkeypatch):
     """Also of a family of one's own, whose keys nobody knows before."""
-    monkeypatch.setattr("plumbline.runs.run.check_family", lambda recipe: None)
+    monkeypatch.setattr("plumbline.recipe.files.check_reads", lambda recipe: None)
     with pytest.raises(RecipeError, match=message):
         run_recipe(recipe(family, **rl), tmp_path / "run")
 
@@ -177,7 +195,7 @@ def test_every_text_is_told_once_it_is_finished(finished):
     chats = [[{"role": "user", "content": str(number)}] for number in range(3)]
     policy.rows_at_once = 2  # several chunks, so that places are counted over all of them
     drawn = policy.sample(
-        chats, 2, recipe(family).sampling.law(), 3, lambda prompt, copy, text: told.setdefault((prompt, copy), text)
+        chats, 2, recipe(family).sampling, 3, lambda prompt, copy, text: told.setdefault((prompt, copy), text)
     )
     wanted = {(p, c): one.text for p, group in enumerate(drawn) for c, one in enumerate(group)}
     assert told == wanted
@@ -210,7 +228,7 @@ def test_how_a_batch_is_cut_into_passes_changes_no_loss(opened):
 
 def test_how_prompts_are_cut_into_chunks_changes_no_draw(finished, opened):
     """A chunk drew for all of its rows at once, so a device that holds fewer rows drew other answers."""
-    law = recipe(finished[0]).sampling.law()
+    law = recipe(finished[0]).sampling
     chats = [[{"role": "user", "content": "sim " * number}] for number in range(1, 6)]
     answers = []
     for rows in (100, 4, 1):

@@ -8,14 +8,19 @@ import torch
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
 from plumbline.policies.pretrained import gguf_file
-from plumbline.recipe import LoraSection, ModelSection
+from plumbline.recipe import LoraSection, options_of
 from tests.gguf_files import write_gguf
 
 CHAT = [{"role": "user", "content": "nota   12, sim"}]
 
 
 def opened(source, **section):
-    return open_policy(ModelSection(name=str(source), device="cpu", dtype="float32", **section), str(source))
+    return open_policy(
+        options_of(section.get("family", "autoregressive")).model(
+            name=str(source), device="cpu", dtype="float32", **section
+        ),
+        str(source),
+    )
 
 
 @pytest.fixture(scope="module")

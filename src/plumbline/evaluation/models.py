@@ -12,7 +12,7 @@ from plumbline.policies import check_model, open_policy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import slowness
 from plumbline.policies.saved import saved_settings
-from plumbline.recipe import ModelSection, section
+from plumbline.recipe import ModelSection, options_of, section, without_foreign
 from plumbline.records import Evaluation, Example, Sampling
 from plumbline.rollouts import check_prompts
 from plumbline.runs.cards import Card
@@ -135,17 +135,21 @@ def _as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampli
     if "lora" not in saved:  # merged, or never quantised: 4 bits are for the base of an adapter
         saved.pop("quantize", None)
     given = {key: value for key, value in chosen.items() if value is not None}
-    opened = section(ModelSection, {**saved, **given, "name": model}, "the model's options")
     law = {**card.sampling} if card is not None else {}
+    if given.get("family", saved.get("family")) != saved.get("family"):
+        saved, law = {}, {}  # what was saved is another family's; a model that says so itself is refused
+    family = options_of({"family": "autoregressive", **saved, **given}["family"])
+    opened = {**without_foreign("model", saved, family), **given, "name": model}
     limits = {"temperature": options.temperature, "max_tokens": options.max_tokens, "steps": options.steps}
     if options.temperature == 0:
         limits |= {"top_k": 0, "top_p": 1.0}
-    try:
-        return opened, Sampling(**{**law, **{key: value for key, value in limits.items() if value is not None}})
-    except ValueError as error:  # more blocks than --max-tokens has tokens
-        raise RecipeError(
-            f"{model} cannot be sampled like this: {error}", "leave out --max-tokens or --steps"
-        ) from error
+    law |= {key: value for key, value in limits.items() if value is not None}
+    advice = "leave out --max-tokens or --steps"  # more blocks than --max-tokens has tokens; a family without steps
+    where = f"{model} cannot be sampled like this"
+    return (
+        section(family.model, opened, "the model's options", inside="model."),
+        section(family.sampling, law, where, inside="sampling.", advice=advice),
+    )
 
 
 def _check_unseen(model: str, examples: Sequence[Example], options: ModelOptions) -> None:

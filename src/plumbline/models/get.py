@@ -22,7 +22,7 @@ from plumbline import __version__
 from plumbline.errors import ModelError, StorageError
 from plumbline.imports import check_installed
 from plumbline.models.catalogue import Entry, find, megabytes
-from plumbline.recipe import ModelSection
+from plumbline.policies.options import PretrainedModel
 from plumbline.storage import read_object, write_json
 
 ORIGIN = "origin.json"
@@ -212,7 +212,7 @@ def _fill(entry: Entry, weights: Path, model: Path, progress: Progress) -> None:
     from plumbline.policies.pretrained.loading import load
 
     progress("converting", 1, 3)
-    section = ModelSection(name=str(weights), dtype="float32", device="cpu")
+    section = PretrainedModel(name=str(weights), dtype="float32", device="cpu")
     loaded = load(section, str(weights), seed=0)
     progress("converting", 2, 3)
     try:

@@ -34,7 +34,7 @@ from typing import Any, Protocol, Self
 
 from plumbline import __version__, claims
 from plumbline.errors import RunError
-from plumbline.recipe import Recipe, check_family, load
+from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
 from plumbline.runs.cards import CARD
 from plumbline.runs.changes import allowed_changes
@@ -120,7 +120,6 @@ class Run:
         finished keeps the recipe that it was made by.
 
         Raises:
-            RecipeError: a new run's recipe has keys that its family of models does not read.
             RunError: it exists and `resume` is False, or was started with another recipe, or is in use.
             StorageError: the folder holds what is no run's; nothing in it was touched.
         """
@@ -131,13 +130,11 @@ class Run:
             raise RunError(
                 f"{folder} already holds a run", "add --resume to go on with it, or --out to write somewhere else"
             )
-        if not started:  # one that has begun is gone on with as it was
-            check_family(recipe)
         claims.claim(folder, RUN, is_run)
         run._acquire()
         try:
             if started:
-                run._take_up(load(folder / "recipe.yaml"))
+                run._take_up(load(folder / "recipe.yaml", written=True))
             else:
                 run._forget()
                 write_text(folder / "recipe.yaml", recipe.to_yaml())
@@ -155,7 +152,7 @@ class Run:
         """
         if not (folder / "recipe.yaml").is_file():
             raise RunError(f"{folder} is not a run directory (it has no recipe.yaml)", "give the folder of a run")
-        return cls(folder, load(folder / "recipe.yaml"))
+        return cls(folder, load(folder / "recipe.yaml", written=True))
 
     def _is_blank(self) -> bool:
         """Whether nothing was trained or evaluated here; oracle and controls cost nothing."""

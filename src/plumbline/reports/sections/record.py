@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from plumbline.policies.options import PretrainedModel
 from plumbline.reports import numbers
 from plumbline.reports.dot_charts import Share, share_chart
 from plumbline.reports.escaping import clip, html
@@ -64,13 +65,14 @@ def record(view: View) -> Section:
 def identity(view: View) -> list[tuple[str, str]]:
     """What the run is, in a few lines."""
     recipe = view.run.recipe
+    lora = recipe.model.lora if isinstance(recipe.model, PretrainedModel) else None
     model = recipe.model.name or "made on the spot (model.tiny)"
     found = [
         ("Recipe", f"{recipe.name} ({recipe.identity()})"),
         ("Seed", str(recipe.seed)),
         ("Task", recipe.task.name),
         ("Model", without_folder(view, model)),
-        ("Weights trained", f"LoRA of rank {recipe.model.lora.rank}" if recipe.model.lora else "all"),
+        ("Weights trained", f"LoRA of rank {lora.rank}" if lora else "all"),
     ]
     if isinstance(likelihood := view.environment.get("likelihood"), dict):
         exact = "exact: every choice that was sampled" if likelihood.get("exact") else "not exact"
