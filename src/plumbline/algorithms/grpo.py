@@ -54,14 +54,13 @@ class Grpo(Clipped):
 
     def check(self, sampling: Sampling) -> None:
         """See `Algorithm.check`."""
-        if self.keep is not None and sampling.steps is not None and self.keep > sampling.steps:
-            raise ValueError(
-                f"rl.algorithm.keep is {self.keep}, but a trajectory has {sampling.steps} steps (sampling.steps)"
-            )
+        most = sampling.most_steps
+        if self.keep is not None and most is not None and self.keep > most:
+            raise ValueError(f"rl.algorithm.keep is {self.keep}, but a trajectory has {most} steps (sampling.steps)")
 
     def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:
         """See `Algorithm.views`: `keep` of the steps, where it is set."""
-        allowed = min(t.sampling.steps or len(t.steps) for t in trajectories)  # one that ends early makes fewer
+        allowed = min(t.sampling.most_steps or len(t.steps) for t in trajectories)  # one that ends early makes fewer
         if self.keep is not None and (self.keep > allowed or not policy.stepwise):
             of = f"a trajectory has {allowed} steps" if policy.stepwise else f"{policy.family} scores a whole rollout"
             raise RecipeError(

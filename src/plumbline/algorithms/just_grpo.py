@@ -33,7 +33,7 @@ class JustGrpo(Grpo):
     def check(self, sampling: Sampling) -> None:
         """See `Algorithm.check`."""
         super().check(sampling)
-        if sampling.selector != "leftmost" or sampling.steps != sampling.max_tokens:
+        if getattr(sampling, "selector", None) != "leftmost" or sampling.most_steps != sampling.max_tokens:
             raise ValueError(
                 "rl.algorithm: just_grpo needs sampling.selector: leftmost and a step for each place "
                 f"(sampling.steps: {sampling.max_tokens}, which is sampling.max_tokens)"

@@ -5,7 +5,7 @@ An unknown key is an error, because a typo must not train for six hours. What a 
 resolved and complete, into its directory.
 """
 
-from plumbline.recipe.families import check_family
+from plumbline.recipe.families import FamilyOptions, foreign_key, options_as_written, options_of, without_foreign
 from plumbline.recipe.files import differences, find, load, names, parse, task_section
 from plumbline.recipe.sections import (
     ControlsSection,
@@ -16,7 +16,6 @@ from plumbline.recipe.sections import (
     Recipe,
     RlSection,
     RunSection,
-    SamplingSection,
     Schedule,
     SftSection,
     TaskSection,
@@ -27,24 +26,27 @@ from plumbline.section import Section, section
 __all__ = [
     "ControlsSection",
     "EvaluationSection",
+    "FamilyOptions",
     "LoraSection",
     "ModelSection",
     "OptimiserSection",
     "Recipe",
     "RlSection",
     "RunSection",
-    "SamplingSection",
     "Schedule",
     "Section",
     "SftSection",
     "TaskSection",
     "TinySection",
-    "check_family",
     "differences",
     "find",
+    "foreign_key",
     "load",
     "names",
+    "options_as_written",
+    "options_of",
     "parse",
     "section",
     "task_section",
+    "without_foreign",
 ]

@@ -8,7 +8,15 @@ from typing import Any
 
 from plumbline.errors import RecipeError
 from plumbline.overrides import as_mapping, read_yaml, set_value, task_options
-from plumbline.recipe.sections import Recipe, TaskSection
+from plumbline.recipe.families import (
+    check_reads,
+    foreign_key,
+    options_as_written,
+    options_of,
+    recipe_of,
+    without_foreign,
+)
+from plumbline.recipe.sections import ModelSection, Recipe, TaskSection
 from plumbline.section import section
 from plumbline.storage import read_text
 
@@ -16,12 +24,13 @@ MOST_PARENTS = 20
 """Recipes that a recipe may extend, one after the other."""
 
 
-def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+def load(source: str | Path, overrides: Sequence[str] = (), *, written: bool = False) -> Recipe:
     """Read a recipe file, what it extends, and overrides such as `rl.steps=50`.
 
     Args:
-        source: a path, or the name of a recipe that comes with Plumbline (`commerce-demo`).
+        source: a path, or the name of a bundled recipe (`commerce-demo`).
         overrides: `a.b=value` each; the value is read as YAML.
+        written: see `parse`.
 
     Raises:
         RecipeError: no such file, not YAML, an unknown key or a value out of range (each named with its path).
@@ -30,7 +39,7 @@ def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     values = _read(path, ())
     for override in overrides:
         set_value(values, override)
-    return parse(values, str(path))
+    return parse(values, str(path), written=written)
 
 
 def task_section(name: str, overrides: Sequence[str]) -> TaskSection:
@@ -50,13 +59,29 @@ def task_section(name: str, overrides: Sequence[str]) -> TaskSection:
     return TaskSection(name=task.name, options={**task.options, **options})
 
 
-def parse(values: Mapping[str, Any], name: str = "recipe") -> Recipe:
-    """Check plain values and type them.
+def parse(values: Mapping[str, Any], name: str = "recipe", *, written: bool = False) -> Recipe:
+    """Check plain values and type them; `model` and `sampling` are checked by what the family declares.
+
+    Args:
+        values: by key.
+        name: what an error calls the place that they are from.
+        written: they are of a run, so they were checked: a family of one's own need not be there any more.
 
     Raises:
-        RecipeError: names every wrong key, with the nearest right one.
+        RecipeError: names every wrong key, with the nearest right one or with the families that read it; there is no
+            such family.
     """
-    return section(Recipe, values, name)
+    parts = {key: each for key in ("model", "sampling") if isinstance(each := values.get(key), Mapping)}
+    model, sampling = parts.get("model", {}), parts.get("sampling", {})
+    family = model.get("family", ModelSection.model_fields["family"].default)
+    if not isinstance(family, str):
+        return section(Recipe, values, name)  # which says so
+    options = options_as_written(model, sampling) if written else options_of(family)
+    own = {key: without_foreign(key, each, options) for key, each in parts.items()}
+    recipe = section(recipe_of(options), {**values, **own}, name, hint=foreign_key)
+    if not written:
+        check_reads(recipe)
+    return recipe
 
 
 def find(source: str | Path) -> Path:
@@ -69,7 +94,7 @@ def find(source: str | Path) -> Path:
     if path.suffix in {".yaml", ".yml"} or path.exists():
         if path.is_file():
             return path
-        raise RecipeError(f"no recipe at {path}", f"recipes that come with Plumbline: {', '.join(names())}")
+        raise RecipeError(f"no recipe at {path}", f"bundled recipes: {', '.join(names())}")
     for folder in _folders():
         if (folder / f"{path}.yaml").is_file():
             return folder / f"{path}.yaml"
@@ -79,7 +104,7 @@ def find(source: str | Path) -> Path:
 
 
 def names() -> list[str]:
-    """Names of the recipes that come with Plumbline."""
+    """Names of the bundled recipes."""
     return sorted({path.stem for folder in _folders() for path in folder.glob("*.yaml")})
 
 

@@ -4,7 +4,7 @@ import difflib
 import hashlib
 import json
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
 
 import yaml
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
@@ -14,8 +14,8 @@ from plumbline.algorithms.algorithm import Algorithm
 from plumbline.algorithms.grpo import Grpo
 from plumbline.overrides import as_mapping
 from plumbline.recipe.moved import check_moved
-from plumbline.records import Kernel, Sampling, Selector
-from plumbline.section import PositiveInt, Section
+from plumbline.records import Sampling
+from plumbline.section import PositiveInt, Section, no_flags
 
 Schedule = Literal["constant", "constant_with_warmup", "cosine", "linear"]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -65,18 +65,19 @@ class LoraSection(Section):
 
 
 class ModelSection(Section):
-    """The policy: which weights, how they are loaded, and what of them is trained."""
+    """The policy: which weights, and how they are loaded. What a family needs beside these keys stands in a subclass,
+    which the family declares (see `plumbline.recipe.families`)."""
+
+    how: ClassVar[frozenset[str]] = frozenset({"device", "threads", "rows_at_once"})
+    """Keys that say how a run is executed: they may change at a resume, and no saved model remembers them."""
 
     family: str = "autoregressive"
     """autoregressive, masked, slots or flow; or module:Class, a policy of yours."""
     name: str | None = None
     """A local directory, a GGUF file or a hub name. Without one, `tiny` says how to make a model."""
     tiny: TinySection | None = None
-    lora: LoraSection | None = None
-    """None trains every weight."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 on a GPU, float32 on a CPU."""
-    quantize: Literal["4bit"] | None = None
     device: str = "auto"
     """auto, cpu, mps, cuda, or one of several GPUs, such as cuda:1. auto: a GPU where there is one."""
     threads: PositiveInt | None = None
@@ -85,22 +86,9 @@ class ModelSection(Section):
     """Longest prompt plus completion; None takes the model's own limit."""
     chat_template: str | None = None
     """For a tokenizer without one: `chatml`, or the path of a Jinja file."""
-    decoder: Literal["auto", "lean", "transformers"] = "auto"
-    """Who decodes: our own one-token forward, or the model's. auto: ours where it was checked equal at loading."""
-    scoring: Literal["auto", "packed", "rows"] = "auto"
-    """How a group is scored: packed behind one copy of its prompt, or in padded rows."""
     rows_at_once: PositiveInt | None = None
     """Answers drawn side by side, all of a prompt's together; None: 64 on a CPU, more on a GPU. Fewer need less memory,
     and are the same answers."""
-    canvas: PositiveInt | None = None
-    """Diffusion and flow: places for an answer; None takes `sampling.max_tokens`."""
-    attention: Literal["full", "prefix"] = "full"
-    """Diffusion: whether the prompt sees the answer (as LLaDA and Dream do), or is read once and kept."""
-    explore: bool = False
-    """Diffusion and flow: learn a temperature for each stretch of the denoising time (ReinFlow's learnt noise)."""
-    slot: PositiveInt = 4
-    """Tokens of a slot (family slots)."""
-    gradient_checkpointing: bool = False
     trust_remote_code: bool = False
 
     def meaning(self) -> dict[str, Any]:
@@ -108,8 +96,7 @@ class ModelSection(Section):
 
         Not `lora`, which an adapter's own files hold, nor `trust_remote_code`, which nobody should be told by a file.
         """
-        kept = {"family", "canvas", "attention", "explore", "slot", "context", "chat_template", "quantize", "dtype"}
-        return self.model_dump(include=kept)
+        return self.model_dump(exclude={*self.how, "name", "tiny", "lora", "trust_remote_code"})
 
     @field_validator("device")
     @classmethod
@@ -122,8 +109,6 @@ class ModelSection(Section):
     def _source(self) -> Self:
         if self.name is None and self.tiny is None:
             raise ValueError("give model.name (a local directory or a hub name), or model.tiny to make one on the spot")
-        if self.quantize and self.lora is None:
-            raise ValueError("4-bit weights cannot be trained themselves: set model.lora, for example {rank: 16}")
         return self
 
 
@@ -245,30 +230,6 @@ class RlSection(Section):
         return self
 
 
-class SamplingSection(Section):
-    """How training rollouts are drawn; evaluations draw the same way, and greedily beside it."""
-
-    temperature: float = Field(default=1.0, gt=0)
-    top_k: int = Field(default=0, ge=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    max_tokens: PositiveInt = 256
-    steps: PositiveInt | None = None
-    """Denoising steps of training rollouts; evaluations have `evaluation.steps`."""
-    blocks: PositiveInt = 1
-    selector: Selector = "random"
-    position_temperature: float = Field(default=1.0, gt=0)
-    threshold: float = Field(default=0.9, gt=0, lt=1)
-    kernel: Kernel = "conditional"
-
-    def law(self) -> Sampling:
-        """The record that trajectories carry."""
-        return Sampling(**self.model_dump())
-
-    def greedy(self) -> Sampling:
-        """The same limits, the most probable token."""
-        return Sampling(**{**self.model_dump(), "temperature": 0.0, "top_k": 0, "top_p": 1.0})
-
-
 class EvaluationSection(Section):
     """When and on what the model is evaluated."""
 
@@ -307,6 +268,9 @@ class RunSection(Section):
 class Recipe(Section):
     """Everything that defines a run."""
 
+    foreign: ClassVar[frozenset[str]] = frozenset()
+    """Keys that only other families of models read (`plumbline.recipe.families`)."""
+
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     description: str = ""
     controls: ControlsSection = ControlsSection()
@@ -315,9 +279,22 @@ class Recipe(Section):
     model: ModelSection
     sft: SftSection | None = None
     rl: RlSection | None = None
-    sampling: SamplingSection = SamplingSection()
+    sampling: Sampling = Sampling()
+    """How training rollouts are drawn; evaluations draw the same way, and greedily beside it."""
     evaluation: EvaluationSection = EvaluationSection()
     run: RunSection = RunSection()
+
+    @field_validator("sampling", mode="before")
+    @classmethod
+    def _flags_are_no_numbers_in_sampling(cls, values: Any) -> Any:
+        return no_flags(values, get_type_hints(cls.model_fields["sampling"].annotation))
+
+    @field_validator("sampling")
+    @classmethod
+    def _something_is_drawn(cls, sampling: Sampling) -> Sampling:
+        if sampling.greedy:
+            raise ValueError("temperature must be greater than 0: training draws, and evaluates greedily beside it")
+        return sampling
 
     @model_validator(mode="before")
     @classmethod
@@ -328,14 +305,22 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _acts(self) -> Self:
         if self.rl is not None:
-            self.rl.algorithm.check(self.sampling.law())
+            self.rl.algorithm.check(self.sampling)
         elif self.controls != ControlsSection():
             raise ValueError("controls are wrong settings of RL, and this recipe has no rl: leave them out")
         return self
 
     def to_yaml(self) -> str:
-        """The resolved recipe: every key, defaults included."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110)
+        """The resolved recipe: every key that the family reads, defaults included."""
+        values = self.model_dump(mode="json")
+        for key in self.foreign:
+            *sections, name = key.split(".")
+            inner: Any = values
+            for section in sections:
+                inner = (inner or {}).get(section)
+            if inner:
+                inner.pop(name, None)
+        return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=110)
 
     def identity(self) -> str:
         """12 hex digits of everything that can change the result (where it is written and tracked cannot)."""

@@ -8,7 +8,7 @@ import torch
 
 from plumbline.algorithms.just_grpo import JustGrpo
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
-from plumbline.records import Sampling
+from plumbline.policies.masked.options import MaskedSampling
 from plumbline.testing import check_policy
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import laws, trajectory_of, ways
@@ -17,12 +17,12 @@ CHAT = [{"role": "user", "content": "nota?"}]
 KINDS = ("random", "ancestral", "leftmost", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
 GRADIENT = 1e-6
 """Llama's norm works in float32 whatever the model's type, which leaves its gradient about 5e-8 of noise."""
-BLOCKS = Sampling(max_tokens=4, steps=3, blocks=2, top_k=2, selector="plackett_luce")
+BLOCKS = MaskedSampling(max_tokens=4, steps=3, blocks=2, top_k=2, selector="plackett_luce")
 
 
 def law(selector, **options):
     extra = {"threshold": 0.6, "position_temperature": 0.3} if selector == "threshold" else {}
-    return replace(Sampling(max_tokens=3, steps=2, top_k=2), selector=selector, **{**extra, **options})
+    return replace(MaskedSampling(max_tokens=3, steps=2, top_k=2), selector=selector, **{**extra, **options})
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_just_grpo_scores_the_product_of_left_to_right_conditionals(wide):
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_the_leftmost_places_are_filled_and_nothing_behind_an_end_is_drawn(masked_folder, temperature):
     policy = opened(masked_folder)
-    asked = Sampling(max_tokens=4, steps=4, selector="leftmost", temperature=temperature)
+    asked = MaskedSampling(max_tokens=4, steps=4, selector="leftmost", temperature=temperature)
     (plain,) = policy.sample([CHAT], 64, asked, seed=0)
     assert {tuple(int(step.positions[0]) for step in t.steps) for t in plain} <= {tuple(range(n)) for n in range(1, 5)}
     policy.chat.stop_ids = (int(plain[0].steps[0].tokens[0]),)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from plumbline.algorithms.likelihood.views import Hides, Scores, View
 from plumbline.errors import RecipeError
-from plumbline.records import Sampling, Trajectory
+from plumbline.records import Trajectory
 
 Look = tuple[NDArray[np.bool_], float]
 """A hidden set [L], and what it counts."""
@@ -51,6 +51,6 @@ def bound_views(
         length = trajectory.sampling.max_tokens
         seen = [(hidden, weight) for hidden, weight in looks(length, draws, rng) if hidden.any()]
         steps = tuple(replace(policy.hide(trajectory, hidden), weight=weight) for hidden, weight in seen)
-        plain = Sampling(max_tokens=length, steps=trajectory.sampling.steps)
+        plain = type(trajectory.sampling)(max_tokens=length)
         views.append(View(owner, replace(trajectory, steps=steps, sampling=plain)))
     return views
