@@ -27,6 +27,7 @@ from plumbline.policies import open_policy
 from plumbline.policies.flow.convert import convert
 from plumbline.recipe import ModelSection
 from plumbline.records import Sampling
+from plumbline.testing import sampled
 
 SIZES = {"hidden_size": 256, "cond_dim": 64, "n_blocks": 4, "n_heads": 4, "dropout": 0.0, "mlp_ratio": 4}
 POINTS = [(64, 64, 8, 4, 32_768), (64, 64, 8, 4, 151_936)]
@@ -90,7 +91,7 @@ def measure(folder: Path, device: torch.device, point: tuple[int, int, int, int,
         return solver.sample_masked(torch.cat([ids, noise], 1), None, edit_mask=editable, time_grid=grid)
 
     law = Sampling(max_tokens=canvas, steps=steps, kernel="marginal")
-    return compare(lambda: policy.sample(chats, 1, law, seed=0), official, device, pairs, warmups=1)
+    return compare(lambda: sampled(policy, chats, 1, law, seed=0), official, device, pairs, warmups=1)
 
 
 @torch.no_grad()

@@ -56,6 +56,7 @@ MAY_IMPORT_TORCH = (
     "policies/autoregressive",
     "policies/pretrained",
     "policies/masked",
+    "policies/chunks.py",
     "policies/draws.py",
     "policies/exploration.py",
     "policies/places.py",

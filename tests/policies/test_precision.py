@@ -7,6 +7,7 @@ from plumbline.policies import open_policy
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import ModelSection, TinySection
 from plumbline.records import Sampling
+from plumbline.testing import sampled
 from tests.conftest import WORDS
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?")]
@@ -34,7 +35,7 @@ def test_grouping_moves_log_probabilities_within_a_budget(folder, dtype):
     family, attention, source = folder
     section = ModelSection(name=str(source), family=family, attention=attention, canvas=8, dtype=dtype)
     policy = open_policy(section, str(source))
-    trajectories = [t for group in policy.sample(CHATS, 3, LAWS[family], seed=0) for t in group]
+    trajectories = [t for group in sampled(policy, CHATS, 3, LAWS[family], seed=0) for t in group]
     together = policy.score(trajectories)
     assert together.logprobs.dtype == torch.float32
     assert torch.equal(policy.score(trajectories).logprobs, together.logprobs), "the same plan is the same to the bit"
@@ -53,7 +54,7 @@ def test_gradient_checkpointing_changes_no_gradient(folder):
             name=str(source), family=family, attention=attention, canvas=8, gradient_checkpointing=checkpointing
         )
         policy = open_policy(section, str(source))
-        trajectories = [t for group in policy.sample(CHATS, 2, LAWS[family], seed=0) for t in group]
+        trajectories = [t for group in sampled(policy, CHATS, 2, LAWS[family], seed=0) for t in group]
         policy.score(trajectories).logprobs.sum().backward()
         gradients.append({name: weight.grad for name, weight in policy.trainable().items()})
     for name, gradient in gradients[0].items():

@@ -8,7 +8,7 @@ import torch
 
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
 from plumbline.records import Sampling
-from plumbline.testing import check_policy
+from plumbline.testing import check_policy, sampled
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import laws, trajectory_of, ways
 
@@ -113,7 +113,7 @@ class TestAnAnswerThatEndsEarly:
         """The same seed, with and without an end token: equal up to the end, which is where the answer stops."""
         never = opened(masked_folder)
         never.chat.stop_ids = ()
-        (short,), (whole,) = (policy.sample([CHAT], 64, BLOCKS, seed=3) for policy in (ending, never))
+        (short,), (whole,) = (sampled(policy, [CHAT], 64, BLOCKS, seed=3) for policy in (ending, never))
         ended = [t for t in short if len(t.steps) < 3]
         assert 0 < len(ended) < 64
         for mine, full in zip(short, whole, strict=True):
@@ -121,7 +121,7 @@ class TestAnAnswerThatEndsEarly:
             assert mine.finish == ("stop" if mine.answer[-1] in ending.chat.stop_ids else "length")
 
     def test_a_ratio_over_more_steps_than_it_made_takes_those(self, ending):
-        (drawn,) = ending.sample([CHAT], 64, BLOCKS, seed=3)
+        (drawn,) = sampled(ending, [CHAT], 64, BLOCKS, seed=3)
         views = trajectory_views(drawn, 3, "uniform", np.random.default_rng(0), split=False)
         for trajectory, view in zip(drawn, views, strict=True):
             assert [step.weight for step in view.trajectory.steps] == [1.0] * len(trajectory.steps)
