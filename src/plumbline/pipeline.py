@@ -14,14 +14,16 @@ from typing import Any
 from plumbline import claims
 from plumbline.checks import Splits, check_disjoint, check_gold, check_recipe, check_task, final_splits, try_verifier
 from plumbline.errors import DataError
+from plumbline.evaluation.comparison import fall
 from plumbline.evaluation.evaluate import evaluate_policy, references
 from plumbline.evaluation.replays import replay_worst
-from plumbline.evaluation.summary import fall, summarise
+from plumbline.evaluation.summary import summarise
 from plumbline.policies import open_policy
 from plumbline.policies.memory import clear_memory_errors
+from plumbline.policies.options import CanvasModel, DenoisingModel, PretrainedModel
 from plumbline.policies.policy import Demonstration, Policy, locating, slowness
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
-from plumbline.records import Evaluation, Example, Message, Sampling
+from plumbline.records import Evaluation, Example, Message, Sampling, SteppedSampling
 from plumbline.reports.write import write_report
 from plumbline.rollouts import check_prompts
 from plumbline.runs.cards import Card, trained_on
@@ -86,7 +88,7 @@ def _less_memory(recipe: Recipe) -> str:
     """What to do where the memory of the device is not enough: each of it may change at a resume."""
     passes = {"sft.tokens_per_pass": recipe.sft, "rl.tokens_per_pass": recipe.rl}
     advice = [f"lower {key} ({section.tokens_per_pass} now)" for key, section in passes.items() if section is not None]
-    if not recipe.model.gradient_checkpointing and recipe.model.family != "flow":
+    if isinstance(recipe.model, PretrainedModel) and not recipe.model.gradient_checkpointing:
         advice.append("set model.gradient_checkpointing: true")
     return (
         ", ".join([*advice, "or, where answers were being drawn, set a small model.rows_at_once"]) + "; then --resume"
@@ -116,7 +118,8 @@ def _base(recipe: Recipe, run: Run) -> str:
     examples = task.examples("train")
     untrained = run.model("untrained")
     texts = (text for example in examples for text in (*(m["content"] for m in example.messages), gold_of(example)))
-    make_tiny(untrained, tiny, texts, derive(recipe.seed, "tiny"), recipe.model.family, recipe.model.attention)
+    attention = recipe.model.attention if isinstance(recipe.model, DenoisingModel) else "full"
+    make_tiny(untrained, tiny, texts, derive(recipe.seed, "tiny"), recipe.model.family, attention)
     section = SftSection.model_validate(
         {
             "steps": tiny.steps,
@@ -124,7 +127,9 @@ def _base(recipe: Recipe, run: Run) -> str:
             "optimiser": {"learning_rate": tiny.learning_rate, "schedule": "cosine"},
         }
     )
-    whole = _section(recipe).model_copy(update={"lora": None, "quantize": None})
+    whole = _section(recipe)
+    if isinstance(whole, PretrainedModel):
+        whole = whole.model_copy(update={"lora": None, "quantize": None})
     policy = open_policy(whole, str(untrained), recipe.seed)
     _supervise(run, policy, task, examples, section, "base")
     _finish_stage(run, policy, whole, "base", str(untrained), examples)
@@ -138,7 +143,7 @@ def _sft(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], source:
         assert recipe.sft is not None
         policy = _open(run, source, "sft")
         if recipe.rl is not None:  # now, because it could not be changed after SFT
-            check_prompts(policy, train, recipe.sampling.law())
+            check_prompts(policy, train, recipe.sampling)
         _supervise(run, policy, task, train, recipe.sft, "sft")
         _finish_stage(run, policy, _section(recipe), "sft", source, train)
     return str(folder)
@@ -176,7 +181,7 @@ def _rl(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], held_out
         return str(folder)
     assert recipe.rl is not None
     policy = _open(run, source, "rl")
-    law = recipe.sampling.law()
+    law = recipe.sampling
     check_prompts(policy, [*train, *(example for split in held_out.values() for example in split)], law)
     inside = held_out[recipe.evaluation.split][: recipe.evaluation.limit]
 
@@ -236,12 +241,15 @@ def _likelihood(recipe: Recipe, policy: Policy) -> dict[str, Any]:
         return {}
     how = recipe.rl.likelihood
     exact = how.kind == "trajectory" and not how.tokens_only and how.temperature is None
-    return {"likelihood": {"kind": how.kind, "exact": exact and policy.exact(recipe.sampling.law())}}
+    return {"likelihood": {"kind": how.kind, "exact": exact and policy.exact(recipe.sampling)}}
 
 
 def _section(recipe: Recipe) -> ModelSection:
     """The recipe's model section with the canvas that its sampling law fills."""
-    return recipe.model.model_copy(update={"canvas": recipe.model.canvas or recipe.sampling.max_tokens})
+    model = recipe.model
+    if isinstance(model, CanvasModel) and model.canvas is None:
+        return model.model_copy(update={"canvas": recipe.sampling.max_tokens})
+    return model
 
 
 def _finish_stage(
@@ -270,11 +278,10 @@ def _finish_stage(
 
 def _modes(recipe: Recipe) -> dict[str, Sampling]:
     """The ways in which a model is asked: greedily, and as in training (but for the number of denoising steps)."""
-    modes = {"greedy": recipe.sampling.greedy()}
-    if recipe.evaluation.sampled:
-        modes["sampled"] = recipe.sampling.law()
-    steps = recipe.evaluation.steps or recipe.sampling.steps
-    return {mode: replace(law, steps=steps) for mode, law in modes.items()}
+    law = recipe.sampling
+    if isinstance(law, SteppedSampling):
+        law = replace(law, steps=recipe.evaluation.steps or law.steps)
+    return {"greedy": law.as_greedy(), **({"sampled": law} if recipe.evaluation.sampled else {})}
 
 
 def _evaluate_stage(run: Run, task: Task, held_out: Splits, finals: Sequence[str], stage: str, source: str) -> None:

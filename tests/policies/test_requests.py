@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import sampler
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
+from plumbline.policies.flow.options import FlowSampling
+from plumbline.policies.masked.options import MaskedSampling
+from plumbline.policies.slots.options import SlotSampling
 from plumbline.recipe import ModelSection
 from plumbline.records import Request, Sampling
 from plumbline.testing import sampled
@@ -19,13 +22,23 @@ from tests.policies.masked.conftest import opened as open_masked
 from tests.policies.slots.models import opened as open_slots
 from tests.policies.slots.models import save_mini
 
-STEPS = {"autoregressive": {}, "masked": {"steps": 4}, "slots": {"steps": 2}, "flow": {"steps": 3}}
-SELECTORS = {"masked": ("plackett_luce", "threshold"), "slots": ("plackett_luce", "random")}
+LAWS = {
+    "autoregressive": [Sampling(max_tokens=8), Sampling(max_tokens=8, temperature=0.8)],
+    "masked": [
+        MaskedSampling(max_tokens=8, steps=4, selector="plackett_luce"),
+        MaskedSampling(max_tokens=8, steps=4, selector="threshold", temperature=0.8),
+    ],
+    "slots": [
+        SlotSampling(max_tokens=8, steps=2, selector="plackett_luce"),
+        SlotSampling(max_tokens=8, steps=2, selector="random", temperature=0.8),
+    ],
+    "flow": [FlowSampling(max_tokens=4, steps=3), FlowSampling(max_tokens=4, steps=3, temperature=0.8)],
+}
 CHATS = [[{"role": "user", "content": text}] for text in ("a b", "b b a b a", "a", "b a b a b a b b")]
 COPIES = (3, 1, 4, 2)
 
 
-@pytest.fixture(scope="module", params=sorted(STEPS))
+@pytest.fixture(scope="module", params=sorted(LAWS))
 def policy(request, tmp_path_factory):
     if request.param == "masked":
         return open_masked(request.getfixturevalue("masked_folder"))
@@ -43,15 +56,9 @@ def policy(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def alone(policy):
     """Requests of two laws and four prompts, in unequal numbers, and the answer to each where nothing is beside it."""
-    family = policy.family
-    places = 4 if family == "flow" else 8
-    laws = [
-        Sampling(temperature=temperature, max_tokens=places, selector=selector, **STEPS[family])
-        for temperature, selector in zip((1.0, 0.8), SELECTORS.get(family, ("random", "random")), strict=True)
-    ]
     requests = [
         Request((7, f"law-{law.temperature}", f"chat-{prompt}", copy, 0), chat, law)
-        for law in laws
+        for law in LAWS[policy.family]
         for prompt, chat in enumerate(CHATS)
         for copy in range(COPIES[prompt])
     ]

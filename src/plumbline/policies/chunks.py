@@ -5,6 +5,7 @@ Letters in shapes: P prompts, G copies of the prompt that has most, R rows (requ
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,15 +13,18 @@ from torch import Tensor
 from plumbline.policies.draws import generators
 from plumbline.records import Message, Request, Sampling
 
+Law = TypeVar("Law", bound=Sampling)
+"""The kind of law that a family draws by."""
+
 WORTH_SHARING = 128
 """Tokens that reading a common beginning once must save: the pass of its own that it takes costs about as much."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Chunk:
+class Chunk(Generic[Law]):
     """What is drawn together."""
 
-    sampling: Sampling
+    sampling: Law
     prompts: list[list[int]]  # P, the token ids of each
     requests: list[Request]  # R, those of one prompt side by side
     counts: list[int]  # P, how many requests each prompt has
@@ -45,35 +49,39 @@ class Chunk:
         return generators(request.key for request in self.requests)
 
 
-def chunks(requests: Sequence[Request], encode: Callable[[Request], list[int]], rows_at_once: int) -> Iterator[Chunk]:
+def chunks(
+    requests: Sequence[Request], law: type[Law], encode: Callable[[Request], list[int]], rows_at_once: int
+) -> Iterator[Chunk[Law]]:
     """Cut requests into chunks of at most `rows_at_once` cells of a grid, a prompt with all of its copies at least.
 
     Args:
-        requests: in any order, of any laws; their keys differ.
+        requests: in any order, of any laws of that kind; their keys differ.
+        law: the family's kind.
         encode: the token ids of a request's prompt; asked once for each distinct one, before anything is drawn.
         rows_at_once: what the device holds.
 
     Raises:
+        RecipeError: a law is another family's.
         ValueError: two requests have one key, and so would have one answer.
     """
     if len({request.key for request in requests}) < len(requests):
         raise ValueError("requests of one call have keys of their own")
-    laws: dict[Sampling, dict[tuple[tuple[str, str], ...], list[Request]]] = {}
+    laws: dict[Law, dict[tuple[tuple[str, str], ...], list[Request]]] = {}
     for request in requests:
-        laws.setdefault(request.sampling, {}).setdefault(_content(request.messages), []).append(request)
+        laws.setdefault(law.of(request.sampling), {}).setdefault(_content(request.messages), []).append(request)
     encoded = [
         # Prompts of equally many copies stand together, so that the grid has few empty cells.
-        (law, sorted(((encode(group[0]), group) for group in groups.values()), key=lambda pair: len(pair[1])))
-        for law, groups in laws.items()
+        (one, sorted(((encode(group[0]), group) for group in groups.values()), key=lambda pair: len(pair[1])))
+        for one, groups in laws.items()
     ]
-    for law, pairs in encoded:
+    for sampling, pairs in encoded:
         start, shared = 0, _shared([ids for ids, _ in pairs])
         for end in range(1, len(pairs) + 1):
             if end < len(pairs) and (end + 1 - start) * len(pairs[end][1]) <= rows_at_once:
                 continue
             part = pairs[start:end]
             yield Chunk(
-                sampling=law,
+                sampling=sampling,
                 prompts=[ids for ids, _ in part],
                 requests=[request for _, group in part for request in group],
                 counts=[len(group) for _, group in part],

@@ -17,6 +17,7 @@ from plumbline.policies.autoregressive.decoders.threads import threads_for
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
 from plumbline.policies.token_law import draw
+from plumbline.records import Sampling
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +30,7 @@ class Drawn:
 
 
 def decode(
-    decoder: Decoder, chunk: Chunk, stop_ids: Sequence[int], device: torch.device
+    decoder: Decoder, chunk: Chunk[Sampling], stop_ids: Sequence[int], device: torch.device
 ) -> Iterator[tuple[int, Drawn]]:
     """Draw a completion for each row of a chunk, and yield it with the row's number soon after it has ended.
 

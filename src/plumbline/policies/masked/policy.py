@@ -25,6 +25,7 @@ from plumbline.policies.exploration import FILE as EXPLORATION
 from plumbline.policies.exploration import Exploration
 from plumbline.policies.masked.checkpoints import LLADA_NAMES, config_of
 from plumbline.policies.masked.network import Network, Prompts
+from plumbline.policies.masked.options import MaskedModel, MaskedSampling
 from plumbline.policies.masked.probe import check_model
 from plumbline.policies.masked.recorded import Recorded
 from plumbline.policies.masked.sampler import Look, denoise
@@ -34,7 +35,6 @@ from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.saved import saved_settings
-from plumbline.recipe import ModelSection
 from plumbline.records import Message, Request, Sampling, Step, Trajectory
 
 KEPT = 0.1
@@ -52,7 +52,7 @@ class MaskedPolicy(PretrainedPolicy):
     family = "masked"
     stepwise = True
 
-    def __init__(self, loaded: Loaded, section: ModelSection, source: str) -> None:
+    def __init__(self, loaded: Loaded, section: MaskedModel, source: str) -> None:
         super().__init__(loaded)
         self.mask_id = _mask_id(self.model, self.chat.tokenizer, source)
         saved = {**(getattr(self.model.config, "plumbline", None) or {}), **saved_settings(source)}
@@ -71,7 +71,7 @@ class MaskedPolicy(PretrainedPolicy):
         self.model.config.plumbline = {"family": self.family, "canvas": self.canvas, "attention": section.attention}
 
     @classmethod
-    def open(cls, section: ModelSection, source: str, seed: int = 0) -> Self:
+    def open(cls, section: MaskedModel, source: str, seed: int = 0) -> Self:
         """Load a causal model, or a checkpoint in the style of LLaDA or Dream.
 
         Raises:
@@ -99,7 +99,7 @@ class MaskedPolicy(PretrainedPolicy):
     def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`. Prompts are denoised in chunks of `rows_at_once` rows."""
         end, stops = self.chat.end_of_turn, self.chat.stop_ids
-        for chunk in self.chunks(requests, self.canvas):
+        for chunk in self.chunks(requests, MaskedSampling, self.canvas):
             prompt_of = chunk.prompt_of.tolist()
             for row, canvas, steps in denoise(self._look_at(chunk), chunk, self.mask_id, stops, end):
                 prompt = chunk.prompts[prompt_of[row]]
@@ -107,7 +107,7 @@ class MaskedPolicy(PretrainedPolicy):
                 yield chunk.requests[row], made
 
     @torch.no_grad()
-    def _look_at(self, chunk: Chunk) -> Look:
+    def _look_at(self, chunk: Chunk[MaskedSampling]) -> Look:
         """The model on a chunk's prompts, each of them encoded once."""
         encoded = self.network.encode(chunk.prompts)
         prompt_of = chunk.prompt_of
@@ -153,7 +153,7 @@ class MaskedPolicy(PretrainedPolicy):
         """See `Policy.score`. The divergence of a step is that of its filled places and of an ordered Plackett-Luce
         choice; the other selectors' choices are left out of it.
         """
-        sampling = common_law(trajectories)
+        sampling = MaskedSampling.of(common_law(trajectories))
         recorded = Recorded.of(trajectories, self.mask_id)
         if reference:
             with torch.no_grad(), self.as_reference() as model:

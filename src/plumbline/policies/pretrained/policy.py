@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from plumbline.errors import DataError
-from plumbline.policies.chunks import Chunk, chunks
+from plumbline.policies.chunks import Chunk, Law, chunks
 from plumbline.policies.pretrained.loading import Loaded
 from plumbline.records import Message, Request
 from plumbline.runs.cards import CARD
@@ -53,15 +53,17 @@ class PretrainedPolicy:
                 "lower sampling.max_tokens, shorten the prompts, or use a model with a longer context",
             )
 
-    def chunks(self, requests: Sequence[Request], canvas: int | None = None) -> Iterator[Chunk]:
+    def chunks(self, requests: Sequence[Request], law: type[Law], canvas: int | None = None) -> Iterator[Chunk[Law]]:
         """Requests as they are drawn together.
 
         Args:
             requests: see `Sampler.sample`.
+            law: the family's kind.
             canvas: places that the model was trained with, for families that have them.
 
         Raises:
             DataError: a prompt does not fit into the context, or an answer into the canvas.
+            RecipeError: a law is another family's.
         """
 
         def encode(request: Request) -> list[int]:
@@ -75,7 +77,7 @@ class PretrainedPolicy:
             self.check_length(len(ids), longest)
             return ids
 
-        return chunks(requests, encode, self.rows_at_once)
+        return chunks(requests, law, encode, self.rows_at_once)
 
     def publish(self, version: int) -> None:
         """See `Learner.publish`: sampler and learner share their weights, so only the version is new."""

@@ -36,6 +36,7 @@ from plumbline.policies.slots import selection
 from plumbline.policies.slots.attention import ALL, Context, pad_prompts
 from plumbline.policies.slots.grid import Grid
 from plumbline.policies.slots.head import Head
+from plumbline.policies.slots.options import SlotSampling
 from plumbline.records import Step
 
 
@@ -69,7 +70,7 @@ class _Filled:
 
 
 @torch.no_grad()
-def roll_out(model: Any, head: Head, chunk: Chunk, grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
+def roll_out(model: Any, head: Head, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
     """Draw a canvas for each row of a chunk, and yield it with the row's number when it is done.
 
     Every row has its own uniform numbers, drawn before the first round, so what it becomes does not depend on the
@@ -88,7 +89,7 @@ def roll_out(model: Any, head: Head, chunk: Chunk, grid: Grid, ids: Ids) -> Iter
 class _Rollout:
     """The rows that still run: their canvases, their context, and the numbers that they have yet to use."""
 
-    def __init__(self, model: Any, head: Head, chunk: Chunk, grid: Grid, ids: Ids) -> None:
+    def __init__(self, model: Any, head: Head, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> None:
         self.head, self.grid, self.sampling, self.ids = head, grid, chunk.sampling, ids
         self.chunk, self.device = chunk, model.device
         rows, places = len(chunk.requests), grid.slots * grid.width
@@ -98,9 +99,8 @@ class _Rollout:
         self.canvas = torch.full((rows, places), ids.mask, device=self.device)
         self.round_of = torch.full((rows, grid.slots), -1, device=self.device)
         lengths = torch.tensor([len(prompt) for prompt in chunk.prompts], device=self.device)
-        self.start = lengths[chunk.prompt_of.to(self.device)].unsqueeze(
-            1
-        )  # [R, 1]: position of the canvas's first place
+        # [R, 1]: position of the canvas's first place
+        self.start = lengths[chunk.prompt_of.to(self.device)].unsqueeze(1)
         self.context = Context(model, len(chunk.prompts))
         self.pending: tuple[Tensor, Tensor, Tensor] | None = None  # last tokens of the round before, not yet read
         self.live = torch.arange(rows)

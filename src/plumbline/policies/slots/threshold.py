@@ -29,12 +29,13 @@ from plumbline.policies.chunks import Chunk
 from plumbline.policies.slots.attention import ALL, PAD, Context
 from plumbline.policies.slots.grid import Grid
 from plumbline.policies.slots.head import Head
+from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.sampler import Drawn, Ids
 from plumbline.records import Step
 
 
 @torch.no_grad()
-def decide(model: Any, head: Head, chunk: Chunk, grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
+def decide(model: Any, head: Head, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
     """Fill a canvas for each prompt of a chunk, and yield it for each of its rows; see `sampler.roll_out`.
 
     Each settled part of a round is a step.
