@@ -194,19 +194,6 @@ def test_what_a_family_cannot_do_is_said(family, rl, message, tmp_path, monkeypa
         run_recipe(recipe(family, **rl), tmp_path / "run")
 
 
-def test_every_text_is_told_once_it_is_finished(finished):
-    family, run = finished
-    policy = open_policy(recipe(family).model, str(run.folder / "models" / "rl"))
-    told = {}
-    chats = [[{"role": "user", "content": str(number)}] for number in range(3)]
-    policy.rows_at_once = 2  # several chunks, so that places are counted over all of them
-    drawn = policy.sample(
-        chats, 2, recipe(family).sampling, 3, lambda prompt, copy, text: told.setdefault((prompt, copy), text)
-    )
-    wanted = {(p, c): one.text for p, group in enumerate(drawn) for c, one in enumerate(group)}
-    assert told == wanted
-
-
 @pytest.fixture
 def opened(finished):
     family, run = finished
@@ -230,19 +217,6 @@ def test_how_a_batch_is_cut_into_passes_changes_no_loss(opened):
         for name, gradient in gradients.items():
             torch.testing.assert_close(gradient, found[0][1][name], atol=1e-6, rtol=1e-4)
     assert _backward(opened, batch, 80, seed=4) != pytest.approx(found[0][0], rel=1e-3)
-
-
-def test_how_prompts_are_cut_into_chunks_changes_no_draw(finished, opened):
-    """A chunk drew for all of its rows at once, so a device that holds fewer rows drew other answers."""
-    law = recipe(finished[0]).sampling
-    chats = [[{"role": "user", "content": "sim " * number}] for number in range(1, 6)]
-    answers = []
-    for rows in (100, 4, 1):
-        opened.rows_at_once = rows
-        drawn = opened.sample(chats, 2, law, 3)
-        answers.append([[(t.answer.tolist(), [s.tokens.tolist() for s in t.steps]) for t in group] for group in drawn])
-    assert answers[0] == answers[1] == answers[2]
-    assert answers[0][0][0] != answers[0][0][1], "copies are draws of their own"
 
 
 def test_rows_at_once_is_a_key(finished):

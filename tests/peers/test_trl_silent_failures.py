@@ -13,6 +13,7 @@ from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.recipe import parse
 from plumbline.records import Sampling
 from plumbline.runs.run import Run
+from plumbline.testing import sampled
 from tests.training.toy_runs import train_toy
 
 trl = pytest.importorskip("trl", reason="TRL is the peer of these tests; pip install '.[dev]'")
@@ -115,7 +116,9 @@ def test_t6_a_sampler_at_another_temperature_than_the_scorer(trl_train, tiny_pol
     )
     assert not any("sampling" in key or "importance" in key for key in rows[0]), "TRL has no metric that shows it"
     # Ours: the law travels inside the trajectory, so a scorer cannot be told another; both laws hold at 0.3.
-    (group,) = tiny_policy.sample([[{"role": "user", "content": "sim"}]], 4, Sampling(temperature=0.3, max_tokens=8), 0)
+    (group,) = sampled(
+        tiny_policy, [[{"role": "user", "content": "sim"}]], 4, Sampling(temperature=0.3, max_tokens=8), 0
+    )
     scored = tiny_policy.score(group)
     assert (scored.logprobs - scored.recorded).abs().max() < 2e-5
     assert "temperature" not in tiny_policy.score.__code__.co_varnames

@@ -12,6 +12,7 @@ from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained.chat import CHATML
 from plumbline.recipe import LoraSection
+from plumbline.testing import sampled
 
 
 @pytest.fixture
@@ -180,7 +181,7 @@ def test_bfloat16_works_within_its_precision(tiny_folder):
     policy = opened(tiny_folder, dtype="bfloat16")
     assert policy.engine["dtype"] == "bfloat16"
     chats = [[{"role": "user", "content": "oi"}], [{"role": "user", "content": "não recomendo"}]]
-    trajectories = [t for g in policy.sample(chats, 4, Sampling(max_tokens=12), 0) for t in g]
+    trajectories = [t for g in sampled(policy, chats, 4, Sampling(max_tokens=12), 0) for t in g]
     terms = policy.score(trajectories)
     assert terms.logprobs.dtype == torch.float32
     gap = (terms.logprobs - terms.recorded).abs()
@@ -196,6 +197,6 @@ def test_on_a_gpu_the_graph_decoder_draws_what_the_plain_one_draws(tiny_folder):
     chats = [[{"role": "user", "content": "oi"}], [{"role": "user", "content": "não recomendo"}]]
     law = Sampling(max_tokens=160, temperature=1.2)
     lean, plain = (
-        opened(tiny_folder, dtype="float32", decoder=d).sample(chats, 4, law, 0) for d in ("lean", "transformers")
+        sampled(opened(tiny_folder, dtype="float32", decoder=d), chats, 4, law, 0) for d in ("lean", "transformers")
     )
     assert [[t.tokens.tolist() for t in g] for g in lean] == [[t.tokens.tolist() for t in g] for g in plain]

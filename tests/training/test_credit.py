@@ -162,7 +162,7 @@ def test_the_gradient_is_that_of_a_plain_sum_over_terms(tiny_folder):
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
     task, section = Letters({}), RlSection(steps=1, group_size=4, credit="items", tokens_per_pass=60)
     law = Sampling(max_tokens=8)
-    groups = collect(policy, task, task.examples("train")[:4], copies=4, sampling=law, seed=0)
+    groups = collect(policy, task, task.examples("train")[:4], copies=4, sampling=law, key=(0,))
     credits_ = credit(groups, section, np.random.default_rng(0), locate_items(task, policy))
     assert any(len(set(c.by_term)) > 1 for c in credits_)
     gradients = []

@@ -22,7 +22,7 @@ from plumbline.records import Example, Group, Sampling
 from plumbline.rollouts import collect
 from plumbline.runs.changes import RATES
 from plumbline.runs.run import Run
-from plumbline.seeds import derive, generator
+from plumbline.seeds import generator
 from plumbline.tasks.task import Task
 from plumbline.training import guards
 from plumbline.training.credit import NO_CONTROLS, Credit, credit, locate_items
@@ -67,10 +67,11 @@ def train_rl(
     for step in progress.steps():
         if step == 0 and evaluate is not None:
             run.metrics(STAGE, 0, evaluate(0))
+        policy.publish(step)  # a resumed stage does not begin at 0
         began = time.perf_counter()
         batch = step_examples(examples, section.prompts_per_step, step, seed)
         groups = collect(
-            policy, task, batch, copies=section.group_size, sampling=sampling, seed=derive(seed, STAGE, "sample", step)
+            policy, task, batch, copies=section.group_size, sampling=sampling, key=(seed, STAGE, "sample", step)
         )
         sampled = time.perf_counter()
         rollouts = [rollout for group in groups for rollout in group.rollouts]
@@ -79,6 +80,7 @@ def train_rl(
         beta = guards.adapted_beta(section, progress.memory)
         looks = generator(seed, STAGE, "likelihood", step)
         update = update_policy(policy, optimiser, credits_, section, step, beta, looks, controls)
+        policy.publish(step + 1)
         guards.adapt_beta(section, update.kl, progress.memory)
         guards.check_signal(groups, section.patience, progress.memory)
         updated = time.perf_counter()

@@ -9,7 +9,7 @@ import torch
 from plumbline.algorithms.just_grpo import JustGrpo
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.testing import check_policy
+from plumbline.testing import check_policy, sampled
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import laws, trajectory_of, ways
 
@@ -110,10 +110,10 @@ def test_just_grpo_scores_the_product_of_left_to_right_conditionals(wide):
 def test_the_leftmost_places_are_filled_and_nothing_behind_an_end_is_drawn(masked_folder, temperature):
     policy = opened(masked_folder)
     asked = MaskedSampling(max_tokens=4, steps=4, selector="leftmost", temperature=temperature)
-    (plain,) = policy.sample([CHAT], 64, asked, seed=0)
+    (plain,) = sampled(policy, [CHAT], 64, asked, seed=0)
     assert {tuple(int(step.positions[0]) for step in t.steps) for t in plain} <= {tuple(range(n)) for n in range(1, 5)}
     policy.chat.stop_ids = (int(plain[0].steps[0].tokens[0]),)
-    (ended,) = policy.sample([CHAT], 64, asked, seed=0)
+    (ended,) = sampled(policy, [CHAT], 64, asked, seed=0)
     assert len(ended[0].steps) == 1
     assert ended[0].finish == "stop"
     for trajectory in ended:
@@ -153,7 +153,7 @@ class TestAnAnswerThatEndsEarly:
         """The same seed, with and without an end token: equal up to the end, which is where the answer stops."""
         never = opened(masked_folder)
         never.chat.stop_ids = ()
-        (short,), (whole,) = (policy.sample([CHAT], 64, BLOCKS, seed=3) for policy in (ending, never))
+        (short,), (whole,) = (sampled(policy, [CHAT], 64, BLOCKS, seed=3) for policy in (ending, never))
         ended = [t for t in short if len(t.steps) < 3]
         assert 0 < len(ended) < 64
         for mine, full in zip(short, whole, strict=True):
@@ -161,7 +161,7 @@ class TestAnAnswerThatEndsEarly:
             assert mine.finish == ("stop" if mine.answer[-1] in ending.chat.stop_ids else "length")
 
     def test_a_ratio_over_more_steps_than_it_made_takes_those(self, ending):
-        (drawn,) = ending.sample([CHAT], 64, BLOCKS, seed=3)
+        (drawn,) = sampled(ending, [CHAT], 64, BLOCKS, seed=3)
         views = trajectory_views(drawn, 3, "uniform", np.random.default_rng(0), split=False)
         for trajectory, view in zip(drawn, views, strict=True):
             assert [step.weight for step in view.trajectory.steps] == [1.0] * len(trajectory.steps)

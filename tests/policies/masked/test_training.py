@@ -12,6 +12,7 @@ from plumbline.algorithms.likelihood.trajectory import trajectory_views
 from plumbline.algorithms.wd1 import LOOKS
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.recipe import OptimiserSection, RlSection
+from plumbline.testing import sampled
 from plumbline.training.credit import Credit
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import update_policy
@@ -23,7 +24,7 @@ LAW = MaskedSampling(max_tokens=8, steps=4, selector="plackett_luce")
 
 
 def drawn(policy, law=LAW, copies=3, seed=0):
-    return [t for group in policy.sample(CHATS, copies, law, seed) for t in group]
+    return [t for group in sampled(policy, CHATS, copies, law, seed) for t in group]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -109,7 +110,7 @@ class TestBounds:
     def test_hidden_views_weigh_up_to_the_bound_of_all_orders(self, masked_folder, attention):
         """Exactly: the expectation of ESPO's estimator, over every size and every set."""
         policy = opened(masked_folder, attention=attention)
-        (trajectory,) = policy.sample(CHATS[:1], 1, self.law, 0)[0]
+        (trajectory,) = sampled(policy, CHATS[:1], 1, self.law, 0)[0]
         expected = 0.0
         for size in (1, 2, 3):
             sets = list(itertools.combinations(range(3), size))
@@ -135,7 +136,7 @@ class TestBounds:
 
     @pytest.mark.parametrize(("bound", "draws"), [("espo", 400), ("gdpo", 300)])
     def test_the_estimators_find_it(self, policy, bound, draws):
-        (trajectory,) = policy.sample(CHATS[:1], 1, self.law, 0)[0]
+        (trajectory,) = sampled(policy, CHATS[:1], 1, self.law, 0)[0]
         wanted = self.orders(policy, trajectory).mean()
         (view,) = bound_views(policy, [trajectory], LOOKS[bound], draws, np.random.default_rng(0))
         with torch.no_grad():
@@ -143,7 +144,7 @@ class TestBounds:
         assert float((terms.logprobs * terms.weight).sum()) == pytest.approx(wanted, rel=0.1)
 
     def test_the_full_mask_is_one_look_at_nothing(self, policy):
-        (trajectory,) = policy.sample(CHATS[:1], 1, self.law, 0)[0]
+        (trajectory,) = sampled(policy, CHATS[:1], 1, self.law, 0)[0]
         (view,) = bound_views(policy, [trajectory], LOOKS["diffu"], 1, np.random.default_rng(0))
         with torch.no_grad():
             found = policy.score([view.trajectory]).logprobs
@@ -178,7 +179,7 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
     optimiser = Optimiser(policy.trainable(), section.optimiser, 24)
     values = [expected()]
     for step in range(24):
-        (group,) = policy.sample(CHATS[:1], 128, law, seed=step)
+        (group,) = sampled(policy, CHATS[:1], 128, law, seed=step)
         rewards = np.array([np.mean([t == token for s in trajectory.steps for t in s.tokens]) for trajectory in group])
         credits_ = [
             Credit(trajectory, float(reward - rewards.mean()), 1 / (128 * 2))
