@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.algorithms.objective import clipped_surrogate
+from plumbline.algorithms.grpo import Grpo
 from plumbline.errors import DataError, RunError, TrainingStopped
 from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
@@ -20,7 +20,6 @@ from plumbline.rollouts import collect
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.training import checkpoints, guards
-from plumbline.training import update as loop
 from plumbline.training.credit import credit
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import step_examples, train_rl
@@ -191,14 +190,14 @@ def test_a_sampler_that_is_not_the_scorer_stops_the_run(tiny_folder, tmp_path, m
 def test_a_nan_stops_before_the_weights_change(tiny_folder, tmp_path, monkeypatch):
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
     before = {name: weight.detach().clone() for name, weight in policy.trainable().items()}
-    calls = []
+    calls, honest = [], Grpo.surrogate
 
-    def poisoned(*arguments, **named):
+    def poisoned(algorithm, scored):
         calls.append(1)
-        losses = clipped_surrogate(*arguments, **named)
+        losses = honest(algorithm, scored)
         return losses if len(calls) < 3 else replace(losses, loss=losses.loss * float("nan"))
 
-    monkeypatch.setattr(loop, "clipped_surrogate", poisoned)
+    monkeypatch.setattr(Grpo, "surrogate", poisoned)
     with pytest.raises(TrainingStopped, match="the weights were not updated"):
         train_toy(tiny_folder, tmp_path / "run", policy=policy, steps=6)
     assert all(weight.isfinite().all() for weight in policy.trainable().values())
