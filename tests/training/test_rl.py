@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from plumbline.algorithms import algorithm
 from plumbline.algorithms.objective import clipped_surrogate
 from plumbline.errors import DataError, RunError, TrainingStopped
 from plumbline.pipeline import run_recipe
@@ -20,7 +21,6 @@ from plumbline.rollouts import collect
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.training import checkpoints, guards
-from plumbline.training import update as loop
 from plumbline.training.credit import credit
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import step_examples, train_rl
@@ -198,7 +198,7 @@ def test_a_nan_stops_before_the_weights_change(tiny_folder, tmp_path, monkeypatc
         losses = clipped_surrogate(*arguments, **named)
         return losses if len(calls) < 3 else replace(losses, loss=losses.loss * float("nan"))
 
-    monkeypatch.setattr(loop, "clipped_surrogate", poisoned)
+    monkeypatch.setattr(algorithm, "clipped_surrogate", poisoned)
     with pytest.raises(TrainingStopped, match="the weights were not updated"):
         train_toy(tiny_folder, tmp_path / "run", policy=policy, steps=6)
     assert all(weight.isfinite().all() for weight in policy.trainable().values())
