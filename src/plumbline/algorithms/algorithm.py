@@ -23,7 +23,7 @@ from plumbline.algorithms.advantages import Scale, advantages_by_item
 from plumbline.algorithms.likelihood.bound import Looks, bound_views
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
 from plumbline.algorithms.likelihood.views import Scores, View
-from plumbline.algorithms.objective import Level, Losses, Normaliser, Units, clipped_surrogate, units, weights
+from plumbline.algorithms.objective import Compared, Level, Losses, Normaliser, Units, clipped_surrogate, units, weights
 from plumbline.records import Sampling, Trajectory
 from plumbline.section import PositiveInt, Section
 
@@ -32,19 +32,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scored:
+class Scored(Compared):
     """The terms [N] of one pass, as far as they count, and whose they are."""
 
-    new: Tensor  # [N] log-probabilities under the weights being trained, with gradient
-    old: Tensor  # [N] under the weights that sampled
-    advantage: Tensor  # [N]
-    weight: Tensor  # [N] from `Algorithm.weights`
     owner: Tensor  # [N] index of the view
     step: Tensor  # [N] index of the step among all scored ones
     step_weight: Tensor  # [N] what the step counts for where only some are scored
     views: Sequence[View]
-    reference: Tensor | None = None  # [N] under the reference weights, where a sampled KL is asked for
-    beta: float = 0.0
 
 
 class Algorithm(Section, ABC):
@@ -116,17 +110,8 @@ class Clipped(Algorithm):
 
     def surrogate(self, scored: Scored) -> Losses:
         """See `Algorithm.surrogate`."""
-        return clipped_surrogate(
-            scored.new,
-            scored.old,
-            scored.advantage,
-            scored.weight,
-            clip_low=self.clip_low,
-            clip_high=self.clip_high,
-            grouping=grouped(scored, self.level, exact=self.exact),
-            reference=scored.reference,
-            beta=scored.beta,
-        )
+        grouping = grouped(scored, self.level, exact=self.exact)
+        return clipped_surrogate(scored, self.clip_low, self.clip_high, grouping)
 
 
 class Bounded(Clipped):

@@ -49,13 +49,4 @@ class Cispo(Algorithm):
             bound = 1 + self.clip_high
             return -ratio.detach().clamp(max=bound) * advantages * new, ratio.detach() > bound
 
-        return over_units(
-            truncated,
-            scored.new,
-            scored.old,
-            scored.advantage,
-            scored.weight,
-            grouping=grouped(scored, "token", exact=True),
-            reference=scored.reference,
-            beta=scored.beta,
-        )
+        return over_units(truncated, scored, grouped(scored, "token", exact=True))

@@ -35,6 +35,6 @@ class JustGrpo(Grpo):
         super().check(sampling)
         if getattr(sampling, "selector", None) != "leftmost" or sampling.most_steps != sampling.max_tokens:
             raise ValueError(
-                "rl.algorithm: just_grpo needs sampling.selector: leftmost and a step for each place "
+                "rl.algorithm: just_grpo needs a masked model, sampling.selector: leftmost and a step for each place "
                 f"(sampling.steps: {sampling.max_tokens}, which is sampling.max_tokens)"
             )

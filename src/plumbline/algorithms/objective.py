@@ -23,7 +23,7 @@ signal were skipped: the gradient is the same (a test holds it), and so are TRL'
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -109,35 +109,32 @@ class Losses:
     kl: Tensor | None = None  # summed estimate or closed form of the KL, where a reference was given
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """The terms [N] of one pass under the weights being trained, and what they are compared with."""
+
+    new: Tensor  # [N] log-probabilities under the weights being trained, with gradient
+    old: Tensor  # [N] under the weights that sampled
+    advantage: Tensor  # [N] of each term's rollout
+    weight: Tensor  # [N] of each term's rollout, from `weights`
+    _: KW_ONLY
+    reference: Tensor | None = None  # [N] under the reference weights, where a sampled KL is asked for
+    beta: float = 0.0  # weight of the KL
+
+
 OfUnit = Callable[["Tensor", "Tensor", "Tensor"], "tuple[Tensor, Tensor]"]
 """From the new log-probabilities, ratios and advantages of units [U] to their losses [U], and whether the clip acted on
 them [U] (bool)."""
 
 
-def clipped_surrogate(
-    new: Tensor,
-    old: Tensor,
-    advantages: Tensor,
-    weight: Tensor,
-    *,
-    clip_low: float,
-    clip_high: float,
-    grouping: Units | None = None,
-    reference: Tensor | None = None,
-    beta: float = 0.0,
-) -> Losses:
-    """The weighted sum above over [N] terms.
+def clipped_surrogate(terms: Compared, clip_low: float, clip_high: float, grouping: Units | None = None) -> Losses:
+    """The weighted sum above.
 
     Args:
-        new: log-probabilities under the weights being trained, with gradient.
-        old: log-probabilities under the weights that sampled.
-        advantages: each term's rollout's advantage.
-        weight: each term's rollout's weight, from `weights`.
+        terms: of the pass.
         clip_low: the ratio may fall to 1 - clip_low before the gradient stops.
         clip_high: the ratio may rise to 1 + clip_high.
         grouping: from `units`; None takes each term by itself.
-        reference: log-probabilities under the reference weights, where beta > 0.
-        beta: weight of the KL.
     """
 
     def clipped(new: Tensor, ratio: Tensor, advantages: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG001
@@ -145,20 +142,10 @@ def clipped_surrogate(
         stopped = ((detached < 1 - clip_low) & (advantages < 0)) | ((detached > 1 + clip_high) & (advantages > 0))
         return -(ratio * advantages).minimum(bounded * advantages), stopped
 
-    return over_units(clipped, new, old, advantages, weight, grouping=grouping, reference=reference, beta=beta)
+    return over_units(clipped, terms, grouping)
 
 
-def over_units(
-    of_unit: OfUnit,
-    new: Tensor,
-    old: Tensor,
-    advantages: Tensor,
-    weight: Tensor,
-    *,
-    grouping: Units | None = None,
-    reference: Tensor | None = None,
-    beta: float = 0.0,
-) -> Losses:
+def over_units(of_unit: OfUnit, terms: Compared, grouping: Units | None = None) -> Losses:
     """A weighted sum over units of what `of_unit` makes of each, and the KL to a reference.
 
     The KL is estimated from the sampled terms: at the level of tokens by r * k3 with
@@ -168,10 +155,12 @@ def over_units(
 
     Args:
         of_unit: the surrogate of single units.
-        new: and all others, see `clipped_surrogate`.
+        terms: and `grouping`, see `clipped_surrogate`.
     """
     import torch
 
+    new, old, reference = terms.new, terms.old, terms.reference
+    advantages, weight = terms.advantage, terms.weight
     size = torch.ones_like(new)
     if grouping is not None:
         first = torch.zeros_like(grouping.owner).scatter_(
@@ -187,7 +176,7 @@ def over_units(
     if reference is not None:
         away = reference - new
         estimate = away.exp() - away - 1 if grouping is None else away.square() / 2
-        per_unit = per_unit + beta * (ratio * estimate if grouping is None else size * estimate)
+        per_unit = per_unit + terms.beta * (ratio * estimate if grouping is None else size * estimate)
         # A unit of n terms whose mean is m has the sum n m, so k2 of its sum is n^2 times that of its mean.
         kl = (estimate.detach() * (1 if grouping is None else size.square())).sum()
     return Losses(loss=(per_unit * size * weight).sum(), clipped=clipped.sum(), units=len(ratio), kl=kl)
