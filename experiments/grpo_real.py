@@ -341,7 +341,7 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
     import tempfile
 
     from plumbline.policies import open_policy
-    from plumbline.rollouts import collect as roll_out
+    from plumbline.rollouts import collect
     from plumbline.training.credit import credit, locate_items
     from plumbline.training.rl import step_examples
 
@@ -352,7 +352,7 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
         task = open_task(recipe.task.name, {**recipe.task.options, "data": str(Path(records) / "data")}, Path(records))
         policy = open_policy(recipe.model, source)
         batch = step_examples(train, prompts, 0, 0)
-        groups = roll_out(policy, task, batch, copies=copies, sampling=recipe.sampling, seed=0)
+        groups = collect(policy, task, batch, copies=copies, sampling=recipe.sampling, key=(0, "signal"))
     rewards = np.concatenate([group.rewards() for group in groups])
     entropy = -np.mean(np.concatenate([each.trajectory.logprobs for group in groups for each in group.rollouts]))
     text = (

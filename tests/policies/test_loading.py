@@ -9,9 +9,8 @@ from safetensors.torch import load_file, save_file
 
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
-from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained.chat import CHATML
-from plumbline.recipe import LoraSection
+from plumbline.recipe import LoraSection, options_of
 from plumbline.testing import sampled
 
 
@@ -32,8 +31,8 @@ def edit(path, **changes):
     path.write_text(json.dumps(values))
 
 
-def opened(folder, **options):
-    return open_policy(AutoregressiveModel(name=str(folder), **options), str(folder))
+def opened(folder, family="autoregressive", **options):
+    return open_policy(options_of(family).model(name=str(folder), **options), str(folder))
 
 
 def test_a_missing_model(tmp_path):
