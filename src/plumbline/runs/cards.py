@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from plumbline.errors import DataError, RecipeError
-from plumbline.recipe import options_as_written, section, without_foreign
+from plumbline.recipe import foreign_key, options_as_written, section, without_foreign
 from plumbline.storage import one_line, read_object
 
 CARD = "plumbline.json"
@@ -67,8 +67,8 @@ class Card:
         # With an adapter: of one the card says all but what stands in its own configuration, and 4 bits need one.
         options = options_as_written(self.model, self.sampling)
         lora: dict[str, Any] = {"lora": {}} if "lora" in options.model.model_fields else {}
-        section(options.model, {**self.model, "name": "x", **lora}, inside="model.")
-        section(options.sampling, self.sampling, inside="sampling.")
+        section(options.model, {**self.model, "name": "x", **lora}, inside="model.", hint=foreign_key)
+        section(options.sampling, self.sampling, inside="sampling.", hint=foreign_key)
         if not all(isinstance(one, str) for one in (self.stage, self.task)) or not isinstance(self.options, dict):
             raise TypeError("stage and task are texts, and options an object")
         if not re.fullmatch(r"[\w.-]+ [\w.-]+", self.recipe):
