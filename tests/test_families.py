@@ -229,6 +229,7 @@ def test_rows_at_once_is_a_key(finished):
 def test_a_run_that_makes_the_model_worse_says_so_while_it_trains(rate, worse, tmp_path):
     settings = {
         "name": "fall",
+        "seed": 1,
         "task": {"name": "tests.toy:open_toy", "options": {"size": 40}},
         "model": {"threads": 1, "tiny": {"hidden": 32, "layers": 2, "heads": 2, "vocabulary": 300, "context": 128}},
         "sft": {"steps": 18, "batch_size": 8, "optimiser": {"learning_rate": 1e-2}},
