@@ -31,6 +31,7 @@ class Asked:
     target: str
     """A model, the oracle, or a control by name."""
     task: str
+    """Empty is the model's own, and commerce for all else."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of the task; the task itself refuses those that it does not have."""
     split: str = "val"

@@ -15,7 +15,7 @@ from plumbline.policies import check_model, open_policy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import slowness
 from plumbline.policies.saved import saved_settings
-from plumbline.recipe import ModelSection, differences, section
+from plumbline.recipe import ModelSection, TaskSection, differences, section
 from plumbline.records import Evaluation, Example, Sampling
 from plumbline.rollouts import check_prompts
 from plumbline.runs.cards import Card
@@ -25,6 +25,8 @@ from plumbline.storage import read_jsonl
 from plumbline.tasks import NOWHERE, TASKS, Progress, open_task
 from plumbline.tasks.task import Task
 
+TASK = "commerce"
+"""The task of a command that names none."""
 Event = Callable[[str, str], None]
 """Told the kind and the message of something that the user should know."""
 
@@ -73,18 +75,39 @@ def open_task_for(target: str, name: str, options: Mapping[str, Any], data: Path
 
     Args:
         target: a model, or the name of a reference.
-        name: the task.
+        name: the task, or the name that the model's recipe gave to one of several; empty is the model's own, and
+            commerce for all else.
         options: from the command line; they go over the model's.
         data: where the records are; None finds or builds them.
         progress: told about building.
+
+    Raises:
+        RecipeError: the model was trained on several tasks, and none of them is named.
     """
     card = Card.read(target)
-    if card is None or card.task != name or data is not None:
+    own = None if card is None else _own_task(card, name, target)
+    if card is None or own is None:
+        name = name or TASK
         return open_task(name, options, records_folder(name, data), progress)
+    label, task = own
+    if data is not None:
+        return open_task(task.name, options, records_folder(task.name, data), progress)
     run = Path(target).resolve().parents[1]
     ours = (run / "recipe.yaml").is_file() and (run / "data").is_dir()
-    folder = run / "data" if ours else Path("data") / f"{name}-of-{card.recipe.split()[-1]}"
-    return open_task(name, {**card.options, **options}, folder, progress)
+    folder = run / "data" / label if ours else Path("data") / f"{label or task.name}-of-{card.recipe.split()[-1]}"
+    return open_task(task.name, {**task.options, **options}, folder, progress)
+
+
+def _own_task(card: Card, name: str, target: str) -> tuple[str, TaskSection] | None:
+    """Which of the tasks that a model was trained on is meant, and what its recipe called it; None for none of them."""
+    if not card.tasks:
+        return ("", TaskSection(name=card.task, options=dict(card.options))) if name in {"", card.task} else None
+    if name in card.tasks:
+        return name, section(TaskSection, card.tasks[name])
+    meant = [label for label, one in card.tasks.items() if name in {"", one["name"]}]
+    if len(meant) > 1:
+        raise RecipeError(f"{target} was trained on several tasks", f"add --task with one of {', '.join(meant)}")
+    return (meant[0], section(TaskSection, card.tasks[meant[0]])) if meant else None
 
 
 def records_folder(task: str, given: Path | None) -> Path:
@@ -281,7 +304,7 @@ def find_evaluations(target: Path) -> dict[str, Evaluation]:
         return {"": read_evaluation(target)}
     finals = {key: evaluation for key, evaluation in Run.read(target).evaluations().items() if key.step is None}
     for stage in ("rl", "sft", "base"):
-        found = {f"{key.split} {key.mode}": finals[key] for key in finals if key.stage == stage}
+        found = {f"{key.task} {key.split} {key.mode}".strip(): finals[key] for key in finals if key.stage == stage}
         if found:
             return found
     raise DataError(f"{target} has no evaluation yet", "let the run finish a stage")
@@ -313,4 +336,12 @@ def _single(found: dict[str, Evaluation], other: dict[str, Evaluation]) -> dict[
     one = other[""]
     mode = "sampled" if one.sampling.get("temperature") else "greedy"
     name = f"{one.split} {mode}"
-    return {"": found[name]} if name in found else {}
+    meant = [
+        found[key]
+        for key in found
+        if key.endswith(name) and (found[key].task, found[key].split) == (one.task, one.split)
+    ]
+    if len(meant) > 1:  # tasks of one kind with other options: that which has the same examples
+        ids = {row.id for row in one.rows}
+        meant = [evaluation for evaluation in meant if ids == {row.id for row in evaluation.rows}]
+    return {"": meant[0]} if meant else {}

@@ -20,6 +20,7 @@ from plumbline.recipe.sections import (
     Schedule,
     Section,
     SftSection,
+    SharedTaskSection,
     TaskSection,
     TinySection,
 )
@@ -37,6 +38,7 @@ __all__ = [
     "Schedule",
     "Section",
     "SftSection",
+    "SharedTaskSection",
     "TaskSection",
     "TinySection",
     "check_family",

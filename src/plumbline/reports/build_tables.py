@@ -17,7 +17,10 @@ from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 
 
 def all_tables(view: View) -> list[Table]:
-    """Every table, always all of them: one with nothing to say has its heading only."""
+    """Every table, always all of them: one with nothing to say has its heading only. Of what several tasks have in
+    common there are two; each task's view has the others."""
+    if view.tasks:
+        return [tasks(view), time(view)]
     mode = view.headline[1] if view.headline else "greedy"
     found = [view.last_two(split, mode) for split in view.splits]
     comparisons = [one for one in found if isinstance(one, Comparison)]
@@ -28,9 +31,48 @@ def all_tables(view: View) -> list[Table]:
         strata(comparisons),
         parse_modes(view),
         curve(view),
-        time(view),
+        *([time(view)] if view.whole is None else []),
         *breakdown_tables(view),
     ]
+
+
+# -- several tasks ------------------------------------------------------------------------------------------------
+
+
+def tasks(view: View) -> Table:
+    """What the verdict compares, a row for each task; at the end the mean of the tasks' means."""
+    columns = (
+        Column("task", "Task"),
+        Column("stages", "Stages"),
+        Column("split", "Split"),
+        Column("mode", "Asked"),
+        Column("n", "n", "count"),
+        Column("before", "Before", "number"),
+        Column("after", "After", "number"),
+        Column("difference", "Difference", "change"),
+        Column("p", "p", "p"),
+        Column("floor", "Floor", "number"),
+        Column("ceiling", "Ceiling", "number"),
+        Column("skill", "Skill", "number", 2),
+    )
+    rows, means = [], []
+    for one in view.tasks:
+        if (compared := one.headline_comparison()) is None:
+            rows.append(Row((one.task, *[None] * 11)))
+            continue
+        n, before, after, *changed = _difference(compared.reward)[:5]
+        assert isinstance(before, Interval)
+        assert isinstance(after, Interval)
+        means.append((before.mean, after.mean))
+        stages = f"{name_of(compared.before)} → {name_of(compared.after)}"
+        summary = one.summary(EvaluationKey(compared.after, compared.split, compared.mode))
+        bounds = [summary.get(key) for key in ("floor", "ceiling", "skill")]
+        rows.append(Row((one.task, stages, compared.split, compared.mode, n, *means[-1], *changed, *bounds)))
+    if len(means) == len(rows):
+        first, last = (sum(values) / len(means) for values in zip(*means, strict=True))
+        rows.append(Row(("mean of the tasks' means", *[None] * 4, first, last, *[None] * 5), "reference"))
+    caption = "Mean reward by task, the last stage against the one before [95 % interval]; each task has its own rubric"
+    return Table("tasks", caption, columns, tuple(rows))
 
 
 # -- before and after --------------------------------------------------------------------------------------------

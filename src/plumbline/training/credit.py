@@ -79,7 +79,7 @@ def credit(
     groups: Sequence[Group],
     section: RlSection,
     rng: np.random.Generator,
-    items: Callable[[Rollout], Items] | None = None,
+    items: Mapping[str, Callable[[Rollout], Items]] | None = None,
 ) -> list[Credit]:
     """Advantages and weights of all rollouts, group by group.
 
@@ -87,10 +87,14 @@ def credit(
         groups: of one step.
         section: the recipe's.
         rng: deals advantages anew for the negative control.
-        items: from `locate_items`, for credit by items.
+        items: from `locate_items` by task, for credit by items; a task that has none is credited by answer.
     """
     rollouts = [rollout for group in groups for rollout in group.rollouts]
-    found: list[Items] = [items(rollout) if items is not None else {} for rollout in rollouts]
+    found: list[Items] = [
+        items[group.task](rollout) if items is not None and group.task in items else {}
+        for group in groups
+        for rollout in group.rollouts
+    ]
     names = sorted({name for each in found for name in each})
     if items is not None:
         tables = np.split(_earned(rollouts, found, names), np.cumsum([len(group.rollouts) for group in groups])[:-1])
