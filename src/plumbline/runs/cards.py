@@ -1,7 +1,7 @@
 """What a model directory that Plumbline wrote says about itself: `plumbline.json`, beside the weights.
 
-It names the task, or the tasks, with the options that rebuild the records, and the fingerprints of every prompt that the
-weights were trained on, in this run or before it; an evaluation on one of those prompts is refused.
+It names the task, or the tasks, with the options that rebuild the records, and the fingerprints of every prompt that
+the weights were trained on, in this run or before it; an evaluation on one of those prompts is refused.
 """
 
 import re

@@ -1,0 +1,242 @@
+"""Several tasks in one run: each has its share of every step, and figures, floors and ceilings of its own."""
+
+import numpy as np
+import pytest
+
+from plumbline.errors import DataError, RecipeError
+from plumbline.evaluation.targets import TASK, compare_targets, open_task_for
+from plumbline.pipeline import run_recipe
+from plumbline.recipe import load, parse
+from plumbline.reports.view import View
+from plumbline.runs.cards import Card
+from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.run import Run
+from plumbline.tasks.source import Source, shares
+from tests.toy import ToyTask
+
+TASKS = {
+    "letters": {"name": "tests.toy:open_toy", "options": {"size": 8}, "weight": 3},
+    "words": {"name": "tests.toy:open_toy", "options": {"size": 5}},
+}
+VALUES = {
+    "name": "several",
+    "seed": 3,
+    "tasks": TASKS,
+    "model": {
+        "threads": 1,
+        "tiny": {"hidden": 32, "layers": 2, "heads": 2, "vocabulary": 300, "context": 128, "steps": 4},
+    },
+    "sft": {"steps": 4, "batch_size": 4, "optimiser": {"learning_rate": 1e-3}},
+    "rl": {"steps": 4, "prompts_per_step": 4, "group_size": 4, "optimiser": {"learning_rate": 1e-3}},
+    "sampling": {"max_tokens": 8},
+    "evaluation": {"every": 2, "limit": 4, "final": ["val"]},
+    "run": {"checkpoint_every": 2},
+}
+
+
+# -- the source ----------------------------------------------------------------------------------------------------
+
+
+def source(sizes: dict[str, int], weights: dict[str, float], mix="tasks") -> Source:
+    tasks = {name: ToyTask({"size": size}) for name, size in sizes.items()}
+    examples = {name: task.examples("train") for name, task in tasks.items()}
+    return Source(tasks=tasks, examples=examples, shares=shares(weights, sizes, mix))
+
+
+@pytest.mark.parametrize(
+    ("weights", "count"),
+    [((1, 1), 6), ((3, 1), 4), ((1, 2), 5), ((5, 2, 1), 4), ((1, 1, 1), 7), ((20, 1, 1), 3), ((0.1, 0.2, 0.7), 10)],
+)
+def test_every_step_has_each_tasks_share_up_to_a_prompt_and_many_steps_have_it_closely(weights, count):
+    names = [f"t{index}" for index in range(len(weights))]
+    made = source(dict.fromkeys(names, 30), dict(zip(names, weights, strict=True)))
+    dealt = [made.deal(count, step, "rl", seed=1) for step in range(200)]
+    counts = np.array([[len(indices) for indices in each.values()] for each in dealt])
+    wanted = count * np.array(weights) / sum(weights)
+    assert (counts.sum(axis=1) == count).all()
+    assert (np.abs(counts - wanted) < 1 + 1e-9).all()
+    drift = np.abs(np.cumsum(counts, axis=0) - wanted * np.arange(1, 201)[:, None])
+    assert drift.max() < 3, "prompts; chance alone would be about 5 off"
+
+
+def test_every_example_of_a_task_comes_once_before_any_comes_again_whatever_the_others_size():
+    made = source({"small": 5, "large": 23}, {"small": 1, "large": 2})
+    drawn = [pair for step in range(40) for pair in made.draw(4, step, "rl", seed=2)]
+    for name, size in (("small", 5), ("large", 23)):
+        ids = [example.id for owner, example in drawn if owner == name]
+        epochs = [ids[start : start + size] for start in range(0, len(ids) - size + 1, size)]
+        assert len(epochs) > 1
+        assert all(len(set(epoch)) == size for epoch in epochs)
+        assert epochs[0] != epochs[1]
+        assert made.epochs(4, 40, "rl", seed=2)[f"train/epoch/{name}"] == pytest.approx(len(ids) / size)
+
+
+def test_a_step_needs_no_step_before_it_and_seeds_and_stages_draw_anew():
+    made = source({"a": 9, "b": 9}, {"a": 1, "b": 1})
+    assert made.deal(5, 17, "rl", seed=0) == made.deal(5, 17, "rl", seed=0)
+    assert made.deal(5, 17, "rl", seed=0) != made.deal(5, 17, "rl", seed=1)
+    assert made.deal(5, 17, "rl", seed=0) != made.deal(5, 17, "sft", seed=0)
+
+
+def test_a_weight_weighs_its_task_or_each_of_its_examples():
+    sizes = {"a": 30, "b": 10}
+    assert shares({"a": 1, "b": 1}, sizes, "tasks") == {"a": 0.5, "b": 0.5}
+    assert shares({"a": 1, "b": 1}, sizes, "examples") == {"a": 0.75, "b": 0.25}
+    assert shares({"a": 1, "b": 3}, sizes, "examples") == {"a": 0.5, "b": 0.5}
+
+
+def test_one_task_is_the_source_of_one_and_has_no_metric_of_its_own():
+    task = ToyTask({"size": 6})
+    made = Source.of(task, task.examples("train"))
+    assert [len(made.draw(4, step, "rl", 0)) for step in range(3)] == [4, 4, 4]
+    assert made.epochs(4, 3, "rl", 0) == {}
+
+
+# -- the recipe ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"task": {"name": "forms"}}, "give either task or tasks"),
+        ({"tasks": {"only": {"name": "forms"}}}, "a single one is given as task"),
+        ({"tasks": {"a.b": {"name": "forms"}, "c": {}}}, "should match pattern"),
+        ({"tasks": {"a": {"weight": 0}, "b": {}}}, "tasks.a.weight"),
+        ({"tasks": {"a": {"wieght": 1}, "b": {}}}, "unknown key tasks.a.wieght"),
+        ({"tasks": None, "mix": "examples"}, "there is one"),
+        ({"model": {"tiny": {"task_options": {"seed": 7}}}}, "model.tiny.task_options has seed"),
+        ({"model": {"tiny": {"task_options": {"words": 7}}}}, "is no mapping"),
+    ],
+)
+def test_what_a_recipe_of_several_tasks_cannot_say(change, message):
+    with pytest.raises(RecipeError, match=message):
+        parse({**VALUES, **change})
+
+
+def test_a_recipe_of_several_tasks_is_read_back_as_it_was_written(tmp_path):
+    recipe = parse(VALUES)
+    (tmp_path / "again.yaml").write_text(recipe.to_yaml())
+    assert load(tmp_path / "again.yaml") == recipe
+    assert list(recipe.each_task) == ["letters", "words"]
+    assert parse({"name": "one", "model": {"name": "x"}}).each_task[""].name == TASK
+
+
+def test_an_option_that_a_task_does_not_have_is_said_with_the_tasks_name(tmp_path):
+    tasks = {"shop": {"name": "commerce", "options": {"ordres": 5}}, "forms": {"name": "forms"}}
+    with pytest.raises(RecipeError, match=r"tasks.shop: unknown key task.options.ordres"):
+        run_recipe(parse({**VALUES, "tasks": tasks}), tmp_path / "run")
+
+
+# -- a run ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Run:
+    return run_recipe(parse(VALUES), tmp_path_factory.mktemp("several") / "run")
+
+
+def test_rewards_parts_evaluations_and_epochs_are_kept_by_task(finished):
+    rows = [row for row in finished.rows("rl") if row["step"]]
+    for row in rows:
+        means = [row["train/reward/letters"], row["train/reward/words"]]
+        assert row["train/reward"] == pytest.approx(np.mean(means)), "the mean of the tasks' means, not of rollouts"
+        assert {"train/reward/letters/any", "train/reward/words/letters"} <= row.keys()
+        assert "train/reward/any" not in row
+    assert rows[-1]["train/epoch/letters"] == pytest.approx(4 * 3 / 8)
+    assert rows[-1]["train/epoch/words"] == pytest.approx(4 / 5)
+    assert rows[-1]["train/epoch"] == pytest.approx(16 / 13)
+    evaluated = finished.rows("rl")[0]
+    both = [evaluated["eval/letters/mean_reward"], evaluated["eval/words/mean_reward"]]
+    assert evaluated["eval/mean_reward"] == pytest.approx(np.mean(both))
+    assert {"eval/words/even", "eval/words/sampled_mean_reward", "eval/sampled_mean_reward"} <= evaluated.keys()
+    assert finished.rows("sft")[-1]["train/epoch/words"] == pytest.approx(4 / 5)
+    assert finished.rows("base")[-1]["train/epoch/letters"] == pytest.approx(4 * 12 / 8)
+    owners = [row["task"] for row in finished.files["samples"].rows() if row["step"] == 1]
+    assert owners == ["letters"] * 12 + ["words"] * 4
+
+
+def test_every_task_has_evaluations_with_a_floor_and_a_ceiling(finished):
+    names = {str(key) for key in finished.evaluations()}
+    assert {"rl.words.val.greedy", "rl@000002.letters.val.sampled", "reference.words.val.oracle"} <= names
+    assert {EvaluationKey.parse(name) for name in names} == set(finished.evaluations())
+    sizes = {key.task: len(found.rows) for key, found in finished.evaluations().items() if key.step is None}
+    assert sizes == {"letters": 8, "words": 5}
+    summaries = (finished.result() or {})["evaluations"]
+    assert {"floor", "ceiling", "skill"} <= summaries["rl.words.val.greedy"].keys()
+
+
+def test_the_report_speaks_of_every_task(finished):
+    text = (finished.folder / "report.md").read_text()
+    assert "Of 2 tasks" in text
+    assert "# Task: letters" in text
+    assert "mean of the tasks' means" in text
+    page = (finished.folder / "report.html").read_text()
+    for anchor in ("results-letters", "results-words", "samples-words", "curves-letters", "curves", "top"):
+        assert page.count(f'<section id="{anchor}">') == 1, anchor
+    assert (finished.folder / "tables" / "words" / "parts.csv").is_file()
+    assert (finished.folder / "tables" / "tasks.csv").read_text().count("\n") == 4
+
+
+def test_a_view_of_one_task_has_its_own_records_only(finished):
+    _, words = View(finished).tasks
+    assert {len(found.rows) for key, found in words.evaluations.items() if key.step is None} == {5}
+    assert {row["task"] for row in words.samples} == {"words"}
+    row = words.metrics["rl"][1]
+    assert row["train/reward"] == finished.rows("rl")[1]["train/reward/words"]
+    assert "train/reward/any" in row
+    assert not [key for key in row if "letters/" in key or "words" in key]
+
+
+def test_two_runs_are_compared_task_by_task_and_a_file_finds_its_own(finished):
+    compared, _ = compare_targets(finished.folder, finished.folder)
+    assert set(compared) == {f"{task} val {mode}" for task in TASKS for mode in ("greedy", "sampled")}
+    one = finished.folder / "evaluations" / "sft.words.val.greedy.json"
+    assert compare_targets(one, finished.folder)[0]["evaluation"].difference.n == 5
+
+
+def test_the_model_knows_its_tasks_and_asks_which_one_is_meant(finished):
+    model = str(finished.model("rl"))
+    card = Card.read(model)
+    assert card is not None
+    assert card.task == ""
+    assert card.tasks["words"] == {"name": "tests.toy:open_toy", "options": TASKS["words"]["options"]}
+    assert len(card.trained_on) == 8, "the two toys ask the same"
+    assert len(open_task_for(model, "words", {}, None, lambda *_: None).examples("val")) == 5
+    assert len(open_task_for(model, "letters", {"size": 3}, None, lambda *_: None).examples("val")) == 3
+    for name in ("", "tests.toy:open_toy"):
+        with pytest.raises(RecipeError, match="--task with one of letters, words"):
+            open_task_for(model, name, {}, None, lambda *_: None)
+
+
+def test_a_run_that_was_stopped_draws_what_the_whole_one_drew(finished, tmp_path, monkeypatch):
+    from plumbline.training import guards
+
+    calls = []
+
+    def stop_once(*_):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return ()
+
+    with monkeypatch.context() as broken:
+        broken.setattr(guards, "dead_parts", stop_once)
+        with pytest.raises(KeyboardInterrupt):
+            run_recipe(parse(VALUES), tmp_path / "run")
+    again = run_recipe(parse(VALUES), tmp_path / "run", resume=True)
+    for name in ("metrics.jsonl", "samples.jsonl", "models/rl/model.safetensors"):
+        assert (again.folder / name).read_bytes() == (finished.folder / name).read_bytes(), name
+
+
+def test_what_is_held_out_of_one_task_is_not_trained_on_for_another(tmp_path):
+    tasks = {"a": {"name": "tests.toy:open_toy"}, "b": {"name": "tests.test_several_tasks:swapped"}}
+    with pytest.raises(DataError, match="prompts of val are also in train"):
+        run_recipe(parse({**VALUES, "tasks": tasks}), tmp_path / "run")
+
+
+def swapped(options, folder, progress):
+    """A task that trains on what the toy task holds out."""
+    task = ToyTask(options)
+    examples = task.examples
+    task.examples = lambda split: examples({"train": "val", "val": "train"}.get(split, split))
+    return task
