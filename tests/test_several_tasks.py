@@ -1,17 +1,31 @@
 """Several tasks in one run: each has its share of every step, and figures, floors and ceilings of its own."""
 
+import re
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
+import yaml
 
-from plumbline.errors import DataError, RecipeError
+from plumbline.errors import DataError, RecipeError, TrainingStopped
 from plumbline.evaluation.targets import TASK, compare_targets, open_task_for
 from plumbline.pipeline import run_recipe
-from plumbline.recipe import load, parse
+from plumbline.recipe import RlSection, find, load, parse, task_section
+from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score, Step, Trajectory
+from plumbline.reports.terminal import sweep_table
+from plumbline.reports.verdict import run_verdict
 from plumbline.reports.view import View
 from plumbline.runs.cards import Card
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
+from plumbline.sweep import run_sweep
+from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, shares
+from plumbline.training import guards
+from plumbline.training.credit import credit
+from plumbline.training.rl import _rewards
+from tests.reports.building import RL, SFT, evaluation
 from tests.toy import ToyTask
 
 TASKS = {
@@ -121,6 +135,16 @@ def test_a_recipe_of_several_tasks_is_read_back_as_it_was_written(tmp_path):
     assert parse({"name": "one", "model": {"name": "x"}}).each_task[""].name == TASK
 
 
+def test_the_example_of_the_guide_is_a_recipe():
+    page = (Path(__file__).parents[1] / "docs" / "your-task.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```text\n(tasks:.*?)```", page, flags=re.DOTALL)
+    recipe = parse({"name": "guide", "model": {"name": "x"}, **yaml.safe_load(block)})
+    made = source(
+        {"extraction": 40, "tickets": 40}, {name: one.weight for name, one in recipe.tasks.items()}, recipe.mix
+    )
+    assert {name: len(found) for name, found in made.deal(6, 0, "rl", 0).items()} == {"extraction": 2, "tickets": 4}
+
+
 def test_an_option_that_a_task_does_not_have_is_said_with_the_tasks_name(tmp_path):
     tasks = {"shop": {"name": "commerce", "options": {"ordres": 5}}, "forms": {"name": "forms"}}
     with pytest.raises(RecipeError, match=r"tasks.shop: unknown key task.options.ordres"):
@@ -209,8 +233,6 @@ def test_the_model_knows_its_tasks_and_asks_which_one_is_meant(finished):
 
 
 def test_a_run_that_was_stopped_draws_what_the_whole_one_drew(finished, tmp_path, monkeypatch):
-    from plumbline.training import guards
-
     calls = []
 
     def stop_once(*_):
@@ -232,6 +254,124 @@ def test_what_is_held_out_of_one_task_is_not_trained_on_for_another(tmp_path):
     tasks = {"a": {"name": "tests.toy:open_toy"}, "b": {"name": "tests.test_several_tasks:swapped"}}
     with pytest.raises(DataError, match="prompts of val are also in train"):
         run_recipe(parse({**VALUES, "tasks": tasks}), tmp_path / "run")
+
+
+def test_a_verifier_that_breaks_stops_the_run_however_small_its_tasks_share_is(tmp_path):
+    tasks = {**TASKS, "words": {**TASKS["words"], "options": {"size": 5, "breaks": [f"train-{i}" for i in range(5)]}}}
+    tasks["letters"] = {**TASKS["letters"], "weight": 7}
+    values = {**VALUES, "tasks": tasks, "sft": None, "rl": {**VALUES["rl"], "prompts_per_step": 8}}
+    with pytest.raises(TrainingStopped, match="4 of 4 completions could not be judged"):
+        run_recipe(parse(values), tmp_path / "run")
+
+
+def test_the_demo_of_extraction_and_forms_runs_at_a_tiny_size(tmp_path):
+    small = {
+        "tasks.extraction.options": "{orders: 300, extraction: 24, instructions: short, keys: [sentiment]}",
+        "tasks.forms.options.records": 12,
+        "model.tiny": "{hidden: 32, layers: 1, heads: 2, vocabulary: 500, context: 320, steps: 2, batch_size: 2, "
+        "task_options: {extraction: {seed: 7}, forms: {seed: 7}}}",
+        "sft.steps": 2,
+        "rl": "{steps: 2, prompts_per_step: 2, group_size: 2}",
+        "sampling.max_tokens": 8,
+        "evaluation": "{every: 1, limit: 2, final: [test]}",
+    }
+    recipe = load("mixed-demo", [f"{key}={value}" for key, value in small.items()])
+    run_recipe(recipe, tmp_path / "run")
+    run = run_recipe(recipe, tmp_path / "run", resume=True)  # the evaluations that it finds are of two rubrics
+    found = run.evaluations()
+    rubrics = {key.task: evaluation.rubric.partition("/")[0] for key, evaluation in found.items()}
+    assert set(rubrics) == {"extraction", "forms"}
+    assert len(set(rubrics.values())) == 2
+    assert found[EvaluationKey("reference", "test", "oracle", task="forms")].mean_reward == 1.0
+    assert found[EvaluationKey("reference", "test", "oracle", task="extraction")].mean_reward == 1.0
+    assert run.rows("rl")[-1]["train/epoch/forms"] == pytest.approx(2 / len(_records(run, "forms")))
+    assert len(open_task_for(str(run.model("rl")), "extraction", {}, None, lambda *_: None).examples("test")) == len(
+        found[EvaluationKey("rl", "test", "greedy", task="extraction")].rows
+    )
+
+
+def _records(run: Run, name: str):
+    section = run.recipe.each_task[name]
+    return open_task(section.name, section.options, run.folder / "data" / name).examples("train")
+
+
+def test_a_sweep_has_figures_for_each_task(tmp_path):
+    values = {**VALUES, "sft": None, "rl": {**VALUES["rl"], "steps": 1}, "evaluation": {"every": 0, "final": ["val"]}}
+    rows = run_sweep({"only": parse(values)}, tmp_path / "sweep", resume=False, observers=lambda *_: [])
+    assert {name for name, value in rows[0].items() if isinstance(value, dict)} == {
+        f"{task} {mode}" for task in TASKS for mode in ("greedy", "sampled")
+    }
+    assert sweep_table(rows).row_count == 4
+
+
+# -- by task -------------------------------------------------------------------------------------------------------
+
+
+def group(task: str, parts: dict[str, float], copies: int = 2) -> Group:
+    trajectory = Trajectory(
+        prompt=np.array([1]),
+        steps=(Step(positions=np.array([0]), tokens=np.array([1]), logprobs=np.array([-1.0], np.float32)),),
+        text="a",
+        sampling=Sampling(),
+        finish="stop",
+    )
+    score = Score(total=float(np.mean(list(parts.values()))), parts=parts)
+    rollout = Rollout(trajectory=trajectory, outcome=Outcome(), score=score)
+    return Group(example=Example(id="x", messages=[]), rollouts=(rollout,) * copies, task=task)
+
+
+def test_a_part_is_dead_in_one_task_though_another_has_one_of_its_name():
+    groups = [group("a", {"exact": 0.0}, guards.ENOUGH), group("b", {"exact": 1.0}, guards.ENOUGH)]
+    assert [message[:20] for message in guards.dead_parts(groups, {})] == ["the part 'a/exact' o"]
+
+
+def test_rewards_of_two_rubrics_are_averaged_as_means_and_not_at_all_where_a_task_is_missing():
+    many, few = group("a", {"x": 1.0}, 6), group("b", {"y": 0.0}, 2)
+    assert _rewards([many, few], ["a", "b"]) == {
+        "train/reward/a": 1.0,
+        "train/reward/a/x": 1.0,
+        "train/reward/b": 0.0,
+        "train/reward/b/y": 0.0,
+        "train/reward": 0.5,
+    }
+    alone = _rewards([many], ["a", "b"])
+    assert alone["train/reward/b"] is None
+    assert alone["train/reward"] is None
+    assert _rewards([group("", {"x": 1.0})], [""]) == {"train/reward": 1.0, "train/reward/x": 1.0}
+
+
+def test_credit_by_items_is_given_where_a_task_itemises_and_by_answer_elsewhere():
+    groups = [group("a", {"x": 1.0}), group("b", {"x": 1.0})]
+    poor = Rollout(trajectory=groups[0].rollouts[0].trajectory, outcome=Outcome(), score=Score(total=0.0))
+    groups = [replace(one, rollouts=(one.rollouts[0], poor)) for one in groups]
+    found = {"a": lambda rollout: {"x": (rollout.reward, [slice(0, 0)])}}  # it decides no term of these answers
+    given = credit(groups, RlSection(steps=1, credit="items"), np.random.default_rng(0), found)
+    assert [one.is_idle for one in given] == [True, True, False, False]
+
+
+def test_a_task_of_a_recipe_is_named_by_its_path_and_its_name():
+    mixed, forms = find("mixed-demo"), find("forms-demo")
+    options = task_section(f"{mixed}:forms", ["task.options.records=9"]).options
+    assert options["records"] == 9
+    assert options["max_fields"] == 1
+    with pytest.raises(RecipeError, match=r"has 2 tasks, and none of them was named"):
+        task_section(str(mixed), [])
+    with pytest.raises(RecipeError, match="has one task"):
+        task_section(f"{forms}:forms", [])
+
+
+def test_the_verdict_names_a_task_that_fell(tmp_path):
+    recipe = parse({**VALUES, "evaluation": {"final": ["test"]}})
+    with Run.start(recipe, tmp_path / "run", resume=False) as run:
+        for task, levels in {"letters": (SFT, RL), "words": (RL, SFT)}.items():
+            for stage, level in zip(("sft", "rl"), levels, strict=True):
+                made = evaluation(stage, "test", "greedy", level, 80, 0)
+                run.evaluation(EvaluationKey(stage, "test", "greedy", task=task), made)
+        run.finish({"status": "finished"})
+    said = run_verdict(View(run))
+    assert said.tone == "fall"
+    assert said.sentence.startswith("Of 2 tasks words fell, letters rose. letters: GRPO raised")
+    assert "words: GRPO lowered" in said.sentence
 
 
 def swapped(options, folder, progress):
