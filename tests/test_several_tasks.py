@@ -378,5 +378,5 @@ def swapped(options, folder, progress):
     """A task that trains on what the toy task holds out."""
     task = ToyTask(options)
     examples = task.examples
-    task.examples = lambda split: examples({"train": "val", "val": "train"}.get(split, split))
+    task.examples = lambda split: examples({"train": "val", "val": "test"}.get(split, split))
     return task
