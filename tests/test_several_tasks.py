@@ -353,7 +353,7 @@ def test_a_task_of_a_recipe_is_named_by_its_path_and_its_name():
     mixed, forms = find("mixed-demo"), find("forms-demo")
     options = task_section(f"{mixed}:forms", ["task.options.records=9"]).options
     assert options["records"] == 9
-    assert options["max_fields"] == 1
+    assert options["max_fields"] == 2
     with pytest.raises(RecipeError, match=r"has 2 tasks, and none of them was named"):
         task_section(str(mixed), [])
     with pytest.raises(RecipeError, match="has one task"):
