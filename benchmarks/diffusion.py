@@ -26,8 +26,7 @@ import torch
 from models import SMALL, prompts, save_model
 from pairing import HEADER, compare
 from plumbline.policies import open_policy
-from plumbline.recipe import ModelSection
-from plumbline.records import Sampling
+from plumbline.policies.masked.options import MaskedModel, MaskedSampling
 
 CPU_POINTS = [(64, 64, 32, 2, 32_768), (64, 64, 32, 2, 151_936)]
 GPU_POINTS = [(256, 256, 128, 8, 151_936)]
@@ -88,12 +87,12 @@ def float32_noise(logits, temperature):
 
 def measure(peer, source: str, device: torch.device, point: tuple[int, int, int, int, int], pairs: int) -> None:
     length, canvas, steps, batch, vocabulary = point
-    section = ModelSection(name=source, device=str(device), family="masked", canvas=canvas)
+    section = MaskedModel(name=source, device=str(device), canvas=canvas)
     policy = open_policy(section, source)
     policy.chat.stop_ids = (-1,)
     chats = prompts(batch, length, vocabulary)
     ids = [policy.chat.prompt(chat) for chat in chats]
-    law = Sampling(temperature=TEMPERATURE, max_tokens=canvas, steps=steps, selector="low_confidence")
+    law = MaskedSampling(temperature=TEMPERATURE, max_tokens=canvas, steps=steps, selector="low_confidence")
     tokenizer = types.SimpleNamespace(
         mask_token_id=policy.chat.tokenizer.mask_token_id, bos_token_id=None, eos_token_id=vocabulary - 1
     )
@@ -103,7 +102,7 @@ def measure(peer, source: str, device: torch.device, point: tuple[int, int, int,
     def theirs(temperature: float = TEMPERATURE) -> torch.Tensor:
         return sampler.sample(ids, temperature=temperature, return_dict=False, **settings)
 
-    greedy = policy.sample(chats, 1, Sampling(temperature=0, max_tokens=canvas, steps=steps), seed=0)
+    greedy = policy.sample(chats, 1, MaskedSampling(temperature=0, max_tokens=canvas, steps=steps), seed=0)
     wanted = theirs(0.0)[:, length:].tolist()
     for (trajectory,), row in zip(greedy, wanted, strict=True):
         assert trajectory.answer.tolist() == row or device.type == "cuda", "greedy canvases differ"

@@ -25,8 +25,7 @@ from models import prompts, save_model
 from pairing import HEADER, compare
 from plumbline.policies import open_policy
 from plumbline.policies.flow.convert import convert
-from plumbline.recipe import ModelSection
-from plumbline.records import Sampling
+from plumbline.policies.flow.options import FlowModel, FlowSampling
 
 SIZES = {"hidden_size": 256, "cond_dim": 64, "n_blocks": 4, "n_heads": 4, "dropout": 0.0, "mlp_ratio": 4}
 POINTS = [(64, 64, 8, 4, 32_768), (64, 64, 8, 4, 151_936)]
@@ -66,7 +65,7 @@ def measure(folder: Path, device: torch.device, point: tuple[int, int, int, int,
     tokenizer = str(save_model(folder / "tokenizer", hidden=32, layers=1, heads=1, kv_heads=1, vocabulary=vocabulary))
     torch.save({"student_model": theirs.state_dict()}, folder / "checkpoint.pth")
     convert(folder / "checkpoint.pth", folder / "ours", tokenizer, heads=SIZES["n_heads"], context=length + canvas)
-    section = ModelSection(name=str(folder / "ours"), family="flow", canvas=canvas, device=str(device))
+    section = FlowModel(name=str(folder / "ours"), canvas=canvas, device=str(device))
     policy = open_policy(section, str(folder / "ours"))
     theirs.to(device)
     chats = prompts(batch, length, vocabulary)
@@ -89,7 +88,7 @@ def measure(folder: Path, device: torch.device, point: tuple[int, int, int, int,
         grid = torch.linspace(0, 1, steps + 1)
         return solver.sample_masked(torch.cat([ids, noise], 1), None, edit_mask=editable, time_grid=grid)
 
-    law = Sampling(max_tokens=canvas, steps=steps, kernel="marginal")
+    law = FlowSampling(max_tokens=canvas, steps=steps, kernel="marginal")
     return compare(lambda: policy.sample(chats, 1, law, seed=0), official, device, pairs, warmups=1)
 
 

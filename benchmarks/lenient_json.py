@@ -51,7 +51,7 @@ def seed(text: str, schema: Schema) -> tuple[Any, bool]:
 
 
 def readers() -> dict[str, Reader]:
-    found: dict[str, Reader] = {"plumbline": ours, "json.loads": loads, "the seed's parser": seed}
+    found: dict[str, Reader] = {"plumbline": ours, "json.loads": loads, "the commerce log's parser": seed}
     try:
         import json_repair
     except ImportError:

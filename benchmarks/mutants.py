@@ -32,7 +32,7 @@ TESTS = {
     "evaluation/statistics.py": ("tests/evaluation/test_statistics.py", "tests/evaluation/test_evaluate.py"),
     "algorithms/**/*.py": ("tests/training/test_objective.py", "tests/algorithms", "tests/training/test_credit.py"),
     "policies/token_law.py": ("tests/policies/test_token_law.py",),
-    "runs/run.py": ("tests/runs/test_run.py", "tests/test_claims.py"),
+    "runs/run.py": ("tests/runs/test_run.py", "tests/runs/test_changes.py", "tests/test_claims.py"),
     "tasks/forms/rubric.py": ("tests/forms/test_rubric.py", "-k", "not (train or held or thousand or fast)"),
 }
 SWAPS = "Lt LtE GtE,LtE Lt Gt,Gt GtE LtE,GtE Gt Lt,Eq NotEq,NotEq Eq,Is IsNot,IsNot Is,In NotIn,NotIn In,And Or,Or And"

@@ -18,10 +18,10 @@ import torch
 from benchmarks.pairing import HEADER, compare
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.slots.grid import Grid
+from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.policies.slots.policy import SlotPolicy
 from plumbline.policies.slots.scoring import by_rounds
-from plumbline.recipe import ModelSection, TinySection
-from plumbline.records import Sampling
+from plumbline.recipe import TinySection
 
 SLOT, CANVAS, PROMPT, COPIES = 4, 64, 128, 4
 ROUNDS = (2, 4, 8, 16)
@@ -31,7 +31,7 @@ def open_model(folder: Path) -> SlotPolicy:
     """A random Qwen3 whose answers do not end before the canvas does."""
     sizes = TinySection(hidden=192, layers=4, heads=4, vocabulary=1024, context=512)
     make_tiny(folder, sizes, ["uma frase qualquer"], seed=0, family="slots")
-    section = ModelSection(name=str(folder), family="slots", slot=SLOT)
+    section = SlotModel(name=str(folder), slot=SLOT)
     return SlotPolicy.open(section, str(folder))
 
 
@@ -46,7 +46,7 @@ def main() -> None:
     print("| " + " | ".join(["what", "T", *HEADER, "largest difference"]) + " |")
     print("|" + "---|" * (len(HEADER) + 3))
     for rounds in ROUNDS:
-        law = Sampling(max_tokens=CANVAS, steps=rounds, selector="plackett_luce")
+        law = SlotSampling(max_tokens=CANVAS, steps=rounds, selector="plackett_luce")
         (group,) = policy.sample([chat], COPIES, law, seed=0)
         grid = Grid.of(law, SLOT)
 

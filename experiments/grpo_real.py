@@ -1,7 +1,8 @@
 """What makes GRPO gain on a small real model: arms from one SFT model, ours beside TRL's, and their controls.
 
     plumbline get smollm2-135m
-    plumbline run commerce-smollm2 --set rl=null --set 'evaluation.final=[]' --out runs/grpo-real/sft-150
+    plumbline run commerce-smollm2 --set rl=null --set sft.steps=150 --set 'evaluation.final=[]' \\
+        --out runs/grpo-real/sft-150
     python experiments/grpo_real.py run long-3e-5 long-1e-4-32 --seed 0   # 15 to 20 minutes each; runs resume
     python experiments/grpo_real.py run trl-1e-4 --seed 0                         # the same by TRL's GRPOTrainer
     python experiments/grpo_real.py signal runs/grpo-real/sft-150/models/sft      # gradients of two halves of a batch
@@ -10,7 +11,7 @@
     python experiments/grpo_real.py collect                                       # finished arms -> grpo_real.jsonl
     python experiments/grpo_real.py table                                         # as in docs/grpo-on-real-models.md
 
-The arms are data: grpo_real.yaml says what each sets over recipes/commerce-smollm2.yaml. All have the same held-out
+The arms are data: grpo_real.yaml says what they set over recipes/commerce-smollm2.yaml. All have the same held-out
 prompts; arms of one seed see the same training prompts in the same order, by whichever trainer.
 """
 
@@ -29,8 +30,8 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import numpy as np
 import yaml
 
+from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import mean_interval, paired
-from plumbline.evaluation.summary import compare
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
@@ -78,11 +79,12 @@ def main() -> None:
     options = parser.parse_args()
     if options.command == "run":
         known = yaml.safe_load(ARMS.read_text())
+        base = known.pop("base")["set"]
         if unknown := [name for name in options.arms if name not in known]:
             sys.exit(f"no arm {', '.join(unknown)}; there are {', '.join(known)}")
         for seed in options.seed:
             for name in options.arms:
-                run_arm(name, known[name], seed, options.threads)
+                run_arm(name, {**known[name], "set": base | known[name]["set"]}, seed, options.threads)
     elif options.command == "same":
         print(same_batch(options.model, options.dtype, options.threads))
     elif options.command == "signal":
@@ -249,7 +251,7 @@ def same_batch(source: str, dtype: str, threads: int) -> str:
     from plumbline.records import Step, Trajectory
 
     overrides = [f"model.name={source}", f"model.dtype={dtype}", f"model.threads={threads}"]
-    recipe = load(RECIPE, [*ALONE, *overrides, "rl.prompts_per_step=2", "rl.steps=1"])
+    recipe = load(RECIPE, [*ALONE, *overrides, "rl.prompts_per_step=2", "rl.steps=1", "rl.credit=answer"])
     assert recipe.rl is not None
     limit, count = recipe.sampling.max_tokens, 2 * recipe.rl.group_size
     with tempfile.TemporaryDirectory() as place:
@@ -274,7 +276,7 @@ def same_batch(source: str, dtype: str, threads: int) -> str:
         tokens = batch["completion_ids"][row][there[row]].numpy()
         step = Step(positions=np.arange(len(tokens)), tokens=tokens, logprobs=np.zeros(len(tokens), np.float32))
         prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].numpy()
-        law = recipe.sampling.law()
+        law = recipe.sampling
         trajectories.append(Trajectory(prompt=prompt, steps=(step,), text="", sampling=law, finish="stop"))
     scored = policy.score(trajectories)
     loss = -(scored.logprobs * batch["advantages"][scored.owner]).sum() / (count * limit)
@@ -351,7 +353,7 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
         task = open_task(recipe.task.name, {**recipe.task.options, "data": str(Path(records) / "data")}, Path(records))
         policy = open_policy(recipe.model, source)
         batch = [example for _, example in Source.of(task, train).draw(prompts, 0, "rl", 0)]
-        groups = roll_out(policy, task, batch, copies=copies, sampling=recipe.sampling.law(), seed=0)
+        groups = roll_out(policy, task, batch, copies=copies, sampling=recipe.sampling, seed=0)
     rewards = np.concatenate([group.rewards() for group in groups])
     entropy = -np.mean(np.concatenate([each.trajectory.logprobs for group in groups for each in group.rollouts]))
     text = (

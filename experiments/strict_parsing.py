@@ -1,4 +1,4 @@
-"""The first seed's first finding: a strict parser scores right answers as nothing.
+"""The commerce log's first finding: a strict parser scores right answers as nothing.
 
     python experiments/strict_parsing.py [answers of each kind]
 

@@ -1,4 +1,4 @@
-"""Fixtures that several rooms share: a tiny model in the standard format, opened through the real loading path."""
+"""Fixtures that several packages share: a tiny model in the standard format, opened through the real loading path."""
 
 import os
 

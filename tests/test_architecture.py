@@ -1,4 +1,4 @@
-"""Imports point one way, light rooms import without torch, and files stay readable."""
+"""Imports point one way, light packages import without torch, and files stay readable."""
 
 import ast
 import re
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.imports import EXTRAS
+from plumbline.imports import EXTRAS, missing
 
 PACKAGE = Path(__file__).parents[1] / "src" / "plumbline"
-# From the bottom up; a room may import what stands below it, and nothing else.
+# From the bottom up; a package may import what stands below it, and nothing else.
 RANKS: tuple[set[str], ...] = (
     {"errors", "seeds"},
     {"records", "storage", "overrides", "imports"},
@@ -83,13 +83,13 @@ def imported(tree: ast.Module) -> set[str]:
     return names
 
 
-def room(path: Path) -> str:
+def package_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_down(path):
-    mine = room(path)
+    mine = package_of(path)
     if mine == "__init__":
         return
     for name in imported(ast.parse(path.read_text())):
@@ -109,9 +109,9 @@ def test_a_heavy_import_at_the_top_of_a_file_stands_only_where_it_may():
             assert where.startswith(MAY_IMPORT_TORCH), f"{where} imports {found} at its top"
 
 
-def test_light_rooms_import_without_torch():
-    rooms = ", ".join("plumbline." + name for name in WITHOUT_TORCH)
-    code = f"import {rooms}, sys; print(sorted(set(sys.modules) & {HEAVY!r}))"
+def test_light_packages_import_without_torch():
+    names = ", ".join("plumbline." + name for name in WITHOUT_TORCH)
+    code = f"import {names}, sys; print(sorted(set(sys.modules) & {HEAVY!r}))"
     result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert result.stdout.strip() == "[]"
 
@@ -135,6 +135,45 @@ def test_files_and_functions_stay_small():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno - node.lineno < 80, f"{path}:{node.lineno} {node.name} is too long"
+
+
+MOST_PARAMETERS = 6
+TOO_MANY = {
+    "algorithms/objective.py:clipped_surrogate",
+    "api.py:evaluate",
+    "evaluation/evaluate.py:evaluate_policy",
+    "policies/autoregressive/packing.py:shared_attention",
+    "policies/autoregressive/sampler.py:decode",
+    "policies/flow/convert.py:convert",
+    "policies/masked/sampler.py:denoise",
+    "policies/pretrained/head.py:forward",
+    "policies/slots/sampler.py:__init__",
+    "policies/slots/sampler.py:roll_out",
+    "tasks/forms/executors/browser/served.py:carry_out",
+    "training/rl.py:train_rl",
+    "training/sft.py:train_sft",
+    "training/update.py:_loss",
+    "training/update.py:update_policy",
+}
+"""Functions of more than six parameters. Never add to them: what goes together is an object."""
+
+
+def test_signatures_have_at_most_six_parameters():
+    """Beside `self`; commands are left out, because their parameters are what the command line takes."""
+    found = set()
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if any(ast.unparse(decorator).startswith("app.command") for decorator in node.decorator_list):
+                continue
+            arguments = node.args
+            taken = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+            names = [argument.arg for argument in taken if argument is not None and argument.arg not in {"self", "cls"}]
+            if len(names) > MOST_PARAMETERS:
+                found.add(f"{path.relative_to(PACKAGE).as_posix()}:{node.name}")
+    assert not found - TOO_MANY, "take an object for what goes together"
+    assert not TOO_MANY - found, "good: take it off the list"
 
 
 def test_only_named_boundaries_catch_everything():
@@ -161,16 +200,29 @@ def test_only_named_boundaries_catch_everything():
     assert found <= allowed, found - allowed
 
 
+def test_a_module_of_no_extra_is_advised_by_its_own_name():
+    assert missing("a task", "nowhere.part").fix == "pip install nowhere"
+    assert missing("a task", "torch.nn").fix.startswith("pip install '.[train]'")
+    assert missing("a task", "selectolax", extra="formfactory").fix.startswith("pip install '.[formfactory]'")
+
+
 def test_what_an_error_says_to_install_is_an_extra():
     extras = tomllib.loads((PACKAGE.parents[1] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     calls = [
         node
         for path in modules()
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "install_extra"
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "missing"
     ]
-    leaves = [leaf.value for call in calls for leaf in ast.walk(call.args[0]) if isinstance(leaf, ast.Constant)]
-    assert {*leaves} - {"direct"} <= set(EXTRAS)
+    named = [key.value for call in calls for key in call.keywords if key.arg == "extra"]
+    assert {one.value for one in named if isinstance(one, ast.Constant)} <= set(EXTRAS)
+    for path in modules():
+        said = "not installed" in "".join(
+            node.value
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value
+        )
+        assert not said or path.name == "imports.py", f"{path}: say it with imports.missing"
     for extra, brought in EXTRAS.items():
         needed = {re.match(r"[\w-]+", requirement)[0] for requirement in extras[extra]}
         assert set(brought) <= needed | {"jinja2"}, extra

@@ -127,3 +127,10 @@ def test_a_run_without_the_mark_is_still_ours(tmp_path):
     (tmp_path / "run" / "metrics.jsonl").write_text("")
     with Run.start(toy_recipe(), tmp_path / "run", resume=True):
         pass
+
+
+def test_a_users_folder_that_looks_like_a_run_that_began_is_no_run_to_go_on_with(tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "recipe.yaml").write_text("flour: 500 g")
+    with pytest.raises(StorageError, match="holds other files"):
+        Run.start(toy_recipe(), tmp_path, resume=False)

@@ -288,7 +288,7 @@ def test_a_model_is_not_evaluated_on_what_it_was_trained_on(plumbline, data, tmp
 
 def test_a_folder_data_beside_a_model_is_its_runs_only_if_there_is_a_run(tmp_path, data, tiny_folder):
     """`models/mine` and `data/` in one folder are how people keep things, not a run."""
-    from plumbline.evaluation.targets import open_task_for
+    from plumbline.evaluation.command import open_task_for
     from plumbline.runs.cards import Card
     from plumbline.storage import write_json
 
@@ -336,6 +336,6 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
     _, out, _ = plumbline("eval", "--help")
     headings = [line.strip("╭╮─ ") for line in out.splitlines() if line.startswith("╭")]
     assert headings == [
-        *("Arguments", "Options", "The task", "How it is asked"),
+        *("Arguments", "Options", "The task", "How it is decoded"),
         *("How the model is opened", "What is written and printed"),
     ]

@@ -7,12 +7,13 @@ import sys
 import pytest
 import torch
 
-from plumbline.errors import ModelError, RecipeError
-from plumbline.evaluation.targets import Asking, _as_trained, evaluate_target
+from plumbline.errors import DataError, ModelError, RecipeError
+from plumbline.evaluation.models import ModelOptions, _as_trained, evaluate_model
 from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.policies.saved import saved_settings
 from plumbline.recipe import ModelSection, parse
+from plumbline.runs.run import Silent
 from plumbline.storage import read_json, write_json
 from plumbline.training.sft import _backward, _passes
 from tests.toy import ToyTask
@@ -31,8 +32,7 @@ def recipe(family, **rl):
             "task": {"name": "tests.toy:open_toy", "options": {"size": 4}},
             "model": {
                 "family": family,
-                "attention": "full" if family == "slots" else "prefix",
-                "slot": 4,
+                **({"slot": 4} if family == "slots" else {"attention": "prefix"}),
                 "threads": 1,
                 "tiny": {"hidden": 32, "layers": 2, "heads": 2, "vocabulary": 300, "context": 128, "steps": 2},
             },
@@ -66,7 +66,7 @@ def test_a_saved_model_is_opened_as_what_it_is(finished):
     family, run = finished
     saved = str(run.folder / "models" / "rl")
     task = ToyTask({"size": 4})
-    again = evaluate_target(saved, task, task.examples("val"), "val", Asking(), lambda *_: None)
+    again = evaluate_model(saved, task, task.examples("val"), "val", ModelOptions(), Silent())
     (stored,) = [e for key, e in run.evaluations().items() if str(key) == "rl.val.greedy"]
     if family != "flow":  # whose noise is drawn even where its tokens are not
         assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
@@ -74,8 +74,8 @@ def test_a_saved_model_is_opened_as_what_it_is(finished):
     with pytest.raises(ModelError, match=f"is of family {family}, not {other}"):
         open_policy(ModelSection(name=saved, family=other), saved)
     if family != "slots":
-        with pytest.raises(ModelError, match="trained with prefix attention, not full"):
-            open_policy(ModelSection(name=saved, family=family, attention="full"), saved)
+        with pytest.raises(ModelError, match="trained with attention: prefix, not full"):
+            open_policy(ModelSection(name=saved, family=family), saved)
 
 
 @pytest.fixture(scope="module", params=["masked", "slots"])
@@ -91,15 +91,34 @@ def test_a_saved_adapter_is_opened_as_what_it_is(adapted):
     """Its family, its canvas and its precision were forgotten: it was opened as an autoregressive model in 32 bits."""
     family, run = adapted
     saved = str(run.folder / "models" / "rl")
-    section, law = _as_trained(saved, Asking())
+    section, law = _as_trained(saved, ModelOptions())
     assert (section.family, section.dtype, section.lora.rank) == (family, "bfloat16", 2)
     assert (law.max_tokens, law.steps) == (8, SAMPLING[family]["steps"])
     task = ToyTask({"size": 4})
-    again = evaluate_target(saved, task, task.examples("val"), "val", Asking(), lambda *_: None)
+    again = evaluate_model(saved, task, task.examples("val"), "val", ModelOptions(), Silent())
     (stored,) = [e for key, e in run.evaluations().items() if str(key) == "rl.val.greedy"]
     assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
-    assert _as_trained(saved, Asking(dtype="float32"))[0].dtype == "float32"
-    assert _as_trained(str(run.folder / "models" / "base"), Asking())[0].lora is None
+    assert _as_trained(saved, ModelOptions(dtype="float32"))[0].dtype == "float32"
+    assert _as_trained(str(run.folder / "models" / "base"), ModelOptions())[0].lora is None
+
+
+def test_a_model_of_version_0_1_0_is_opened_whose_card_has_the_keys_of_all_families(adapted, tmp_path):
+    family, run = adapted
+    saved = shutil.copytree(run.folder / "models" / "rl", tmp_path / "old")
+    card = read_json(saved / "plumbline.json")
+    model = {"attention": "full", "explore": False, "slot": 4, **card["model"]}
+    write_json(
+        saved / "plumbline.json",
+        {**card, "model": model, "sampling": {"kernel": "conditional", "selector": "random", **card["sampling"]}},
+    )
+    opened, law = _as_trained(str(saved), ModelOptions())
+    assert (opened, law) == (
+        _as_trained(str(run.folder / "models" / "rl"), ModelOptions())[0].model_copy(update={"name": str(saved)}),
+        recipe(family).sampling.as_greedy(),
+    )
+    write_json(saved / "plumbline.json", {**card, "sampling": {**card["sampling"], "kernel": "marginal"}})
+    with pytest.raises(DataError, match=r"sampling\.kernel is read by flow only"):
+        _as_trained(str(saved), ModelOptions())
 
 
 def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, monkeypatch):
@@ -112,7 +131,7 @@ def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, m
     monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     task = ToyTask({"size": 4})
     with pytest.raises(ModelError, match="needs bitsandbytes"):
-        evaluate_target(str(saved), task, task.examples("val"), "val", Asking(), lambda *_: None)
+        evaluate_model(str(saved), task, task.examples("val"), "val", ModelOptions(), Silent())
 
 
 def test_what_auto_was_is_remembered(finished):
@@ -164,7 +183,7 @@ def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(tmp_path)
 )
 def test_what_a_family_cannot_do_is_said(family, rl, message, tmp_path, monkeypatch):
     """Also of a family of one's own, whose keys nobody knows before."""
-    monkeypatch.setattr("plumbline.runs.run.check_family", lambda recipe: None)
+    monkeypatch.setattr("plumbline.recipe.files.check_reads", lambda recipe: None)
     with pytest.raises(RecipeError, match=message):
         run_recipe(recipe(family, **rl), tmp_path / "run")
 
@@ -176,7 +195,7 @@ def test_every_text_is_told_once_it_is_finished(finished):
     chats = [[{"role": "user", "content": str(number)}] for number in range(3)]
     policy.rows_at_once = 2  # several chunks, so that places are counted over all of them
     drawn = policy.sample(
-        chats, 2, recipe(family).sampling.law(), 3, lambda prompt, copy, text: told.setdefault((prompt, copy), text)
+        chats, 2, recipe(family).sampling, 3, lambda prompt, copy, text: told.setdefault((prompt, copy), text)
     )
     wanted = {(p, c): one.text for p, group in enumerate(drawn) for c, one in enumerate(group)}
     assert told == wanted
@@ -209,7 +228,7 @@ def test_how_a_batch_is_cut_into_passes_changes_no_loss(opened):
 
 def test_how_prompts_are_cut_into_chunks_changes_no_draw(finished, opened):
     """A chunk drew for all of its rows at once, so a device that holds fewer rows drew other answers."""
-    law = recipe(finished[0]).sampling.law()
+    law = recipe(finished[0]).sampling
     chats = [[{"role": "user", "content": "sim " * number}] for number in range(1, 6)]
     answers = []
     for rows in (100, 4, 1):

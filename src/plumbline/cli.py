@@ -265,7 +265,7 @@ def sweep(
     "`plumbline eval ./my-model --n 20 --temperature 1.0`",
 )
 def evaluate(
-    model: take.Target,
+    model: take.Model,
     task: take.TaskName = "",
     split: take.Split = "val",
     data: take.Data = None,
@@ -293,22 +293,22 @@ def evaluate(
     as_json: take.OutputJson = False,
 ) -> None:
     """Evaluate a model, the oracle or a control on a fixed split, with floor and ceiling beside it."""
-    from plumbline.evaluation.asked import Asked, evaluate_asked
-    from plumbline.evaluation.targets import Asking
+    from plumbline.evaluation.command import EvaluationSpec, run_evaluation
+    from plumbline.evaluation.models import ModelOptions
     from plumbline.recipe import task_section
-    from plumbline.reports.evaluation_outputs import Outputs, write_outputs
+    from plumbline.reports.evaluation_output import Outputs, write_outputs
 
     short = {"executor": executor, "suite": suite, "path": None if path is None else str(path)}
     named = task_section(task, overrides or ())
-    asked = Asked(
-        target=model,
+    spec = EvaluationSpec(
+        model=model,
         task=named.name,
         options=named.options | {key: value for key, value in short.items() if value is not None},
         split=split,
         data=data,
         limit=limit,
         replays=replays,
-        how=Asking(
+        model_options=ModelOptions(
             temperature=temperature,
             greedy=greedy,
             max_tokens=max_tokens,
@@ -324,7 +324,7 @@ def evaluate(
     )
     outputs = Outputs(evaluation=out, table=table, tables=tables, report=report, replays=replays, as_json=as_json)
     with _progress() as view:
-        evaluated = evaluate_asked(asked, view.working, view.event)
+        evaluated = run_evaluation(spec, view)
     printed = write_outputs(outputs, evaluated)
     print(printed, end="") if isinstance(printed, str) else _print(printed)
 
@@ -343,16 +343,19 @@ def score(
 
     Says how many of the split's examples were answered, and the mean with the missing ones as 0.
     """
-    from plumbline.evaluation.asked import score_file
+    from plumbline.evaluation.command import records_folder
+    from plumbline.evaluation.completions import score_file
     from plumbline.recipe import task_section
     from plumbline.reports.terminal import detail_tables
     from plumbline.runs.evaluations import is_evaluation, write_evaluation
+    from plumbline.tasks import open_task
 
     if out is not None:
         claims.check_file(out, "evaluation", is_evaluation)
     named = task_section(task, overrides or ())
     with _progress() as view:
-        scored = score_file(completions, named.name, named.options, split, data, view.working)
+        opened = open_task(named.name, named.options, records_folder(named.name, data), view.working)
+        scored = score_file(completions, opened, split)
     if out is not None:
         write_evaluation(out, scored.evaluation)
     for warning in scored.summary["warnings"]:
@@ -375,10 +378,10 @@ def compare(
     """Compare two runs or two evaluations of the same examples, pair by pair."""
     from dataclasses import asdict
 
-    from plumbline.evaluation.targets import compare_targets
+    from plumbline.evaluation.comparison import compare_paths
     from plumbline.reports.terminal import comparison_table, recipe_differences
 
-    comparisons, changes = compare_targets(first, second)
+    comparisons, changes = compare_paths(first, second)
     if as_json:
         _print_json(
             {"comparisons": {k: asdict(v) for k, v in comparisons.items()}, "recipe": [list(c) for c in changes]}

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-ANSWERS, TASK, MODEL, OUTPUT = "How it is asked", "The task", "How the model is opened", "What is written and printed"
+ANSWERS, TASK, MODEL, OUTPUT = "How it is decoded", "The task", "How the model is opened", "What is written and printed"
 """Headings in the help of commands that have many options."""
 
 
@@ -90,7 +90,7 @@ AnySplit = Annotated[
 
 # -- eval ------------------------------------------------------------------------------------------------------------
 
-Target = Annotated[
+Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="A model directory, GGUF file or hub name; `oracle`; or a control.")
 ]
 Split = Annotated[str, typer.Option(rich_help_panel=TASK, help="train, val, test, or another one of the task.")]

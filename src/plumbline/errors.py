@@ -15,11 +15,6 @@ not an exception but data (`records.Failure`).
 """
 
 
-def install_extra(name: str) -> str:
-    """How to get the packages of an optional part of Plumbline, from a clone: it is on no package index yet."""
-    return f"pip install '.[{name}]' in a clone of Plumbline"
-
-
 class PlumblineError(Exception):
     """An error that a user can fix: `cause` says what is wrong, `fix` what to do."""
 

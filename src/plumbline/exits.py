@@ -49,7 +49,7 @@ def clear_exits() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if extra_of(error.name or "") is None:
             raise
-        _fail(missing("this command", str(error.name)))
+        _fail(missing("this command", error))
 
 
 def _drop_output() -> None:

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import ModelError, PlumblineError, RecipeError, install_extra
+from plumbline.errors import ModelError, PlumblineError, RecipeError
 
 EXTRAS = {
     "train": ("torch", "transformers", "tokenizers", "safetensors", "peft", "jinja2", "gguf"),
@@ -29,9 +29,24 @@ def extra_of(module: str) -> str | None:
     return next((extra for extra, modules in EXTRAS.items() if root in modules), None)
 
 
-def missing(what: str, module: str, kind: type[PlumblineError] = ModelError) -> PlumblineError:
-    """The error that says which extra `what` needs."""
-    return kind(f"{what} needs {module}, which is not installed", install_extra(str(extra_of(module))))
+def missing(
+    what: str, error: ImportError | str, kind: type[PlumblineError] = ModelError, *, extra: str | None = None
+) -> PlumblineError:
+    """The error that says what is not installed, and which extra of Plumbline brings it.
+
+    Args:
+        what: needs it.
+        error: of its import, or the module's name.
+        kind: of the error.
+        extra: by default the one that brings the module.
+    """
+    module = error if isinstance(error, str) else str(error.name)
+    brings = extra or extra_of(module)
+    # From a clone: Plumbline is on no package index yet.
+    advice = (
+        f"pip install '.[{brings}]' in a clone of Plumbline" if brings else f"pip install {module.partition('.')[0]}"
+    )
+    return kind(f"{what} needs {module}, which is not installed", advice)
 
 
 def check_installed(what: str, modules: Sequence[str]) -> None:
@@ -64,7 +79,7 @@ def named(name: str, what: str) -> Any:
         return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
         if extra_of(error.name or "") is not None:
-            raise missing(f"the {what} {name}", str(error.name), RecipeError) from error
+            raise missing(f"the {what} {name}", error, RecipeError) from error
         raise RecipeError(f"cannot open the {what} {name}: {error}", advice) from error
     except AttributeError as error:
         if module not in sys.modules:  # it broke while it was imported

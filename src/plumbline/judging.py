@@ -1,8 +1,8 @@
 """Judges completions while the model goes on sampling: rewards that come from a browser take longer than tokens.
 
 The sampler tells each completion as soon as it is finished. Threads of their own judge what was told, all that waits
-of one example in one call where the task has such a call. A task whose verdicts cost nothing (`Task.judges` 0, or not
-given) is judged in place, which saves the threads.
+of one example in one call where the task has such a call (`tasks.task.Grouped`). A task whose verdicts cost nothing is
+judged in place, which saves the threads (`tasks.task.Threaded`).
 """
 
 import threading
@@ -13,7 +13,7 @@ from types import TracebackType
 
 from plumbline.errors import TrainingStopped
 from plumbline.records import Example, Failure, Outcome, Score
-from plumbline.tasks.task import Task
+from plumbline.tasks.task import Grouped, Task, threads_of
 
 MAX_FAILED = 0.2
 """Share of the completions of a step, or of an evaluation, that may fail to be judged."""
@@ -26,16 +26,15 @@ def judge(task: Task, example: Example, completion: str) -> Verdict:
 
 
 def judge_group(task: Task, example: Example, completions: Sequence[str]) -> list[Verdict]:
-    """Judge completions of one example, in one call where the task has one (`Task.judge_group`).
+    """Judge completions of one example, in one call where the task is `Grouped`.
 
     A verifier that breaks is a counted failure with its cause, never a reward of 0. Every exception is caught here,
     because beyond lies a task's own code, fed with whatever a model wrote. Where the call for all of them breaks, that
     is warned of and each completion is judged by itself, so that one of them cannot take the others along.
     """
-    together = getattr(task, "judge_group", None)
-    if together is not None and len(completions) > 1:
+    if isinstance(task, Grouped) and len(completions) > 1:
         try:
-            return [(outcome, score, None) for outcome, score in together(example, completions)]
+            return [(outcome, score, None) for outcome, score in task.judge_group(example, completions)]
         except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see above
             broke = f"{type(error).__name__}: {error}"
             warnings.warn(f"{task.name} could not judge a group at once, but one by one: {broke}", stacklevel=2)
@@ -75,7 +74,7 @@ class Judging:
         """Nothing is judged yet.
 
         Args:
-            task: its `judges` says how many threads.
+            task: see `threads_of`.
             examples: what the sampler's prompts are, in order.
         """
         self.task, self.examples = task, examples
@@ -86,7 +85,7 @@ class Judging:
         self._ended = False
         self._threads = [
             threading.Thread(target=self._work, name=f"judge-{number}", daemon=True)
-            for number in range(getattr(task, "judges", 0))
+            for number in range(threads_of(task))
         ]
 
     def __enter__(self) -> "Judging":

@@ -23,14 +23,16 @@ from plumbline.checks import (
     try_verifier,
 )
 from plumbline.errors import DataError
+from plumbline.evaluation.comparison import fall
 from plumbline.evaluation.evaluate import evaluate_policy, references
 from plumbline.evaluation.replays import replay_worst
-from plumbline.evaluation.summary import fall, summarise
+from plumbline.evaluation.summary import summarise
 from plumbline.policies import open_policy
 from plumbline.policies.memory import clear_memory_errors
+from plumbline.policies.options import CanvasModel, DenoisingModel, PretrainedModel
 from plumbline.policies.policy import Demonstration, Policy, locating, slowness
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
-from plumbline.records import Evaluation, Example, Message, Sampling
+from plumbline.records import Evaluation, Example, Message, Sampling, SteppedSampling
 from plumbline.reports.write import write_report
 from plumbline.rollouts import check_prompts
 from plumbline.runs.cards import Card, trained_on
@@ -121,7 +123,7 @@ def _less_memory(recipe: Recipe) -> str:
     """What to do where the memory of the device is not enough: each of it may change at a resume."""
     passes = {"sft.tokens_per_pass": recipe.sft, "rl.tokens_per_pass": recipe.rl}
     advice = [f"lower {key} ({section.tokens_per_pass} now)" for key, section in passes.items() if section is not None]
-    if not recipe.model.gradient_checkpointing and recipe.model.family != "flow":
+    if isinstance(recipe.model, PretrainedModel) and not recipe.model.gradient_checkpointing:
         advice.append("set model.gradient_checkpointing: true")
     return (
         ", ".join([*advice, "or, where answers were being drawn, set a small model.rows_at_once"]) + "; then --resume"
@@ -154,7 +156,8 @@ def _base(recipe: Recipe, run: Run) -> str:
     examples = [example for found in source.examples.values() for example in found]
     untrained = run.model("untrained")
     texts = (text for example in examples for text in (*(m["content"] for m in example.messages), gold_of(example)))
-    make_tiny(untrained, tiny, texts, derive(recipe.seed, "tiny"), recipe.model.family, recipe.model.attention)
+    attention = recipe.model.attention if isinstance(recipe.model, DenoisingModel) else "full"
+    make_tiny(untrained, tiny, texts, derive(recipe.seed, "tiny"), recipe.model.family, attention)
     section = SftSection.model_validate(
         {
             "steps": tiny.steps,
@@ -162,7 +165,9 @@ def _base(recipe: Recipe, run: Run) -> str:
             "optimiser": {"learning_rate": tiny.learning_rate, "schedule": "cosine"},
         }
     )
-    whole = _section(recipe).model_copy(update={"lora": None, "quantize": None})
+    whole = _section(recipe)
+    if isinstance(whole, PretrainedModel):
+        whole = whole.model_copy(update={"lora": None, "quantize": None})
     policy = open_policy(whole, str(untrained), recipe.seed)
     _supervise(run, policy, source, section, "base")
     _finish_stage(run, policy, whole, "base", str(untrained), source)
@@ -177,7 +182,7 @@ def _sft(recipe: Recipe, run: Run, train: Source, model: str) -> str:
         policy = _open(run, model, "sft")
         if recipe.rl is not None:  # now, because it could not be changed after SFT
             for examples in train.examples.values():
-                check_prompts(policy, examples, recipe.sampling.law())
+                check_prompts(policy, examples, recipe.sampling)
         _supervise(run, policy, train, recipe.sft, "sft")
         _finish_stage(run, policy, _section(recipe), "sft", model, train)
     return str(folder)
@@ -211,7 +216,7 @@ def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[Ground], mode
         return str(folder)
     assert recipe.rl is not None
     policy = _open(run, model, "rl")
-    law = recipe.sampling.law()
+    law = recipe.sampling
     for ground in grounds:
         check_prompts(policy, [*ground.train, *_by_id(ground).values()], law)
 
@@ -270,12 +275,15 @@ def _likelihood(recipe: Recipe, policy: Policy) -> dict[str, Any]:
         return {}
     how = recipe.rl.likelihood
     exact = how.kind == "trajectory" and not how.tokens_only and how.temperature is None
-    return {"likelihood": {"kind": how.kind, "exact": exact and policy.exact(recipe.sampling.law())}}
+    return {"likelihood": {"kind": how.kind, "exact": exact and policy.exact(recipe.sampling)}}
 
 
 def _section(recipe: Recipe) -> ModelSection:
     """The recipe's model section with the canvas that its sampling law fills."""
-    return recipe.model.model_copy(update={"canvas": recipe.model.canvas or recipe.sampling.max_tokens})
+    model = recipe.model
+    if isinstance(model, CanvasModel) and model.canvas is None:
+        return model.model_copy(update={"canvas": recipe.sampling.max_tokens})
+    return model
 
 
 def _finish_stage(run: Run, policy: Policy, section: ModelSection, stage: str, source: str, trained: Source) -> None:
@@ -305,11 +313,10 @@ def _finish_stage(run: Run, policy: Policy, section: ModelSection, stage: str, s
 
 def _modes(recipe: Recipe) -> dict[str, Sampling]:
     """The ways in which a model is asked: greedily, and as in training (but for the number of denoising steps)."""
-    modes = {"greedy": recipe.sampling.greedy()}
-    if recipe.evaluation.sampled:
-        modes["sampled"] = recipe.sampling.law()
-    steps = recipe.evaluation.steps or recipe.sampling.steps
-    return {mode: replace(law, steps=steps) for mode, law in modes.items()}
+    law = recipe.sampling
+    if isinstance(law, SteppedSampling):
+        law = replace(law, steps=recipe.evaluation.steps or law.steps)
+    return {"greedy": law.as_greedy(), **({"sampled": law} if recipe.evaluation.sampled else {})}
 
 
 def _evaluate_stage(run: Run, grounds: Sequence[Ground], stage: str, source: str) -> None:

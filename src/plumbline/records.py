@@ -9,18 +9,16 @@ offline scoring runs without torch.
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.errors import RecipeError
+
 Finish = Literal["stop", "length"]
 """Why a trajectory ended: the model said so, or the limit cut it off."""
-Selector = Literal["random", "ancestral", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence"]
-"""How a diffusion step chooses the positions that it fills (see `plumbline.policies.masked.selectors`)."""
-Kernel = Literal["conditional", "marginal"]
-"""How a flow step jumps (see `plumbline.policies.flow.kernels`)."""
 
 
 class Message(TypedDict):
@@ -57,7 +55,12 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """The law by which text is drawn. A trajectory carries it, so the scorer cannot use another."""
+    """The law by which text is drawn. A trajectory carries it, so the scorer cannot use another.
+
+    A family that needs more has a subclass of its own (its `options.py`); a recipe's `sampling` is one of that class.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}  # how a recipe is checked
 
     temperature: float = 1.0
     """0 is greedy: the most probable choice, whose log-probability is recorded as 0."""
@@ -66,16 +69,6 @@ class Sampling:
     top_p: float = 1.0
     """Keep the smallest set of tokens that holds this probability; 1 keeps all."""
     max_tokens: int = 256
-    steps: int | None = None
-    """Denoising steps, or rounds of slots; None for autoregressive policies."""
-    blocks: int = 1
-    """Parts of the canvas that are filled one after the other, each in an equal share of the steps."""
-    selector: Selector = "random"
-    position_temperature: float = 1.0
-    """Of the scores by which a selector chooses positions: small prefers the most confident ones."""
-    threshold: float = 0.9
-    """The confidence from which on the threshold selector fills a position."""
-    kernel: Kernel = "conditional"
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < math.inf:
@@ -86,19 +79,49 @@ class Sampling:
             raise ValueError(f"top_p must lie in (0, 1], not {self.top_p}")
         if self.max_tokens < 1:
             raise ValueError(f"max_tokens must be at least 1, not {self.max_tokens}")
-        if self.steps is not None and self.steps < 1:
-            raise ValueError(f"steps must be at least 1, not {self.steps}: without a step nothing is ever filled in")
-        if not 1 <= self.blocks <= self.max_tokens:
-            raise ValueError(f"blocks must lie between 1 and max_tokens ({self.max_tokens}), not {self.blocks}")
-        if not 0 < self.position_temperature < math.inf:
-            raise ValueError(f"position_temperature must be above 0, not {self.position_temperature}")
-        if not 0 < self.threshold < 1:
-            raise ValueError(f"threshold must lie in (0, 1), not {self.threshold}")
 
     @property
     def greedy(self) -> bool:
         """Whether nothing is drawn at all."""
         return self.temperature == 0
+
+    def as_greedy(self) -> Self:
+        """The same limits, the most probable token."""
+        return replace(self, temperature=0.0, top_k=0, top_p=1.0)
+
+    @property
+    def most_steps(self) -> int | None:
+        """The most steps that a trajectory can have; None where the law does not say."""
+        return None
+
+    @classmethod
+    def of(cls, sampling: "Sampling") -> Self:
+        """The law, as one of this kind.
+
+        Raises:
+            RecipeError: it is another family's.
+        """
+        if not isinstance(sampling, cls):
+            raise RecipeError(f"this family draws by {cls.__name__}, not by {type(sampling).__name__}", "give it one")
+        return sampling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SteppedSampling(Sampling):
+    """The law of an answer that is made in a number of steps."""
+
+    steps: int | None = None
+    """Denoising steps, or rounds of slots, of training rollouts; evaluations have `evaluation.steps`."""
+
+    def __post_init__(self) -> None:
+        Sampling.__post_init__(self)  # super() does not find its way in a class with slots
+        if self.steps is not None and self.steps < 1:
+            raise ValueError(f"steps must be at least 1, not {self.steps}: without a step nothing is ever filled in")
+
+    @property
+    def most_steps(self) -> int | None:
+        """See `Sampling.most_steps`."""
+        return self.steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -11,12 +11,12 @@ import yaml
 from plumbline import claims
 from plumbline.checks import check_recipe
 from plumbline.errors import PlumblineError, RecipeError
-from plumbline.evaluation.summary import compare
+from plumbline.evaluation.comparison import compare
 from plumbline.overrides import read_yaml
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import Recipe, load
 from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.run import Observer, Run, is_run
+from plumbline.runs.run import STAGES, Observer, Run, is_run
 
 Observers = Callable[[Recipe, Path], Sequence[Observer]]
 """Who is told about a run, made anew for each."""
@@ -58,7 +58,7 @@ def run_sweep(
     """Run them all, each in a folder of its own, and sum up. One that fails does not stop the others.
 
     Returns:
-        One row for each: label, folder, and for each task and way of asking the reward before and after on the last
+        One row for each: label, folder, and for each task and mode of decoding the reward before and after on the last
         split of `evaluation.final`, with the paired difference; the last KL where one was computed. Of one that failed,
         the error instead.
 
@@ -109,7 +109,7 @@ def _check_some(recipes: Iterable[Recipe]) -> None:
 
 def _outcome(run: Run) -> dict[str, Any]:
     found = run.evaluations()
-    stages = [stage for stage in ("base", "sft", "rl") if any(k.stage == stage and k.step is None for k in found)]
+    stages = [stage for stage in STAGES if any(k.stage == stage and k.step is None for k in found)]
     split = run.recipe.evaluation.final[-1]
     outcome: dict[str, Any] = {"split": split}
     for task, mode in itertools.product(run.recipe.each_task, ("greedy", "sampled")):

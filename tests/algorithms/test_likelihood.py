@@ -12,7 +12,7 @@ from plumbline.algorithms.likelihood.trajectory import trajectory_views
 from plumbline.algorithms.ratio_free import MIX, ORDER, sandwiched, wd1_advantages, weighted_likelihood
 from plumbline.errors import RecipeError
 from plumbline.recipe import RlSection, parse
-from plumbline.records import Sampling, Step, Trajectory
+from plumbline.records import Sampling, Step, SteppedSampling, Trajectory
 from plumbline.training import guards
 
 LENGTH = 3
@@ -30,7 +30,11 @@ def trajectory(steps: int) -> Trajectory:
         for index in range(steps)
     )
     return Trajectory(
-        prompt=np.array([1]), steps=made, text="", sampling=Sampling(max_tokens=LENGTH, steps=steps), finish="stop"
+        prompt=np.array([1]),
+        steps=made,
+        text="",
+        sampling=SteppedSampling(max_tokens=LENGTH, steps=steps),
+        finish="stop",
     )
 
 
@@ -66,7 +70,7 @@ def test_stratified_steps_come_one_from_each_stretch_and_uniform_ones_from_anywh
 
 def test_a_trajectory_that_ended_early_is_scored_whole():
     """Its law allows 7 steps and it took 2; of a law without steps nothing is known, so too many are an error."""
-    short = replace(trajectory(2), sampling=Sampling(max_tokens=LENGTH, steps=7))
+    short = replace(trajectory(2), sampling=SteppedSampling(max_tokens=LENGTH, steps=7))
     for keep in (2, 5, 7):
         (view,) = trajectory_views([short], keep, "stratified", np.random.default_rng(0), split=False)
         assert [step.weight for step in view.trajectory.steps] == [1.0, 1.0]

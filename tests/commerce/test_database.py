@@ -8,8 +8,9 @@ import sqlite3
 import time
 from collections import Counter
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -17,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.errors import StorageError
-from plumbline.tasks.commerce.database import build, build_database, describe, marginals
-from plumbline.tasks.commerce.database.categories import BY_NAME, CATEGORIES
+from plumbline.tasks.commerce.database import banks, build, build_database, describe, marginals
+from plumbline.tasks.commerce.database.banks import BANKS
+from plumbline.tasks.commerce.database.categories import BY_NAME, CATEGORIES, Kind
 from plumbline.tasks.commerce.database.dice import Dice, Weighted, listed
 from plumbline.tasks.commerce.database.facts import Facts
 from plumbline.tasks.commerce.database.figures import NUMBERS, days_text, money_text
@@ -34,11 +36,11 @@ from plumbline.tasks.commerce.database.gold import (
 from plumbline.tasks.commerce.database.joints import MARKS
 from plumbline.tasks.commerce.database.noise import STYLES, spell
 from plumbline.tasks.commerce.database.people import Person
-from plumbline.tasks.commerce.database.phrases import delivery, praise, product, quoted, remarks, sarcasm, service
 from plumbline.tasks.commerce.database.places import CITIES, plain
 from plumbline.tasks.commerce.database.reviews import write_review
 from plumbline.tasks.commerce.database.schema import TABLES
 from plumbline.tasks.commerce.database.words import Words
+from plumbline.tasks.tables import read_tables
 
 ORDERS = 20_000
 
@@ -766,31 +768,14 @@ def test_articles_agree_with_their_nouns(rows: list[dict[str, Any]]) -> None:
 
 # The phrase banks.
 
+ABOUT = ("late", "missing", "defective", "wrong", "service", "price")
 COMPLAINTS = {
-    "late": delivery.LATE,
-    "missing": delivery.MISSING,
-    "cancelled": delivery.MISSING_CANCELLED,
-    "unshipped": delivery.MISSING_UNSHIPPED,
-    "part": delivery.MISSING_PART,
-    "defective": product.DEFECTIVE,
-    "wrong": product.WRONG,
-    "service": service.SERVICE,
-    "price": (*service.PRICE, *service.PRICE_FREIGHT_ABOVE, *service.PRICE_FREIGHT_NEAR),
-    **{f"defective {kind}": bank for kind, bank in product.DEFECTIVE_OF.items()},
-    **{f"wrong {kind}": bank for kind, bank in product.WRONG_OF.items()},
-    **{f"ironic {point}": bank for point, bank in sarcasm.SARCASM.items()},
-    **{f"quoted {point}": bank for point, bank in quoted.QUOTED.items() if not point.startswith("praise")},
+    name: bank
+    for name, bank in BANKS.items()
+    if name.startswith((*ABOUT, "ironic.", *(f"quoted.{about}" for about in (*ABOUT, "cancelled", "part"))))
+    and not name.endswith("_more")
 }
-OTHERS = {
-    "displeased": service.DISPLEASED,
-    "refuses": service.REFUSES,
-    "praise": (*praise.PRODUCT, *praise.DELIVERY_ANY, *praise.DELIVERY_EARLY, *praise.DELIVERY_FAST),
-    "praise shop": (*praise.PRICE, *praise.SERVICE, *praise.GENERAL, *praise.RECOMMENDS),
-    "praise of": tuple(phrase for bank in praise.PRODUCT_OF.values() for phrase in bank),
-    "remarks": (*remarks.LUKEWARM, *remarks.NEUTRAL_RECEIVED, *remarks.BEFORE, *remarks.AFTER, *remarks.AFTER_RECEIVED),
-    "more": (*delivery.LATE_MORE, *delivery.MISSING_MORE, *product.DEFECTIVE_MORE, *product.WRONG_MORE),
-    "more still": (*service.SERVICE_MORE, *service.PRICE_MORE, *service.FREIGHT_MORE, *praise.PRODUCT_MORE),
-}
+"""Each of their phrases has one span."""
 
 
 def facts(
@@ -821,33 +806,61 @@ def facts(
 
 
 def test_each_aspect_has_at_least_25_phrases() -> None:
-    aspects = [COMPLAINTS[name] for name in ("late", "missing", "defective", "wrong", "service", "price")]
-    aspects += [OTHERS["displeased"], praise.PRODUCT, OTHERS["praise"], praise.GENERAL, remarks.NEUTRAL_RECEIVED]
-    aspects += [(*delivery.MISSING_CANCELLED, *delivery.MISSING_PART), (*praise.PRICE, *praise.SERVICE)]
-    aspects += [(*praise.RECOMMENDS, *service.REFUSES)]
-    assert all(len(set(bank)) >= 25 for bank in aspects)
+    aspects = [(about,) for about in (*ABOUT, "displeased", "praise_product", "praise_general", "neutral")]
+    aspects += [("missing_cancelled", "missing_part"), ("praise_price", "praise_service"), ("recommends", "refuses")]
+    aspects += [("praise_delivery", "praise_delivery_early", "praise_delivery_fast")]
+    for names in aspects:
+        assert len({phrase for name in names for phrase in BANKS[name]}) >= 25, names
 
 
-@pytest.mark.parametrize("name", [*COMPLAINTS, *OTHERS])
+def test_every_state_has_cities_and_prefixes_of_its_own() -> None:
+    assert set(CITIES) == set(marginals.STATE_SHARES)
+    blocks = sorted(city.zips for cities in CITIES.values() for city in cities)
+    assert all(last < first for (_, last), (first, _) in pairwise(blocks))
+    assert all(0 < first <= last < 100_000 for first, last in blocks)
+    assert all(-34 < city.latitude < 6 and -74 < city.longitude < -34 for of in CITIES.values() for city in of)
+
+
+def test_a_category_is_read_as_it_is_written() -> None:
+    bag = BY_NAME["esporte_lazer"].nouns[0]
+    assert (bag.word, bag.feminine, bag.kind) == ("mochila", True, "bag")
+    assert len(CATEGORIES) == len({category.english for category in CATEGORIES}) == 73
+    kinds = set(get_args(Kind))
+    for category in CATEGORIES:
+        assert category.weight > 0 < category.price
+        assert all(noun.kind in kinds and noun.word == noun.word.strip() != "" for noun in category.nouns), category
+    assert kinds == {noun.kind for category in CATEGORIES for noun in category.nouns}
+
+
+def test_a_bank_stands_in_one_file_and_says_nothing_twice() -> None:
+    files = read_tables(Path(banks.__file__).with_name("phrases"))
+    assert len(BANKS) == sum(map(len, files.values()))
+    for name, bank in BANKS.items():
+        assert all(phrase == phrase.strip() != "" for phrase in bank), name
+        assert len(set(bank)) == len(bank), name
+    kinds = set(get_args(Kind))
+    for name in BANKS:
+        point, _, rest = name.partition(".")
+        if rest and point in ("defective", "praise_product", "neutral", "after_kept"):
+            assert rest in kinds, name
+
+
+@pytest.mark.parametrize("name", BANKS)
 def test_every_phrase_can_be_filled(name: str) -> None:
-    for bank, marked in ((COMPLAINTS.get(name, ()), True), (OTHERS.get(name, ()), False)):
-        for template in bank:
-            assert template.count("[") == template.count("]") == marked, template
-            for turn in range(8):
-                dice = Dice(turn, name, template)
-                words = Words(dice, facts(feminine=turn % 2 == 0), strong=turn % 3 == 0)
-                text = words.fill(template, shipment=turn % 2 == 1)
-                assert not re.search(r"[<>{}|@§]|  |^ | $", text), (template, text)
-                assert "[]" not in text
+    for template in BANKS[name]:
+        assert template.count("[") == template.count("]") == (name in COMPLAINTS), template
+        for turn in range(8):
+            dice = Dice(turn, name, template)
+            words = Words(dice, facts(feminine=turn % 2 == 0), strong=turn % 3 == 0)
+            text = words.fill(template, shipment=turn % 2 == 1)
+            assert not re.search(r"[<>{}|@§]|  |^ | $", text), (template, text)
+            assert "[]" not in text
 
 
-@pytest.mark.parametrize("name", [*COMPLAINTS, *OTHERS])
+@pytest.mark.parametrize("name", BANKS)
 def test_phrases_marked_as_strong_are_strong(name: str) -> None:
-    bank = COMPLAINTS.get(name) or OTHERS[name]
-    strong = is_strong_praise if name.startswith("praise") else is_strong_complaint
-    if name in ("more", "more still"):
-        strong = is_strong_complaint
-    for template in bank:
+    strong = is_strong_praise if name.startswith(("praise", "recommends")) else is_strong_complaint
+    for template in BANKS[name]:
         if template.startswith("+"):
             for turn in range(12):
                 text = Words(Dice(turn, template), facts(), strong=True).fill(template)

@@ -152,7 +152,7 @@ def test_form_takes_away_and_never_pays():
 
 
 def test_strict_parsing_scores_a_right_answer_as_nothing():
-    """The seed's first finding, as a test: `4,5` is correct Portuguese and no JSON."""
+    """The commerce log's first finding, as a test: `4,5` is correct Portuguese and no JSON."""
     comma = json.dumps(GOLD, ensure_ascii=False).replace("1.5", "1,5")
     outcome, score = judge(GOLD, REVIEW, comma, "lenient")
     assert outcome.how == "decimal_comma"

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from plumbline.errors import DataError, IncomparableError, TrainingStopped
+from plumbline.evaluation.comparison import compare, fall
+from plumbline.evaluation.completions import evaluate_file
 from plumbline.evaluation.evaluate import evaluate_completions, evaluate_policy, evaluate_reference, references
-from plumbline.evaluation.summary import compare, fall, summarise
-from plumbline.evaluation.targets import evaluate_file
+from plumbline.evaluation.summary import summarise
 from plumbline.records import Sampling
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation, to_json, write_evaluation
 from plumbline.storage import dumps, write_json

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plumbline.evaluation.statistics import Interval, mean_interval, paired, rate_interval, skill
+from plumbline.evaluation.statistics import Interval, mean, mean_interval, paired, rate_interval, skill
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
@@ -101,7 +101,7 @@ def test_a_p_value_is_never_0_and_where_every_flip_is_as_extreme_exactly_1():
 
 
 def test_what_differs_by_a_rounding_is_a_tie_and_is_not_flipped():
-    rounding, small = np.full(10, 1e-13), np.array([1e-8, -1e-8, 1e-10])
+    rounding, small = np.full(10, 1e-10), np.array([1e-8, -1e-8, 1e-10])
     after = np.concatenate([np.full(5, 0.1), rounding])
     assert paired(np.zeros(15), after).p_value == 2 / 2**5
     result = paired(np.zeros(3), small)
@@ -118,6 +118,7 @@ def test_p_values_of_no_difference_are_uniform():
 def test_wins_losses_and_ties():
     result = paired([0.1, 0.5, 0.9, 0.3], [0.2, 0.5, 0.1, 0.4])
     assert (result.wins, result.losses, result.ties) == (2, 1, 1)
+    assert (result.before, result.after) == (pytest.approx(0.45), pytest.approx(0.3))
 
 
 def test_nothing_and_one():
@@ -136,3 +137,14 @@ def test_skill_is_nought_at_the_floor_and_one_at_the_ceiling():
     assert skill(1.0, 0.3, 1.0) == 1
     assert skill(0.1, 0.3, 1.0) < 0
     assert skill(0.5, 1.0, 1.0) is None
+
+
+def test_an_interval_is_written_with_one_format_for_its_three_numbers():
+    interval = Interval(0.0861, -0.0374, 0.1372, 200)
+    assert f"{interval:+.3f}" == "+0.086 [-0.037, +0.137]"
+    assert f"{interval}" == str(interval) == "0.086 [-0.037, 0.137]"
+
+
+def test_the_mean_of_nothing_is_none():
+    assert mean([]) is None
+    assert mean([True, False, False, True]) == 0.5

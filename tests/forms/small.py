@@ -51,8 +51,8 @@ def small_form(*, language="en", rules=(), **changes):
         "way": radio("Way", "Post|Pick up", named_by="heading"),
         "news": box("News"),
         "days": boxes("Days", "mo=Monday|tu=Tuesday|we=Wednesday"),
-        "cv": file("CV", ANY, ".pdf"),
-        "pics": file("Pictures", ANY, ".png", ".pdf", multiple=True, name="pics"),
+        "cv": file("CV", ANY, accept=(".pdf",)),
+        "pics": file("Pictures", ANY, accept=(".png", ".pdf"), multiple=True, name="pics"),
         "why": text("Why news", ANY, shown_if=shown("news"), required=True, name="why"),
     }
     fields |= changes

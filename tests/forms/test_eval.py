@@ -8,12 +8,13 @@ import pytest
 
 from plumbline import cli
 from plumbline.errors import RecipeError
-from plumbline.evaluation.asked import Asked, evaluate_asked
+from plumbline.evaluation.command import EvaluationSpec, run_evaluation
 from plumbline.evaluation.evaluate import references
 from plumbline.evaluation.replays import replay_worst
 from plumbline.evaluation.summary import detail
 from plumbline.records import Frame, Mistake
-from plumbline.tasks import open_task, silent
+from plumbline.runs.run import Silent
+from plumbline.tasks import open_task
 from plumbline.tasks.forms.headline import RECEIVED, SEED_V6
 from plumbline.tasks.task import Replayable
 
@@ -54,7 +55,7 @@ def test_the_oracle_is_the_ceiling_and_every_control_keeps_its_limit(forms, spli
 @pytest.mark.parametrize("headline", [RECEIVED, SEED_V6])
 def test_every_figure_is_a_part_that_the_rubric_gives(headline):
     options = {"rubric": "received" if headline is RECEIVED else "seed-v6", "forms": ["library-card"], "held_out": []}
-    evaluated = evaluate_asked(Asked(target="constant", task="forms", options=options), silent)
+    evaluated = run_evaluation(EvaluationSpec(model="constant", task="forms", options=options), Silent())
     assert evaluated.evaluation.headline == headline
     parts = set(evaluated.evaluation.rows[0].parts)
     assert {figure.part for figure in headline.figures} <= parts
@@ -88,7 +89,7 @@ def test_the_terminal_shows_figures_controls_limits_forms_and_kinds(plumbline):
 
 def test_the_seeds_rubric_is_labelled_in_every_format(plumbline, tmp_path):
     arguments = ("eval", "type-after-submit", "--task", "forms", "--n", 5, "--set", "task.options.rubric=seed-v6")
-    label = "seed-v6: the rubric of the seed's tables"
+    label = "seed-v6: the rubric of the forms log's tables"
     for shown in ("md", "latex"):
         code, out, _ = plumbline(*arguments, "--table", shown)
         assert code == 0

@@ -9,11 +9,13 @@ from typing import get_args
 import pytest
 
 from plumbline.errors import DataError, RecipeError
+from plumbline.seeds import generator
 from plumbline.storage import dumps
 from plumbline.tasks import open_task
-from plumbline.tasks.forms.suite.catalogue import FORMS, HELD_OUT
-from plumbline.tasks.forms.suite.declaration import Adds, Field, Form, Kind, Multiplies, Page
-from plumbline.tasks.forms.suite.drawing import ascii_of, whole
+from plumbline.tasks.forms.suite import catalogue
+from plumbline.tasks.forms.suite.catalogue import DOMAINS, FORMS, HELD_OUT, read_form
+from plumbline.tasks.forms.suite.declaration import Adds, Field, Form, InOrder, Kind, Multiplies, Page
+from plumbline.tasks.forms.suite.drawing import Drawing, ascii_of, whole
 from plumbline.tasks.forms.suite.fields import select, shown, text
 from plumbline.tasks.forms.suite.records import RECORDS, draw_record, is_shown, narrow
 
@@ -226,6 +228,61 @@ def test_declarations_that_contradict_themselves_are_refused():
         declared(text("A", draw, required=True, filled=0.5))
     with pytest.raises(ValueError, match="no one page"):
         declared(text("A", draw), rules=(Adds(("a",), "b"),))
+
+
+def written(*fields, **more):
+    return {"title": "F", "button": "Go", "pages": [{"fields": list(fields)}], **more}
+
+
+def test_a_written_form_is_the_one_that_the_functions_make():
+    form = read_form(
+        "legal",
+        "f",
+        written(
+            {"hidden": "channel", "default": "web"},
+            {"select": "Way", "options": "Post|p=Pick up", "blank": "none", "alias": "How", "required": "true"},
+            {"number": "Hours", "draw": "whole 2 9", "step": "0.10", "shown_if": "way=post|p", "filled": "0.5"},
+            {"file": "CV", "draw": {"papers": ["cv", ".pdf"], "count": "2"}, "accept": ".pdf .txt", "minlength": "3"},
+            rules=["in_order way hours"],
+            language="pt",
+            asides=["Chove."],
+        ),
+    )
+    hidden, way, hours, cv = form.fields
+    assert (form.path, form.language, form.asides) == ("/legal/f", "pt", ("Chove.",))
+    assert form.rules == (InOrder("way", "hours"),)
+    assert (hidden.kind, hidden.default, hidden.draw) == ("hidden", "web", None)
+    assert (way.blank, way.required, way.alias) == (None, True, "How")
+    assert [(one.value, one.text) for one in way.options] == [("post", "Post"), ("p", "Pick up")]
+    assert (hours.step, hours.filled, hours.required) == ("0.10", 0.5, False)
+    assert hours.shown_if == shown("way", "post", "p")
+    assert (cv.accept, cv.minlength) == ((".pdf", ".txt"), 3)
+    drawing = Drawing(generator(1, "x"), "pt")
+    assert 2 <= int(hours.draw(drawing)) <= 9
+    assert all(name.startswith("cv_") and name.endswith(".pdf") for name in cv.draw(drawing))
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"texts": "A", "draw": "city"},
+        {"text": "A", "draw": "town"},
+        {"text": "A", "draw": "city", "requird": "true"},
+        {"text": "A", "draw": "city", "required": "yes"},
+        {"text": "A", "draw": "city 1 2"},
+        {"text": "A", "draw": "city", "filled": "often"},
+    ],
+)
+def test_a_written_field_that_cannot_be_read_is_named(field):
+    with pytest.raises(ValueError, match=r"form f: the texts? 'A' cannot be read"):
+        read_form("legal", "f", written(field))
+
+
+def test_the_files_of_the_domains_are_all_read():
+    folder = Path(catalogue.__file__).with_name("domains")
+    assert {path.stem for path in folder.glob("*.yaml")} == set(DOMAINS)
+    with pytest.raises(TypeError, match="tittle"):
+        read_form("legal", "f", written({"text": "A", "draw": "city"}, tittle="F"))
 
 
 def test_references_are_plain_json(forms):

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from plumbline.errors import DataError, RecipeError, RunError
-from plumbline.evaluation.asked import Asked, evaluate_asked
+from plumbline.evaluation.command import EvaluationSpec, run_evaluation
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import parse
-from plumbline.runs.run import Run
+from plumbline.runs.run import Run, Silent
 from plumbline.tasks import precheck as module
 
 BAD = '''
@@ -77,9 +77,9 @@ def test_a_bad_scoring_function_is_found_before_anything_is_built(bad, score, op
     assert advice in error.value.fix
     assert not (bad.folder / "run" / "models").exists()
     # And without a run: by evaluating the oracle.
-    asked = Asked(target="oracle", task="jsonl", options=bad.options(score, gold="answer", **options))
+    spec = EvaluationSpec(model="oracle", task="jsonl", options=bad.options(score, gold="answer", **options))
     with pytest.raises(DataError, match=r"second time|tried earns|raised|gets no reward"):
-        evaluate_asked(asked, lambda *_: None)
+        run_evaluation(spec, Silent())
 
 
 def test_an_honest_one_passes_in_threads_and_without(bad):

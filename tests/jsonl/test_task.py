@@ -9,9 +9,10 @@ import pytest
 from rich.console import Console
 
 from plumbline.errors import DataError, IncomparableError, RecipeError
+from plumbline.evaluation.comparison import compare
+from plumbline.evaluation.completions import evaluate_file
 from plumbline.evaluation.evaluate import ORACLE, evaluate_completions, evaluate_reference, references
-from plumbline.evaluation.summary import compare, detail, summarise
-from plumbline.evaluation.targets import evaluate_file
+from plumbline.evaluation.summary import detail, summarise
 from plumbline.reports.terminal import detail_tables
 from plumbline.tasks import open_task
 from plumbline.tasks.export import export

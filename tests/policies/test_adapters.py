@@ -6,9 +6,10 @@ from peft import LoraConfig, get_peft_model
 from torch import nn
 
 from plumbline.policies import open_policy
+from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import adapters
 from plumbline.policies.pretrained.loading import load
-from plumbline.recipe import LoraSection, ModelSection
+from plumbline.recipe import LoraSection
 from plumbline.records import Sampling
 from plumbline.storage import read_json, write_json
 
@@ -216,7 +217,7 @@ def test_a_projection_is_its_layers_one_by_one(dtype):
 
 def test_the_reference_adapter_is_the_one_that_is_switched_to(tiny_folder):
     """Fused and peft's layers agree under both adapters; a fused layer that looked at its first only would not."""
-    policy = open_policy(ModelSection(name=str(tiny_folder), lora=LoraSection(rank=4)), str(tiny_folder))
+    policy = open_policy(AutoregressiveModel(name=str(tiny_folder), lora=LoraSection(rank=4)), str(tiny_folder))
     assert policy.engine["adapters"] == "fused"
     generator = torch.Generator().manual_seed(3)
 
@@ -253,7 +254,7 @@ def test_a_loaded_adapters_dropout_is_off_and_so_is_its_references(tiny_folder, 
     saved = read_json(tmp_path / "adapter" / "adapter_config.json")
     write_json(tmp_path / "adapter" / "adapter_config.json", {**saved, "base_model_name_or_path": str(tiny_folder)})
     lora = LoraSection(rank=4, alpha=8, targets=["q_proj", "v_proj"])
-    section = ModelSection(name=str(tmp_path / "adapter"), lora=lora)
+    section = AutoregressiveModel(name=str(tmp_path / "adapter"), lora=lora)
     loaded = load(section, str(tmp_path / "adapter"), 0)
     assert [module for module in loaded.model.modules() if isinstance(module, nn.Dropout)]
     policy = open_policy(section, str(tmp_path / "adapter"))

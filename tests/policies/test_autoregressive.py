@@ -8,8 +8,9 @@ from transformers import AutoTokenizer
 from plumbline.errors import DataError, ModelError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import sampler
+from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import pack
-from plumbline.recipe import LoraSection, ModelSection
+from plumbline.recipe import LoraSection
 from plumbline.records import Sampling
 from plumbline.testing import check_policy
 from tests.conftest import sharpen
@@ -58,7 +59,7 @@ def architectures(tiny_folder, tmp_path_factory):
 
 
 def opened(folder, **options):
-    return open_policy(ModelSection(name=str(folder), **options), str(folder))
+    return open_policy(AutoregressiveModel(name=str(folder), **options), str(folder))
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES)

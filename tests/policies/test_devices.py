@@ -12,9 +12,12 @@ from plumbline.policies.autoregressive import probe
 from plumbline.policies.draws import noises
 from plumbline.policies.flow.distil import FINEST, Batch, distil_loss, follow, student_of
 from plumbline.policies.flow.network import FlowNetwork
+from plumbline.policies.flow.options import FlowSampling
+from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.pretrained import loading
 from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.recipe import ModelSection, RlSection, TinySection
+from plumbline.policies.slots.options import SlotSampling
+from plumbline.recipe import RlSection, TinySection, parse
 from plumbline.records import Sampling
 from plumbline.training.credit import Credit
 from plumbline.training.optimiser import Optimiser
@@ -23,13 +26,22 @@ from tests.conftest import WORDS
 from tests.fake_gpu import fake_gpu, is_there
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto")]
-LAW = Sampling(max_tokens=8, steps=4, selector="plackett_luce")
+MASKED = MaskedSampling(max_tokens=8, steps=4)
+SLOTS = SlotSampling(max_tokens=8, steps=4)
+FLOW = FlowSampling(max_tokens=8, steps=4)
+PLAIN = Sampling(max_tokens=8)
 SELECTORS = ("random", "ancestral", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
 FAMILIES = {
-    "masked": ({"attention": "prefix"}, [replace(LAW, selector=name) for name in SELECTORS]),
-    "flow": ({"attention": "full", "explore": True}, [replace(LAW, kernel=k) for k in ("conditional", "marginal")]),
-    "slots": ({"lora": {"rank": 2}}, [LAW, replace(LAW, selector="random")]),
-    "autoregressive": ({"decoder": "transformers"}, [LAW, replace(LAW, top_k=5, top_p=0.9)]),
+    "masked": ({"canvas": 8, "attention": "prefix"}, [replace(MASKED, selector=name) for name in SELECTORS]),
+    "flow": (
+        {"canvas": 8, "attention": "full", "explore": True},
+        [replace(FLOW, kernel=k) for k in ("conditional", "marginal")],
+    ),
+    "slots": (
+        {"canvas": 8, "slot": 2, "lora": {"rank": 2}},
+        [replace(SLOTS, selector=name) for name in ("plackett_luce", "random")],
+    ),
+    "autoregressive": ({"decoder": "transformers"}, [PLAIN, replace(PLAIN, top_k=5, top_p=0.9)]),
 }
 
 
@@ -41,8 +53,8 @@ def family(request, tmp_path, monkeypatch):
     make_tiny(tmp_path / "m", sizes, WORDS * 10, 0, request.param, options.get("attention", "full"))
     monkeypatch.setattr(probe, "unsupported", lambda model: "its graphs need a GPU that can run them")
     monkeypatch.setattr(loading, "count_devices", lambda kind: 1)
-    values = {"slot": 2, "canvas": 8, **options, "family": request.param, "device": "cuda", "dtype": "float32"}
-    section = ModelSection.model_validate({"name": "x", **values})
+    values = {"name": "x", **options, "family": request.param, "device": "cuda", "dtype": "float32"}
+    section = parse({"name": "x", "model": values}).model
     with fake_gpu():
         yield request.param, laws, open_policy(section, str(tmp_path / "m"))
 

@@ -9,8 +9,9 @@ from safetensors.torch import load_file, save_file
 
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
+from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained.chat import CHATML
-from plumbline.recipe import LoraSection, ModelSection
+from plumbline.recipe import LoraSection
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def edit(path, **changes):
 
 
 def opened(folder, **options):
-    return open_policy(ModelSection(name=str(folder), **options), str(folder))
+    return open_policy(AutoregressiveModel(name=str(folder), **options), str(folder))
 
 
 def test_a_missing_model(tmp_path):
@@ -143,7 +144,7 @@ def test_an_adapter_on_all_layers_is_that_of_the_default_targets(copy, tmp_path)
 
 def test_a_base_in_4_bits_belongs_to_its_adapter(copy, tmp_path):
     opened(copy, lora=LoraSection(rank=2)).save(tmp_path / "adapter", {"model": {"quantize": "4bit"}})
-    with pytest.raises(ModelError, match="on a base with quantize: 4bit, not None"):
+    with pytest.raises(ModelError, match="trained with quantize: 4bit, not None"):
         opened(tmp_path / "adapter", lora=LoraSection(rank=2))
 
 

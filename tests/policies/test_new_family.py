@@ -7,11 +7,18 @@ from pathlib import Path
 import pytest
 import torch
 
+from plumbline.errors import RecipeError
+from plumbline.evaluation.models import ModelOptions, evaluate_model
+from plumbline.evaluation.models import _as_trained as as_trained
+from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
-from plumbline.recipe import ModelSection, parse
+from plumbline.recipe import parse
 from plumbline.records import Sampling
+from plumbline.runs.run import Silent
+from plumbline.seeds import derive
 from plumbline.storage import write_json
 from plumbline.testing import check_policy
+from tests.toy import ToyTask
 from tests.training.toy_runs import train_toy
 
 GUIDE = Path(__file__).parents[2] / "docs" / "new-family.md"
@@ -30,11 +37,15 @@ def family(blocks, tmp_path, monkeypatch):
     sys.modules.pop("tabular_family", None)
 
 
+def section(family, **options):
+    return parse({"name": "x", "model": {"name": "m", "family": family, **options}}).model
+
+
 @pytest.fixture
 def opened(family, tmp_path):
     logits = torch.randn((6, 4), generator=torch.Generator().manual_seed(0))
     write_json(tmp_path / "model" / "table.json", {"alphabet": "abc ", "logits": logits.tolist()})
-    return open_policy(ModelSection(name="x", family=family), str(tmp_path / "model"))
+    return open_policy(section(family, sharpness=1.5), str(tmp_path / "model"))
 
 
 def test_the_guides_laws_hold(blocks, opened):
@@ -58,9 +69,37 @@ def test_it_learns_by_rl_and_is_the_same_after_saving(opened, family, tmp_path):
     rewards = [row["train/reward"] for row in run.rows("rl")]
     assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.3
     policy.save(tmp_path / "saved", {})
-    again = open_policy(ModelSection(name="x", family=family), str(tmp_path / "saved"))
+    again = open_policy(section(family), str(tmp_path / "saved"))
     torch.testing.assert_close(again.logits, policy.logits)
 
 
 def test_a_recipe_names_it(family):
-    assert parse({"name": "x", "model": {"name": "m", "family": family}}).model.family == family
+    assert section(family).family == family
+    assert section(family, sharpness=2).sharpness == 2.0
+    with pytest.raises(RecipeError, match=r"unknown key model\.sharpnes \(did you mean sharpness\?\)"):
+        section(family, sharpnes=2)
+    with pytest.raises(RecipeError, match=r"model\.lora is read by autoregressive and masked and slots only"):
+        section(family, lora={"rank": 2})
+
+
+def test_a_saved_model_is_asked_by_the_options_that_it_was_trained_with(family, opened, tmp_path):
+    """A run of the recipe, and then what `plumbline eval` does with the model that it saved."""
+    recipe = parse(
+        {
+            "name": "own",
+            "task": {"name": "tests.toy:open_toy", "options": {"size": 4}},
+            "model": {"name": str(tmp_path / "model"), "family": family, "sharpness": 3.0},
+            "rl": {"steps": 1, "prompts_per_step": 2, "group_size": 2},
+            "sampling": {"max_tokens": 4},
+            "evaluation": {"every": 0, "final": ["val"]},
+        }
+    )
+    run = run_recipe(recipe, tmp_path / "run")
+    saved, task = str(run.folder / "models" / "rl"), ToyTask({"size": 4})
+    assert as_trained(saved, ModelOptions())[0].sharpness == 3.0
+    how = ModelOptions(temperature=1.0, seed=derive(0, "evaluation", "val", "sampled"))
+    again = evaluate_model(saved, task, task.examples("val"), "val", how, Silent())
+    (stored,) = [e for key, e in run.evaluations().items() if str(key) == "rl.val.sampled"]
+    assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
+    with pytest.raises(RecipeError, match=r"sampling\.steps is read by masked and slots and flow only"):
+        as_trained(saved, ModelOptions(steps=4))

@@ -4,17 +4,20 @@ import pytest
 import torch
 
 from plumbline.policies import open_policy
+from plumbline.policies.flow.options import FlowSampling
+from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.recipe import ModelSection, TinySection
+from plumbline.policies.slots.options import SlotSampling
+from plumbline.recipe import TinySection, parse
 from plumbline.records import Sampling
 from tests.conftest import WORDS
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?")]
 LAWS = {
     "autoregressive": Sampling(max_tokens=8),
-    "masked": Sampling(max_tokens=8, steps=4, selector="plackett_luce"),
-    "slots": Sampling(max_tokens=8, steps=2, selector="plackett_luce"),
-    "flow": Sampling(max_tokens=8, steps=4, kernel="marginal"),
+    "masked": MaskedSampling(max_tokens=8, steps=4, selector="plackett_luce"),
+    "slots": SlotSampling(max_tokens=8, steps=2, selector="plackett_luce"),
+    "flow": FlowSampling(max_tokens=8, steps=4, kernel="marginal"),
 }
 BUDGET = {"float32": 1e-4, "bfloat16": 0.1}
 """Nats a term: what another grouping of a batch may change (bfloat16 weights, log-probabilities in float32)."""
@@ -29,11 +32,16 @@ def folder(request, tmp_path_factory):
     return request.param, attention, made
 
 
+def opened(family, attention, source, **options):
+    own = {} if family == "autoregressive" else {"canvas": 8, "attention": attention}
+    model = {"name": str(source), "family": family, **own, **options}
+    return open_policy(parse({"name": "x", "model": model}).model, str(source))
+
+
 @pytest.mark.parametrize("dtype", sorted(BUDGET))
 def test_grouping_moves_log_probabilities_within_a_budget(folder, dtype):
     family, attention, source = folder
-    section = ModelSection(name=str(source), family=family, attention=attention, canvas=8, dtype=dtype)
-    policy = open_policy(section, str(source))
+    policy = opened(family, attention, source, dtype=dtype)
     trajectories = [t for group in policy.sample(CHATS, 3, LAWS[family], seed=0) for t in group]
     together = policy.score(trajectories)
     assert together.logprobs.dtype == torch.float32
@@ -49,10 +57,7 @@ def test_gradient_checkpointing_changes_no_gradient(folder):
         pytest.skip("the flow network has no gradient checkpointing")
     gradients = []
     for checkpointing in (False, True):
-        section = ModelSection(
-            name=str(source), family=family, attention=attention, canvas=8, gradient_checkpointing=checkpointing
-        )
-        policy = open_policy(section, str(source))
+        policy = opened(family, attention, source, gradient_checkpointing=checkpointing)
         trajectories = [t for group in policy.sample(CHATS, 2, LAWS[family], seed=0) for t in group]
         policy.score(trajectories).logprobs.sum().backward()
         gradients.append({name: weight.grad for name, weight in policy.trainable().items()})

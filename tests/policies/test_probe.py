@@ -7,11 +7,12 @@ import torch
 from transformers import AutoModelForCausalLM, MambaConfig
 
 from plumbline.policies.autoregressive import probe as probing
+from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.probe import FILLED, Trial, in_float32, probe
 from plumbline.policies.pretrained.adapters import lora_layers
 from plumbline.policies.pretrained.loading import load
 from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.recipe import LoraSection, ModelSection, TinySection
+from plumbline.recipe import LoraSection, TinySection
 from tests.conftest import WORDS
 from tests.policies.planted import PLANTED
 
@@ -34,7 +35,7 @@ def folder(tmp_path_factory):
 
 
 def opened(folder, dtype, lora=True):
-    section = ModelSection(name=str(folder), dtype=dtype, lora=LoraSection(rank=4) if lora else None)
+    section = AutoregressiveModel(name=str(folder), dtype=dtype, lora=LoraSection(rank=4) if lora else None)
     return load(section, str(folder), 0).model
 
 

@@ -9,9 +9,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3TextConfig, 
 
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import packing
+from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import pack
 from plumbline.policies.autoregressive.probe import probe
-from plumbline.recipe import ModelSection
 from plumbline.records import Sampling, Step, Trajectory
 from plumbline.storage import read_json
 
@@ -44,7 +44,7 @@ def made(folder, config, tiny_folder):
 
 
 def opened(folder, **options):
-    return open_policy(ModelSection(name=str(folder), **options), str(folder))
+    return open_policy(AutoregressiveModel(name=str(folder), **options), str(folder))
 
 
 def ragged(lengths=LENGTHS):

@@ -78,6 +78,14 @@ def test_the_largest_uniform_draws_a_token_that_can_be_drawn():
     assert tokens.item() == 0
 
 
+def test_the_uniform_0_draws_a_token_that_can_be_drawn():
+    logits = torch.full((1, 300), -torch.inf)
+    logits[0, 200:] = 0.0
+    tokens, logprobs = draw(logits, torch.zeros(1, dtype=torch.float64), Sampling())
+    assert tokens.tolist() == [200]
+    assert logprobs.item() == pytest.approx(-torch.tensor(100.0).log().item())
+
+
 def test_without_a_filter_the_least_likely_token_can_be_drawn():
     """Beside a token at 40 the others are below float32's last digit: a filter of 1.0 would take them for outside."""
     logits = torch.tensor([[40.0, 0.0, -3.0]])

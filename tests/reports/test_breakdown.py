@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from plumbline.records import Figure, Frame, Headline, Judged, Mistake
-from plumbline.reports import breakdown_tables
+from plumbline.reports.build_tables import all_tables
 from plumbline.reports.page import PICTURES
 from plumbline.reports.terminal import run_summary
-from plumbline.reports.verdict import run_verdict
+from plumbline.reports.verdict import rise_sentences, run_verdict
 from plumbline.reports.view import View
 from plumbline.reports.write import write_report
 from plumbline.runs.evaluations import EvaluationKey
@@ -82,7 +82,7 @@ def test_the_verdict_still_speaks_of_the_recipes_last_split(view):
 
 
 def test_every_split_says_by_how_much_the_reward_rose_from_the_first_stage_to_the_last(view, html, folder):
-    said = breakdown_tables.rise_sentences(view)
+    said = rise_sentences(view)
     assert [re.match(r"On (\w+) \((\d+)", line).groups() for line in said] == [(s, str(n)) for s, n in SIZES.items()]
     for split, line in zip(SIZES, said, strict=True):
         before, after = (view.final(stage, split, "greedy").mean_reward for stage in ("base", "rl"))
@@ -149,7 +149,7 @@ def test_a_task_without_a_headline_and_further_splits_has_none_of_it(finished, h
     assert "Seen and held out" not in plain
     assert "replayed" not in plain
     assert "img-src" not in plain
-    assert breakdown_tables.breakdown_tables(View(finished)) == []
+    assert not {"rise", "breakdown"} & {table.name for table in all_tables(View(finished))}
 
 
 def test_one_stage_is_not_enough_and_says_so(tmp_path):

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
+from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import Interval
-from plumbline.evaluation.summary import compare, summarise
+from plumbline.evaluation.summary import summarise
 from plumbline.records import Judged
 from plumbline.reports import build_tables, escaping
 from plumbline.reports.readings import rescued

@@ -93,7 +93,7 @@ class TestTrackers:
 
     def test_one_that_is_not_installed_says_how_to_install_it(self, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "trackio", None)
-        with pytest.raises(RunError, match=r"trackio is not installed(.|\n)*pip install '\.\[trackio\]'"):
+        with pytest.raises(RunError, match=r"needs trackio, which is not installed(.|\n)*pip install '\.\[trackio\]'"):
             open_trackers(recipe("trackio"), tmp_path, print)
 
     def test_one_that_does_not_start_is_an_error_now(self, tmp_path, monkeypatch):

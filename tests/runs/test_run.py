@@ -1,6 +1,7 @@
 """A run directory: what is kept, what is begun anew, what is recorded, and who may write."""
 
 import json
+import os
 
 import pytest
 
@@ -119,8 +120,18 @@ def test_a_run_belongs_to_one_writer_until_it_is_over(tmp_path):
     with pytest.raises(KeyboardInterrupt), start(folder, resume=True, observers=[watcher]):
         raise KeyboardInterrupt
     assert watcher.told[-1] == ("close",)
-    with start(folder, resume=True):
+    with start(folder, resume=True) as run:
         pass
+    other = os.open(folder / "other", os.O_CREAT | os.O_RDWR)  # has the number that the lock had
+    run.__exit__(None, None, None)
+    os.close(other)
+
+
+def test_files_that_are_no_evaluations_are_left_alone(tmp_path):
+    with start(tmp_path / "run"):
+        (tmp_path / "run" / "evaluations").mkdir()
+        (tmp_path / "run" / "evaluations" / "notes.txt").write_text("mine")
+    assert Run.read(tmp_path / "run").evaluations() == {}
 
 
 def test_what_is_recorded_is_told_and_read_back(tmp_path):

@@ -11,6 +11,7 @@ from plumbline.algorithms.advantages import advantages
 from plumbline.errors import RecipeError
 from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
+from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.recipe import ModelSection, RlSection, parse
 from plumbline.records import Example, Group, Item, Outcome, Rollout, Sampling, Score, Step, Trajectory
 from plumbline.rollouts import collect
@@ -169,7 +170,7 @@ def test_the_gradient_is_that_of_a_plain_sum_over_terms(tiny_folder):
     optimiser.step = lambda step: gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
     update_policy(policy, optimiser, credits_, section, law, 0, 0.0, np.random.default_rng(0))
 
-    plain = open_policy(ModelSection(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
+    plain = open_policy(AutoregressiveModel(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
     scored = plain.score([c.trajectory for c in credits_])
     given = torch.tensor(np.concatenate([c.by_term for c in credits_]), dtype=torch.float32)
     (-scored.logprobs * given).sum().div(16 * 8).backward()

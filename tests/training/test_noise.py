@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from plumbline.policies import open_policy
+from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.recipe import ModelSection, OptimiserSection, RlSection
 from plumbline.records import Sampling
 from plumbline.storage import read_jsonl
@@ -200,7 +201,7 @@ def test_a_batch_cut_differently_measures_the_same(tiny_folder):
 
 def by_group(folder, chats):
     """The same from one gradient a group, by the textbook: the third group has none."""
-    policy = open_policy(ModelSection(name=str(folder), scoring="rows"), str(folder))
+    policy = open_policy(AutoregressiveModel(name=str(folder), scoring="rows"), str(folder))
     gradients = []
     for group in policy.sample(chats, 4, Sampling(max_tokens=8), seed=0)[:2]:
         terms = policy.score(group)

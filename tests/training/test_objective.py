@@ -32,7 +32,7 @@ def test_equal_float32_rewards_have_no_signal():
     assert rewards.std() > 0
     assert not has_signal(rewards.astype(np.float64))
     assert (advantages(rewards.astype(np.float64), "group") == 0).all()
-    assert has_signal(np.array([0.5, 0.5, 0.51]))
+    assert has_signal(np.array([0.5, 0.5, 0.5001]))
 
 
 def test_dividing_by_the_groups_deviation_is_what_trl_does():
@@ -51,9 +51,9 @@ def test_an_unjudged_rollout_gets_no_credit_and_gives_none():
 
 
 def test_shuffled_advantages_are_the_same_numbers_elsewhere():
-    groups = [np.array([1.0, -1.0]), np.array([0.25, -0.75, 0.5])]
+    groups = [np.array([1.0, -1.0]), np.array([0.25, -0.75, 0.5]), np.array([2.0])]
     dealt = shuffled(groups, np.random.default_rng(0))
-    assert [len(group) for group in dealt] == [2, 3]
+    assert [len(group) for group in dealt] == [2, 3, 1]
     assert sorted(np.concatenate(dealt)) == sorted(np.concatenate(groups))
 
 

@@ -36,7 +36,7 @@ def test_schedules_are_transformers_after_the_warmup(kind):
 
 
 def test_a_cosine_ends_in_nothing_and_a_constant_does_not():
-    """The seed's run spent its last 70 steps at a learning rate of 1.5e-10."""
+    """The commerce log's run spent its last 70 steps at a learning rate of 1.5e-10."""
     assert schedule("cosine", 199, 200, 20) < 1e-3
     assert schedule("constant_with_warmup", 199, 200, 20) == 1.0
 

@@ -13,6 +13,7 @@ from plumbline.algorithms.objective import clipped_surrogate
 from plumbline.errors import DataError, RunError, TrainingStopped
 from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
+from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.recipe import ModelSection, RlSection, parse
 from plumbline.records import Sampling
 from plumbline.rollouts import collect
@@ -120,7 +121,7 @@ def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
     )
     assert update.terms < sum(c.trajectory.num_tokens for c in credits_)
 
-    plain = open_policy(ModelSection(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
+    plain = open_policy(AutoregressiveModel(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
     scored = plain.score([c.trajectory for c in credits_])
     advantage = torch.tensor([c.advantage for c in credits_], dtype=torch.float32)[scored.owner]
     total = (-(scored.logprobs - scored.recorded).exp() * advantage).sum() / (16 * 8)
@@ -183,7 +184,7 @@ def test_a_run_outlives_a_prompt_whose_answers_cannot_be_judged(tiny_folder, tmp
 
 
 def test_a_sampler_that_is_not_the_scorer_stops_the_run(tiny_folder, tmp_path, monkeypatch):
-    """The seed's bug of versions 3 and 4: sampled at 0.7, scored at 1."""
+    """The forms log's bug of versions 3 and 4: sampled at 0.7, scored at 1."""
     from plumbline.policies.autoregressive import sampler
 
     honest = sampler.draw

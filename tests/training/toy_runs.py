@@ -5,7 +5,7 @@ from typing import Any
 
 from plumbline.policies import open_policy
 from plumbline.policies.policy import Policy
-from plumbline.recipe import ModelSection, Recipe, RlSection, RunSection, parse
+from plumbline.recipe import Recipe, RlSection, RunSection, parse
 from plumbline.records import Sampling
 from plumbline.runs.run import Run
 from plumbline.tasks.source import Source
@@ -33,7 +33,8 @@ def train_toy(
     """Train for a few steps; returns the policy and the (closed) run."""
     recipe = toy_recipe(**rl)
     section: RlSection = recipe.rl
-    policy = policy or open_policy(ModelSection(name=str(model), **(model_options or {})), str(model))
+    values = {"name": str(model), **(model_options or {})}
+    policy = policy or open_policy(parse({"name": "toy", "model": values}).model, str(model))
     task = ToyTask(options or {})
     with Run.start(recipe, folder, resume=resume) as run:
         train_rl(

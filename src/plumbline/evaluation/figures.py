@@ -5,14 +5,14 @@ Every figure is a mean over examples. What is only ever 0 or 1 has Wilson's inte
 
 from collections.abc import Sequence
 
-from plumbline.evaluation.statistics import Interval, mean_interval, rate_interval
+from plumbline.evaluation.statistics import TIE, Interval, mean_interval, rate_interval
 from plumbline.records import Evaluation, Figure, Headline, Judged
 
 NONZERO, REWARD = "nonzero_rate", "mean_reward"
 TITLES = {NONZERO: "Nonzero rate", REWARD: "Mean reward"}
 ACCURACY, RIGHT = "accuracy", "all_right_rate"
-RIGHT_FROM = 1 - 1e-9
-"""A share from here on is all of it."""
+EARNED = 0.999
+"""A reward from here on is everything that can be earned."""
 
 
 def titles(headline: Headline | None) -> dict[str, str]:
@@ -54,7 +54,7 @@ def by_prefix(evaluation: Evaluation) -> dict[str, dict[str, Interval]]:
             if part.startswith(headline.prefix) and value is not None:
                 values.setdefault(part.removeprefix(headline.prefix), []).append(value)
     return {
-        name: {ACCURACY: mean_interval(found), RIGHT: rate_interval([value >= RIGHT_FROM for value in found])}
+        name: {ACCURACY: mean_interval(found), RIGHT: rate_interval([value >= 1 - TIE for value in found])}
         for name, found in sorted(values.items())
     }
 

@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from plumbline.errors import DataError, PlumblineError
+from plumbline.evaluation.figures import EARNED
 from plumbline.records import Evaluation, Example, Judged
 from plumbline.runs.replays import Replay
 from plumbline.tasks.task import Replayable, Task
 
 MOST = 4
 """Episodes that are replayed at most."""
-RIGHT = 0.999
-"""A reward from here on is everything that can be earned."""
 RULE = "The answers that earned least, those with equal rewards by id."
 
 
@@ -31,7 +30,7 @@ def replay_worst(task: Task, examples: Sequence[Example], evaluation: Evaluation
     """
     replayable = check_replayable(task, count)
     known = {example.id: example for example in examples}
-    failed = [row for row in evaluation.rows if row.reward < RIGHT]
+    failed = [row for row in evaluation.rows if row.reward < EARNED]
     worst = sorted(failed, key=lambda row: (row.reward, row.id))[:count]
     return tuple(_replay(replayable, known[row.id], row) for row in worst)
 
@@ -50,17 +49,10 @@ def check_replayable(task: Task, count: int) -> Replayable:
 
 
 def _replay(task: Replayable, example: Example, row: Judged) -> Replay:
-    plain = Replay(id=row.id, stratum=row.stratum, reward=row.reward)
+    replay = Replay(id=row.id, stratum=row.stratum, reward=row.reward)
     try:
-        mistakes = tuple(task.mistakes(example, row.completion))
+        replay = replace(replay, mistakes=tuple(task.mistakes(example, row.completion)))
+        replay = replace(replay, frames=tuple(task.replay(example, row.completion)))
     except PlumblineError as error:
-        return replace(plain, problem=_one_line(error))
-    try:
-        frames = tuple(task.replay(example, row.completion))
-    except PlumblineError as error:
-        return replace(plain, mistakes=mistakes, problem=_one_line(error))
-    return replace(plain, mistakes=mistakes, frames=frames, problem="" if frames else "no picture was taken")
-
-
-def _one_line(error: PlumblineError) -> str:
-    return f"{error.cause}; {error.fix}" if error.fix else error.cause
+        return replace(replay, problem=f"{error.cause}; {error.fix}" if error.fix else error.cause)
+    return replay if replay.frames else replace(replay, problem="no picture was taken")

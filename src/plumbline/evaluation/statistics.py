@@ -8,11 +8,14 @@ test flips signs (Fisher's randomisation test), which needs no distribution and 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+TIE = 1e-9
+"""Rewards that differ by less are the same: sums of parts are rounded in their last digits."""
 RESAMPLES = 5000
 LEVEL = 0.95
 _Z = 1.959963984540054
@@ -28,13 +31,23 @@ class Interval:
     high: float
     n: int
 
+    def __format__(self, form: str) -> str:
+        """The mean and the interval, each number in `form` (.3f by default): `+.3f` gives +0.086 [+0.037, +0.137]."""
+        form = form or ".3f"
+        return f"{self.mean:{form}} [{self.low:{form}}, {self.high:{form}}]"
+
     def __str__(self) -> str:
-        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        return format(self)
 
     @property
     def excludes_zero(self) -> bool:
         """Whether the whole interval lies on one side of 0."""
         return self.low > 0 or self.high < 0
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The mean of plain numbers; None where there are none."""
+    return sum(values) / len(values) if values else None
 
 
 def mean_interval(values: ArrayLike, seed: int = 0) -> Interval:
@@ -105,9 +118,9 @@ def paired(before: ArrayLike, after: ArrayLike, seed: int = 0) -> Paired:
     return Paired(
         difference=mean_interval(difference, seed),
         p_value=_sign_flip_p(difference, rng),
-        wins=int((difference > 1e-9).sum()),
-        losses=int((difference < -1e-9).sum()),
-        ties=int((np.abs(difference) <= 1e-9).sum()),
+        wins=int((difference > TIE).sum()),
+        losses=int((difference < -TIE).sum()),
+        ties=int((np.abs(difference) <= TIE).sum()),
         before=float(first.mean()) if len(first) else math.nan,
         after=float(second.mean()) if len(second) else math.nan,
     )
@@ -115,18 +128,18 @@ def paired(before: ArrayLike, after: ArrayLike, seed: int = 0) -> Paired:
 
 def _sign_flip_p(difference: NDArray[np.float64], rng: np.random.Generator) -> float:
     """(1 + flips at least as extreme) / (1 + flips): never 0, so never more certain than the flips allow."""
-    moved = difference[np.abs(difference) > 1e-12]
+    moved = difference[np.abs(difference) > TIE]
     if not len(moved):
         return 1.0
     observed = abs(moved.sum())
     if len(moved) <= 12:  # few enough to flip in every way
         signs = np.array(np.meshgrid(*[[-1.0, 1.0]] * len(moved))).reshape(len(moved), -1)
-        return float((np.abs(moved @ signs) >= observed - 1e-9).mean())
+        return float((np.abs(moved @ signs) >= observed - TIE).mean())
     extreme, chunk = 0, max(1, 2_000_000 // len(moved))
     for start in range(0, RESAMPLES, chunk):
         size = min(chunk, RESAMPLES - start)
         signs = rng.integers(0, 2, size=(size, len(moved))) * 2.0 - 1.0
-        extreme += int((np.abs(signs @ moved) >= observed - 1e-9).sum())
+        extreme += int((np.abs(signs @ moved) >= observed - TIE).sum())
     return (1 + extreme) / (1 + RESAMPLES)
 
 

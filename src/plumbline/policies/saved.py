@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import ModelError
+from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import header, is_gguf
 from plumbline.recipe import LoraSection, ModelSection
 from plumbline.runs.cards import CARD
@@ -125,17 +126,14 @@ def check_settings(section: ModelSection, source: str) -> None:
             f"the model in {source} is of family {saved['family']}, not {section.family}",
             f"set model.family to {saved['family']}",
         )
-    if saved.get("attention", section.attention) != section.attention:
-        raise ModelError(
-            f"the model in {source} was trained with {saved['attention']} attention, not {section.attention}",
-            f"set model.attention to {saved['attention']}",
-        )
-    if saved.get("quantize", section.quantize) != section.quantize:
-        raise ModelError(
-            f"the adapter in {source} was trained on a base with quantize: {saved['quantize']}, not {section.quantize}",
-            f"set model.quantize to {saved['quantize'] or 'null'}",
-        )
-    if is_adapter(source):
+    values = section.model_dump(include={"attention", "quantize"})
+    for key, value in values.items():
+        if saved.get(key, value) != value:
+            raise ModelError(
+                f"the model in {source} was trained with {key}: {saved[key]}, not {value}",
+                f"set model.{key} to {saved[key] or 'null'}",
+            )
+    if is_adapter(source) and isinstance(section, PretrainedModel):
         own = adapter_settings(source)
         lora = section.lora
         if lora is None or (lora.rank, lora.alpha) != (own.rank, own.alpha):

@@ -5,7 +5,7 @@ An unknown key is an error, because a typo must not train for six hours. What a 
 resolved and complete, into its directory.
 """
 
-from plumbline.recipe.families import check_family
+from plumbline.recipe.families import FamilyOptions, options_as_written, options_of, without_foreign
 from plumbline.recipe.files import differences, find, load, names, parse, section, task_section
 from plumbline.recipe.sections import (
     EvaluationSection,
@@ -16,7 +16,6 @@ from plumbline.recipe.sections import (
     Recipe,
     RlSection,
     RunSection,
-    SamplingSection,
     Schedule,
     Section,
     SftSection,
@@ -27,6 +26,7 @@ from plumbline.recipe.sections import (
 
 __all__ = [
     "EvaluationSection",
+    "FamilyOptions",
     "LikelihoodSection",
     "LoraSection",
     "ModelSection",
@@ -34,19 +34,20 @@ __all__ = [
     "Recipe",
     "RlSection",
     "RunSection",
-    "SamplingSection",
     "Schedule",
     "Section",
     "SftSection",
     "SharedTaskSection",
     "TaskSection",
     "TinySection",
-    "check_family",
     "differences",
     "find",
     "load",
     "names",
+    "options_as_written",
+    "options_of",
     "parse",
     "section",
     "task_section",
+    "without_foreign",
 ]

@@ -1,62 +1,141 @@
-"""Keys of a recipe that only some families of models read.
+"""Which keys of a recipe a family of models reads: the family says so itself, in its own package.
 
-Each key has one place in the recipe, whatever the family, so a key that the family does not read would be passed over
-in silence: a selector for an autoregressive model, a kernel for a masked one.
+`model` and `sampling` have the keys that all families share, and those that the recipe's family declares in its
+`FamilyOptions`: ours in `plumbline.policies.FAMILY.options`, which imports no torch, one of yours as the attribute
+`options` of its class. A key of another family would be passed over in silence, so it is an error that names its owner.
 """
 
+import copy
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, make_dataclass
+from functools import cache, partial
+from keyword import iskeyword
 from typing import Any
 
+from pydantic import create_model
+
 from plumbline.errors import RecipeError
-from plumbline.recipe.sections import Recipe, Section
+from plumbline.imports import named
+from plumbline.recipe.sections import ModelSection, Recipe, Section
+from plumbline.records import Sampling
 
-CANVAS = ("masked", "slots", "flow")
-READERS: Mapping[str, tuple[str, ...]] = {
-    "model.lora": ("autoregressive", "masked", "slots"),
-    "model.quantize": ("autoregressive", "masked", "slots"),
-    "model.gradient_checkpointing": ("autoregressive", "masked", "slots"),
-    "model.decoder": ("autoregressive",),
-    "model.scoring": ("autoregressive",),
-    "model.canvas": CANVAS,
-    "model.attention": ("masked", "flow"),
-    "model.explore": ("masked", "flow"),
-    "model.slot": ("slots",),
-    "sampling.steps": CANVAS,
-    "sampling.blocks": ("masked", "slots"),
-    "sampling.selector": ("masked", "slots"),
-    "sampling.position_temperature": ("masked", "slots"),
-    "sampling.threshold": ("masked", "slots"),
-    "sampling.kernel": ("flow",),
-    "evaluation.steps": CANVAS,
-    "rl.likelihood.kind": ("masked",),
-    "rl.likelihood.draws": ("masked",),
-    "rl.likelihood.keep": ("masked", "flow"),
-    "rl.likelihood.pick": ("masked", "flow"),
-    "rl.likelihood.tokens_only": ("masked", "slots"),
-    "rl.kl": CANVAS,
-    "rl.credit": ("autoregressive",),
-}
-"""Which families read a key; the others have its default and nothing else."""
+FAMILIES = ("autoregressive", "masked", "slots", "flow")
+"""The families of `plumbline.policies`; `module:Class` is one of yours."""
 
 
-def check_family(recipe: Recipe) -> None:
-    """Refuse what the recipe's family would pass over. A family of one's own (`module:Class`) may read any key.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyOptions:
+    """What a family of models reads of a recipe."""
+
+    model: type[ModelSection] = ModelSection
+    """The recipe's `model`: a subclass where there are options of the family's own."""
+    sampling: type[Sampling] = Sampling
+    """The recipe's `sampling`, and the law that trajectories carry: likewise a frozen dataclass."""
+    reads: frozenset[str] = frozenset()
+    """Keys of other sections that not every family reads, such as `rl.likelihood.keep`."""
+    policy: str = ""
+    """The class as `module:Class`, for a family of ours."""
+
+    def defaults(self) -> dict[str, Any]:
+        """Every key of `model` and `sampling` that the family reads, with its path, and its default."""
+        keys = {f"model.{name}": one.default for name, one in self.model.model_fields.items()}
+        return keys | {f"sampling.{one.name}": one.default for one in fields(self.sampling)}
+
+
+def options_of(family: str) -> FamilyOptions:
+    """What a family declares.
+
+    Raises:
+        RecipeError: there is no such family, or it declares nothing.
+    """
+    if family in FAMILIES:
+        found: FamilyOptions = named(f"plumbline.policies.{family}.options:OPTIONS", "policy family")
+        return found
+    if not family.partition(":")[2]:
+        raise RecipeError(
+            f"there is no policy family {family}", f"there are {', '.join(FAMILIES)}; yours is module:Class"
+        )
+    policy = named(family, "policy family")
+    lacking = "open(section, source, seed)" if not hasattr(policy, "open") else "options (a FamilyOptions)"
+    if not hasattr(policy, "open") or not isinstance(getattr(policy, "options", None), FamilyOptions):
+        raise RecipeError(
+            f"{family} is no policy family: it has no {lacking}", "see docs/new-family.md for what a family has"
+        )
+    options: FamilyOptions = policy.options
+    return options
+
+
+def options_as_written(model: Mapping[str, Any], sampling: Mapping[str, Any]) -> FamilyOptions:
+    """The options of a family that may not be there any more, as a finished run or a saved model wrote all of them."""
+    family = model.get("family", ModelSection.model_fields["family"].default)
+    if family in FAMILIES:
+        return options_of(family)
+    shared = FamilyOptions().defaults()
+    laws = [key for key in sampling if _is_name(key) and f"sampling.{key}" not in shared]
+    keys: dict[str, Any] = {key: (Any, model[key]) for key in model if _is_name(key) and f"model.{key}" not in shared}
+    return FamilyOptions(
+        model=create_model("Model", __base__=ModelSection, **keys),
+        sampling=make_dataclass(
+            "Law",
+            [(key, Any, field(default_factory=partial(copy.copy, sampling[key]))) for key in laws],
+            bases=(Sampling,),
+            frozen=True,
+            kw_only=True,
+        ),
+    )
+
+
+def _is_name(key: Any) -> bool:
+    """Whether a family could have such an option; others are unknown keys."""
+    return isinstance(key, str) and key.isidentifier() and not iskeyword(key) and key[0] != "_"
+
+
+def without_foreign(part: str, values: Mapping[str, Any], options: FamilyOptions) -> dict[str, Any]:
+    """The values of `model` or `sampling`, less keys of other families that have their default: they say nothing.
+
+    So a recipe may extend one of another family, and undo what that family alone reads; and version 0.1.0 wrote all.
+    """
+    mine, others = options.defaults(), [options_of(family).defaults() for family in FAMILIES]
+    return {
+        key: each
+        for key, each in values.items()
+        if (path := f"{part}.{key}") in mine or all(path not in one or one[path] != each for one in others)
+    }
+
+
+@cache
+def recipe_of(options: FamilyOptions) -> type[Recipe]:
+    """The type of a family's recipes: `Recipe` with the family's own keys under `model` and `sampling`."""
+    kind = create_model(
+        "Recipe", __base__=Recipe, model=(options.model, ...), sampling=(options.sampling, options.sampling())
+    )
+    kind.foreign = frozenset[str]().union(*(options_of(family).reads for family in FAMILIES)) - options.reads
+    return kind
+
+
+@cache
+def readers(key: str) -> tuple[str, ...]:
+    """Those of our families that read a key such as `model.canvas`; nothing where all of them do."""
+    every = {family: options_of(family) for family in FAMILIES}
+    found = tuple(family for family, one in every.items() if key in one.reads or key in one.defaults())
+    return found if len(found) < len(FAMILIES) else ()
+
+
+def check_reads(recipe: Recipe) -> None:
+    """Refuse what the recipe's family would pass over in the sections that all families share.
 
     Raises:
         RecipeError: names the keys, and the families that read them.
     """
-    family = recipe.model.family
-    if family not in {name for names in READERS.values() for name in names}:
-        return
     foreign = [
-        f"{key}: {value} is read by {' and '.join(names)}"
-        for key, names in READERS.items()
-        if family not in names
+        f"{key}: {value} is read by {' and '.join(readers(key))}"
+        for key in sorted(recipe.foreign)
         for value in _set(recipe, key)
     ]
     if foreign:
         raise RecipeError(
-            f"{recipe.name} is of family {family}, but {'; '.join(foreign)}", "leave it out, or set model.family"
+            f"{recipe.name} is of family {recipe.model.family}, but {'; '.join(foreign)}",
+            "leave it out, or set model.family",
         )
 
 

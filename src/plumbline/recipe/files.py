@@ -3,14 +3,17 @@
 import copy
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from plumbline.errors import RecipeError
 from plumbline.overrides import read_yaml, set_value, task_options
-from plumbline.recipe.sections import Recipe, Section, TaskSection
+from plumbline.recipe.families import check_reads, options_as_written, options_of, readers, recipe_of, without_foreign
+from plumbline.recipe.sections import ModelSection, Recipe, Section, TaskSection
+from plumbline.records import Sampling
 from plumbline.storage import read_text
 
 MOST_PARENTS = 20
@@ -18,12 +21,13 @@ MOST_PARENTS = 20
 ALL_KEYS = "`plumbline recipe NAME` prints all keys"
 
 
-def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
+def load(source: str | Path, overrides: Sequence[str] = (), *, written: bool = False) -> Recipe:
     """Read a recipe file, what it extends, and overrides such as `rl.steps=50`.
 
     Args:
-        source: a path, or the name of a recipe that comes with Plumbline (`commerce-demo`).
+        source: a path, or the name of a bundled recipe (`commerce-demo`).
         overrides: `a.b=value` each; the value is read as YAML.
+        written: see `parse`.
 
     Raises:
         RecipeError: no such file, not YAML, an unknown key or a value out of range (each named with its path).
@@ -32,7 +36,7 @@ def load(source: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     values = _read(path, ())
     for override in overrides:
         set_value(values, override)
-    return parse(values, str(path))
+    return parse(values, str(path), written=written)
 
 
 def task_section(name: str, overrides: Sequence[str]) -> TaskSection:
@@ -61,20 +65,36 @@ def task_section(name: str, overrides: Sequence[str]) -> TaskSection:
     return TaskSection(name=task.name, options={**task.options, **options})
 
 
-def parse(values: Mapping[str, Any], name: str = "recipe") -> Recipe:
-    """Check plain values and type them.
+def parse(values: Mapping[str, Any], name: str = "recipe", *, written: bool = False) -> Recipe:
+    """Check plain values and type them; `model` and `sampling` are checked by what the family declares.
+
+    Args:
+        values: by key.
+        name: what an error calls the place that they are from.
+        written: they are of a run, so they were checked: a family of one's own need not be there any more.
 
     Raises:
-        RecipeError: names every wrong key, with the nearest right one.
+        RecipeError: names every wrong key, with the nearest right one or with the families that read it; there is no
+            such family.
     """
-    return section(Recipe, values, name)
+    parts = {key: each for key in ("model", "sampling") if isinstance(each := values.get(key), Mapping)}
+    model, sampling = parts.get("model", {}), parts.get("sampling", {})
+    family = model.get("family", ModelSection.model_fields["family"].default)
+    if not isinstance(family, str):
+        return section(Recipe, values, name)  # which says so
+    options = options_as_written(model, sampling) if written else options_of(family)
+    own = {key: without_foreign(key, each, options) for key, each in parts.items()}
+    recipe = section(recipe_of(options), {**values, **own}, name)
+    if not written:
+        check_reads(recipe)
+    return recipe
 
 
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=Section | Sampling)
 
 
 def section(kind: type[S], values: Mapping[str, Any], name: str = "", *, inside: str = "", advice: str = ALL_KEYS) -> S:
-    """Check the plain values of one section and type them.
+    """Check the plain values of one section, or of a sampling law, and type them.
 
     Args:
         kind: of the section.
@@ -87,7 +107,7 @@ def section(kind: type[S], values: Mapping[str, Any], name: str = "", *, inside:
         RecipeError: names every wrong key, with the nearest right one.
     """
     try:
-        return kind.model_validate(values)
+        return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
         said = "; ".join(_problems(error, kind, inside))
         raise RecipeError(f"{name}: {said}" if name else said, advice) from error
@@ -103,7 +123,7 @@ def find(source: str | Path) -> Path:
     if path.suffix in {".yaml", ".yml"} or path.exists():
         if path.is_file():
             return path
-        raise RecipeError(f"no recipe at {path}", f"recipes that come with Plumbline: {', '.join(names())}")
+        raise RecipeError(f"no recipe at {path}", f"bundled recipes: {', '.join(names())}")
     for folder in _folders():
         if (folder / f"{path}.yaml").is_file():
             return folder / f"{path}.yaml"
@@ -113,7 +133,7 @@ def find(source: str | Path) -> Path:
 
 
 def names() -> list[str]:
-    """Names of the recipes that come with Plumbline."""
+    """Names of the bundled recipes."""
     return sorted({path.stem for folder in _folders() for path in folder.glob("*.yaml")})
 
 
@@ -174,10 +194,13 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _problems(error: ValidationError, kind: type[Section], inside: str) -> Iterator[str]:
+def _problems(error: ValidationError, kind: type, inside: str) -> Iterator[str]:
     for problem in error.errors():
         where = (inside + ".".join(str(part) for part in problem["loc"])).removesuffix(".") or "recipe"
-        if problem["type"] == "extra_forbidden":
+        if problem["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
+            if names := readers(where):
+                yield f"{where} is read by {' and '.join(names)} only (leave it out, or set model.family)"
+                continue
             known = _keys_at(kind, problem["loc"][:-1])
             close = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1, cutoff=0.5)
             yield f"unknown key {where}" + (f" (did you mean {close[0]}?)" if close else "")
@@ -185,7 +208,7 @@ def _problems(error: ValidationError, kind: type[Section], inside: str) -> Itera
             yield f"{where}: {problem['msg'].removeprefix('Value error, ')}"
 
 
-def _keys_at(kind: type[Section], location: Sequence[int | str]) -> list[str]:
+def _keys_at(kind: type, location: Sequence[int | str]) -> list[str]:
     """The keys that the section at this location knows."""
     found: Any = kind
     for part in location:
@@ -193,7 +216,7 @@ def _keys_at(kind: type[Section], location: Sequence[int | str]) -> list[str]:
         if field is None:
             return []
         arguments = [field.annotation, *getattr(field.annotation, "__args__", ())]
-        found = next((a for a in arguments if isinstance(a, type) and issubclass(a, Section)), None)
+        found = next((a for a in arguments if isinstance(a, type) and issubclass(a, Section | Sampling)), None)
         if found is None:
             return []
-    return list(found.model_fields)
+    return [one.name for one in fields(found)] if is_dataclass(found) else list(found.model_fields)

@@ -4,12 +4,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_type_hints
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from plumbline.records import Kernel, Sampling, Selector
+from plumbline.records import Sampling
 
 Schedule = Literal["constant", "constant_with_warmup", "cosine", "linear"]
 PositiveInt = Annotated[int, Field(gt=0)]
@@ -25,11 +25,19 @@ class Section(BaseModel):
     @classmethod
     def _flags_are_no_numbers(cls, values: Any) -> Any:
         """YAML reads yes and on as true, which Python would take for 1."""
-        for name, value in values.items() if isinstance(values, dict) else ():
-            field = cls.model_fields.get(name)
-            if isinstance(value, bool) and field is not None and not _takes_flags(field.annotation):
-                raise ValueError(f"{name} is {str(value).lower()}, where a number or a text is meant")
-        return values
+        return no_flags(values, {name: field.annotation for name, field in cls.model_fields.items()})
+
+
+def no_flags(values: Any, types: Mapping[str, Any]) -> Any:
+    """The values, of which none is a flag unless its type says so.
+
+    Raises:
+        ValueError: one is.
+    """
+    for name, value in values.items() if isinstance(values, dict) else ():
+        if isinstance(value, bool) and name in types and not _takes_flags(types[name]):
+            raise ValueError(f"{name} is {str(value).lower()}, where a number or a text is meant")
+    return values
 
 
 def _takes_flags(annotation: Any) -> bool:
@@ -87,18 +95,19 @@ class LoraSection(Section):
 
 
 class ModelSection(Section):
-    """The policy: which weights, how they are loaded, and what of them is trained."""
+    """The policy: which weights, and how they are loaded. What a family needs beside these keys stands in a subclass,
+    which the family declares (see `plumbline.recipe.families`)."""
+
+    how: ClassVar[frozenset[str]] = frozenset({"device", "threads", "rows_at_once"})
+    """Keys that say how a run is executed: they may change at a resume, and no saved model remembers them."""
 
     family: str = "autoregressive"
     """autoregressive, masked, slots or flow; or module:Class, a policy of yours."""
     name: str | None = None
     """A local directory, a GGUF file or a hub name. Without one, `tiny` says how to make a model."""
     tiny: TinySection | None = None
-    lora: LoraSection | None = None
-    """None trains every weight."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 on a GPU, float32 on a CPU."""
-    quantize: Literal["4bit"] | None = None
     device: str = "auto"
     """auto, cpu, mps, cuda, or one of several GPUs, such as cuda:1. auto: a GPU where there is one."""
     threads: PositiveInt | None = None
@@ -107,22 +116,9 @@ class ModelSection(Section):
     """Longest prompt plus completion; None takes the model's own limit."""
     chat_template: str | None = None
     """For a tokenizer without one: `chatml`, or the path of a Jinja file."""
-    decoder: Literal["auto", "lean", "transformers"] = "auto"
-    """Who decodes: our own one-token forward, or the model's. auto: ours where it was checked equal at loading."""
-    scoring: Literal["auto", "packed", "rows"] = "auto"
-    """How a group is scored: packed behind one copy of its prompt, or in padded rows."""
     rows_at_once: PositiveInt | None = None
     """Answers drawn side by side, all of a prompt's together; None: 64 on a CPU, more on a GPU. Fewer need less memory,
     and are the same answers."""
-    canvas: PositiveInt | None = None
-    """Diffusion and flow: places for an answer; None takes `sampling.max_tokens`."""
-    attention: Literal["full", "prefix"] = "full"
-    """Diffusion: whether the prompt sees the answer (as LLaDA and Dream do), or is read once and kept."""
-    explore: bool = False
-    """Diffusion and flow: learn a temperature for each stretch of the denoising time (ReinFlow's learnt noise)."""
-    slot: PositiveInt = 4
-    """Tokens of a slot (family slots)."""
-    gradient_checkpointing: bool = False
     trust_remote_code: bool = False
 
     def meaning(self) -> dict[str, Any]:
@@ -130,8 +126,7 @@ class ModelSection(Section):
 
         Not `lora`, which an adapter's own files hold, nor `trust_remote_code`, which nobody should be told by a file.
         """
-        kept = {"family", "canvas", "attention", "explore", "slot", "context", "chat_template", "quantize", "dtype"}
-        return self.model_dump(include=kept)
+        return self.model_dump(exclude={*self.how, "name", "tiny", "lora", "trust_remote_code"})
 
     @field_validator("device")
     @classmethod
@@ -144,8 +139,6 @@ class ModelSection(Section):
     def _source(self) -> Self:
         if self.name is None and self.tiny is None:
             raise ValueError("give model.name (a local directory or a hub name), or model.tiny to make one on the spot")
-        if self.quantize and self.lora is None:
-            raise ValueError("4-bit weights cannot be trained themselves: set model.lora, for example {rank: 16}")
         return self
 
 
@@ -274,30 +267,6 @@ class RlSection(Section):
         return self
 
 
-class SamplingSection(Section):
-    """How training rollouts are drawn; evaluations draw the same way, and greedily beside it."""
-
-    temperature: float = Field(default=1.0, gt=0)
-    top_k: int = Field(default=0, ge=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    max_tokens: PositiveInt = 256
-    steps: PositiveInt | None = None
-    """Denoising steps of training rollouts; evaluations have `evaluation.steps`."""
-    blocks: PositiveInt = 1
-    selector: Selector = "random"
-    position_temperature: float = Field(default=1.0, gt=0)
-    threshold: float = Field(default=0.9, gt=0, lt=1)
-    kernel: Kernel = "conditional"
-
-    def law(self) -> Sampling:
-        """The record that trajectories carry."""
-        return Sampling(**self.model_dump())
-
-    def greedy(self) -> Sampling:
-        """The same limits, the most probable token."""
-        return Sampling(**{**self.model_dump(), "temperature": 0.0, "top_k": 0, "top_p": 1.0})
-
-
 class EvaluationSection(Section):
     """When and on what the model is evaluated."""
 
@@ -336,6 +305,9 @@ class RunSection(Section):
 class Recipe(Section):
     """Everything that defines a run."""
 
+    foreign: ClassVar[frozenset[str]] = frozenset()
+    """Keys that only other families of models read (`plumbline.recipe.families`)."""
+
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     description: str = ""
     seed: int = 0
@@ -348,7 +320,8 @@ class Recipe(Section):
     model: ModelSection
     sft: SftSection | None = None
     rl: RlSection | None = None
-    sampling: SamplingSection = SamplingSection()
+    sampling: Sampling = Sampling()
+    """How training rollouts are drawn; evaluations draw the same way, and greedily beside it."""
     evaluation: EvaluationSection = EvaluationSection()
     run: RunSection = RunSection()
 
@@ -393,16 +366,36 @@ class Recipe(Section):
         tiny = self.model.tiny.task_options if self.model.tiny is not None else {}
         return {**self.each_task[name].options, **(tiny.get(name, {}) if self.tasks is not None else tiny)}
 
+    @field_validator("sampling", mode="before")
+    @classmethod
+    def _flags_are_no_numbers_in_sampling(cls, values: Any) -> Any:
+        return no_flags(values, get_type_hints(cls.model_fields["sampling"].annotation))
+
+    @field_validator("sampling")
+    @classmethod
+    def _something_is_drawn(cls, sampling: Sampling) -> Sampling:
+        if sampling.greedy:
+            raise ValueError("temperature must be greater than 0: training draws, and evaluates greedily beside it")
+        return sampling
+
     @model_validator(mode="after")
     def _steps_to_keep(self) -> Self:
-        keep, steps = self.rl.likelihood.keep if self.rl is not None else None, self.sampling.steps
+        keep, steps = self.rl.likelihood.keep if self.rl is not None else None, self.sampling.most_steps
         if keep is not None and steps is not None and keep > steps:
             raise ValueError(f"rl.likelihood.keep is {keep}, but a trajectory has {steps} steps (sampling.steps)")
         return self
 
     def to_yaml(self) -> str:
-        """The resolved recipe: every key, defaults included."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True, width=110)
+        """The resolved recipe: every key that the family reads, defaults included."""
+        values = self.model_dump(mode="json")
+        for key in self.foreign:
+            *sections, name = key.split(".")
+            inner: Any = values
+            for section in sections:
+                inner = (inner or {}).get(section)
+            if inner:
+                inner.pop(name, None)
+        return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=110)
 
     def identity(self) -> str:
         """12 hex digits of everything that can change the result (where it is written and tracked cannot)."""

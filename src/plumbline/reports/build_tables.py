@@ -2,29 +2,26 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
-from plumbline.records import Evaluation
-from plumbline.reports.breakdown_tables import breakdown_tables
+from plumbline.records import Evaluation, Judged
 from plumbline.reports.comparisons import Change, Comparison
 from plumbline.reports.readings import LENIENT, STRICT, reading_names, rescued, reward_reading
-from plumbline.reports.tables import Cell, Column, Row, Table
-from plumbline.reports.timings import seconds_by
+from plumbline.reports.tables import Cell, Column, Kind, Row, Table, recorded
 from plumbline.reports.view import View, name_of
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 
 
 def all_tables(view: View) -> list[Table]:
-    """Every table, always all of them: one with nothing to say has its heading only. Of what several tasks have in
-    common there are two; each task's view has the others."""
+    """Every table; one with nothing to say has its heading only, but `rise` and `breakdown` are left out then.
+
+    Of what several tasks have in common there are two; each task's view has the others.
+    """
     if view.tasks:
         return [tasks(view), time(view)]
-    mode = view.headline[1] if view.headline else "greedy"
-    found = [view.last_two(split, mode) for split in view.splits]
-    comparisons = [one for one in found if isinstance(one, Comparison)]
-    return [
+    comparisons = view.on_each_split(view.last_two)
+    tables = [
         results(view, view.splits),
         differences(view, view.splits),
         parts(comparisons),
@@ -32,8 +29,8 @@ def all_tables(view: View) -> list[Table]:
         parse_modes(view),
         curve(view),
         *([time(view)] if view.whole is None else []),
-        *breakdown_tables(view),
     ]
+    return [*tables, rise(view), breakdown(view, view.rises)] if view.has_breakdown else tables
 
 
 # -- several tasks ------------------------------------------------------------------------------------------------
@@ -46,11 +43,7 @@ def tasks(view: View) -> Table:
         Column("stages", "Stages"),
         Column("split", "Split"),
         Column("mode", "Asked"),
-        Column("n", "n", "count"),
-        Column("before", "Before", "number"),
-        Column("after", "After", "number"),
-        Column("difference", "Difference", "change"),
-        Column("p", "p", "p"),
+        *_change_columns("p", "number")[:5],
         Column("floor", "Floor", "number"),
         Column("ceiling", "Ceiling", "number"),
         Column("skill", "Skill", "number", 2),
@@ -60,14 +53,12 @@ def tasks(view: View) -> Table:
         if (compared := one.headline_comparison()) is None:
             rows.append(Row((one.task, *[None] * 11)))
             continue
-        n, before, after, *changed = _difference(compared.reward)[:5]
-        assert isinstance(before, Interval)
-        assert isinstance(after, Interval)
+        n, before, after, difference, p, *_ = _change(compared.reward)
         means.append((before.mean, after.mean))
         stages = f"{name_of(compared.before)} → {name_of(compared.after)}"
         summary = one.summary(EvaluationKey(compared.after, compared.split, compared.mode))
         bounds = [summary.get(key) for key in ("floor", "ceiling", "skill")]
-        rows.append(Row((one.task, stages, compared.split, compared.mode, n, *means[-1], *changed, *bounds)))
+        rows.append(Row((one.task, stages, compared.split, compared.mode, n, *means[-1], difference, p, *bounds)))
     if len(means) == len(rows):
         first, last = (sum(values) / len(means) for values in zip(*means, strict=True))
         rows.append(Row(("mean of the tasks' means", *[None] * 4, first, last, *[None] * 5), "reference"))
@@ -120,8 +111,8 @@ def _result_row(view: View, key: EvaluationKey, readings: Sequence[str], *, spli
     cells += [
         None if is_reference else key.mode,
         summary["n"],
-        Interval(**summary["reward"]),
-        *(_interval(summary["readings"].get(name)) for name in readings),
+        view.reward(view.evaluations[key]),
+        *(recorded(summary["readings"].get(name)) for name in readings),
         summary.get("skill"),
         summary["nonzero_rate"],
         summary["truncated"],
@@ -140,10 +131,6 @@ def _source(view: View, key: EvaluationKey) -> str:
     return f"Control: {key.mode} (floor)" if key == controls[-1] else f"Control: {key.mode}"
 
 
-def _interval(values: dict[str, Any] | None) -> Interval | None:
-    return Interval(**values) if values is not None else None
-
-
 def differences(view: View, splits: Sequence[str]) -> Table:
     """Each stage against the one before, and the last against the first, pair by pair."""
     rows = []
@@ -154,73 +141,98 @@ def differences(view: View, splits: Sequence[str]) -> Table:
             if len(stages) > 2:
                 pairs.append((stages[0], stages[-1]))
             for before, after in pairs:
-                found = view.compare(split, mode, before, after)
+                result = view.compare(split, mode, before, after)
                 name = f"{name_of(before)} → {name_of(after)}"
-                if isinstance(found, Comparison):
-                    n, first, second, *rest = _difference(found.reward)
-                    assert isinstance(first, Interval)
-                    assert isinstance(second, Interval)
-                    rows.append(Row((name, split, mode, n, first.mean, second.mean, *rest)))
-                elif found is not None:
-                    rows.append(Row((f"{name}: not comparable, {found.cause}", split, mode, *[None] * 8)))
-    columns = (
-        Column("stages", "Stages"),
-        Column("split", "Split"),
-        Column("mode", "Asked"),
-        Column("n", "n", "count"),
-        Column("before", "Before", "number"),
-        Column("after", "After", "number"),
-        Column("difference", "Difference", "change"),
-        Column("p", "p", "p"),
-        Column("wins", "Better", "count"),
-        Column("losses", "Worse", "count"),
-        Column("ties", "Equal", "count"),
-    )
+                if isinstance(result, Comparison):
+                    cells = _change(result.reward)
+                    rows.append(Row((name, split, mode, cells[0], cells[1].mean, cells[2].mean, *cells[3:])))
+                elif result is not None:
+                    rows.append(Row((f"{name}: not comparable, {result.cause}", split, mode, *[None] * 8)))
+    first_columns = (Column("stages", "Stages"), Column("split", "Split"), Column("mode", "Asked"))
+    columns = (*first_columns, *_change_columns("p", "number"))
     return Table("differences", "Paired differences of the same examples [95 % interval]", columns, tuple(rows))
 
 
-def _difference(change: Change) -> tuple[Cell, ...]:
-    found = change.paired
-    shown = (found.difference.n, change.before, change.after, found.difference, change.p)
-    return (*shown, found.wins, found.losses, found.ties)
-
-
-# -- parts and strata --------------------------------------------------------------------------------------------
+# -- parts, strata and kinds -------------------------------------------------------------------------------------
 
 
 def parts(comparisons: Sequence[Comparison], *, split: bool = True) -> Table:
     """The parts of the reward before and after; `split` names the split in each row."""
-    return _changes("parts", "Reward by part", "Part", [(one, one.parts) for one in comparisons], split)
+    return _changes("Part", [(one, one.parts) for one in comparisons], split)
 
 
 def strata(comparisons: Sequence[Comparison], *, split: bool = True) -> Table:
     """The reward before and after by stratum; `split` names the split in each row."""
-    return _changes("strata", "Reward by stratum", "Stratum", [(one, one.strata) for one in comparisons], split)
+    return _changes("Stratum", [(one, one.strata) for one in comparisons], split)
 
 
-def _changes(
-    name: str, caption: str, title: str, found: Sequence[tuple[Comparison, Sequence[Change]]], split: bool
-) -> Table:
-    compared = sorted({f"{name_of(one.before)} → {name_of(one.after)}, {one.mode}" for one, _ in found})
+def _changes(title: str, changed: Sequence[tuple[Comparison, Sequence[Change]]], split: bool) -> Table:
+    caption = f"Reward by {title.lower()}"
+    if compared := sorted({f"{name_of(one.before)} → {name_of(one.after)}, {one.mode}" for one, _ in changed}):
+        caption += f", {' and '.join(compared)} [95 % interval]"
     columns = (
         Column(title.lower(), title),
         *([Column("split", "Split")] if split else []),
+        *_change_columns("p (Holm)"),
+    )
+    rows = tuple(
+        Row((change.name or "(none)", *([one.split] if split else []), *_change(change)))
+        for one, changes in changed
+        for change in changes
+    )
+    return Table({"Part": "parts", "Stratum": "strata"}[title], caption, columns, rows)
+
+
+def rise(view: View) -> Table:
+    """The first stage against the last: a row for each split, reward first, then the task's own figures."""
+    figures = view.task_headline.figures if view.task_headline else ()
+    rows = []
+    for one in view.rises:
+        stages = f"{name_of(one.before)} → {name_of(one.after)}"
+        changes = {change.name: change for change in one.parts_unadjusted}
+        named = [("reward", one.reward)]
+        named += [(figure.title, changes[figure.part]) for figure in figures if figure.part in changes]
+        rows += [Row((one.split, name, stages, *_change(change)[:5])) for name, change in named]
+    columns = (Column("split", "Split"), Column("figure", "Figure"), Column("stages", "Stages"))
+    caption = "The first stage against the last, by split [95 % interval]"
+    return Table("rise", caption, (*columns, *_change_columns("p")[:5]), tuple(rows))
+
+
+def breakdown(view: View, compared: Sequence[Comparison]) -> Table:
+    """A row for each split and stratum, and each split and kind."""
+    headline = view.task_headline
+    rows = []
+    for one in compared:
+        named = [(headline.stratum if headline else "stratum", change.name, change) for change in one.strata]
+        if headline is not None:
+            kinds = one.kinds(headline.prefix)
+            named += [(headline.breakdown, change.name.removeprefix(headline.prefix), change) for change in kinds]
+        rows += [Row((one.split, what, name or "(none)", *_change(change)[:5])) for what, name, change in named]
+    columns = (Column("split", "Split"), Column("by", "By"), Column("name", "Name"), *_change_columns("p (Holm)")[:5])
+    return Table(
+        "breakdown", "The first stage against the last, by split and kind [95 % interval]", columns, tuple(rows)
+    )
+
+
+def _change_columns(p: str, sides: Kind = "interval") -> tuple[Column, ...]:
+    """The columns of a paired difference; `p` heads its p-value, and `sides` is how before and after are shown."""
+    return (
         Column("n", "n", "count"),
-        Column("before", "Before", "interval"),
-        Column("after", "After", "interval"),
+        Column("before", "Before", sides),
+        Column("after", "After", sides),
         Column("difference", "Difference", "change"),
-        Column("p", "p (Holm)", "p"),
+        Column("p", p, "p"),
         Column("wins", "Better", "count"),
         Column("losses", "Worse", "count"),
         Column("ties", "Equal", "count"),
     )
-    rows = tuple(
-        Row((change.name or "(none)", *([one.split] if split else []), *_difference(change)))
-        for one, changes in found
-        for change in changes
-    )
-    said = f"{caption}, {' and '.join(compared)} [95 % interval]" if compared else caption
-    return Table(name, said, columns, rows)
+
+
+def _change(change: Change) -> tuple[int, Interval, Interval, Interval, float, int, int, int]:
+    """The cells under `_change_columns`."""
+    pairs = change.paired
+    shown = (pairs.difference.n, change.before, change.after, pairs.difference, change.p)
+    return (*shown, pairs.wins, pairs.losses, pairs.ties)
 
 
 # -- parse modes -------------------------------------------------------------------------------------------------
@@ -238,22 +250,13 @@ def parse_modes(view: View) -> Table:
         Column("lost", "Lost strictly", "count"),
         Column("right", "of them right", "count"),
     )
-    rows = [row for name, evaluation in headline_evaluations(view) for row in _mode_rows(name, evaluation)]
+    rows = [row for name, evaluation in view.headline_evaluations for row in _mode_rows(name, evaluation)]
     where = f" ({view.headline[1]}, {view.headline[0]})" if view.headline else ""
     return Table("parse-modes", f"How answers were read{where}", columns, tuple(rows))
 
 
-def headline_evaluations(view: View) -> list[tuple[str, Evaluation]]:
-    """The last two stages' evaluations that the verdict compares."""
-    if view.headline is None:
-        return []
-    split, mode = view.headline
-    found = [(stage, view.final(stage, split, mode)) for stage in view.evaluated(split, mode)[-2:]]
-    return [(stage, evaluation) for stage, evaluation in found if evaluation is not None]
-
-
 def _mode_rows(stage: str, evaluation: Evaluation) -> list[Row]:
-    by_mode: dict[str, list[Any]] = {}
+    by_mode: dict[str, list[Judged]] = {}
     for row in evaluation.rows:
         by_mode.setdefault(row.how, []).append(row)
     order = sorted(by_mode, key=lambda how: (-len(by_mode[how]), how))
@@ -263,7 +266,7 @@ def _mode_rows(stage: str, evaluation: Evaluation) -> list[Row]:
     ]
 
 
-def _mode_row(how: str, stage: str, rows: Sequence[Any], evaluation: Evaluation, style: str = "") -> Row:
+def _mode_row(how: str, stage: str, rows: Sequence[Judged], evaluation: Evaluation, style: str = "") -> Row:
     counted, n = rescued(rows, evaluation.form), len(evaluation.rows)
     return Row(
         (
@@ -279,7 +282,7 @@ def _mode_row(how: str, stage: str, rows: Sequence[Any], evaluation: Evaluation,
     )
 
 
-def _reading(rows: Sequence[Any], name: str) -> Interval | None:
+def _reading(rows: Sequence[Judged], name: str) -> Interval | None:
     values = [row.readings[name] for row in rows if name in row.readings]
     return mean_interval(values) if values else None
 
@@ -306,8 +309,7 @@ def curve(view: View) -> Table:
 
 def time(view: View) -> Table:
     """Recorded seconds by stage and kind of work."""
-    spent = seconds_by(view.timings)
-    total = sum(spent.values())
+    total = sum(view.seconds.values())
     columns = (
         Column("work", "Work"),
         Column("stage", "Stage"),
@@ -316,6 +318,6 @@ def time(view: View) -> Table:
     )
     rows = tuple(
         Row((work, name_of(stage), seconds, seconds / total if total else None))
-        for (stage, work), seconds in spent.items()
+        for (stage, work), seconds in view.seconds.items()
     )
     return Table("time", "Recorded seconds of training", columns, rows)

@@ -70,7 +70,7 @@ Layer = Line | Dots | Points | Level
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Width, height and the room for labels at the right, in units of the view box."""
+    """Width, height and the space for labels at the right, in units of the view box."""
 
     width: int = 420
     height: int = 210

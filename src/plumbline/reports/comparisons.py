@@ -13,15 +13,14 @@ from typing import Literal
 import numpy as np
 
 from plumbline.errors import IncomparableError
+from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import Interval, Paired, mean_interval, paired
-from plumbline.evaluation.summary import compare
 from plumbline.records import Evaluation, Judged
 
 Direction = Literal["rise", "fall", "same"]
 SIGNIFICANT = 0.05
 POWER = 2.8 / 1.96
 """A difference of so many half-widths of the interval is found four times in five (two-sided 5 %, normal)."""
-TIE = 1e-9
 
 Pair = tuple[Judged, Judged]
 
@@ -70,7 +69,7 @@ class FormShare:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A stage against the one before, on one split, asked in one way."""
+    """A stage against the one before, on one split, decoded in one way."""
 
     split: str
     mode: str
@@ -80,6 +79,8 @@ class Comparison:
     pairs: tuple[Pair, ...]
     form: tuple[str, ...]
     """Names of the parts that judge how an answer is written."""
+    unjudged: int = 0
+    """Examples whose answer could not be judged, before or after."""
 
     @cached_property
     def parts(self) -> list[Change]:
@@ -88,7 +89,7 @@ class Comparison:
 
     @cached_property
     def parts_unadjusted(self) -> list[Change]:
-        """The same parts, each with the p-value of a question asked alone."""
+        """The same parts, each with the p-value of a question by itself."""
         names = dict.fromkeys(name for pair in self.pairs for row in pair for name in row.parts)
         changes = (_change(name, self.pairs, _part(name), name in self.form) for name in names)
         return [change for change in changes if change is not None]
@@ -104,6 +105,10 @@ class Comparison:
             for name in names
         )
         return holm([change for change in changes if change is not None])
+
+    def kinds(self, prefix: str) -> list[Change]:
+        """The parts under a prefix; their p-values are adjusted for their own number. None where it is empty."""
+        return holm([part for part in self.parts_unadjusted if prefix and part.name.startswith(prefix)])
 
     @cached_property
     def form_share(self) -> FormShare | None:
@@ -144,7 +149,8 @@ def comparison(
         paired=result,
         p=result.p_value,
     )
-    return Comparison(split, mode, first_stage, second_stage, reward, pairs, second.form)
+    unjudged = len(second.rows) + len(second.unjudged) - len(pairs)
+    return Comparison(split, mode, first_stage, second_stage, reward, pairs, second.form, unjudged)
 
 
 def _part(name: str) -> Callable[[Judged], float | None]:

@@ -128,7 +128,7 @@ class Share:
 
 
 def share_chart(shares: Sequence[Share], *, label: str) -> str:
-    """Bars from the left, the longest as long as there is room."""
+    """Bars from the left, the longest as long as there is space."""
     longest = max((share.value for share in shares), default=0.0)
     left = 14 + 6.6 * max((len(share.label) for share in shares), default=4)
     right = WIDTH - 12 - 6.8 * max((len(share.note) for share in shares), default=0)

@@ -3,17 +3,16 @@
 from collections.abc import Sequence
 
 from plumbline.reports import numbers
-from plumbline.reports.breakdown_tables import rise_sentences
-from plumbline.reports.build_tables import all_tables, headline_evaluations
+from plumbline.reports.build_tables import all_tables
 from plumbline.reports.escaping import clip, markdown, markdown_block
-from plumbline.reports.sections.parts import form_sentence
+from plumbline.reports.sections.changes import form_sentence
 from plumbline.reports.sections.record import COMMANDS, environment, events, identity, tokens
 from plumbline.reports.sections.samples import golds_of, prompt_of
 from plumbline.reports.sections.strict import sentence
 from plumbline.reports.sections.top import CONTROL, progress, warning_lines
 from plumbline.reports.select_samples import RULE, Picked, select
 from plumbline.reports.tables import Table
-from plumbline.reports.verdict import Verdict
+from plumbline.reports.verdict import Verdict, rise_sentences
 from plumbline.reports.view import View, name_of
 
 LONGEST = 2000
@@ -56,7 +55,7 @@ def _table(view: View, table: Table) -> list[str]:
     heading = f"## {HEADINGS[table.name]}" if table.name in HEADINGS else ""
     said: list[str] = []
     if table.name == "parse-modes":
-        said = [markdown(sentence(stage, evaluation)) for stage, evaluation in headline_evaluations(view)]
+        said = [markdown(sentence(stage, evaluation)) for stage, evaluation in view.headline_evaluations]
     if table.name == "parts" and (compared := view.headline_comparison()) is not None:
         said = [markdown(form_sentence(compared))]
     if table.name == "rise":

@@ -4,20 +4,21 @@ A value that was not computed is None or NaN, and is never shown as 0.
 """
 
 import math
+from typing import TypeGuard
 
 from plumbline.evaluation.statistics import Interval
 
 DASH = "–"
 
 
-def known(value: float | None) -> bool:
+def known(value: float | None) -> TypeGuard[float]:
     """Whether there is a finite value at all."""
     return value is not None and math.isfinite(value)
 
 
 def fixed(value: float | None, digits: int = 3) -> str:
     """0.612, and never -0.000."""
-    if value is None or not math.isfinite(value):
+    if not known(value):
         return DASH
     text = f"{value:.{digits}f}"
     return text.removeprefix("-") if float(text) == 0 else text
@@ -43,7 +44,7 @@ def interval_text(interval: Interval, *, sign: bool = False) -> str:
 
 def p_value(p: float | None) -> str:
     """< 0.001, 0.031, 0.28: three digits where they decide."""
-    if p is None or not math.isfinite(p):
+    if not known(p):
         return DASH
     if p < 0.001:
         return "< 0.001"
@@ -58,7 +59,7 @@ def p_text(p: float) -> str:
 
 def share(value: float | None) -> str:
     """12.5 %."""
-    return DASH if value is None or not math.isfinite(value) else f"{fixed(value * 100, 1)} %"
+    return f"{fixed(value * 100, 1)} %" if known(value) else DASH
 
 
 def count(value: int) -> str:
@@ -81,7 +82,7 @@ def duration(seconds: float) -> str:
 
 def short(value: float) -> str:
     """A metric whose size is not known beforehand, with three digits that count: 153, 0.0412, 5.0e-06."""
-    if not math.isfinite(value):
+    if not known(value):
         return DASH
     size = abs(value)
     if size and (size < 1e-3 or size >= 1e6):

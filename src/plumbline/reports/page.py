@@ -36,7 +36,7 @@ def page(title: str, sections: Sequence[Section]) -> str:
     links = "".join(
         f'<a href="#{section.anchor}">{html(section.heading)}</a>' for section in sections if section.heading
     )
-    # Text of models is escaped, so that only `filmstrip` can have written this.
+    # Text of models is escaped, so that only `sections.replays` can have written this.
     policy = POLICY + (PICTURES if any('<img src="data:' in section.body for section in sections) else "")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

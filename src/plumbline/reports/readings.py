@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from plumbline.evaluation.figures import EARNED
+from plumbline.evaluation.statistics import TIE
 from plumbline.records import Evaluation, Judged
-from plumbline.reports.select_samples import RIGHT
 
 STRICT, LENIENT, EXACT = "strict", "lenient", "exact"
-TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ def reward_reading(evaluations: Iterable[Evaluation]) -> str | None:
     """The reading that the reward is, on every judged answer; None where it is none of them."""
     rows = [row for evaluation in evaluations for row in evaluation.rows if row.readings]
     names = {name for row in rows for name in row.readings}
-    same = [n for n in names if all(abs(row.readings.get(n, -1.0) - row.reward) < TOLERANCE for row in rows)]
+    same = [n for n in names if all(abs(row.readings.get(n, -1.0) - row.reward) < TIE for row in rows)]
     return next((n for n in (LENIENT, STRICT, *sorted(names)) if n in same), None)
 
 
@@ -42,8 +42,8 @@ def has_both(evaluation: Evaluation) -> bool:
 def rescued(rows: Iterable[Judged], form: Sequence[str]) -> Rescued:
     """Count the answers that only the lenient reading pays; `form` names the parts that are not content."""
     both = [row for row in rows if STRICT in row.readings and LENIENT in row.readings]
-    paid = [row for row in both if row.readings[STRICT] <= TOLERANCE < row.readings[LENIENT]]
-    is_known = all(abs(row.reward - row.readings[LENIENT]) < TOLERANCE for row in paid)
+    paid = [row for row in both if row.readings[STRICT] <= TIE < row.readings[LENIENT]]
+    is_known = all(abs(row.reward - row.readings[LENIENT]) < TIE for row in paid)
     return Rescued(len(both), len(paid), sum(is_right(row, form) for row in paid) if is_known else None)
 
 
@@ -54,5 +54,5 @@ def is_right(row: Judged, form: Sequence[str]) -> bool:
     """
     content = {name: value for name, value in row.parts.items() if value is not None and name not in form}
     if EXACT in content:
-        return content[EXACT] >= RIGHT
-    return min(content.values()) >= RIGHT if content else row.readings.get(LENIENT, row.reward) >= RIGHT
+        return content[EXACT] >= EARNED
+    return min(content.values()) >= EARNED if content else row.readings.get(LENIENT, row.reward) >= EARNED

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import median
 
+from plumbline.evaluation.figures import EARNED
+from plumbline.evaluation.statistics import TIE
 from plumbline.records import Judged
-from plumbline.reports.comparisons import TIE, Comparison, Pair
+from plumbline.reports.comparisons import Comparison, Pair
 
 EACH, COUNT = 2, 8
-RIGHT = 0.999
-"""A reward from here on is everything that can be earned."""
 RULE = (
     "Two of the largest gains, two of the largest losses, two nearest the median change and two failures that did not "
     "change; equal candidates go by id, and examples nearest the median fill up."
@@ -54,7 +54,7 @@ def select(comparison: Comparison) -> list[Picked]:
 
     take((p for p in pairs if _gain(p) > TIE), lambda p: -_gain(p), "largest gain", EACH)
     take((p for p in pairs if _gain(p) < -TIE), _gain, "largest loss", EACH)
-    failed = [p for p in pairs if abs(_gain(p)) <= TIE and p[1].reward < RIGHT]
+    failed = [p for p in pairs if abs(_gain(p)) <= TIE and p[1].reward < EARNED]
     lowest = sorted(failed, key=lambda p: p[1].reward)[:EACH]
     kept = {pair[1].id for pair in lowest}
     take((p for p in pairs if p[1].id not in kept), from_median, "near the median change", EACH)

@@ -108,7 +108,7 @@ class Frame:
     ) -> "Frame":
         """A frame whose left margin is as wide as the labels of the y axis; the lower one holds the x axis.
 
-        `inset` keeps the first and the last point off the edges, so that their marks have room.
+        `inset` keeps the first and the last point off the edges, so that their marks have space.
         """
         labels = tick_labels(ticks(*y, _most(height)))
         left = max(36.0, 10 + CHARACTER * max((len(label) for label in labels), default=1))

@@ -7,9 +7,9 @@ and three columns in the CSV, where nothing is rounded.
 import csv
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from plumbline.evaluation.statistics import Interval
 from plumbline.reports import escaping, numbers
@@ -134,6 +134,11 @@ class Table:
         if not latex or column.kind == "text":
             return text
         return "--" if text == numbers.DASH else MINUS.sub("$-$", text)
+
+
+def recorded(values: Mapping[str, Any] | None) -> Interval | None:
+    """An interval as `evaluation.summary` writes it; None where it was not computed."""
+    return None if values is None or values["mean"] is None else Interval(**values)
 
 
 def cell_text(column: Column, cell: Cell) -> str:

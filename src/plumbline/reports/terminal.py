@@ -9,15 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.evaluation.figures import REWARD, TITLES
-from plumbline.evaluation.statistics import Paired
-from plumbline.reports.breakdown_tables import has_breakdown, rise_sentences
-from plumbline.reports.verdict import run_verdict
+from plumbline.evaluation.statistics import Interval, Paired
+from plumbline.reports.verdict import rise_sentences, run_verdict
 from plumbline.reports.view import View
 from plumbline.runs.run import Run
 
 
-def _interval(values: Mapping[str, float]) -> str:
-    return f"{values['mean']:.3f} [{values['low']:.3f}, {values['high']:.3f}]" if values["n"] else "-"
+def _interval(values: Mapping[str, Any]) -> str:
+    return f"{Interval(**values):.3f}" if values["n"] else "-"
 
 
 def summary_tables(summary: Mapping[str, Any], *, whole: bool = True) -> RenderableType:
@@ -27,9 +26,7 @@ def summary_tables(summary: Mapping[str, Any], *, whole: bool = True) -> Rendera
         summary: what `evaluation.summary.summarise` gives.
         whole: with the strata and the parts that a table of their own would repeat.
     """
-    head = Table(title=f"{summary['source']} on {summary['task']} {summary['split']}, n = {summary['n']}", min_width=64)
-    head.add_column("")
-    head.add_column("mean [95 % interval]", justify="right")
+    head = _listing(f"{summary['source']} on {summary['task']} {summary['split']}, n = {summary['n']}")
     head.add_row("reward", _interval(summary["reward"]), style="bold")
     for name, values in summary["readings"].items():
         head.add_row(f"  {name} reading", _interval(values))
@@ -38,9 +35,7 @@ def summary_tables(summary: Mapping[str, Any], *, whole: bool = True) -> Rendera
     for key, values in summary["figures"].items():
         if key != REWARD:
             head.add_row(key.replace("_", " "), _interval(values))
-    for name, value, style in _bounds(summary):
-        head.add_row(name, value, style=style)
-    for name, value, style in _coverage(summary):
+    for name, value, style in (*_bounds(summary), *_coverage(summary)):
         head.add_row(name, value, style=style)
     if summary["truncated"] is not None:
         head.add_row("truncated", f"{summary['truncated']:.1%}")
@@ -48,18 +43,21 @@ def summary_tables(summary: Mapping[str, Any], *, whole: bool = True) -> Rendera
         head.add_row("mean tokens", f"{summary['mean_tokens']:.1f}")
     if summary["failures"]:
         head.add_row("could not be judged", str(summary["failures"]), style="red")
-    parts = Table(title="parts", min_width=64)
-    parts.add_column("")
-    parts.add_column("mean [95 % interval]", justify="right")
+    parts = _listing("parts")
     for name, values in summary["parts"].items():
         if whole or not summary["prefix"] or not name.startswith(summary["prefix"]):
             parts.add_row(name, _interval(values))
-    modes = Table(title="how the answers were read", min_width=64)
-    modes.add_column("")
-    modes.add_column("answers", justify="right")
+    modes = _listing("how the answers were read", "answers")
     for name, count in list(summary["how"].items())[:12]:
         modes.add_row(name, f"{count} ({count / summary['n']:.1%})")
     return Group(head, parts, modes)
+
+
+def _listing(title: str, values: str = "mean [95 % interval]") -> Table:
+    table = Table(title=title, min_width=64)
+    table.add_column("")
+    table.add_column(values, justify="right")
+    return table
 
 
 def detail_tables(summary: Mapping[str, Any]) -> RenderableType:
@@ -73,7 +71,7 @@ def detail_tables(summary: Mapping[str, Any]) -> RenderableType:
 
 
 def _broken_down(what: str, summary: Mapping[str, Any]) -> RenderableType:
-    """One figure with its interval, the others as plain means, which is what 80 columns have room for."""
+    """One figure with its interval, the others as plain means, which is what 80 columns hold."""
     values = summary["by"][what]
     keys = list(next(iter(values.values())))
     interval = REWARD if REWARD in keys else keys[0]
@@ -93,7 +91,7 @@ def _broken_down(what: str, summary: Mapping[str, Any]) -> RenderableType:
 def _short(values: Mapping[str, Any], *, whole: bool) -> str:
     if not values["n"]:
         return "-"
-    return f"{values['mean']:.2f}" + (f" [{values['low']:.2f}, {values['high']:.2f}]" if whole else "")
+    return f"{Interval(**values) if whole else values['mean']:.2f}"
 
 
 def _bounds(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -123,24 +121,30 @@ def _coverage(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 def comparison_table(comparisons: Mapping[str, Paired]) -> RenderableType:
     """Paired differences, one row each, with the two means that they lie between."""
-    title = "second minus first, paired by example"
-    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("", overflow="fold")
-    for name in ("first", "second", "difference [95 %]", "p", "n", "up", "down", "same"):
-        table.add_column(name, justify="right", no_wrap=True)
+    columns = ("first", "second", "difference [95 %]", "p", "n", "up", "down", "same")
+    table = _figures("second minus first, paired by example", "", columns)
     for name, paired in comparisons.items():
         difference = paired.difference
         table.add_row(
             name,
             f"{paired.before:.3f}",
             f"{paired.after:.3f}",
-            f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]",
+            f"{difference:+.3f}",
             f"{paired.p_value:.4f}",
             str(difference.n),
             str(paired.wins),
             str(paired.losses),
             str(paired.ties),
         )
+    return table
+
+
+def _figures(title: str, first: str, columns: Sequence[str]) -> Table:
+    """A table of whose columns only the first is broken where a terminal is narrow."""
+    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table.add_column(first, overflow="fold")
+    for name in columns:
+        table.add_column(name, justify="left" if name == "asked" else "right", no_wrap=True)
     return table
 
 
@@ -155,12 +159,9 @@ def recipe_differences(changes: list[tuple[str, Any, Any]]) -> RenderableType:
 
 
 def sweep_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """A sweep's outcomes, one row for each run and way of asking; on 80 columns only the variants' names are broken."""
+    """A sweep's outcomes, one row for each run and mode; on 80 columns only the variants' names are broken."""
     title = f"last stage against the one before, on {next(row['split'] for row in rows if 'split' in row)}"
-    table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    table.add_column("variant", overflow="fold")
-    for name in ("asked", "before", "after", "difference [95 %]", "p", "n", "last KL"):
-        table.add_column(name, justify="left" if name == "asked" else "right", no_wrap=True)
+    table = _figures(title, "variant", ("asked", "before", "after", "difference [95 %]", "p", "n", "last KL"))
     for row in rows:
         if "error" in row:
             table.add_row(row["variant"], Text(f"failed: {row['error'].splitlines()[0]}", style="red"))
@@ -171,7 +172,7 @@ def sweep_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
                     mode,
                     f"{values['before']:.3f}",
                     f"{values['after']:.3f}",
-                    f"{values['difference']:+.3f} [{values['low']:+.3f}, {values['high']:+.3f}]",
+                    f"{Interval(values['difference'], values['low'], values['high'], values['n']):+.3f}",
                     f"{values['p_value']:.4f}",
                     str(values["n"]),
                     "-" if row["kl"] is None else f"{row['kl']:.4f}",
@@ -187,7 +188,7 @@ def run_summary(run: Run) -> RenderableType:
     if said.reason:
         lines.append(Text(said.reason))
     for one in view.tasks or [view]:
-        if has_breakdown(one):
+        if one.has_breakdown:
             lines += [Text(f"{one.task}: {sentence}" if one.task else sentence) for sentence in rise_sentences(one)]
     result = run.result() or {}
     lines.append(Text(f"\nreport  {run.folder / 'report.html'}\nmodel   {result.get('model', '-')}\n"))

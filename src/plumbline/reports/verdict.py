@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.errors import IncomparableError
-from plumbline.evaluation.statistics import Interval
 from plumbline.reports import numbers
 from plumbline.reports.comparisons import Change, Comparison
 from plumbline.reports.view import Bounds, View, name_of
-from plumbline.runs.evaluations import EvaluationKey
 
 Tone = Literal["rise", "fall", "same", "control", "none"]
 VERBS = {"rise": "raised", "fall": "lowered", "same": "did not change"}
+MOVED = {"rise": "rose", "fall": "fell", "same": "did not change"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,6 @@ def verdict(
     other: Comparison | None = None,
     negative_control: bool = False,
     finished: bool = True,
-    unjudged: int = 0,
     whole: Comparison | None = None,
 ) -> Verdict:
     """What a stage did to the reward.
@@ -46,10 +44,9 @@ def verdict(
     Args:
         comparison: the last stage against the one before.
         bounds: what the controls and the oracle earn on the same examples.
-        other: the same stages asked in the other way (sampled beside greedy).
+        other: the same stages decoded in the other way (sampled beside greedy).
         negative_control: the stage was trained on advantages dealt at random.
         finished: whether the run is.
-        unjudged: examples whose answer could not be judged, before or after.
         whole: the last stage against the first, where there is one in between.
     """
     reward = comparison.reward
@@ -63,8 +60,8 @@ def verdict(
     clauses += _origin(comparison) if reward.direction != "same" else []
     clauses += _below_floor(comparison, bounds)
     clauses += _first_to_last(comparison, whole)
-    if unjudged:
-        clauses.append(f"{_examples(unjudged)} left out because an answer could not be judged")
+    if comparison.unjudged:
+        clauses.append(f"{_examples(comparison.unjudged)} left out because an answer could not be judged")
     reason = "; ".join(clauses)
     tone: Tone = "control" if negative_control else reward.direction
     return Verdict(sentence, f"{reason[0].upper()}{reason[1:]}." if reason else "", tone)
@@ -97,7 +94,6 @@ def run_verdict(view: View) -> Verdict:
         negative_control=is_control,
         finished=view.finished,
         whole=whole if isinstance(whole, Comparison) else None,
-        unjudged=0 if evaluation is None else len(evaluation.rows) + len(evaluation.unjudged) - len(found.pairs),
     )
     if view.negative_control and not is_control:
         return Verdict(f"{prefix}{result.sentence}", result.reason, "control")
@@ -124,6 +120,17 @@ def _of_tasks(view: View) -> Verdict:
     )
 
 
+def rise_sentences(view: View) -> list[str]:
+    """By how much the reward rose on each split, from the first stage to the last."""
+    return [
+        f"On {one.split} ({numbers.count(len(one.pairs))} examples) the {one.mode} reward "
+        f"{MOVED[one.reward.direction]}: {numbers.fixed(one.reward.before.mean)} {name_of(one.before)}, "
+        f"{numbers.fixed(one.reward.after.mean)} {name_of(one.after)}, difference "
+        f"{numbers.interval_text(one.reward.paired.difference, sign=True)}."
+        for one in view.rises
+    ]
+
+
 def _control_prefix(view: View) -> str:
     if not view.negative_control:
         return ""
@@ -138,7 +145,7 @@ def _single(view: View, split: str, mode: str, prefix: str) -> Verdict:
     (stage,) = view.evaluated(split, mode)
     evaluation = view.final(stage, split, mode)
     assert evaluation is not None
-    reward = Interval(**view.summary(EvaluationKey(stage, split, mode))["reward"])
+    reward = view.reward(evaluation)
     sentence = (
         f"{prefix}Only {name_of(stage)} has been evaluated on {split}: it earns a {mode} reward of "
         f"{numbers.interval_text(reward)} on {_examples(reward.n)}{_bounds(view.bounds(evaluation))}."
@@ -199,11 +206,9 @@ def _borderline(reward: Change) -> list[str]:
 def _disagreement(comparison: Comparison, other: Comparison | None) -> list[str]:
     if other is None or other.reward.direction == comparison.reward.direction:
         return []
-    moved = {"rise": "rose", "fall": "fell", "same": "did not change"}[other.reward.direction]
-    difference = numbers.interval_text(other.reward.paired.difference, sign=True)
-    return [
-        f"{other.mode} answers disagree: their reward {moved} ({difference}, {numbers.p_text(other.reward.p)})",
-    ]
+    moved, difference = MOVED[other.reward.direction], other.reward.paired.difference
+    sure = f"{numbers.interval_text(difference, sign=True)}, {numbers.p_text(other.reward.p)}"
+    return [f"{other.mode} answers disagree: their reward {moved} ({sure})"]
 
 
 def _first_to_last(comparison: Comparison, whole: Comparison | None) -> list[str]:
@@ -233,14 +238,14 @@ def _origin(comparison: Comparison) -> list[str]:
     if not any(change.is_form for change in changes):
         return []
     if form and not content:
-        return [f"the {noun} is in format ({_named(form)}), not in content: no other part {_verb(direction)}"]
+        return [f"the {noun} is in format ({_named(form)}), not in content: no other part {MOVED[direction]}"]
     if content and not form:
         return [f"the {noun} is in content ({_named(content)}), not in format"]
     if not moved:
-        return [f"no single part {_verb(direction)} significantly"]
+        return [f"no single part {MOVED[direction]} significantly"]
     share = comparison.form_share
     assert share is not None
-    both = f"format ({_named(form)}) and content ({_named(content)}) both {_verb(direction)}"
+    both = f"format ({_named(form)}) and content ({_named(content)}) both {MOVED[direction]}"
     gained = f"{numbers.signed(share.from_changed)} of the difference comes from the"
     said = f"{both}; {gained} {numbers.count(share.changed)} answers whose format changed"
     if share.rest is None or share.rest.direction == direction:
@@ -249,10 +254,6 @@ def _origin(comparison: Comparison) -> list[str]:
     others = f"the change of the other {numbers.count(rest.n)}"
     unclear = "cannot be told from 0" if share.rest.direction == "same" else "is the other way round"
     return [f"{said}, and {others} {unclear} ({numbers.interval_text(rest, sign=True)})"]
-
-
-def _verb(direction: str) -> str:
-    return "rose" if direction == "rise" else "fell"
 
 
 def _named(changes: Sequence[Change], most: int = 3) -> str:

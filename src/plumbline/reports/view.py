@@ -3,7 +3,7 @@
 Nothing here is rendered, and nothing is computed that `evaluation.summary` does not define.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -16,14 +16,18 @@ from plumbline.records import Evaluation, Example, Headline
 from plumbline.reports.comparisons import Comparison, comparison
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 from plumbline.runs.replays import INDEX, Replay, read_replays
-from plumbline.runs.run import Run
+from plumbline.runs.run import QUIET, STAGES, Run
 from plumbline.storage import read_object
 
-STAGES = ("base", "sft", "rl")
 NAMES = {"base": "Base", "sft": "SFT", "rl": "GRPO"}
 MODES = ("greedy", "sampled")
-QUIET = frozenset({"note", "resumed", "changed", "engine"})
-"""Kinds of events that are no warning."""
+WORK = {
+    "time/rollouts": "rollouts",
+    "time/update": "update",
+    "time/rest": "records and evaluations",
+    "time/step": "steps",
+}
+"""What people call a kind of work whose seconds are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,18 @@ class View:
         return self.run.files["timings"].rows()
 
     @cached_property
+    def seconds(self) -> dict[tuple[str, str], float]:
+        """Where the recorded seconds went: by (stage, kind of work), in the order of training."""
+        spent: dict[str, dict[str, float]] = {}
+        for row in self.timings:
+            stage = spent.setdefault(str(row.get("stage", "")), {})
+            for key, value in row.items():
+                if key.startswith("time/") and isinstance(value, (int, float)):
+                    work = WORK.get(key, key.removeprefix("time/"))
+                    stage[work] = stage.get(work, 0.0) + float(value)
+        return {(stage, work): seconds for stage in ordered(spent) for work, seconds in spent[stage].items()}
+
+    @cached_property
     def samples(self) -> list[dict[str, Any]]:
         """The rollouts of training."""
         if self.whole is not None:
@@ -151,7 +167,7 @@ class View:
         return [split for split in self.splits if split not in {*section.final, section.split}]
 
     def modes(self, split: str) -> list[str]:
-        """The ways in which models were asked on a split, greedy first."""
+        """How models were decoded on a split, greedy first."""
         there = {k.mode for k in self.evaluations if k.split == split and k.step is None and k.stage != REFERENCE}
         return [*(mode for mode in MODES if mode in there), *sorted(there - set(MODES))]
 
@@ -248,7 +264,7 @@ class View:
 
     @cached_property
     def headline(self) -> tuple[str, str] | None:
-        """The split and the mode that the verdict speaks of: the recipe's last final split, asked greedily."""
+        """The split and the mode that the verdict speaks of: the recipe's last final split, by greedy decoding."""
         named = [split for split in self.splits if split not in self.further]
         order = [*reversed(named), *self.further]
         for least in (2, 1):
@@ -262,6 +278,24 @@ class View:
         """The comparison that the verdict speaks of, if there is one."""
         found = self.last_two(*self.headline) if self.headline else None
         return found if isinstance(found, Comparison) else None
+
+    @cached_property
+    def headline_evaluations(self) -> list[tuple[str, Evaluation]]:
+        """The evaluations of the last two stages that the verdict compares, by stage."""
+        if self.headline is None:
+            return []
+        last = [(stage, self.final(stage, *self.headline)) for stage in self.evaluated(*self.headline)[-2:]]
+        return [(stage, evaluation) for stage, evaluation in last if evaluation is not None]
+
+    def on_each_split(self, compare: Callable[[str, str], Comparison | IncomparableError | None]) -> list[Comparison]:
+        """What `compare` (`last_two`, `first_to_last`) finds on every split, decoded as the verdict's answers were."""
+        mode = self.headline[1] if self.headline else "greedy"
+        return [one for split in self.splits if isinstance(one := compare(split, mode), Comparison)]
+
+    @cached_property
+    def rises(self) -> list[Comparison]:
+        """The first stage against the last on every split."""
+        return self.on_each_split(self.first_to_last)
 
     # -- progress ------------------------------------------------------------------------------------------------
 
@@ -281,6 +315,11 @@ class View:
         if stage == "sft":
             return recipe.sft.steps if recipe.sft else None
         return recipe.model.tiny.steps if recipe.model.tiny else None
+
+    @property
+    def has_breakdown(self) -> bool:
+        """Whether there is more to say than every run has: figures of the task's own, or splits of its own."""
+        return self.task_headline is not None or bool(self.further)
 
     @property
     def negative_control(self) -> bool:

@@ -8,9 +8,8 @@ from plumbline.records import Example
 from plumbline.reports.build_tables import all_tables
 from plumbline.reports.markdown import markdown_report
 from plumbline.reports.page import Section, page
-from plumbline.reports.sections.breakdown import breakdown
+from plumbline.reports.sections.changes import breakdown, parts
 from plumbline.reports.sections.curves import curves
-from plumbline.reports.sections.parts import parts
 from plumbline.reports.sections.record import cost, record
 from plumbline.reports.sections.replays import replays
 from plumbline.reports.sections.results import results

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from plumbline.errors import DataError, RecipeError
-from plumbline.recipe import ModelSection, TaskSection, section
-from plumbline.records import Sampling
+from plumbline.recipe import TaskSection, options_as_written, section, without_foreign
 from plumbline.storage import one_line, read_object
 
 CARD = "plumbline.json"
@@ -34,7 +33,7 @@ class Card:
     model: Mapping[str, Any] = field(default_factory=dict)
     """The recipe's model section, as far as it decides what the weights score (family, canvas, quantize, dtype ...)."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
-    """The law that evaluations drew by (`Sampling`'s fields)."""
+    """The law that evaluations drew by (the fields of the family's `Sampling`)."""
     trained_on: frozenset[str] = field(default_factory=frozenset)
     """Fingerprints of the prompts (`Example.fingerprint`)."""
 
@@ -55,7 +54,9 @@ class Card:
         values = read_object(path)
         advice = "remove it to treat the model as one from elsewhere"
         try:
-            card = cls(**{**values, "trained_on": frozenset(values["trained_on"].split())})
+            options = options_as_written(values.get("model", {}), values.get("sampling", {}))
+            own = {part: without_foreign(part, values.get(part, {}), options) for part in ("model", "sampling")}
+            card = cls(**{**values, **own, "trained_on": frozenset(values["trained_on"].split())})
             card._check()
         except RecipeError as error:
             raise DataError(f"{path} is damaged: {error.cause}", advice) from error
@@ -67,8 +68,10 @@ class Card:
     def _check(self) -> None:
         """Raises TypeError or ValueError where a value is none that `to_json` writes."""
         # With an adapter: of one the card says all but what stands in its own configuration, and 4 bits need one.
-        section(ModelSection, {**self.model, "name": "x", "lora": {}}, "model")
-        Sampling(**self.sampling)
+        options = options_as_written(self.model, self.sampling)
+        lora: dict[str, Any] = {"lora": {}} if "lora" in options.model.model_fields else {}
+        section(options.model, {**self.model, "name": "x", **lora}, inside="model.")
+        section(options.sampling, self.sampling, inside="sampling.")
         if not all(isinstance(one, str) for one in (self.stage, self.task)) or not isinstance(self.options, dict):
             raise TypeError("stage and task are texts, and options an object")
         for one in self.tasks.values():

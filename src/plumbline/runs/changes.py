@@ -14,18 +14,13 @@ from plumbline.errors import RunError
 from plumbline.recipe import Recipe, differences
 
 HOW = (
-    "model.device",
-    "model.threads",
-    "model.decoder",
-    "model.scoring",
-    "model.rows_at_once",
-    "model.gradient_checkpointing",
     "sft.tokens_per_pass",
     "rl.tokens_per_pass",
     "rl.max_gap",
     "rl.patience",
 )
-"""Keys that say how a run is executed, or when it is stopped; results are the same but for rounding."""
+"""Keys that say how a run is executed, or when it is stopped; results are the same but for rounding. A family names
+those of its model section (`ModelSection.how`)."""
 RATES = {
     "base": "model.tiny.learning_rate",
     "sft": "sft.optimiser.learning_rate",
@@ -71,12 +66,13 @@ def allowed_changes(before: Recipe, now: Recipe, finished: Collection[str], fold
             f"{late[0]}, but the stage that trains at this rate is finished",
             "leave the rate as it was, or use --out for a new run",
         )
-    other = [each for each in changes if each.key not in (*HOW, *RATES.values()) and not each.key.startswith(FREE)]
+    how = (*(f"model.{key}" for key in sorted(now.model.how)), *HOW)
+    other = [each for each in changes if each.key not in (*how, *RATES.values()) and not each.key.startswith(FREE)]
     if other:
         raise RunError(
             f"{folder} was started with another recipe ({'; '.join(map(str, other[:4]))})",
             "resume with the recipe it was started with, or use --out for a new run; only what says how it is "
-            f"executed may change ({', '.join(HOW)}), and the learning rate of a stage that is not finished "
+            f"executed may change ({', '.join(how)}), and the learning rate of a stage that is not finished "
             f"({', '.join(RATES.values())})",
         )
     return changes

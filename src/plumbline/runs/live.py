@@ -24,6 +24,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from plumbline.runs.run import QUIET
+
 SHOWN = (
     ("train/reward", "reward"),
     ("train/reading/strict", "strict"),
@@ -103,7 +105,7 @@ class LiveView:
 
     def event(self, kind: str, message: str) -> None:
         """See `Observer.event`."""
-        style = "yellow" if kind not in {"note", "resumed", "changed", "engine"} else ""
+        style = "yellow" if kind not in QUIET else ""
         self.console.print(Text(f"{kind}: {message}", style=style), soft_wrap=True)
 
     def close(self) -> None:

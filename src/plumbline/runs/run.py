@@ -34,7 +34,7 @@ from typing import Any, Protocol, Self
 
 from plumbline import __version__, claims
 from plumbline.errors import RunError
-from plumbline.recipe import Recipe, check_family, load
+from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
 from plumbline.runs.cards import CARD
 from plumbline.runs.changes import allowed_changes
@@ -43,19 +43,14 @@ from plumbline.runs.rows import KINDS, checker
 from plumbline.storage import JsonLines, clear_os_errors, clear_read_errors, read_object, write_json, write_text
 
 STAGES = ("base", "sft", "rl")
+"""In the order of training."""
+QUIET = frozenset({"note", "resumed", "changed", "engine"})
+"""Kinds of events that are no warning."""
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
 
 
-class Observer(Protocol):
-    """Somebody who is told what happens: the terminal, a tracker."""
-
-    def stage(self, name: str, total: int, done: int) -> None:
-        """A stage of `total` steps begins, of which `done` are already done."""
-        ...
-
-    def metrics(self, row: Mapping[str, Any]) -> None:
-        """A row of metrics was recorded."""
-        ...
+class Listener(Protocol):
+    """Somebody who is told how far something has come."""
 
     def working(self, what: str, done: int, total: int) -> None:
         """Something that takes a while and leaves no metrics (building records, evaluating) has come so far."""
@@ -65,9 +60,31 @@ class Observer(Protocol):
         """Something happened that the user should know."""
         ...
 
+
+class Observer(Listener, Protocol):
+    """Somebody who is told what happens in a run: the terminal, a tracker."""
+
+    def stage(self, name: str, total: int, done: int) -> None:
+        """A stage of `total` steps begins, of which `done` are already done."""
+        ...
+
+    def metrics(self, row: Mapping[str, Any]) -> None:
+        """A row of metrics was recorded."""
+        ...
+
     def close(self) -> None:
         """The run is over, well or badly."""
         ...
+
+
+class Silent:
+    """A listener who does nothing with what it is told."""
+
+    def working(self, what: str, done: int, total: int) -> None:
+        """See `Listener`."""
+
+    def event(self, kind: str, message: str) -> None:
+        """See `Listener`."""
 
 
 RUN = "run"
@@ -103,7 +120,6 @@ class Run:
         finished keeps the recipe that it was made by.
 
         Raises:
-            RecipeError: a new run's recipe has keys that its family of models does not read.
             RunError: it exists and `resume` is False, or was started with another recipe, or is in use.
             StorageError: the folder holds what is no run's; nothing in it was touched.
         """
@@ -114,13 +130,11 @@ class Run:
             raise RunError(
                 f"{folder} already holds a run", "add --resume to go on with it, or --out to write somewhere else"
             )
-        if not started:  # one that has begun is gone on with as it was
-            check_family(recipe)
         claims.claim(folder, RUN, is_run)
         run._acquire()
         try:
             if started:
-                run._take_up(load(folder / "recipe.yaml"))
+                run._take_up(load(folder / "recipe.yaml", written=True))
             else:
                 run._forget()
                 write_text(folder / "recipe.yaml", recipe.to_yaml())
@@ -138,7 +152,7 @@ class Run:
         """
         if not (folder / "recipe.yaml").is_file():
             raise RunError(f"{folder} is not a run directory (it has no recipe.yaml)", "give the folder of a run")
-        return cls(folder, load(folder / "recipe.yaml"))
+        return cls(folder, load(folder / "recipe.yaml", written=True))
 
     def _is_blank(self) -> bool:
         """Whether nothing was trained or evaluated here; oracle and controls cost nothing."""
@@ -148,9 +162,9 @@ class Run:
 
     def _forget(self) -> None:
         """Remove what a blank run left: the oracle's and controls' evaluations, and records that may differ now."""
-        made = [*(self.folder / "evaluations").glob(f"{REFERENCE}.*.json")]
-        made += [path for name in RECORDS for path in (self.folder / "data").rglob(name)]
-        for path in made:
+        leftovers = [*(self.folder / "evaluations").glob(f"{REFERENCE}.*.json")]
+        leftovers += [path for name in RECORDS for path in (self.folder / "data").rglob(name)]
+        for path in leftovers:
             path.unlink()
 
     def _acquire(self) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from plumbline import claims
-from plumbline.errors import RunError, install_extra
+from plumbline.errors import RunError
+from plumbline.imports import missing
 from plumbline.recipe import Recipe
 from plumbline.runs.run import RUN, Observer, is_run
 
@@ -152,7 +153,7 @@ def _imported(name: str) -> Any:
     try:
         return importlib.import_module(MODULES.get(name, name))
     except ImportError as error:
-        raise RunError(f"the tracker {name} is not installed", install_extra(name)) from error
+        raise missing("the recipe's run.trackers", name, RunError) from error
 
 
 def _named(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from types import FrameType
 
 from plumbline.errors import DataError, PlumblineError
 from plumbline.records import Example, Score
-from plumbline.tasks.task import Task
+from plumbline.tasks.task import Grouped, Task, threads_of
 
 HOSTILE = (
     "",
@@ -130,22 +130,25 @@ def _again(task: Task, tried: Sequence[tuple[_Case, Score]]) -> None:
     by_example: dict[str, list[tuple[_Case, Score]]] = defaultdict(list)
     for case, score in reversed(tried):
         by_example[case.example.id].append((case, score))
-    together = getattr(task, "judge_group", None)
     failed: list[BaseException] = []
 
     def judge() -> None:
         try:
             for cases in by_example.values():
                 example, texts = cases[0][0].example, [case.text for case, _ in cases]
-                found = together(example, texts) if together else [task.judge(example, text) for text in texts]
-                for (case, before), (_, after) in zip(cases, found, strict=True):
+                verdicts = (
+                    task.judge_group(example, texts)
+                    if isinstance(task, Grouped)
+                    else [task.judge(example, text) for text in texts]
+                )
+                for (case, before), (_, after) in zip(cases, verdicts, strict=True):
                     _same(case, before, after)
         except Exception as error:  # noqa: BLE001 - the boundary to a verifier's code; told to the user below
             failed.append(error)
 
     try:
         with _limit(LIMIT * len(by_example)):
-            if getattr(task, "judges", 0):
+            if threads_of(task):
                 thread = threading.Thread(target=judge, name="precheck", daemon=True)
                 thread.start()
                 thread.join()
@@ -172,7 +175,7 @@ def _same(case: _Case, before: Score, after: Score) -> None:
 
 
 def _pace(task: Task, each: float, verdicts: int) -> Iterator[str]:
-    seconds = each * verdicts / max(1, getattr(task, "judges", 0))
+    seconds = each * verdicts / max(1, threads_of(task))
     if seconds >= SLOW:
         yield (
             f"a verdict takes {each:.2g} s, so the {verdicts:,} verdicts of this run take {seconds / 3600:.1f} hours. "

@@ -20,10 +20,7 @@ class Task(Protocol):
     control does on average, a better answer never scores lower, and hostile text never raises. A task whose examples
     have no gold answers has no oracle.
 
-    A task whose verdicts take time may also have `judges`, how many threads judge while the model goes on sampling
-    (an int; its `judge` is then called from them), and `judge_group(example, completions)`, which gives what `judge`
-    gives for several completions of one example in one call; `headline` (`records.Headline`), what its evaluations
-    put first; and what `Replayable`, `Itemised` and `Prechecked` ask for.
+    What a task may have besides: `Threaded`, `Grouped`, `Headlined`, `Replayable`, `Itemised`, `Prechecked`.
     """
 
     name: str
@@ -62,6 +59,35 @@ class Task(Protocol):
     @property
     def controls(self) -> Mapping[str, Control]:
         """The controls by name: blank, constant, shuffled-gold, and the task's own cheats."""
+        ...
+
+
+@runtime_checkable
+class Threaded(Protocol):
+    """A task whose verdicts take time, so that threads judge while the model goes on sampling."""
+
+    @property
+    def judges(self) -> int:
+        """How many threads; `judge` is called from them. 0 judges in place."""
+        ...
+
+
+@runtime_checkable
+class Grouped(Protocol):
+    """A task that judges several completions of one example in one call."""
+
+    def judge_group(self, example: Example, completions: Sequence[str]) -> Sequence[tuple[Outcome, Score]]:
+        """What `judge` gives for each of them, in order."""
+        ...
+
+
+@runtime_checkable
+class Headlined(Protocol):
+    """A task that says what its evaluations put first."""
+
+    @property
+    def headline(self) -> Headline:
+        """See `plumbline.records.Headline`."""
         ...
 
 
@@ -129,8 +155,12 @@ def itemised(task: Task) -> Itemised:
 
 def headline_of(task: Task) -> Headline | None:
     """What a task's evaluations put first; None where it does not say."""
-    found: Headline | None = getattr(task, "headline", None)
-    return found
+    return task.headline if isinstance(task, Headlined) else None
+
+
+def threads_of(task: Task) -> int:
+    """How many threads judge a task's completions; 0 where they are judged in place."""
+    return task.judges if isinstance(task, Threaded) else 0
 
 
 def gold_of(example: Example) -> str:

@@ -142,7 +142,7 @@ def _views(policy: Policy, useful: Sequence[Credit], section: RlSection, rng: np
         return elbo_views(policy, trajectories, how.kind, how.draws, rng)
     if how.temperature is not None:
         trajectories = [replace(t, sampling=replace(t.sampling, temperature=how.temperature)) for t in trajectories]
-    allowed = min(t.sampling.steps or len(t.steps) for t in trajectories)  # one that ends early makes fewer
+    allowed = min(t.sampling.most_steps or len(t.steps) for t in trajectories)  # one that ends early makes fewer
     if how.keep is not None and (how.keep > allowed or not policy.stepwise):
         raise RecipeError(
             f"rl.likelihood.keep is {how.keep}, but "

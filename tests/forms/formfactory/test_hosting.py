@@ -19,7 +19,7 @@ from tests.forms.formfactory.layout import PAGES
 
 @pytest.fixture
 def site(task):
-    return Site(task.source.application)
+    return Site(task.suite.application)
 
 
 def visit(task, site, name, *actions, files=frozenset()):
@@ -143,7 +143,7 @@ def test_no_page_names_another_place(task, site):
 def test_local_copies_are_served_in_place_of_what_is_elsewhere(open_layout, tmp_path):
     (tmp_path / "looks.min.css").write_text("h1 { color: green }")
     task = open_layout(assets=str(tmp_path))
-    site = Site(task.source.application)
+    site = Site(task.suite.application)
     view = View(task.forms["course-registration"])
     page = site.handle("GET", site.address(site.open(view), view)).body.decode()
     (address,) = re.findall(r'href="([^"]+)"', page)

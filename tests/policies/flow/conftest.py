@@ -5,8 +5,9 @@ import torch
 
 from plumbline.policies import open_policy
 from plumbline.policies.flow.network import FlowConfig, FlowNetwork
+from plumbline.policies.flow.options import FlowModel
 from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.recipe import ModelSection, TinySection
+from plumbline.recipe import TinySection
 from tests.conftest import WORDS
 
 VOCABULARY = 280
@@ -32,7 +33,7 @@ def make(folder, **options):
 
 
 def opened(folder, **options):
-    section = ModelSection(name=str(folder), family="flow", **{"canvas": 4, "attention": "prefix", **options})
+    section = FlowModel(name=str(folder), **{"canvas": 4, "attention": "prefix", **options})
     return open_policy(section, str(folder))
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from plumbline.policies.flow import kernels
+from plumbline.policies.flow.options import FlowSampling
 from plumbline.policies.flow.schedule import Tick, tick, ticks
-from plumbline.records import Sampling
 
 KERNELS = ("conditional", "marginal")
 
@@ -51,7 +51,7 @@ def test_rows_sum_to_one_and_are_the_direct_ones(kernel, step, scale):
 def test_whole_trajectories_sum_to_one(kernel):
     """V = 3, two places, three steps: all 6,561 trajectories from one start, each place's law depending on both."""
     weights = torch.randn((3, 3, 3, 2, 3), dtype=torch.float64, generator=torch.Generator().manual_seed(0)) / 0.7
-    clock = ticks(Sampling(max_tokens=2, steps=3), 1.0)
+    clock = ticks(FlowSampling(max_tokens=2, steps=3), 1.0)
     states = list(itertools.product(range(3), repeat=2))
     total = {state: (1.0 if state == (0, 1) else 0.0) for state in states}
     for index, step in enumerate(clock):
@@ -95,7 +95,7 @@ def test_the_divergence_is_the_enumerated_one(kernel, step):
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("other", [1e-1, 1e-4, 1e-8, 1e-12])
 def test_float32_keeps_its_digits_where_the_model_is_sure(kernel, other):
-    """The seed's clamps lost the gradient at 1 - p_c = 1e-4; here float32 agrees with float64 down to 1e-12."""
+    """The forms log's clamps lost the gradient at 1 - p_c = 1e-4; here float32 agrees with float64 down to 1e-12."""
     vocabulary, current = 1000, 7
     z = torch.randn(vocabulary, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
     rest = z.index_fill(0, torch.tensor([current]), float("-inf")).logsumexp(0)
@@ -142,7 +142,7 @@ def test_the_path_loss_is_its_formula_and_finite_at_the_ends():
 
 def test_the_clock_covers_the_path():
     for exponent in (1.0, 2.0):
-        clock = ticks(Sampling(max_tokens=2, steps=5), exponent)
+        clock = ticks(FlowSampling(max_tokens=2, steps=5), exponent)
         assert [step.last for step in clock] == [False] * 4 + [True]
         stays = 1.0
         for step in clock:

@@ -3,8 +3,9 @@
 import pytest
 
 from plumbline.policies import open_policy
+from plumbline.policies.masked.options import MaskedModel
 from plumbline.policies.pretrained.tiny import make_tiny
-from plumbline.recipe import ModelSection, TinySection
+from plumbline.recipe import TinySection
 from tests.conftest import WORDS, sharpen
 
 
@@ -18,7 +19,7 @@ def masked_folder(tmp_path_factory):
 
 
 def opened(folder, **options):
-    section = ModelSection(name=str(folder), family="masked", **{"canvas": 8, "attention": "prefix", **options})
+    section = MaskedModel(name=str(folder), **{"canvas": 8, "attention": "prefix", **options})
     return open_policy(section, str(folder))
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
-from plumbline.records import Sampling
+from plumbline.policies.masked.options import MaskedSampling
 from plumbline.testing import check_policy
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import laws, trajectory_of, ways
@@ -16,12 +16,12 @@ CHAT = [{"role": "user", "content": "nota?"}]
 KINDS = ("random", "ancestral", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
 GRADIENT = 1e-6
 """Llama's norm works in float32 whatever the model's type, which leaves its gradient about 5e-8 of noise."""
-BLOCKS = Sampling(max_tokens=4, steps=3, blocks=2, top_k=2, selector="plackett_luce")
+BLOCKS = MaskedSampling(max_tokens=4, steps=3, blocks=2, top_k=2, selector="plackett_luce")
 
 
 def law(selector, **options):
     extra = {"threshold": 0.6, "position_temperature": 0.3} if selector == "threshold" else {}
-    return replace(Sampling(max_tokens=3, steps=2, top_k=2), selector=selector, **{**extra, **options})
+    return replace(MaskedSampling(max_tokens=3, steps=2, top_k=2), selector=selector, **{**extra, **options})
 
 
 @pytest.fixture(scope="module")

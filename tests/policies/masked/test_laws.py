@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from plumbline.policies.masked import selectors
-from plumbline.records import Sampling
+from plumbline.policies.masked.options import MaskedSampling
 from plumbline.testing import check_policy
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import ways
 
 CHAT = [{"role": "user", "content": "nota?"}]
-SMALL = Sampling(max_tokens=3, steps=2, top_k=2)
+SMALL = MaskedSampling(max_tokens=3, steps=2, top_k=2)
 KINDS = ("random", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
 
 

@@ -8,14 +8,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from plumbline.errors import DataError, ModelError
+from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.probe import check_model
 from plumbline.recipe import LoraSection
-from plumbline.records import Sampling
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado " * 4)]
-LAW = Sampling(max_tokens=8, steps=4, selector="plackett_luce")
+LAW = MaskedSampling(max_tokens=8, steps=4, selector="plackett_luce")
 
 
 def drawn(policy, law=LAW):
@@ -127,7 +127,7 @@ def test_a_saved_model_remembers_its_canvas(masked_folder, tmp_path):
     again = opened(tmp_path / "saved", canvas=None)
     assert again.canvas == 8
     with pytest.raises(DataError, match="canvas has 8 places"):
-        again.sample(CHATS, 1, Sampling(max_tokens=9, steps=3), 0)
+        again.sample(CHATS, 1, MaskedSampling(max_tokens=9, steps=3), 0)
 
 
 def test_learnt_temperatures_are_never_left_out_silently(masked_folder, tmp_path):

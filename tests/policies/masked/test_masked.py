@@ -12,14 +12,13 @@ from safetensors.torch import load_file, save_file
 from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies import open_policy
 from plumbline.policies.draws import noises
+from plumbline.policies.masked.options import MaskedModel, MaskedSampling
 from plumbline.policies.masked.schedule import slices
-from plumbline.recipe import ModelSection
-from plumbline.records import Sampling
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of, ways
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?", "sim")]
-LAW = Sampling(max_tokens=8, steps=4, selector="plackett_luce")
+LAW = MaskedSampling(max_tokens=8, steps=4, selector="plackett_luce")
 
 
 def drawn(policy, law=LAW, copies=3, seed=0):
@@ -54,7 +53,7 @@ def test_every_place_is_filled_once_and_never_with_the_mask(policy):
 
 
 def test_greedy_takes_the_most_confident_places_and_their_best_tokens(policy):
-    law = Sampling(temperature=0, max_tokens=4, steps=4)
+    law = MaskedSampling(temperature=0, max_tokens=4, steps=4)
     ((trajectory,),) = policy.sample([CHATS[0]], 1, law, seed=0)
     state = [policy.mask_id] * 4
     for step in trajectory.steps:
@@ -81,7 +80,7 @@ def test_batches_keep_order_and_respect_the_budget(policy):
 def test_the_divergence_is_the_enumerated_one(masked_folder):
     """One step of one place: KL over (place, token) pairs, against the mean of the closed form over places."""
     policy = opened(masked_folder)
-    law = Sampling(max_tokens=2, steps=2, top_k=2, selector="plackett_luce")
+    law = MaskedSampling(max_tokens=2, steps=2, top_k=2, selector="plackett_luce")
     policy.keep_reference()
     before = {}
     prompt = policy.chat.prompt(CHATS[0])
@@ -152,7 +151,7 @@ def test_a_hidden_view_of_an_answer_has_its_own_tokens(policy):
     step = policy.hide(trajectory, np.array([True, False] * 4))
     assert step.positions.tolist() == [0, 2, 4, 6]
     assert (step.state[step.positions] == policy.mask_id).all()
-    view = replace(trajectory, steps=(step,), sampling=Sampling(max_tokens=8, steps=4))
+    view = replace(trajectory, steps=(step,), sampling=MaskedSampling(max_tokens=8, steps=4))
     assert policy.score([view]).logprobs.shape == (4,)
 
 
@@ -216,7 +215,7 @@ class TestCheckpointsOfOthers:
         for attention in ("prefix", "full"):
             policy = opened(folder, attention=attention)
             assert policy.network.shifted
-            law = Sampling(max_tokens=4, steps=4, selector="plackett_luce")
+            law = MaskedSampling(max_tokens=4, steps=4, selector="plackett_luce")
             ((trajectory,),) = policy.sample([CHATS[0]], 1, law, 0)
             scored = policy.score([trajectory])
             torch.testing.assert_close(scored.logprobs.detach(), scored.recorded, atol=2e-5, rtol=0)
@@ -224,9 +223,7 @@ class TestCheckpointsOfOthers:
             log_p = logits_of(policy, trajectory.prompt.tolist(), step.state.tolist()).log_softmax(-1)
             assert float(log_p[step.positions[0], step.tokens[0]]) == pytest.approx(float(step.logprobs[0]), abs=2e-5)
             policy.save(tmp_path / attention, {})
-            again = open_policy(
-                ModelSection(name="x", family="masked", canvas=8, attention=attention), str(tmp_path / attention)
-            )
+            again = open_policy(MaskedModel(name="x", canvas=8, attention=attention), str(tmp_path / attention))
             assert again.network.shifted
 
 
@@ -243,7 +240,7 @@ def test_the_schedule_fills_everything_whatever_the_numbers():
     for places in range(1, 9):
         for steps in range(1, places + 1):
             for blocks in range(1, steps + 1):
-                made = slices(Sampling(max_tokens=places, steps=steps, blocks=blocks))
+                made = slices(MaskedSampling(max_tokens=places, steps=steps, blocks=blocks))
                 assert len(made) == steps
                 assert sum(piece.count for piece in made) == places
                 assert [piece.time for piece in made] == sorted({piece.time for piece in made})
@@ -252,9 +249,9 @@ def test_the_schedule_fills_everything_whatever_the_numbers():
 @pytest.mark.parametrize(
     ("law", "error", "message"),
     [
-        (Sampling(max_tokens=8), RecipeError, "number of denoising steps"),
-        (Sampling(max_tokens=4, steps=8), RecipeError, "do not fit"),
-        (Sampling(max_tokens=9, steps=2), DataError, "canvas has 8 places"),
+        (MaskedSampling(max_tokens=8), RecipeError, "number of denoising steps"),
+        (MaskedSampling(max_tokens=4, steps=8), RecipeError, "do not fit"),
+        (MaskedSampling(max_tokens=9, steps=2), DataError, "canvas has 8 places"),
     ],
 )
 def test_laws_that_cannot_be(policy, law, error, message):
@@ -264,7 +261,7 @@ def test_laws_that_cannot_be(policy, law, error, message):
 
 def test_no_steps_at_all_are_refused_where_the_law_is_made():
     with pytest.raises(ValueError, match="at least 1"):
-        Sampling(max_tokens=8, steps=0)
+        MaskedSampling(max_tokens=8, steps=0)
 
 
 def test_models_that_cannot_be(tiny_folder, masked_folder, tmp_path):

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from plumbline.policies.masked import selectors
+from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.schedule import slices
 from plumbline.policies.masked.scorer import selection_log_prob
 from plumbline.policies.places import Places, token_log_prob
-from plumbline.records import Sampling
 
 GAPS = (-30.0, -3.0, 0.0, 3.0, 5.0, 8.0, 10.0, 13.0, 30.0)
 """How far the chosen places lead."""
@@ -112,7 +112,7 @@ def test_the_native_sampler_has_its_enumerated_probability(which, temperature, c
     """Every token at every place is drawn, the most confident are kept: all draws, one by one. Ties go by index."""
     logits, mask = LOGITS[which], 4
     laws = Places(Identity(5), mask, logits, None)
-    law = Sampling(max_tokens=4, steps=1, temperature=temperature, selector="low_confidence")
+    law = MaskedSampling(max_tokens=4, steps=1, temperature=temperature, selector="low_confidence")
     plain = logits[:, :mask].float().softmax(-1)
     log_p = (logits[:, :mask] / temperature).log_softmax(-1)
     wanted = {}
@@ -138,7 +138,7 @@ def test_no_block_has_more_steps_than_places():
     for places in range(1, 13):
         for steps in range(1, places + 1):
             for blocks in range(1, steps + 1):
-                made = slices(Sampling(max_tokens=places, steps=steps, blocks=blocks))
+                made = slices(MaskedSampling(max_tokens=places, steps=steps, blocks=blocks))
                 assert len(made) == steps
                 assert min(piece.count for piece in made) >= 1
                 assert sum(piece.last for piece in made) == blocks

@@ -9,8 +9,8 @@ import torch
 
 from plumbline.algorithms.likelihood.elbo import elbo_views
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
+from plumbline.policies.masked.options import MaskedSampling
 from plumbline.recipe import OptimiserSection, RlSection
-from plumbline.records import Sampling
 from plumbline.training.credit import Credit
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import update_policy
@@ -18,7 +18,7 @@ from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of, logits_of_many, trajectory_of
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?", "sim")]
-LAW = Sampling(max_tokens=8, steps=4, selector="plackett_luce")
+LAW = MaskedSampling(max_tokens=8, steps=4, selector="plackett_luce")
 
 
 def drawn(policy, law=LAW, copies=3, seed=0):
@@ -84,7 +84,7 @@ def test_some_steps_have_the_gradient_of_all_on_average(policy):
 class TestBounds:
     """ELBOs of an answer on three places against all orders of filling it in, by plain forward passes."""
 
-    law = Sampling(max_tokens=3, steps=3)
+    law = MaskedSampling(max_tokens=3, steps=3)
 
     def orders(self, policy, trajectory):
         """log p(answer | order) of each order."""
@@ -154,7 +154,7 @@ class TestBounds:
 def test_a_reward_is_learnt_step_by_step(masked_folder):
     """A bandit: the share of places that hold one token. Its exact expectation rises at each update, and reaches 1."""
     policy = opened(masked_folder)
-    law = Sampling(max_tokens=2, steps=2, selector="plackett_luce")
+    law = MaskedSampling(max_tokens=2, steps=2, selector="plackett_luce")
     prompt, mask = policy.chat.prompt(CHATS[0]), policy.mask_id
     with torch.no_grad():
         token = int(logits_of(policy, prompt, [mask, mask])[0].topk(2).indices[1])

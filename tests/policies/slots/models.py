@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from plumbline.policies import open_policy
-from plumbline.recipe import ModelSection
+from plumbline.policies.slots.options import SlotModel
 
 A, B, END, MASK = range(4)
 PROMPT = [{"role": "user", "content": "a b"}]
@@ -48,7 +48,7 @@ def in_double(model) -> None:
 
 
 def opened(folder: Path, *, double: bool = False, **options):
-    policy = open_policy(ModelSection(name=str(folder), family="slots", **{"slot": 2, **options}), str(folder))
+    policy = open_policy(SlotModel(name=str(folder), **{"slot": 2, **options}), str(folder))
     if double:
         in_double(policy.model)
     return policy

@@ -10,12 +10,12 @@ import torch
 
 from plumbline.policies import token_law
 from plumbline.policies.slots import sampler, selection
-from plumbline.records import Sampling
+from plumbline.policies.slots.options import SlotSampling
 from plumbline.testing import _chi_square_p, _key, check_policy
 from tests.policies.slots.models import PROMPT, A
 from tests.policies.slots.oracle import everything
 
-LAW = Sampling(max_tokens=4, steps=2, selector="plackett_luce", temperature=0.7, position_temperature=0.5)
+LAW = SlotSampling(max_tokens=4, steps=2, selector="plackett_luce", temperature=0.7, position_temperature=0.5)
 LAWS = {
     "two rounds": (LAW, [1, 1]),
     "one round": (replace(LAW, steps=1, temperature=1.3), [2]),

@@ -9,15 +9,16 @@ from transformers import AutoTokenizer, Qwen3ForCausalLM
 
 from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies import open_policy
+from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.saved import saved_settings
 from plumbline.policies.slots.grid import Grid
-from plumbline.recipe import LoraSection, ModelSection, TinySection
-from plumbline.records import Sampling
+from plumbline.policies.slots.options import SlotSampling
+from plumbline.recipe import LoraSection, TinySection
 from tests.conftest import WORDS
 from tests.policies.slots.models import PROMPT, opened, save_mini
 
-LAW = Sampling(max_tokens=8, steps=2, selector="plackett_luce")
+LAW = SlotSampling(max_tokens=8, steps=2, selector="plackett_luce")
 
 
 def edit(path, **changes):
@@ -127,7 +128,7 @@ def test_a_saved_model_is_the_same_model(mini, tmp_path, lora):
     with pytest.raises(ModelError, match="trained with slots of 2"):
         opened(tmp_path / "saved", lora=lora, slot=4)
     with pytest.raises(ModelError, match="is of family slots, not autoregressive"):
-        open_policy(ModelSection(name="x", lora=lora), str(tmp_path / "saved"))
+        open_policy(AutoregressiveModel(name="x", lora=lora), str(tmp_path / "saved"))
 
 
 def test_the_adapters_start_is_the_reference(mini):
@@ -167,7 +168,6 @@ def test_the_tiny_model_of_the_recipes_opens(tmp_path):
         ({"max_tokens": 7}, "7, which is no whole number of slots of 2"),
         ({"blocks": 3}, "cannot be cut into 3 equal blocks"),
         ({"blocks": 4}, "2 rounds do not fit 4 slots in 4 blocks"),
-        ({"selector": "ancestral"}, "ancestral is not for slots"),
         ({"max_tokens": 16}, "the model's canvas has 8 places"),
     ],
     ids=str,
@@ -180,18 +180,16 @@ def test_laws_that_do_not_fit_are_errors(mini, change, message):
 def test_sizes_that_do_not_fit_are_errors(mini):
     with pytest.raises(RecipeError, match=r"model\.canvas is 7, which is no whole number"):
         opened(mini, canvas=7)
-    with pytest.raises(RecipeError, match=r"model\.explore"):
-        opened(mini, explore=True)
     with pytest.raises(DataError, match="exceed the context of 64"):
         opened(mini).sample([[{"role": "user", "content": "a " * 60}]], 1, LAW, 0)
 
 
 def test_rounds_are_as_even_as_they_can_be():
-    assert Grid.of(Sampling(max_tokens=28, steps=3), 4).counts() == [2, 2, 3]
-    assert Grid.of(Sampling(max_tokens=32, steps=4, blocks=2), 4).counts() == [2, 2, 2, 2]
+    assert Grid.of(SlotSampling(max_tokens=28, steps=3), 4).counts() == [2, 2, 3]
+    assert Grid.of(SlotSampling(max_tokens=32, steps=4, blocks=2), 4).counts() == [2, 2, 2, 2]
     for slots in range(1, 12):
         for steps in range(1, slots + 1):
-            counts = Grid.of(Sampling(max_tokens=slots, steps=steps), 1).counts()
+            counts = Grid.of(SlotSampling(max_tokens=slots, steps=steps), 1).counts()
             assert sum(counts) == slots
             assert max(counts) - min(counts) <= 1
             assert min(counts) >= 1

@@ -11,13 +11,13 @@ from plumbline.policies.draws import noises
 from plumbline.policies.slots import packing, sampler
 from plumbline.policies.slots.attention import read_packed
 from plumbline.policies.slots.grid import Grid
+from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.packing import pack
 from plumbline.policies.slots.scoring import by_rounds
-from plumbline.records import Sampling
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened, save_mini
 from tests.policies.slots.oracle import behind, logits, prompt_tokens
 
-LAW = Sampling(max_tokens=12, steps=2, selector="plackett_luce", temperature=0.8, position_temperature=0.5)
+LAW = SlotSampling(max_tokens=12, steps=2, selector="plackett_luce", temperature=0.8, position_temperature=0.5)
 LAWS = {
     "4 slots in 2 rounds": (LAW, 3),
     "blocks": (replace(LAW, blocks=2, steps=4), 2),

@@ -5,8 +5,8 @@ import torch
 
 from plumbline.errors import DataError, RecipeError
 from plumbline.policies.draws import noises
+from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.supervised import noised
-from plumbline.records import Sampling
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened
 from tests.policies.slots.oracle import behind, prompt_tokens
 
@@ -99,8 +99,8 @@ def test_a_demonstration_is_learnt_and_then_answered_in_any_number_of_rounds(min
         optimiser.zero_grad()
         (policy.supervised_loss(batch * 4, noises(8, step)) / 64).backward()
         optimiser.step()
-    laws = [Sampling(max_tokens=8, steps=steps, selector="plackett_luce", temperature=0.0) for steps in (1, 2, 4)]
-    laws += [Sampling(max_tokens=8, selector="threshold", threshold=t, temperature=0.0) for t in (0.5, 0.9)]
+    laws = [SlotSampling(max_tokens=8, steps=steps, selector="plackett_luce", temperature=0.0) for steps in (1, 2, 4)]
+    laws += [SlotSampling(max_tokens=8, selector="threshold", threshold=t, temperature=0.0) for t in (0.5, 0.9)]
     for law in laws:
         texts = [group[0].text for group in policy.sample([PROMPT, LONGER], 1, law, 0)]
         assert texts == ["a b b a b", "b b a"]

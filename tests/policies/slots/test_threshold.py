@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from plumbline.errors import RecipeError
-from plumbline.records import Sampling
+from plumbline.policies.slots.options import SlotSampling
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened, save_mini
 from tests.policies.slots.oracle import behind, logits, prompt_tokens
 
-LAW = Sampling(max_tokens=12, selector="threshold", temperature=0.0)
+LAW = SlotSampling(max_tokens=12, selector="threshold", temperature=0.0)
 
 
 def one_at_a_time(model, prompt, places, width):

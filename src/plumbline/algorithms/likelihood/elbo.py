@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from plumbline.algorithms.likelihood.views import View
 from plumbline.policies.policy import Hides
-from plumbline.records import Sampling, Trajectory
+from plumbline.records import Trajectory
 
 Bound = Literal["espo", "gdpo", "diffu", "coupled"]
 
@@ -51,7 +51,7 @@ def elbo_views(
         length = trajectory.sampling.max_tokens
         looks = _looks(bound, length, draws, rng)
         steps = tuple(replace(policy.hide(trajectory, hidden), weight=weight) for hidden, weight in looks)
-        plain = Sampling(max_tokens=length, steps=trajectory.sampling.steps)
+        plain = type(trajectory.sampling)(max_tokens=length)
         views.append(View(owner, replace(trajectory, steps=steps, sampling=plain)))
     return views
 

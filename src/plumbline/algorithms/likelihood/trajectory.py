@@ -42,7 +42,7 @@ def trajectory_views(
     views = []
     for owner, trajectory in enumerate(trajectories):
         steps = trajectory.steps
-        if keep is not None and not len(steps) < keep <= (trajectory.sampling.steps or 0):
+        if keep is not None and not len(steps) < keep <= (trajectory.sampling.most_steps or 0):
             steps = tuple(_some(steps, keep, pick, rng))
         for part in ([step] for step in steps) if split else [steps]:
             views.append(View(owner, replace(trajectory, steps=tuple(part))))

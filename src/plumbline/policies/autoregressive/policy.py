@@ -18,6 +18,7 @@ from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies.autoregressive.decoders import Decoder
 from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
+from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import pack, pack_sizes, reach, rows
 from plumbline.policies.autoregressive.probe import probe, see
 from plumbline.policies.autoregressive.sampler import Drawn, decode
@@ -27,7 +28,6 @@ from plumbline.policies.pretrained.head import head_log_prob
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.token_law import log_prob
-from plumbline.recipe import ModelSection
 from plumbline.records import Message, Sampling, Step, Trajectory
 
 PLAIN = Sampling()
@@ -40,7 +40,7 @@ class AutoregressivePolicy(PretrainedPolicy):
     family = "autoregressive"
     stepwise = False
 
-    def __init__(self, loaded: Loaded, section: ModelSection) -> None:
+    def __init__(self, loaded: Loaded, section: AutoregressiveModel) -> None:
         super().__init__(loaded)
         self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else 512)
         self._abilities = probe(self.model)
@@ -49,7 +49,7 @@ class AutoregressivePolicy(PretrainedPolicy):
         self._packed = self._choose_scoring(section)
 
     @classmethod
-    def open(cls, section: ModelSection, source: str, seed: int = 0) -> "AutoregressivePolicy":
+    def open(cls, section: AutoregressiveModel, source: str, seed: int = 0) -> "AutoregressivePolicy":
         """Load a model directory, an adapter directory or a hub name.
 
         Raises:
@@ -58,7 +58,7 @@ class AutoregressivePolicy(PretrainedPolicy):
         """
         return cls(load(section, source, seed), section)
 
-    def _choose_decoder(self, section: ModelSection) -> bool:
+    def _choose_decoder(self, section: AutoregressiveModel) -> bool:
         if section.decoder == "lean" and not self._abilities.lean:
             raise ModelError(
                 f"model.decoder: lean does not fit this model: {self._abilities.why_not_lean}",
@@ -66,7 +66,7 @@ class AutoregressivePolicy(PretrainedPolicy):
             )
         return self._abilities.lean and section.decoder != "transformers"
 
-    def _choose_scoring(self, section: ModelSection) -> bool:
+    def _choose_scoring(self, section: AutoregressiveModel) -> bool:
         if section.scoring == "packed" and not self._abilities.packing:
             raise ModelError(
                 "model.scoring: packed differs from plain scoring on this model", "set model.scoring to auto or rows"

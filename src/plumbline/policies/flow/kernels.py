@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from plumbline.policies.flow.options import Kernel
 from plumbline.policies.flow.schedule import Tick
 from plumbline.policies.token_law import draw
-from plumbline.records import Kernel, Sampling
+from plumbline.records import Sampling
 
 SMALL = 1e-2
 """Below this phi is taken from its series, whose next term is 1e-15 there."""

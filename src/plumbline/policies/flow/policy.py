@@ -21,6 +21,7 @@ from plumbline.policies.draws import Noise, uniforms
 from plumbline.policies.exploration import Exploration
 from plumbline.policies.flow import kernels
 from plumbline.policies.flow.network import FlowNetwork, Prefix
+from plumbline.policies.flow.options import FlowModel, FlowSampling
 from plumbline.policies.flow.sampler import flow
 from plumbline.policies.flow.schedule import Tick, kappa, tick, ticks
 from plumbline.policies.places import Places
@@ -30,7 +31,6 @@ from plumbline.policies.pretrained.loading import Loaded, choose_device, choose_
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.pretrained.quiet import quieten
 from plumbline.policies.token_law import restrict
-from plumbline.recipe import ModelSection
 from plumbline.records import Message, Sampling, Trajectory
 
 LATEST = 1 - 1e-3
@@ -43,7 +43,7 @@ class FlowPolicy(PretrainedPolicy):
     family = "flow"
     stepwise = True
 
-    def __init__(self, loaded: Loaded, section: ModelSection, source: str) -> None:
+    def __init__(self, loaded: Loaded, section: FlowModel, source: str) -> None:
         super().__init__(loaded)
         self.network: FlowNetwork = self.model
         config = self.network.config
@@ -54,18 +54,13 @@ class FlowPolicy(PretrainedPolicy):
         self._reference_exploration: Exploration | None = None
 
     @classmethod
-    def open(cls, section: ModelSection, source: str, seed: int = 0) -> Self:  # noqa: ARG003 - nothing is drawn here
+    def open(cls, section: FlowModel, source: str, seed: int = 0) -> Self:  # noqa: ARG003 - nothing is drawn here
         """Load a flow model's directory.
 
         Raises:
-            ModelError: there is none, its weights do not fit, or LoRA or 4-bit weights are asked for.
+            ModelError: there is none, or its weights do not fit.
         """
         quieten()
-        if section.lora is not None or section.quantize is not None:
-            raise ModelError(
-                "model.lora and model.quantize are for transformers models, and a flow network is none",
-                "leave them out: every weight is trained",
-            )
         if section.threads is not None:
             torch.set_num_threads(section.threads)
         network = FlowNetwork.from_pretrained(source)
@@ -109,13 +104,14 @@ class FlowPolicy(PretrainedPolicy):
         tell: Tell | None = None,
     ) -> list[list[Trajectory]]:
         """See `Policy.sample`. The noise that a canvas begins with does not depend on the weights."""
-        encoded = self.encode(prompts, sampling, self.network.config.canvas)
+        law = FlowSampling.of(sampling)
+        encoded = self.encode(prompts, law, self.network.config.canvas)
         size = self.rows_at_once // copies
-        return self.in_chunks(encoded, size, seed, tell, lambda part, own: self._sample(part, copies, sampling, own))
+        return self.in_chunks(encoded, size, seed, tell, lambda part, own: self._sample(part, copies, law, own))
 
     @torch.no_grad()
     def _sample(
-        self, prompts: Sequence[Sequence[int]], copies: int, sampling: Sampling, own: Sequence[torch.Generator]
+        self, prompts: Sequence[Sequence[int]], copies: int, sampling: FlowSampling, own: Sequence[torch.Generator]
     ) -> list[list[Trajectory]]:
         rows = len(prompts) * copies
         prefix = self.network.encode(prompts).rows(torch.arange(len(prompts)).repeat_interleave(copies).to(self.device))
@@ -173,7 +169,7 @@ class FlowPolicy(PretrainedPolicy):
 
     def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
         """See `Policy.score`."""
-        sampling = common_law(trajectories)
+        sampling = FlowSampling.of(common_law(trajectories))
         if reference:
             with torch.no_grad(), self.as_reference() as network:
                 places = self._look(trajectories, network, self._reference_exploration)
@@ -210,7 +206,8 @@ class FlowPolicy(PretrainedPolicy):
     def _by_tick(self, trajectories: Sequence[Trajectory]) -> dict[Tick, Tensor]:
         """Indices [N'] of the places that belong to each step of the clock."""
         found: dict[Tick, list[int]] = {}
-        ends = {piece.time: piece for piece in ticks(trajectories[0].sampling, self.network.config.exponent)}
+        sampling = FlowSampling.of(trajectories[0].sampling)
+        ends = {piece.time: piece for piece in ticks(sampling, self.network.config.exponent)}
         start = 0
         for trajectory in trajectories:
             for step in trajectory.steps:
@@ -221,7 +218,7 @@ class FlowPolicy(PretrainedPolicy):
                 start += len(step.tokens)
         return {piece: torch.tensor(index, device=self.device) for piece, index in found.items()}
 
-    def _log_probs(self, trajectories: Sequence[Trajectory], places: Places, sampling: Sampling) -> Tensor:
+    def _log_probs(self, trajectories: Sequence[Trajectory], places: Places, sampling: FlowSampling) -> Tensor:
         now, following = self._moves(trajectories)
         result = torch.zeros(len(now), device=self.device)
         for step, index in self._by_tick(trajectories).items():
@@ -238,7 +235,7 @@ class FlowPolicy(PretrainedPolicy):
         return result
 
     def _divergence(
-        self, trajectories: Sequence[Trajectory], places: Places, other: Places, sampling: Sampling
+        self, trajectories: Sequence[Trajectory], places: Places, other: Places, sampling: FlowSampling
     ) -> Tensor:
         """KL [S] of each step, summed over its places."""
         now, _ = self._moves(trajectories)

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from plumbline.policies.draws import uniforms
 from plumbline.policies.flow import kernels
+from plumbline.policies.flow.options import FlowSampling
 from plumbline.policies.flow.schedule import Tick, ticks
 from plumbline.policies.places import Places
 from plumbline.policies.token_law import draw, restrict
-from plumbline.records import Sampling, Step
+from plumbline.records import Step
 
 Look = Callable[[Tensor, Tick], Places]
 """From canvases [R, L] and a step of the clock to the laws of all their places, row by row."""
@@ -31,7 +32,7 @@ class Flowed:
 
 
 @torch.no_grad()
-def flow(look: Look, start: Tensor, sampling: Sampling, exponent: float, own: Sequence[torch.Generator]) -> Flowed:
+def flow(look: Look, start: Tensor, sampling: FlowSampling, exponent: float, own: Sequence[torch.Generator]) -> Flowed:
     """Carry canvases from noise to text.
 
     At temperature 0 a place that jumps takes the most probable token, and the last step takes it everywhere; when a
@@ -71,7 +72,7 @@ def flow(look: Look, start: Tensor, sampling: Sampling, exponent: float, own: Se
     return Flowed(canvas.numpy(), steps)
 
 
-def _move(part: Places, now: Tensor, first: Tensor, second: Tensor, sampling: Sampling, step: Tick) -> Tensor:
+def _move(part: Places, now: Tensor, first: Tensor, second: Tensor, sampling: FlowSampling, step: Tick) -> Tensor:
     """[N, 2]: the next token of each place, and its log-probability (in float64, which holds every token id)."""
     logits = part.logits()
     if sampling.greedy:

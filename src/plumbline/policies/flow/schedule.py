@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 
 from plumbline.errors import RecipeError
-from plumbline.records import Sampling
+from plumbline.policies.flow.options import FlowSampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def tick(time: float, until: float, exponent: float) -> Tick:
     return Tick(time, until, jump, math.log(jump), -amount, amount)
 
 
-def ticks(sampling: Sampling, exponent: float) -> list[Tick]:
+def ticks(sampling: FlowSampling, exponent: float) -> list[Tick]:
     """An even grid of `sampling.steps` steps from 0 to 1.
 
     Raises:

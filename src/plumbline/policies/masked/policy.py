@@ -24,6 +24,7 @@ from plumbline.policies.exploration import FILE as EXPLORATION
 from plumbline.policies.exploration import Exploration
 from plumbline.policies.masked.checkpoints import LLADA_NAMES, config_of
 from plumbline.policies.masked.network import Network, Prompts
+from plumbline.policies.masked.options import MaskedModel, MaskedSampling
 from plumbline.policies.masked.probe import check_model
 from plumbline.policies.masked.recorded import Recorded
 from plumbline.policies.masked.sampler import denoise
@@ -33,7 +34,6 @@ from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.saved import saved_settings
-from plumbline.recipe import ModelSection
 from plumbline.records import Message, Sampling, Step, Trajectory
 
 KEPT = 0.1
@@ -51,7 +51,7 @@ class MaskedPolicy(PretrainedPolicy):
     family = "masked"
     stepwise = True
 
-    def __init__(self, loaded: Loaded, section: ModelSection, source: str) -> None:
+    def __init__(self, loaded: Loaded, section: MaskedModel, source: str) -> None:
         super().__init__(loaded)
         self.mask_id = _mask_id(self.model, self.chat.tokenizer, source)
         saved = {**(getattr(self.model.config, "plumbline", None) or {}), **saved_settings(source)}
@@ -70,7 +70,7 @@ class MaskedPolicy(PretrainedPolicy):
         self.model.config.plumbline = {"family": self.family, "canvas": self.canvas, "attention": section.attention}
 
     @classmethod
-    def open(cls, section: ModelSection, source: str, seed: int = 0) -> Self:
+    def open(cls, section: MaskedModel, source: str, seed: int = 0) -> Self:
         """Load a causal model, or a checkpoint in the style of LLaDA or Dream.
 
         Raises:
@@ -104,13 +104,14 @@ class MaskedPolicy(PretrainedPolicy):
         tell: Tell | None = None,
     ) -> list[list[Trajectory]]:
         """See `Policy.sample`. Prompts are denoised in chunks of `rows_at_once` rows."""
-        encoded = self.encode(prompts, sampling, self.canvas)
+        law = MaskedSampling.of(sampling)
+        encoded = self.encode(prompts, law, self.canvas)
         size = self.rows_at_once // copies
-        return self.in_chunks(encoded, size, seed, tell, lambda part, own: self._sample(part, copies, sampling, own))
+        return self.in_chunks(encoded, size, seed, tell, lambda part, own: self._sample(part, copies, law, own))
 
     @torch.no_grad()
     def _sample(
-        self, prompts: Sequence[Sequence[int]], copies: int, sampling: Sampling, own: Sequence[torch.Generator]
+        self, prompts: Sequence[Sequence[int]], copies: int, sampling: MaskedSampling, own: Sequence[torch.Generator]
     ) -> list[list[Trajectory]]:
         encoded = self.network.encode(prompts)
         prompt_of = torch.arange(len(prompts)).repeat_interleave(copies)
@@ -162,7 +163,7 @@ class MaskedPolicy(PretrainedPolicy):
         """See `Policy.score`. The divergence of a step is that of its filled places and of an ordered Plackett-Luce
         choice; the other selectors' choices are left out of it.
         """
-        sampling = common_law(trajectories)
+        sampling = MaskedSampling.of(common_law(trajectories))
         recorded = Recorded.of(trajectories, self.mask_id)
         if reference:
             with torch.no_grad(), self.as_reference() as model:

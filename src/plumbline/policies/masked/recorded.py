@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.schedule import Slice, slices
 from plumbline.policies.masked.selectors import FREE
 from plumbline.records import Step, Trajectory
@@ -41,7 +42,7 @@ class Recorded:
             ValueError: a step has no state, or fills a place that was not hidden in it.
         """
         made = cls()
-        sampling = trajectories[0].sampling
+        sampling = MaskedSampling.of(trajectories[0].sampling)
         distinct: dict[bytes, int] = {}
         prompts: list[list[int]] = []
         steps: list[Step] = []

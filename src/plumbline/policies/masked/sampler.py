@@ -21,11 +21,12 @@ from torch import Tensor
 
 from plumbline.policies.draws import uniforms
 from plumbline.policies.masked import selectors
+from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.schedule import Slice, slices
 from plumbline.policies.masked.scorer import free_log_prob, selection_log_prob
 from plumbline.policies.places import Places, draw_with_confidence, largest_log_prob, log_confidence
 from plumbline.policies.token_law import draw
-from plumbline.records import Sampling, Step
+from plumbline.records import Step
 
 Look = Callable[[Tensor, Tensor, Tensor, float], Places]
 """From the numbers of rows [A], their canvases [A, L], the places to look at [A, L] (bool) and the time to the laws of
@@ -47,7 +48,7 @@ def denoise(
     look: Look,
     rows: int,
     mask_id: int,
-    sampling: Sampling,
+    sampling: MaskedSampling,
     own: Sequence[torch.Generator],
     stop_ids: Collection[int],
     end: int,
@@ -113,7 +114,9 @@ class _Made:
         )
 
 
-def _step(look: See, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: Sampling, uniforms: Tensor) -> _Made:
+def _step(
+    look: See, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: MaskedSampling, uniforms: Tensor
+) -> _Made:
     places = canvas.shape[1]
     for_places, for_tokens = uniforms[:, :places], uniforms[:, places : 2 * places]
     selector = sampling.selector
@@ -158,7 +161,7 @@ def _spread(values: Tensor, eligible: Tensor) -> Tensor:
     return dense
 
 
-def _fill(laws: Places, chosen: Tensor, uniforms: Tensor, sampling: Sampling, selection: Tensor | None) -> _Made:
+def _fill(laws: Places, chosen: Tensor, uniforms: Tensor, sampling: MaskedSampling, selection: Tensor | None) -> _Made:
     """Draw a token for every chosen place; `laws` are theirs, row by row."""
     counts = chosen.sum(1)
     width = int(counts.max()) if len(counts) else 0
@@ -177,7 +180,7 @@ def _fill(laws: Places, chosen: Tensor, uniforms: Tensor, sampling: Sampling, se
 
 
 def _fill_ordered(
-    laws: Places, eligible: Tensor, order: Tensor, uniforms: Tensor, sampling: Sampling, selection: Tensor
+    laws: Places, eligible: Tensor, order: Tensor, uniforms: Tensor, sampling: MaskedSampling, selection: Tensor
 ) -> _Made:
     """Draw tokens for places [R, n] in a given order."""
     index = torch.full(eligible.shape, -1, dtype=torch.long)
@@ -188,7 +191,9 @@ def _fill_ordered(
     return _Made(order, tokens.cpu().view_as(order), logprobs.cpu().view_as(order), counts, selection)
 
 
-def _keep_most_confident(laws: Places, eligible: Tensor, piece: Slice, sampling: Sampling, uniforms: Tensor) -> _Made:
+def _keep_most_confident(
+    laws: Places, eligible: Tensor, piece: Slice, sampling: MaskedSampling, uniforms: Tensor
+) -> _Made:
     """A token for every hidden place; the most confident ones stay."""
     tokens, logprobs, sure = draw_with_confidence(laws, uniforms[eligible].to(laws.hidden.device), sampling)
     confidence = _spread(sure, eligible)
@@ -201,7 +206,7 @@ def _keep_most_confident(laws: Places, eligible: Tensor, piece: Slice, sampling:
     return _Made(order, drawn.gather(1, order), told.gather(1, order), counts, selection.cpu())
 
 
-def _greedy(look: See, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: Sampling) -> _Made:
+def _greedy(look: See, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: MaskedSampling) -> _Made:
     """The most probable tokens at the most confident places; nothing is drawn and nothing has a probability."""
     laws = look(canvas, eligible, piece.time)
     tokens = laws.each(lambda part: part.plain().argmax(-1))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from plumbline.errors import RecipeError
-from plumbline.records import Sampling
+from plumbline.policies.masked.options import MaskedSampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Slice:
     """When the step begins, in [0, 1)."""
 
 
-def slices(sampling: Sampling) -> list[Slice]:
+def slices(sampling: MaskedSampling) -> list[Slice]:
     """The steps of a law, block after block, places and steps dealt as evenly as whole numbers allow.
 
     Raises:

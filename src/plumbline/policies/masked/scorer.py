@@ -10,6 +10,7 @@ from torch import Tensor
 
 from plumbline.policies import places as at_places
 from plumbline.policies.masked import selectors
+from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.recorded import Recorded
 from plumbline.policies.masked.schedule import Slice
 from plumbline.policies.masked.selectors import FREE
@@ -19,10 +20,9 @@ from plumbline.policies.places import (
     log_confidence,
     log_less_confident,
 )
-from plumbline.records import Sampling
 
 
-def log_probs(recorded: Recorded, looked: Places, sampling: Sampling) -> Tensor:
+def log_probs(recorded: Recorded, looked: Places, sampling: MaskedSampling) -> Tensor:
     """Log-probabilities of recorded steps in the order of `Trajectory.logprobs`.
 
     Args:
@@ -44,7 +44,7 @@ def log_probs(recorded: Recorded, looked: Places, sampling: Sampling) -> Tensor:
     return torch.cat([tokens, chosen[recorded.selected.to(device)]])[recorded.layout.to(device)]
 
 
-def free_log_prob(eligible: Tensor, chosen: Tensor, pieces: Sequence[Slice], sampling: Sampling) -> Tensor:
+def free_log_prob(eligible: Tensor, chosen: Tensor, pieces: Sequence[Slice], sampling: MaskedSampling) -> Tensor:
     """Log-probability [S] of a choice of places that does not depend on the model.
 
     random: one of the sets of its size, -log C(m, n). ancestral: each of m places by itself, so
@@ -65,7 +65,7 @@ def free_log_prob(eligible: Tensor, chosen: Tensor, pieces: Sequence[Slice], sam
 
 
 def selection_log_prob(
-    laws: Places, eligible: Tensor, chosen: Tensor, order: Tensor, tokens: Tensor, sampling: Sampling
+    laws: Places, eligible: Tensor, chosen: Tensor, order: Tensor, tokens: Tensor, sampling: MaskedSampling
 ) -> Tensor:
     """Log-probability [S] of the choice of places, for the selectors in which the model has a say.
 
@@ -99,7 +99,7 @@ def selection_log_prob(
 
 
 def _low_confidence(
-    laws: Places, eligible: Tensor, chosen: Tensor, order: Tensor, tokens: Tensor, sampling: Sampling
+    laws: Places, eligible: Tensor, chosen: Tensor, order: Tensor, tokens: Tensor, sampling: MaskedSampling
 ) -> Tensor:
     """That every other hidden place drew something less confident than the least confident kept token."""
     index = torch.full(eligible.shape, -1, dtype=torch.long, device=eligible.device)
@@ -115,7 +115,7 @@ def _low_confidence(
     return below.new_zeros(len(eligible)).index_add(0, row, below)
 
 
-def step_divergence(recorded: Recorded, looked: Places, other: Places, sampling: Sampling) -> Tensor:
+def step_divergence(recorded: Recorded, looked: Places, other: Places, sampling: MaskedSampling) -> Tensor:
     """KL [S] of each step to the reference, whose laws of the same places are `other`.
 
     It is that of the filled places' tokens and of an ordered Plackett-Luce choice; the choices of the other selectors
@@ -130,7 +130,7 @@ def step_divergence(recorded: Recorded, looked: Places, other: Places, sampling:
     return total + _order_divergence(recorded, looked, other, sampling)
 
 
-def _order_divergence(recorded: Recorded, looked: Places, other: Places, sampling: Sampling) -> Tensor:
+def _order_divergence(recorded: Recorded, looked: Places, other: Places, sampling: MaskedSampling) -> Tensor:
     """KL [S] of the draws of places, one categorical after the other along the order that was drawn."""
     device = looked.hidden.device
     at = tuple(recorded.eligible.nonzero().T.to(device))

@@ -10,7 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import ModelError, install_extra
+from plumbline.errors import ModelError
+from plumbline.imports import missing
 
 
 def is_gguf(source: str) -> bool:
@@ -46,10 +47,7 @@ def _read(path: str, modified: int) -> tuple[str, str]:  # noqa: ARG001 - part o
     try:
         from gguf import GGUFReader
     except ImportError as error:
-        raise ModelError(
-            f"reading {path} needs the package gguf, which is not installed",
-            install_extra("train"),
-        ) from error
+        raise missing(f"reading {path}", error) from error
     try:
         fields = GGUFReader(path).fields
         architecture = str(fields["general.architecture"].contents())

@@ -17,6 +17,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from plumbline.errors import ModelError
+from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.gguf_file import as_plain, header, is_gguf, split_as_trained, where, without_bars
 from plumbline.policies.pretrained.quiet import quieten
@@ -41,7 +42,7 @@ ConfigOf = Callable[[str], Any]
 
 
 def load(
-    section: ModelSection,
+    section: PretrainedModel,
     source: str,
     seed: int,
     config_of: ConfigOf | None = None,
@@ -145,7 +146,7 @@ def _gguf_fix(source: str) -> str:
 
 
 def _model(
-    source: str, section: ModelSection, config_of: ConfigOf | None = None, renames: Mapping[str, str] | None = None
+    source: str, section: PretrainedModel, config_of: ConfigOf | None = None, renames: Mapping[str, str] | None = None
 ) -> Any:
     from transformers import AutoModelForCausalLM
 

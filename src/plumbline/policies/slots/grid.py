@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import RecipeError
-from plumbline.records import Sampling
-
-SELECTORS = ("plackett_luce", "random", "threshold")
+from plumbline.policies.slots.options import SlotSampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +23,13 @@ class Grid:
     rounds: int
 
     @classmethod
-    def of(cls, sampling: Sampling, width: int) -> "Grid":
+    def of(cls, sampling: SlotSampling, width: int) -> "Grid":
         """The grid of a law on a model with slots of `width` tokens.
 
         Raises:
-            RecipeError: the canvas is no whole number of slots, the blocks or the rounds do not come out even, or the
-                selector is not one of this family's.
+            RecipeError: the canvas is no whole number of slots, or the blocks or the rounds do not come out
+                even.
         """
-        if sampling.selector not in SELECTORS:
-            raise RecipeError(
-                f"sampling.selector: {sampling.selector} is not for slots", f"choose one of {', '.join(SELECTORS)}"
-            )
         slots = count_slots(sampling.max_tokens, width, "sampling.max_tokens")
         if slots % sampling.blocks:
             raise RecipeError(

@@ -24,12 +24,12 @@ from plumbline.policies.saved import saved_settings
 from plumbline.policies.slots.grid import Grid, count_slots
 from plumbline.policies.slots.head import Head
 from plumbline.policies.slots.loading import check_attention, mask_token, plain_config
+from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.policies.slots.packing import Pack, cut, pack
 from plumbline.policies.slots.sampler import Ids, roll_out
 from plumbline.policies.slots.scoring import divergences, log_probs, look
 from plumbline.policies.slots.supervised import summed_loss
 from plumbline.policies.slots.threshold import decode
-from plumbline.recipe import ModelSection
 from plumbline.records import Message, Sampling, Trajectory
 
 TOKENS_AT_ONCE = 8192
@@ -42,12 +42,8 @@ class SlotPolicy(PretrainedPolicy):
     family = "slots"
     stepwise = False
 
-    def __init__(self, loaded: Loaded, section: ModelSection, source: str) -> None:
+    def __init__(self, loaded: Loaded, section: SlotModel, source: str) -> None:
         super().__init__(loaded)
-        if section.explore:
-            raise RecipeError(
-                "model.explore is for families with a denoising time, which slots have not", "leave it out"
-            )
         self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else 512)
         self.width = section.slot
         self.ids = Ids(
@@ -68,7 +64,7 @@ class SlotPolicy(PretrainedPolicy):
         self.model.config.plumbline = {"family": self.family, "canvas": self.canvas, "slot": self.width}
 
     @classmethod
-    def open(cls, section: ModelSection, source: str, seed: int = 0) -> "SlotPolicy":
+    def open(cls, section: SlotModel, source: str, seed: int = 0) -> "SlotPolicy":
         """Load a model directory, an adapter directory or a hub name; a ReFusion checkpoint as the Qwen3 that it is.
 
         Raises:
@@ -92,7 +88,7 @@ class SlotPolicy(PretrainedPolicy):
 
     def exact(self, sampling: Sampling) -> bool:
         """See `Policy.exact`: threshold decoding decides without a density; all else is covered."""
-        return sampling.selector != "threshold"
+        return SlotSampling.of(sampling).selector != "threshold"
 
     def sample(
         self,
@@ -109,25 +105,25 @@ class SlotPolicy(PretrainedPolicy):
             RecipeError: the law does not fit the slots (see `Grid.of`), is longer than the model's canvas, or asks for
                 random threshold decoding.
         """
-        grid = self._grid(sampling)
-        encoded = self.encode(prompts, sampling)
+        law = SlotSampling.of(sampling)
+        grid = self._grid(law)
+        encoded = self.encode(prompts, law)
         head = Head.of(self.model, self.ids.mask)
-        decides = sampling.selector == "threshold"
+        decides = law.selector == "threshold"
 
         def draw(part: Encoded, own: Sequence[torch.Generator]) -> list[list[Trajectory]]:
             if decides:
-                drawn = [decode(self.model, head, part[0], grid, sampling.threshold, self.ids)] * copies
+                drawn = [decode(self.model, head, part[0], grid, law.threshold, self.ids)] * copies
             else:
-                drawn = roll_out(self.model, head, part, copies, grid, sampling, self.ids, own)
+                drawn = roll_out(self.model, head, part, copies, grid, law, self.ids, own)
             made = [
-                read_off(one.canvas, one.steps, part[row // copies], sampling, self.chat)
-                for row, one in enumerate(drawn)
+                read_off(one.canvas, one.steps, part[row // copies], law, self.chat) for row, one in enumerate(drawn)
             ]
             return [made[start : start + copies] for start in range(0, len(made), copies)]
 
         return self.in_chunks(encoded, 1 if decides else self.rows_at_once // copies, seed, tell, draw)
 
-    def _grid(self, sampling: Sampling) -> Grid:
+    def _grid(self, sampling: SlotSampling) -> Grid:
         """The law's grid, or the error that says why this model cannot follow it."""
         if self.canvas is not None and sampling.max_tokens > self.canvas:
             raise RecipeError(
@@ -145,7 +141,7 @@ class SlotPolicy(PretrainedPolicy):
         """See `Policy.batches`: consecutive trajectories of one prompt, as many as are cheapest together."""
         if not trajectories:
             return []
-        grid = self._scored_grid(common_law(trajectories))
+        grid = self._scored_grid(SlotSampling.of(common_law(trajectories)))
         return cut(trajectories, grid, tokens_per_pass, self.model.config.get_text_config().hidden_size)
 
     def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
@@ -155,7 +151,7 @@ class SlotPolicy(PretrainedPolicy):
             RecipeError: the trajectories were decoded by threshold.
             ValueError: they are greedy, or not this family's.
         """
-        law = common_law(trajectories)
+        law = SlotSampling.of(common_law(trajectories))
         grid = self._scored_grid(law)
         logprobs, kls = [], []
         for part in self.batches(trajectories, TOKENS_AT_ONCE):
@@ -165,7 +161,7 @@ class SlotPolicy(PretrainedPolicy):
             kls += [] if kl is None else [kl]
         return Terms.of(trajectories, torch.cat(logprobs), torch.cat(kls) if kls else None)
 
-    def _scored_grid(self, law: Sampling) -> Grid:
+    def _scored_grid(self, law: SlotSampling) -> Grid:
         if not self.exact(law):
             raise RecipeError(
                 "a trajectory decoded by threshold has no density, so it cannot be scored",
@@ -175,7 +171,9 @@ class SlotPolicy(PretrainedPolicy):
             raise ValueError("temperature 0 has no density: a greedy trajectory cannot be scored")
         return Grid.of(law, self.width)
 
-    def _score(self, packed: Pack, law: Sampling, *, reference: bool, divergence: bool) -> tuple[Tensor, Tensor | None]:
+    def _score(
+        self, packed: Pack, law: SlotSampling, *, reference: bool, divergence: bool
+    ) -> tuple[Tensor, Tensor | None]:
         other = None
         if reference or divergence:
             with torch.no_grad(), self.as_reference() as model:

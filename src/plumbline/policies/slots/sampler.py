@@ -35,7 +35,8 @@ from plumbline.policies.slots import selection
 from plumbline.policies.slots.attention import ALL, Context, pad_prompts
 from plumbline.policies.slots.grid import Grid
 from plumbline.policies.slots.head import Head
-from plumbline.records import Sampling, Step
+from plumbline.policies.slots.options import SlotSampling
+from plumbline.records import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ def roll_out(
     prompts: Sequence[Sequence[int]],
     copies: int,
     grid: Grid,
-    sampling: Sampling,
+    sampling: SlotSampling,
     ids: Ids,
     own: Sequence[torch.Generator],
 ) -> list[Drawn]:
@@ -106,7 +107,7 @@ class _Rollout:
         prompts: Sequence[Sequence[int]],
         copies: int,
         grid: Grid,
-        sampling: Sampling,
+        sampling: SlotSampling,
         ids: Ids,
         own: Sequence[torch.Generator],
     ) -> None:

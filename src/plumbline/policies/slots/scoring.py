@@ -14,8 +14,9 @@ from plumbline.policies.slots import selection
 from plumbline.policies.slots.attention import read_packed
 from plumbline.policies.slots.grid import Grid
 from plumbline.policies.slots.head import Head
+from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.packing import Pack, pack
-from plumbline.records import Sampling, Trajectory
+from plumbline.records import Trajectory
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +34,7 @@ def look(model: Any, mask_id: int, packed: Pack) -> Looked:
     return Looked(Head.of(model, mask_id), hidden[packed.predictors], hidden[packed.queries])
 
 
-def log_probs(packed: Pack, looked: Looked, law: Sampling) -> Tensor:
+def log_probs(packed: Pack, looked: Looked, law: SlotSampling) -> Tensor:
     """Log-probabilities [N + B] of a pack's terms, in the order of `Trajectory.logprobs`."""
     tokens = looked.head.log_prob(looked.predicting, packed.targets, law)
     if len(packed.queries) == 0:
@@ -42,7 +43,7 @@ def log_probs(packed: Pack, looked: Looked, law: Sampling) -> Tensor:
     return torch.cat([tokens, chosen.to(tokens.dtype)])[packed.order]
 
 
-def divergences(packed: Pack, looked: Looked, other: Looked, law: Sampling) -> Tensor:
+def divergences(packed: Pack, looked: Looked, other: Looked, law: SlotSampling) -> Tensor:
     """KL [steps] from the law of `looked` to that of `other`, in closed form at the states that were visited.
 
     A round's KL is the sum over its drawn tokens of the KL of their laws, given the tokens before them in their slot,
@@ -57,13 +58,15 @@ def divergences(packed: Pack, looked: Looked, other: Looked, law: Sampling) -> T
     return each.new_zeros(packed.num_steps).index_add(0, packed.step, each)
 
 
-def _scores(packed: Pack, looked: Looked, law: Sampling) -> Tensor:
+def _scores(packed: Pack, looked: Looked, law: SlotSampling) -> Tensor:
     """Scores [B, m] of open slots; something finite where there is none."""
     confidence = looked.head.confidence(looked.asked.flatten(0, 1), law)
     return confidence.view(packed.queries.shape) / law.position_temperature
 
 
-def by_rounds(model: Any, trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, law: Sampling) -> list[Tensor]:
+def by_rounds(
+    model: Any, trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, law: SlotSampling
+) -> list[Tensor]:
     """Log-probabilities of each trajectory's terms by a forward pass for every round.
 
     The packed pass gives the same numbers with one pass for all rounds. Tests compare the two, and

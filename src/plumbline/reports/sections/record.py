@@ -5,11 +5,11 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from plumbline.policies.options import PretrainedModel
 from plumbline.reports import numbers
 from plumbline.reports.dot_charts import Share, share_chart
 from plumbline.reports.escaping import clip, html
 from plumbline.reports.page import Section, facts, figure, folded, paragraph
-from plumbline.reports.timings import seconds_by
 from plumbline.reports.view import View, name_of
 from plumbline.runs.changes import RATES
 
@@ -18,17 +18,16 @@ MOST_EVENTS, LONGEST, RECIPE = 40, 400, 16_000
 
 def cost(view: View) -> Section:
     """Where the seconds went, and how many tokens they bought."""
-    spent = seconds_by(view.timings)
-    if not spent:
+    if not view.seconds:
         return Section("cost", "Time and tokens", paragraph("No timings have been recorded yet."))
-    total = sum(spent.values())
+    total = sum(view.seconds.values())
     shares = [
         Share(
             f"{name_of(stage)}, {work}",
             seconds,
             f"{numbers.duration(seconds)} · {seconds / total * 100:.0f} %" if total else numbers.duration(seconds),
         )
-        for (stage, work), seconds in spent.items()
+        for (stage, work), seconds in view.seconds.items()
     ]
     label = "Seconds by kind of work: " + "; ".join(f"{share.label} {share.note}" for share in shares)
     about = "recorded seconds of training steps; loading models and the evaluations after each stage are not in them."
@@ -39,13 +38,12 @@ def cost(view: View) -> Section:
 
 def tokens(view: View) -> list[tuple[str, str]]:
     """Counts of what was generated and trained on, and the speed where both are known."""
-    spent = seconds_by(view.timings)
-    found = [("Training, recorded", numbers.duration(sum(spent.values())))]
+    found = [("Training, recorded", numbers.duration(sum(view.seconds.values())))]
     drawn = [int(row["tokens"]) for row in view.samples if isinstance(row.get("tokens"), int)]
     if drawn:
         found.append(("RL rollouts", f"{numbers.count(len(drawn))} with {numbers.count(sum(drawn))} tokens"))
         found.append(("Mean length", f"{numbers.fixed(sum(drawn) / len(drawn), 1)} tokens"))
-        seconds = spent.get(("rl", "rollouts"), 0.0)
+        seconds = view.seconds.get(("rl", "rollouts"), 0.0)
         if seconds > 0:
             found.append(("Sampling speed", f"{numbers.count(round(sum(drawn) / seconds))} tokens a second"))
     for stage, rows in view.metrics.items():
@@ -67,13 +65,14 @@ def record(view: View) -> Section:
 def identity(view: View) -> list[tuple[str, str]]:
     """What the run is, in a few lines."""
     recipe = view.run.recipe
+    lora = recipe.model.lora if isinstance(recipe.model, PretrainedModel) else None
     model = recipe.model.name or "made on the spot (model.tiny)"
     found = [
         ("Recipe", f"{recipe.name} ({recipe.identity()})"),
         ("Seed", str(recipe.seed)),
         ("Task", ", ".join(f"{name}: {one.name}" if name else one.name for name, one in recipe.each_task.items())),
         ("Model", without_folder(view, model)),
-        ("Weights trained", f"LoRA of rank {recipe.model.lora.rank}" if recipe.model.lora else "all"),
+        ("Weights trained", f"LoRA of rank {lora.rank}" if lora else "all"),
     ]
     if isinstance(likelihood := view.environment.get("likelihood"), dict):
         exact = "exact: every choice that was sampled" if likelihood.get("exact") else "not exact"

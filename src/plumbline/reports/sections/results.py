@@ -91,7 +91,7 @@ def _label(key_: EvaluationKey) -> str:
 
 
 def _reward(view: View, key_: EvaluationKey) -> Interval:
-    return Interval(**view.summary(key_)["reward"])
+    return view.reward(view.evaluations[key_])
 
 
 def _marks(view: View, key_: EvaluationKey, named: str | None, second: str | None) -> tuple[Mark, ...]:

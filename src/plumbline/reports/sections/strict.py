@@ -20,7 +20,7 @@ ABOUT = (
 def strict(view: View) -> Section:
     """The count in a sentence, the table of parse modes, and both readings during training."""
     heading = "Strict against lenient"
-    evaluations = build_tables.headline_evaluations(view)
+    evaluations = view.headline_evaluations
     body = paragraph(ABOUT)
     if not evaluations:
         body += paragraph("No held-out evaluation is there yet, so there is nothing to read twice.")

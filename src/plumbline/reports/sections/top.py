@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from plumbline.evaluation.statistics import Interval, skill
 from plumbline.reports import build_tables, numbers
-from plumbline.reports.build_tables import headline_evaluations
 from plumbline.reports.comparisons import Comparison
 from plumbline.reports.escaping import html
 from plumbline.reports.page import Section, paragraph, typeset
@@ -108,7 +107,7 @@ def _cards(view: View) -> Iterator[Card]:
     compared = view.headline_comparison()
     if compared is not None:
         yield _mean_card(f"{name_of(compared.before)}, {mode}, {split}", compared.reward.before)
-    reward = Interval(**view.summary(after)["reward"])
+    reward = view.reward(view.evaluations[after])
     yield _mean_card(f"{name_of(after.stage)}, {mode}, {split}", reward)
     if compared is not None:
         yield _difference_card("Difference", compared)
@@ -133,7 +132,7 @@ def _difference_card(name: str, compared: Comparison) -> Card:
 
 def _strict_card(view: View) -> Iterator[Card]:
     """How many answers strict parsing loses, before and after."""
-    evaluations = [evaluation for _, evaluation in headline_evaluations(view)]
+    evaluations = [evaluation for _, evaluation in view.headline_evaluations]
     if not evaluations or not all(map(has_both, evaluations)):
         return
     counted = [rescued(evaluation.rows, evaluation.form) for evaluation in evaluations]

@@ -132,8 +132,8 @@ def build_commerce(options: CommerceOptions, folder: Path, progress: Progress = 
         chosen = _choose(rows, options.extraction, generator(options.seed, "extraction", "choose"))
     except DataError:
         if began_empty:  # leave nothing that a later command would go on with
-            for made in (database, folder / UNFINISHED, folder / claims.MARK):
-                made.unlink(missing_ok=True)
+            for written in (database, folder / UNFINISHED, folder / claims.MARK):
+                written.unlink(missing_ok=True)
             with suppress(OSError):
                 folder.rmdir()
         raise
@@ -151,16 +151,16 @@ def _eligible(database: Path, seed: int) -> list[dict[str, Any]]:
     connection = sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     connection.row_factory = sqlite3.Row
     try:
-        found = connection.execute(
+        reviews = connection.execute(
             "SELECT * FROM orders_enriched WHERE review_text IS NOT NULL AND sentiment IS NOT NULL ORDER BY order_id"
         ).fetchall()
     finally:
         connection.close()
-    order = generator(seed, "extraction", "order").permutation(len(found))
+    order = generator(seed, "extraction", "order").permutation(len(reviews))
     rows = []
     seen: set[tuple[str, str]] = set()
     for index in order:
-        row = dict(found[index])
+        row = dict(reviews[index])
         marks = {
             ("customer", row["customer_unique_id"]),
             ("review", row["review_id"]),
@@ -217,7 +217,7 @@ def _split(rows: Sequence[Mapping[str, Any]], rng: np.random.Generator) -> dict[
         members[name] = [index for position, index in enumerate(left) if position in positions]
         left = [index for position, index in enumerate(left) if position not in positions]
     members = {"train": left, **members}
-    return {name: [rows[index] for index in rng.permutation(found)] for name, found in members.items()}
+    return {name: [rows[index] for index in rng.permutation(indices)] for name, indices in members.items()}
 
 
 def _record(row: Mapping[str, Any], options: CommerceOptions) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 Nothing is written: the records are drawn in a tenth of a second, so there is no folder that could be stale.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,9 @@ from plumbline.tasks.forms.plans.elements import elements_of
 from plumbline.tasks.forms.plans.oracle import plan_for
 from plumbline.tasks.forms.plans.write import write_steps
 from plumbline.tasks.forms.prompts import document_text, messages, values_text
+from plumbline.tasks.forms.site.application import Application
 from plumbline.tasks.forms.site.view import View
-from plumbline.tasks.forms.suite.catalogue import FORMS, HELD_OUT
+from plumbline.tasks.forms.suite.catalogue import FORMS, HELD_OUT, VERSION
 from plumbline.tasks.forms.suite.declaration import TYPED, Form, Value
 from plumbline.tasks.forms.suite.records import draw_record, is_shown, narrow
 from plumbline.tasks.forms.telling import tell
@@ -181,3 +184,34 @@ def values_of(reference: Mapping[str, Any]) -> dict[str, Value]:
         name: tuple(map(str, value)) if isinstance(value, list) else value
         for name, value in reference["values"].items()
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Forms, their splits and examples, and what identifies them: ours (`own_suite`) or another's (`formfactory`)."""
+
+    forms: Mapping[str, Form]
+    splits: tuple[str, ...]
+    identity: str
+    """What decides the forms and their records, as a part of the rubric's identity."""
+    build: Callable[[str], list[Example]]
+    """The examples of one of the splits."""
+    application: Application | None = None
+    """What serves the forms; None for the site's own renderer."""
+
+
+def own_suite(options: FormsOptions) -> Suite:
+    """Plumbline's own suite, as the options choose it.
+
+    Raises:
+        DataError: see `held_out_of`.
+    """
+    forms = forms_of(options)
+    held = held_out_of(options, forms)
+    narrow = "" if options.max_fields is None else f":{options.max_fields} fields"
+    return Suite(
+        forms,
+        (*SEEN, HELD_OUT_FORMS) if held else SEEN,
+        f"suite {VERSION}{narrow}",
+        partial(build_split, options=options, forms=forms),
+    )

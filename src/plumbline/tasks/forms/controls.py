@@ -40,7 +40,7 @@ def controls(view_of: ViewOf) -> dict[str, Control]:
 
 
 def _submit_only(view: View) -> str:
-    """Every page's button, and nothing else: what the seed's original rubric paid most for."""
+    """Every page's button, and nothing else: what a rubric pays most for that looks for words of success."""
     presses = [Submit() for _ in view.form.pages]
     return write_steps([Navigate(ADDRESS + view.form.path), *presses], view.form.language)
 

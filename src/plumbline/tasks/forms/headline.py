@@ -28,5 +28,5 @@ SEED_V6 = Headline(
         Figure(key="executed", title="Executed", part="execution_completeness"),
     ),
     stratum="form",
-    note="seed-v6: the rubric of the seed's tables, which never looks at what the server received",
+    note="seed-v6: the rubric of the forms log's tables, which never looks at what the server received",
 )

@@ -82,7 +82,7 @@ class FormsOptions(Section):
     executor: Literal["direct", "browser", "in-page"] = "direct"
     """direct needs no browser. browser navigates and sends in a real Chromium; in-page uses one without navigation."""
     rubric: Literal["received", "seed-v6"] = "received"
-    """received: what the server received. seed-v6: the rubric of the seed's tables, for comparison with them only."""
+    """received: what the server received. seed-v6: the rubric of the forms log's tables, to compare with them."""
 
     @field_validator("forms", "held_out")
     @classmethod

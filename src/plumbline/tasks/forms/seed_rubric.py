@@ -1,8 +1,8 @@
-"""seed-v6: the rubric of the seed's tables, kept so that figures can be compared with them. It does not judge well.
+"""seed-v6: the rubric of the forms log's tables, for figures that are compared with them. It does not judge well.
 
 0.4 for words of success on the last page, 0.4 for what the plan says that it typed, 0.2 for the share of its actions
 that raised no error. It never looks at what the server received, pays for sending an empty form, and pays a perfect
-plan no more than one that types after the form is gone: that is what it is kept to show.
+plan no more than one that types after the form is gone: that is what it is here to show.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _LONGEST = 2000
 
 
 def score(form: Form, values: Mapping[str, Value], plan: Plan, execution: Execution) -> Score:
-    """Judge a plan as the seed's version 6 did."""
+    """Judge a plan as version 6 of that rubric did."""
     done = list(zip(plan.actions, execution.attempts, strict=False))
     if not done:
         return SEED_RUBRIC.score(dict.fromkeys(SEED_RUBRIC.names, 0.0))
@@ -48,7 +48,7 @@ def score(form: Form, values: Mapping[str, Value], plan: Plan, execution: Execut
 
 
 def _ran(action: Action, attempt: Attempt) -> bool:
-    """Whether the seed's pipeline counted an action: a click always, and an action on a page that is gone, too."""
+    """Whether an action counts as carried out: a click always, and an action on a page that is gone, too."""
     return attempt.status != "refused" or not isinstance(action, Fill)
 
 

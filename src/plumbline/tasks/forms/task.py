@@ -6,12 +6,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import DataError, PlumblineError, RecipeError, install_extra
+from plumbline.errors import DataError, PlumblineError, RecipeError
+from plumbline.imports import missing
 from plumbline.records import Example, Failure, Frame, Headline, Mistake, Outcome, Score
 from plumbline.seeds import generator
 from plumbline.tasks import Progress
 from plumbline.tasks.forms import headline, rubric, seed_rubric
-from plumbline.tasks.forms.build import HELD_OUT_FORMS, gold_plan, values_of, write_plan
+from plumbline.tasks.forms.build import HELD_OUT_FORMS, Suite, gold_plan, own_suite, values_of, write_plan
 from plumbline.tasks.forms.controls import controls
 from plumbline.tasks.forms.executors.executor import Case, Execution, Executor
 from plumbline.tasks.forms.formfactory.scoring import fillable, strict, two_readings
@@ -25,7 +26,6 @@ from plumbline.tasks.forms.site.receipts import submission_of
 from plumbline.tasks.forms.site.site import Site
 from plumbline.tasks.forms.site.view import View
 from plumbline.tasks.forms.sloppy import sloppily
-from plumbline.tasks.forms.source import Source, own_suite
 from plumbline.tasks.forms.suite.declaration import Value
 from plumbline.tasks.task import Control, gold_of
 
@@ -46,12 +46,12 @@ def open_forms(options: Mapping[str, Any], folder: Path, progress: Progress) -> 
     """
     checked = read_options(dict(options))
     if checked.suite == "own":
-        source = own_suite(checked)
+        suite = own_suite(checked)
     else:
         from plumbline.tasks.forms.formfactory.importer import import_formfactory
 
-        source = import_formfactory(checked)
-    return FormsTask(checked, open_executor(checked.executor, Site(source.application)), source)
+        suite = import_formfactory(checked)
+    return FormsTask(checked, open_executor(checked.executor, Site(suite.application)), suite)
 
 
 def open_executor(name: str, site: Site | None = None) -> Executor:
@@ -67,10 +67,8 @@ def open_executor(name: str, site: Site | None = None) -> Executor:
             return DirectExecutor(site)
         from plumbline.tasks.forms.executors.browser.executor import BrowserExecutor
     except ImportError as error:
-        raise RecipeError(
-            f"the {name} executor reads pages with {error.name}, which is not installed",
-            install_extra("forms" if name == "direct" else "browser"),
-        ) from error
+        extra = "forms" if name == "direct" else "browser"
+        raise missing(f"the {name} executor", error, RecipeError, extra=extra) from error
     return BrowserExecutor(site, navigates=name == "browser")
 
 
@@ -88,15 +86,15 @@ class _Prepared:
 
 
 class FormsTask:
-    """See `plumbline.tasks.task.Task`."""
+    """Forms to fill in; what its methods promise stands in `plumbline.tasks.task`."""
 
     name = "forms"
 
-    def __init__(self, options: FormsOptions, executor: Executor, source: Source | None = None) -> None:
+    def __init__(self, options: FormsOptions, executor: Executor, suite: Suite | None = None) -> None:
         self.options, self.executor = options, executor
-        self.source = source if source is not None else own_suite(options)
-        self.forms, self.splits = self.source.forms, self.source.splits
-        self._build: Callable[[str], list[Example]] = cache(self.source.build)
+        self.suite = suite if suite is not None else own_suite(options)
+        self.forms, self.splits = self.suite.forms, self.suite.splits
+        self._build: Callable[[str], list[Example]] = cache(self.suite.build)
         self._prepared: dict[int, _Prepared] = {}
         self._views: dict[tuple[Any, ...], View] = {}
 
@@ -104,11 +102,11 @@ class FormsTask:
     def rubric(self) -> str:
         """See `Task.rubric`; the suite's identity is part of it, because it decides what is asked for."""
         identity = (seed_rubric.SEED_RUBRIC if self.options.rubric == "seed-v6" else rubric.RUBRIC).identity
-        return f"{identity}:{self.source.identity}"
+        return f"{identity}:{self.suite.identity}"
 
     @property
     def judges(self) -> int:
-        """See `Task`: as many episodes at once as the executor has room for."""
+        """See `Threaded`: as many as the executor runs episodes at once."""
         return self.executor.at_once
 
     @property
@@ -118,7 +116,7 @@ class FormsTask:
 
     @property
     def headline(self) -> Headline:
-        """See `plumbline.records.Headline`."""
+        """See `Headlined`."""
         return headline.SEED_V6 if self.options.rubric == "seed-v6" else headline.RECEIVED
 
     def examples(self, split: str) -> Sequence[Example]:
@@ -170,13 +168,13 @@ class FormsTask:
         return rubric.score(prepared.expected, plan, execution, len(prepared.case.view.form.pages))
 
     def mistakes(self, example: Example, completion: str) -> Sequence[Mistake]:
-        """See `plumbline.tasks.task.Replayable`."""
+        """See `Replayable`."""
         prepared = self._prepare(example)
         (execution,) = self._run(prepared, [read_plan(completion, prepared.elements)])
         return mistakes_of(prepared.expected, execution)
 
     def replay(self, example: Example, completion: str) -> Sequence[Frame]:
-        """See `plumbline.tasks.task.Replayable`.
+        """See `Replayable`.
 
         Raises:
             RecipeError: there is no browser.
@@ -184,10 +182,7 @@ class FormsTask:
         try:
             from plumbline.tasks.forms.executors.film import film
         except ImportError as error:
-            raise RecipeError(
-                f"an episode is replayed in a browser, and {error.name} is not installed",
-                install_extra("browser"),
-            ) from error
+            raise missing("a replay, which is filmed in a browser,", error, RecipeError, extra="browser") from error
         prepared = self._prepare(example)
         return film(prepared.case, read_plan(completion, prepared.elements), self.executor.site)
 

@@ -1,12 +1,32 @@
-"""Which phrases may make a point, given the order's facts."""
+"""The phrase banks in Brazilian Portuguese (`phrases/*.yaml`), and which of them may make a point of an order.
+
+How to read a phrase:
+
+    [ ... ]     the literal span of the complaint (one in every phrase of a complaint)
+    <a|b|>      one of the alternatives, possibly none; may be nested
+    {slot}      filled in by `words.Words`: a product word, days, dates, money, a shop, a name
+    @           o or a, by the gender of the product word of this clause
+    §           o or a, by the gender of the customer
+    + at the start: for a strong tone only (it holds a word of `gold.STRONG_PRAISE` or `gold.STRONG_COMPLAINT`)
+
+Clauses start in lower case and have no final full stop, so that they can stand first, last, or after "mas". A bank is
+named by the point that it makes; `defective.elec` holds what fits one kind of product only, `late_more` what goes on
+about a point.
+"""
 
 from functools import cache
+from pathlib import Path
 
 from plumbline.tasks.commerce.database.dice import Dice
 from plumbline.tasks.commerce.database.facts import Facts
-from plumbline.tasks.commerce.database.phrases import delivery, praise, product, quoted, remarks, sarcasm, service
+from plumbline.tasks.tables import read_tables
 
 Bank = tuple[str, ...]
+BANKS: dict[str, Bank] = {
+    name: tuple(phrases.splitlines())
+    for banks in read_tables(Path(__file__).with_name("phrases")).values()
+    for name, phrases in banks.items()
+}
 SHIPMENT_POINTS = ("late", "missing", "praise_delivery", "neutral")
 """Points at which the thing may be called a parcel or an order."""
 _VOLTAGE = ("eletroportateis", "eletrodomesticos", "eletrodomesticos_2", "climatizacao", "portateis_casa_forno_e_cafe",
@@ -21,35 +41,26 @@ def bank_of(dice: Dice, point: str, facts: Facts) -> Bank:
     if point == "missing":
         return _missing(dice, facts)
     if point == "defective":
-        special = product.DEFECTIVE_OF.get(kind, ())
+        special = BANKS.get(f"defective.{kind}", ())
         if kind in ("food", "cosm"):
             return special
-        return special if special and dice.chance(0.45) else _fitting(product.DEFECTIVE, kind)
+        return special if special and dice.chance(0.45) else _fitting("defective", kind)
     if point == "wrong":
         special = _wrong(dice, facts)
-        return special if special and dice.chance(0.35) else _fitting(product.WRONG, kind)
+        return special if special and dice.chance(0.35) else _fitting("wrong", kind)
     if point == "price":
         return _price(facts)
     if point == "praise_product":
-        special = praise.PRODUCT_OF.get(kind, ())
-        return special if special and dice.chance(0.4) else _fitting(praise.PRODUCT, kind)
+        special = BANKS.get(f"praise_product.{kind}", ())
+        return special if special and dice.chance(0.4) else _fitting("praise_product", kind)
     if point == "praise_delivery":
         return _delivery(dice, facts)
     if point == "praise_price":
-        return tuple(phrase for phrase in praise.PRICE if "{preco}" not in phrase or (facts.value or 0) < 150)
+        return tuple(phrase for phrase in BANKS["praise_price"] if "{preco}" not in phrase or (facts.value or 0) < 150)
     if point == "neutral":
-        special = remarks.NEUTRAL_OF.get(kind, ())
-        return special if special and dice.chance(0.3) else remarks.NEUTRAL_RECEIVED
-    return {
-        "late": delivery.LATE,
-        "service": service.SERVICE if facts.received else _NOTHING_TO_RETURN,
-        "displeased": service.DISPLEASED,
-        "refuses": service.REFUSES,
-        "recommends": praise.RECOMMENDS,
-        "praise_service": praise.SERVICE,
-        "praise_general": praise.GENERAL,
-        "lukewarm": remarks.LUKEWARM,
-    }[point]
+        special = BANKS.get(f"neutral.{kind}", ())
+        return special if special and dice.chance(0.3) else BANKS["neutral"]
+    return _NOTHING_TO_RETURN if point == "service" and not facts.received else BANKS[point]
 
 
 _SIZED = ("modelo", "medidas", "tamanho", "acabamento")
@@ -69,25 +80,26 @@ _UNFIT = {
 
 
 _NOTHING_TO_RETURN = tuple(
-    phrase for phrase in service.SERVICE if "troca" not in phrase and "nota fiscal" not in phrase
+    phrase for phrase in BANKS["service"] if "troca" not in phrase and "nota fiscal" not in phrase
 )
 """Complaints about the service of somebody who has received nothing."""
 
 
 @cache
-def _fitting(bank: Bank, kind: str) -> Bank:
+def _fitting(name: str, kind: str) -> Bank:
+    """The phrases of a bank that fit a kind of product."""
     unfit = _UNFIT.get(kind, ())
-    return tuple(phrase for phrase in bank if not any(word in phrase for word in unfit))
+    return tuple(phrase for phrase in BANKS[name] if not any(word in phrase for word in unfit))
 
 
 def _missing(dice: Dice, facts: Facts) -> Bank:
     if facts.received:
-        return delivery.MISSING_PART
+        return BANKS["missing_part"]
     if facts.cancelled:
-        return delivery.MISSING_CANCELLED if dice.chance(0.75) else delivery.MISSING
+        return BANKS["missing_cancelled" if dice.chance(0.75) else "missing"]
     if not facts.shipped and dice.chance(0.3):
-        return delivery.MISSING_UNSHIPPED
-    return delivery.MISSING
+        return BANKS["missing_unshipped"]
+    return BANKS["missing"]
 
 
 def _wrong(dice: Dice, facts: Facts) -> Bank:
@@ -107,39 +119,39 @@ def _wrong(dice: Dice, facts: Facts) -> Bank:
         "food": kind == "food",
     }
     keys = [key for key, fits in fitting.items() if fits]
-    return product.WRONG_OF[dice.pick(keys)] if keys else ()
+    return BANKS[f"wrong.{dice.pick(keys)}"] if keys else ()
 
 
 def _price(facts: Facts) -> Bank:
     """Amounts are named only where they are worth complaining about."""
     value, freight = facts.value or 0.0, facts.freight or 0.0
-    near: Bank = service.PRICE_FREIGHT_NEAR * 2 if freight > 0.66 * value else ()
+    near: Bank = BANKS["price_freight_near"] * 2 if freight > 0.66 * value else ()
     if freight > value:
-        near = service.PRICE_FREIGHT_ABOVE * 4
+        near = BANKS["price_freight_above"] * 4
     dear = freight >= 20 and freight > 0.12 * value
     return near + tuple(
         phrase
-        for phrase in service.PRICE
+        for phrase in BANKS["price"]
         if ("{frete}" not in phrase or dear) and ("{preco}" not in phrase or value >= 50)
     )
 
 
 def _delivery(dice: Dice, facts: Facts) -> Bank:
-    banks: list[Bank] = [praise.DELIVERY_ANY]
+    names = ["praise_delivery"]
     if facts.early >= 2:
-        banks.append(praise.DELIVERY_EARLY)
+        names.append("praise_delivery_early")
     if facts.waited <= FAST_DAYS:
-        banks += [praise.DELIVERY_FAST, praise.DELIVERY_FAST]
-    return dice.pick(banks)
+        names += ["praise_delivery_fast"] * 2
+    return BANKS[dice.pick(names)]
 
 
 def ironic_bank(point: str, facts: Facts) -> Bank:
     """Ironic phrases for a complaint; empty where irony would not fit the facts."""
     if point == "missing":
-        return () if facts.cancelled else sarcasm.SARCASM["part" if facts.received else "missing"]
+        return () if facts.cancelled else BANKS["ironic.part" if facts.received else "ironic.missing"]
     if point == "defective" and facts.kind in ("food", "cosm"):
         return ()
-    bank = sarcasm.SARCASM[point]
+    bank = BANKS[f"ironic.{point}"]
     if point == "price":
         dear = (facts.freight or 0) >= 20
         return tuple(phrase for phrase in bank if "{frete}" not in phrase or dear)
@@ -149,13 +161,12 @@ def ironic_bank(point: str, facts: Facts) -> Bank:
 def quoted_bank(point: str, facts: Facts) -> Bank:
     """Phrases with a quotation for a point; empty where there is none."""
     if point == "missing":
-        key = "part" if facts.received else "cancelled" if facts.cancelled else "missing"
-        return quoted.QUOTED[key]
+        return BANKS[f"quoted.{'part' if facts.received else 'cancelled' if facts.cancelled else 'missing'}"]
     if point == "praise_delivery" and facts.waited > FAST_DAYS:
         return ()
     if point == "price" and (facts.freight or 0) < 20:
-        return quoted.QUOTED[point][::2]
-    return quoted.QUOTED.get(point, ())
+        return BANKS["quoted.price"][::2]
+    return BANKS.get(f"quoted.{point}", ())
 
 
 def more_bank(point: str, facts: Facts, said: str) -> Bank:
@@ -167,21 +178,12 @@ def more_bank(point: str, facts: Facts, said: str) -> Bank:
         said: the clause that made the point.
     """
     if point == "price" and "frete" in said.lower():
-        return service.FREIGHT_MORE
+        return BANKS["freight_more"]
     if point == "praise_product":
-        return _fitting(praise.PRODUCT_MORE, facts.kind)
+        return _fitting("praise_product_more", facts.kind)
     if point == "missing":
-        if facts.cancelled:
-            return delivery.MISSING_CANCELLED_MORE
-        return delivery.MISSING_PART_MORE if facts.received else delivery.MISSING_MORE
-    if point == "late":
-        return delivery.LATE_MORE
-    return {
-        "defective": product.DEFECTIVE_MORE,
-        "wrong": product.WRONG_MORE,
-        "service": service.SERVICE_MORE,
-        "price": service.PRICE_MORE,
-    }.get(point, ())
+        point = "missing_cancelled" if facts.cancelled else "missing_part" if facts.received else "missing"
+    return BANKS.get(f"{point}_more", ())
 
 
 def closing_bank(facts: Facts, side: int) -> Bank:
@@ -191,17 +193,18 @@ def closing_bank(facts: Facts, side: int) -> Bank:
         facts: the order's facts.
         side: 1 for a review in favour, -1 against, 0 neither.
     """
-    bank: Bank = remarks.AFTER
+    names = ["after"]
     if facts.received:
-        bank += remarks.AFTER_RECEIVED * 2
+        names += ["after_received"] * 2
         if side >= 0:
-            bank += (remarks.AFTER_KEPT + remarks.AFTER_OF.get(facts.kind, ())) * 2
-    return _known(_fitting(bank, facts.kind), priced=facts.value is not None, named=facts.noun is not None)
+            names += ["after_kept", f"after_kept.{facts.kind}"] * 2
+    bank = tuple(phrase for name in names if name in BANKS for phrase in _fitting(name, facts.kind))
+    return _known(bank, priced=facts.value is not None, named=facts.noun is not None)
 
 
 def opening_bank(facts: Facts) -> Bank:
     """Background that may begin a long review."""
-    return _known(remarks.BEFORE, priced=facts.value is not None, named=facts.noun is not None)
+    return _known(BANKS["before"], priced=facts.value is not None, named=facts.noun is not None)
 
 
 @cache

@@ -19,10 +19,9 @@ from plumbline.tasks.commerce.database.facts import Occasion, draw_occasion, fac
 from plumbline.tasks.commerce.database.orders import Courier, Order, draw_order, draw_purchases
 from plumbline.tasks.commerce.database.people import draw_people, draw_sellers
 from plumbline.tasks.commerce.database.places import City, geolocation_rows
-from plumbline.tasks.commerce.database.reviews import write_review
+from plumbline.tasks.commerce.database.reviews import draw_title, write_review
 from plumbline.tasks.commerce.database.schema import TABLES, create_indices, create_tables
 from plumbline.tasks.commerce.database.scores import draw_messages, draw_scores
-from plumbline.tasks.commerce.database.titles import draw_title
 
 Progress = Callable[[str, int, int], None]
 REVIEWED_SHARE = 0.992

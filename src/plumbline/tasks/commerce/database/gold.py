@@ -69,7 +69,7 @@ _PRAISE = re.compile(rf"(?<!\w)(?:{STRONG_PRAISE})(?!\w)".replace(" ", r"\s+"))
 _COMPLAINT = re.compile(rf"(?<!\w)(?:{STRONG_COMPLAINT})(?!\w)".replace(" ", r"\s+"))
 _INTENSE = re.compile(rf"(?<!\w)(?:{INTENSIFIERS})(?!\w)|!!")
 
-CATEGORIES: dict[str, Category] = {
+TOPICS: dict[str, Category] = {
     "late": "entrega_atrasada",
     "missing": "nao_entregue",
     "defective": "produto_defeituoso",
@@ -85,7 +85,7 @@ class Said:
     """What a text says, in the order in which it says it."""
 
     complaints: tuple[str, ...] = ()
-    """Topics complained about (keys of `CATEGORIES`), each once, the first-mentioned first."""
+    """Topics complained about (keys of `TOPICS`), each once, the first-mentioned first."""
     praised: bool = False
     displeased: bool = False
     recommends: bool | None = None
@@ -122,7 +122,7 @@ def label(said: Said, text: str, span: str | None) -> Gold:
     return Gold(
         sentiment=feeling,
         sentiment_score=score,
-        complaint_category=CATEGORIES[said.complaints[0]] if said.complaints else "nenhum",
+        complaint_category=TOPICS[said.complaints[0]] if said.complaints else "nenhum",
         delivery_issue=_any(said.complaints, "late", "missing"),
         product_issue=_any(said.complaints, "defective", "wrong"),
         service_issue=_any(said.complaints, "service"),

@@ -1,26 +1,14 @@
 """Customers and sellers: invented people with common Brazilian first names."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from plumbline.tasks.commerce.database.dice import Dice, Weighted, listed
 from plumbline.tasks.commerce.database.marginals import REPEAT_SHARE, STATE_SHARES
 from plumbline.tasks.commerce.database.places import City, draw_city, draw_zip
+from plumbline.tasks.tables import read_table
 
-WOMEN = listed(
-    "Maria, Ana, Juliana, Fernanda, Patrícia, Camila, Aline, Amanda, Bruna, Letícia, Mariana, Larissa, "
-    "Vanessa, Adriana, Gabriela, Beatriz, Renata, Sandra, Priscila, Luciana, Simone, Carla, Tatiane, "
-    "Cristina, Débora, Daniela, Natália, Jéssica, Rafaela, Raquel, Cláudia, Silvia, Rosângela, Elaine, "
-    "Viviane, Michele, Carolina, Luana, Isabela, Helena, Lúcia, Márcia, Eliane, Regina, Vera, Teresa, Alice, "
-    "Laura, Júlia, Sônia, Fabiana, Kátia, Mônica, Rosana, Andréa, Valéria, Cíntia, Denise, Marina, Bianca"
-)
-MEN = listed(
-    "José, João, Carlos, Paulo, Lucas, Pedro, Marcos, Luiz, Rafael, Daniel, Marcelo, Bruno, Rodrigo, Felipe, Gustavo, "
-    "Eduardo, Fernando, André, Leandro, Thiago, Diego, Ricardo, Fábio, Antônio, Francisco, Gabriel, Matheus, Leonardo, "
-    "Vinícius, Roberto, Sérgio, Márcio, Alexandre, Anderson, Cláudio, Renato, Maurício, Jorge, Guilherme, Henrique, "
-    "Vitor, Caio, Igor, Wesley, Adriano, Robson, Rogério, Samuel, Flávio, Cristiano, Evandro, Otávio, Murilo, Davi, "
-    "Alberto, Reinaldo, Edson, Wagner, Hugo, Ivan"
-)
-
+WOMEN, MEN = (listed(names) for names in read_table(Path(__file__).with_name("people.yaml")).values())
 _STATES = Weighted(STATE_SHARES.items())
 _SELLER_STATES = Weighted(
     {"SP": 60, "PR": 11, "MG": 8, "SC": 6, "RJ": 5.5, "RS": 4, "GO": 1.3, "DF": 1, "ES": 0.7, "BA": 0.6, "CE": 0.4,

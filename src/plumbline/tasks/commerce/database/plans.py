@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from plumbline.tasks.commerce.database.banks import ironic_bank
 from plumbline.tasks.commerce.database.dice import Dice, Weighted
 from plumbline.tasks.commerce.database.facts import Facts
-from plumbline.tasks.commerce.database.gold import CATEGORIES, Said
+from plumbline.tasks.commerce.database.gold import TOPICS, Said
 
 PRAISES = ("praise_product", "praise_delivery", "praise_price", "praise_service", "praise_general")
 
@@ -20,7 +20,7 @@ class Plan:
     """Points in the order in which the text makes them, and its tone."""
 
     points: tuple[str, ...]
-    """Topics of complaint (keys of `gold.CATEGORIES`), `PRAISES`, or displeased, lukewarm, neutral, recommends,
+    """Topics of complaint (keys of `gold.TOPICS`), `PRAISES`, or displeased, lukewarm, neutral, recommends,
     refuses."""
     strong: bool
     ironic: bool = False
@@ -29,7 +29,7 @@ class Plan:
         """What a text that makes these points says."""
         recommends = {"recommends": True, "refuses": False}
         return Said(
-            complaints=tuple(dict.fromkeys(point for point in self.points if point in CATEGORIES)),
+            complaints=tuple(dict.fromkeys(point for point in self.points if point in TOPICS)),
             praised=any(point in PRAISES for point in self.points),
             displeased="displeased" in self.points,
             recommends=next((recommends[point] for point in self.points if point in recommends), None),

@@ -8,13 +8,13 @@ text.
 from dataclasses import dataclass, replace
 
 from plumbline.tasks.commerce.database import banks
+from plumbline.tasks.commerce.database.banks import BANKS, Bank
 from plumbline.tasks.commerce.database.dice import Dice, Weighted
 from plumbline.tasks.commerce.database.facts import Facts
-from plumbline.tasks.commerce.database.gold import CATEGORIES, Gold, label, shorten
+from plumbline.tasks.commerce.database.gold import TOPICS, Gold, label, shorten
 from plumbline.tasks.commerce.database.joints import CLOSE, END, MARKS, OPEN, Clause, capitalised, join
 from plumbline.tasks.commerce.database.marginals import MESSAGE_MAX_CHARS, QUOTE_SHARE
 from plumbline.tasks.commerce.database.noise import STYLES, Style, spell
-from plumbline.tasks.commerce.database.phrases import remarks, sarcasm
 from plumbline.tasks.commerce.database.plans import Plan, draw_plan
 from plumbline.tasks.commerce.database.words import Words
 
@@ -44,6 +44,8 @@ _EMOJI = {
     0: ("🤔", "😐", "👍"),
     1: ("😍", "👏", "👍", "❤️", "😊", "🙏", "👏👏"),
 }
+_TITLED_WITH, _TITLED_WITHOUT = 0.24, 0.027
+"""Share of reviews with a title, with and without a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +110,10 @@ def _clauses(dice: Dice, facts: Facts, plan: Plan, words: Words, style: Style, a
         clauses.append(Clause(words.fill(dice.pick(banks.opening_bank(facts)), specific=True), "before", 0))
     quoting = dice.chance(QUOTE_SHARE * 1.25)
     spanned = False
-    extra: list[banks.Bank] = []
+    extra: list[Bank] = []
     for place, point in enumerate(plan.points):
         left = min(aim, LIMIT) - sum(len(clause.text) + 2 for clause in clauses)
-        bank: banks.Bank = ()
+        bank: Bank = ()
         if plan.ironic and place == 0:
             bank = banks.ironic_bank(point, facts)
             assert bank, "an ironic plan needs an ironic phrase"
@@ -125,11 +127,11 @@ def _clauses(dice: Dice, facts: Facts, plan: Plan, words: Words, style: Style, a
         goal = left / (len(plan.points) - place)
         text = _phrase(dice, words, bank, goal, strong=plan.strong, shipment=point in banks.SHIPMENT_POINTS)
         if special and plan.ironic and place == 0 and not style.formal and dice.chance(0.55):
-            text += f" {dice.pick(sarcasm.MOCKERY)}"
-        marked = point in CATEGORIES and not spanned
+            text += " " + dice.pick(BANKS["mockery"])
+        marked = point in TOPICS and not spanned
         spanned = spanned or marked
         text = text.replace("[", OPEN if marked else "").replace("]", CLOSE if marked else "")
-        side = -1 if point in CATEGORIES else 1 if point.startswith("praise") else _SIDE.get(point, 0)
+        side = -1 if point in TOPICS else 1 if point.startswith("praise") else _SIDE.get(point, 0)
         clauses.append(Clause(text, point, side))
         more = banks.more_bank(point, facts, text) if not plan.ironic else ()
         if more and left - len(text) > 60 and dice.chance(0.4):
@@ -140,13 +142,13 @@ def _clauses(dice: Dice, facts: Facts, plan: Plan, words: Words, style: Style, a
     clauses += _tail(dice, facts, plan, words, aim - sum(len(clause.text) + 2 for clause in clauses), extra)
     side = _side(plan)
     if side > 0 and dice.chance(0.06) and len(clauses) > 1:
-        clauses.append(Clause(words.fill(dice.pick(remarks.CLOSINGS_HAPPY)), "closing", 0))
+        clauses.append(Clause(words.fill(dice.pick(BANKS["closings_happy"])), "closing", 0))
     elif dice.chance(0.4 if style.formal else 0.012):
-        clauses.append(Clause(words.fill(dice.pick(remarks.CLOSINGS_ANY)), "closing", 0))
+        clauses.append(Clause(words.fill(dice.pick(BANKS["closings"])), "closing", 0))
     return clauses
 
 
-def _tail(dice: Dice, facts: Facts, plan: Plan, words: Words, left: int, more: list[banks.Bank]) -> list[Clause]:
+def _tail(dice: Dice, facts: Facts, plan: Plan, words: Words, left: int, more: list[Bank]) -> list[Clause]:
     """What fills a text up to its length and may be cut off: more about the points, then background."""
     clauses: list[Clause] = []
     used: set[str] = set()
@@ -175,7 +177,7 @@ def _repeats(template: str, used: set[str]) -> bool:
     return "parente}" in template and any(slot in used for slot in _RELATIVE)
 
 
-def _pick(dice: Dice, bank: banks.Bank, *, strong: bool) -> str:
+def _pick(dice: Dice, bank: Bank, *, strong: bool) -> str:
     """A phrase of the bank, a strong one only with a strong tone."""
     while True:
         template = dice.pick(bank)
@@ -183,7 +185,7 @@ def _pick(dice: Dice, bank: banks.Bank, *, strong: bool) -> str:
             return template
 
 
-def _phrase(dice: Dice, words: Words, bank: banks.Bank, goal: float, *, strong: bool, shipment: bool) -> str:
+def _phrase(dice: Dice, words: Words, bank: Bank, goal: float, *, strong: bool, shipment: bool) -> str:
     """Of two phrases, the one whose length is nearer to the goal; with a strong tone, more often a strong one."""
     forceful = tuple(template for template in bank if template.startswith("+"))
     source = forceful if strong and forceful and dice.chance(0.45) else bank
@@ -201,7 +203,7 @@ def _phrase(dice: Dice, words: Words, bank: banks.Bank, goal: float, *, strong: 
 def _greeting(dice: Dice, style: Style, plan: Plan) -> str:
     if plan.ironic:
         return ""
-    word = dice.pick(remarks.FORMAL_GREETINGS if style.formal else remarks.GREETINGS)
+    word = dice.pick(BANKS["greetings_formal" if style.formal else "greetings"])
     word = capitalised(word) if dice.chance(style.cased) else word
     return word + dice.pick((", ", ". ", "! ", ", ") if not style.formal else (", ", ". ", ",\n"))
 
@@ -251,3 +253,28 @@ def _read(text: str, plan: Plan) -> Review:
         span = shorten(inside.strip(" ,.!?"))
     clean = clean.replace(OPEN, "").replace(CLOSE, "")
     return Review(clean, label(plan.said(), clean, span))
+
+
+def draw_title(dice: Dice, gold: Gold | None, score: int) -> str | None:
+    """A title, or None; it says nothing that the message does not say.
+
+    Args:
+        dice: where it is drawn from.
+        gold: the labels of the message; None without a message.
+        score: 1 to 5 stars.
+    """
+    if gold is None:
+        if not dice.chance(_TITLED_WITHOUT):
+            return None
+        return _title(dice, "good" if score >= 4 else "middle" if score == 3 else "bad")
+    if not dice.chance(_TITLED_WITH):
+        return None
+    if gold.would_recommend is not None and gold.sentiment != "neutro" and dice.chance(0.5):
+        return _title(dice, "recommends" if gold.would_recommend else "refuses")
+    if gold.sentiment == "negativo" and gold.complaint_category != "nenhum" and dice.chance(0.55):
+        return _title(dice, gold.complaint_category)
+    return _title(dice, {"positivo": "good", "neutro": "middle", "negativo": "bad"}[gold.sentiment])
+
+
+def _title(dice: Dice, kind: str) -> str:
+    return dice.pick(BANKS[f"title.{kind}"])

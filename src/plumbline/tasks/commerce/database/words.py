@@ -43,10 +43,13 @@ _ALTERNATIVES = re.compile(r"<([^<>]*)>")
 _SLOT = re.compile(r"\{(\w+)\}")
 _NAMES_PRODUCT = re.compile(r"\{(?:o|um|do|no|esse|meu)_[px]\}|\{[px]\}")
 _NEEDS_PRODUCT = re.compile(r"\{um_p\}|\{\w*_?x\}|\{p\}|\{no_p\}")
-_COLOURS = listed("preta branca azul vermelha rosa cinza verde amarela marrom bege roxa", " ")
-_SIZES = ("PP", "P", "M", "G", "GG")
-_SHOE_SIZES = tuple(str(size) for size in range(34, 44))
-_VOLUMES = ("1", "2", "3", "4")
+_VARIANTS = {
+    "cor": listed("preta branca azul vermelha rosa cinza verde amarela marrom bege roxa", " "),
+    "tam": ("PP", "P", "M", "G", "GG"),
+    "num": tuple(str(size) for size in range(34, 44)),
+    "vol": ("1", "2", "3", "4"),
+}
+"""What was ordered, colour, size, shoe size or volume; {outra_cor} and {outro_tam} are what came instead."""
 
 
 class Words:
@@ -75,7 +78,7 @@ class Words:
         """The clause that a template makes.
 
         Args:
-            template: see `phrases`; a leading `+` is dropped, the brackets of the span are kept.
+            template: a phrase, see `banks`; a leading `+` is dropped, the brackets of the span are kept.
             shipment: whether the thing may be called a parcel or an order.
             specific: whether the product must be named where it has a name.
         """
@@ -115,6 +118,9 @@ class Words:
         filler = getattr(self, f"slot_{name}", None)
         if filler is not None:
             return str(filler())
+        variant = name.removeprefix("outra_").removeprefix("outro_")
+        if variant in _VARIANTS:
+            return self._variant(variant, came=variant != name)
         article, _, kind = name.partition("_")
         assert kind in ("p", "x") or article in ("p", "x"), f"unknown slot {name}"
         if not kind:
@@ -315,45 +321,12 @@ class Words:
         name = self._facts.person.city.name
         return f"o {name}" if name in ("Rio de Janeiro", "Recife") else name
 
-    # Variants of a product: what was ordered, and what came instead.
-
-    def _variant(self, kind: str, choices: tuple[str, ...], *, second: bool) -> str:
+    def _variant(self, kind: str, *, came: bool) -> str:
+        """A colour or a size: the one that was ordered, or another one that came instead."""
         if kind not in self._pairs:
-            first, other = self._dice.shuffled(choices)[:2]
-            self._pairs[kind] = (first, other)
-        return self._pairs[kind][second]
-
-    def slot_cor(self) -> str:
-        """The colour that was ordered."""
-        return self._variant("colour", _COLOURS, second=False)
-
-    def slot_outra_cor(self) -> str:
-        """The colour that came."""
-        return self._variant("colour", _COLOURS, second=True)
-
-    def slot_tam(self) -> str:
-        """The size that was ordered."""
-        return self._variant("size", _SIZES, second=False)
-
-    def slot_outro_tam(self) -> str:
-        """The size that came."""
-        return self._variant("size", _SIZES, second=True)
-
-    def slot_num(self) -> str:
-        """The shoe size that was ordered."""
-        return self._variant("shoe", _SHOE_SIZES, second=False)
-
-    def slot_outro_num(self) -> str:
-        """The shoe size that came."""
-        return self._variant("shoe", _SHOE_SIZES, second=True)
-
-    def slot_vol(self) -> str:
-        """The volume that was ordered."""
-        return self._variant("volume", _VOLUMES, second=False)
-
-    def slot_outro_vol(self) -> str:
-        """The volume that came."""
-        return self._variant("volume", _VOLUMES, second=True)
+            ordered, other = self._dice.shuffled(_VARIANTS[kind])[:2]
+            self._pairs[kind] = (ordered, other)
+        return self._pairs[kind][came]
 
     def slot_n_vezes(self) -> str:
         """How often the customer bought before, in words."""

@@ -92,16 +92,16 @@ def read_date(text: str, language: str = "en") -> str:
     that.
     """
     text = _WEEKDAY.sub("", text.strip()) if len(text) < 60 else ""
-    if found := _ISO.fullmatch(text):
-        return _day(*map(int, found.groups()))
-    if found := _SHORT.fullmatch(text):
-        first, second, year = map(int, found.groups())
+    if match := _ISO.fullmatch(text):
+        return _day(*map(int, match.groups()))
+    if match := _SHORT.fullmatch(text):
+        first, second, year = map(int, match.groups())
         month_first = (language == "en" and "." not in text and first <= 12) or second > 12
         return _day(year, first, second) if month_first else _day(year, second, first)
-    if found := _DAY_FIRST.fullmatch(text):
-        return _day(int(found.group(3)), _month(found.group(2)), int(found.group(1)))
-    if found := _MONTH_FIRST.fullmatch(text):
-        return _day(int(found.group(3)), _month(found.group(1)), int(found.group(2)))
+    if match := _DAY_FIRST.fullmatch(text):
+        return _day(int(match.group(3)), _month(match.group(2)), int(match.group(1)))
+    if match := _MONTH_FIRST.fullmatch(text):
+        return _day(int(match.group(3)), _month(match.group(1)), int(match.group(2)))
     return ""
 
 
@@ -122,11 +122,11 @@ def _day(year: int, month: int, day: int) -> str:
 
 def read_time(text: str) -> str:
     """HH:MM for a time of day in one of the usual spellings (14:30, 2:30 PM, 14h30, 2pm); "" where it is none."""
-    found = _CLOCK.fullmatch(text) if len(text) < 20 else None
-    if found is None or (found.group(2) is None and not found.group(3) and not found.group(4)):
+    match = _CLOCK.fullmatch(text) if len(text) < 20 else None
+    if match is None or (match.group(2) is None and not match.group(3) and not match.group(4)):
         return ""
-    hours, minutes = int(found.group(1)), int(found.group(2) or 0)
-    half = (found.group(4) or "").casefold()
+    hours, minutes = int(match.group(1)), int(match.group(2) or 0)
+    half = (match.group(4) or "").casefold()
     if half:
         if not 1 <= hours <= 12:
             return ""

@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from plumbline.errors import DataError, RecipeError, install_extra
+from plumbline.errors import DataError, RecipeError
+from plumbline.imports import missing
 from plumbline.records import Example
 from plumbline.seeds import generator
-from plumbline.tasks.forms.build import SEEN, SHARES, gold_plan, write_plan
+from plumbline.tasks.forms.build import SEEN, SHARES, Suite, gold_plan, write_plan
 from plumbline.tasks.forms.formfactory.app import FlaskApp, import_app
 from plumbline.tasks.forms.formfactory.checkout import Checkout, documents_file, open_checkout
 from plumbline.tasks.forms.formfactory.documents import split_documents
@@ -22,7 +23,6 @@ from plumbline.tasks.forms.options import FormsOptions
 from plumbline.tasks.forms.prompts import messages, values_text
 from plumbline.tasks.forms.site.page import render_page
 from plumbline.tasks.forms.site.view import View
-from plumbline.tasks.forms.source import Source
 from plumbline.tasks.forms.suite.declaration import Draw, Field, Form, Page, Value
 from plumbline.tasks.forms.telling import Told
 
@@ -51,7 +51,7 @@ class Imported:
     """One for each record; empty where they are not asked for."""
 
 
-def import_formfactory(options: FormsOptions) -> Source:
+def import_formfactory(options: FormsOptions) -> Suite:
     """The benchmark as a source of the forms task.
 
     Raises:
@@ -62,14 +62,12 @@ def import_formfactory(options: FormsOptions) -> Source:
         import flask  # noqa: F401
         import selectolax  # noqa: F401
     except ImportError as error:
-        raise RecipeError(
-            f"the FormFactory suite needs {error.name}, which is not installed", install_extra("formfactory")
-        ) from error
+        raise missing("the FormFactory suite", error, RecipeError, extra="formfactory") from error
     rows = [row for row in ROWS if options.forms is None or row.name in options.forms]
     checkout = open_checkout(options.path or "", rows)
     app, assets = import_app(checkout), read_assets(options.assets)
     forms = {row.name: read_form(row, checkout, app, tuple(assets), options.surface) for row in rows}
-    return Source(
+    return Suite(
         {name: one.form for name, one in forms.items()},
         SEEN if options.splits == "80-10-10" else (TEST,),
         f"formfactory {checkout.digest}",

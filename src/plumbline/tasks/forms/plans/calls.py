@@ -66,11 +66,11 @@ def _read_chain(text: str, names: Names) -> list[Action] | None:
     at = prefix.end()
     verb: Word | None = None
     given: list[tuple[str, str]] = []
-    while (found := _NAME.match(text, at)) is not None:
-        arguments, at = _arguments(text, found.end())
+    while (match := _NAME.match(text, at)) is not None:
+        arguments, at = _arguments(text, match.end())
         if arguments is None:
             return None
-        said = _verb(_HUMPS.sub(" ", found.group(1).rpartition(".")[2]))
+        said = _verb(_HUMPS.sub(" ", match.group(1).rpartition(".")[2]))
         kind = "seek" if said is None else said.name("verb")
         if kind == "seek":
             given += [("label" if key in {"", "name"} else key, value) for key, value in arguments]
@@ -86,8 +86,8 @@ def _pairs(text: str) -> Mapping[str, str] | None:
     parts = [_PAIR.fullmatch(part) for part in (first if ":" in first else f"action: {first}", *others)]
     if ":" not in first and len(words_of(first) or ()) != 1:
         return None
-    found = {part.group(1).casefold(): part.group(2).strip(" '\"`*") for part in parts if part is not None}
-    return found if others and len(found) == len(parts) and next(iter(found)) in _NAMING else None
+    values = {part.group(1).casefold(): part.group(2).strip(" '\"`*") for part in parts if part is not None}
+    return values if others and len(values) == len(parts) and next(iter(values)) in _NAMING else None
 
 
 def action_objects(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any] | str]:
@@ -109,10 +109,10 @@ def _holds_objects(value: object) -> bool:
 
 def read_object(item: Mapping[str, Any], elements: Sequence[Element], names: Names) -> list[Action] | None:
     """The actions of an object that names what is to be done; [] where that is nothing, None where it does not say."""
-    found = _named(item)
-    if found is None:
+    call = _named(item)
+    if call is None:
         return None
-    name, parameters = found
+    name, parameters = call
     if name.casefold() in _ENDS:
         return [Done(next((text for _, text in _texts(parameters)), ""))]
     verb = _verb(_HUMPS.sub(" ", name))
@@ -131,8 +131,8 @@ def _named(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
     """What an object says is to be done, and with what."""
     for key in _NAMING:
         value = item.get(key)
-        if isinstance(value, dict) and (found := _named(value)) is not None:
-            return found
+        if isinstance(value, dict) and (call := _named(value)) is not None:
+            return call
         if isinstance(value, str) and (value.casefold() in _ENDS or _verb(_HUMPS.sub(" ", value)) is not None):
             return value, {other: given for other, given in item.items() if other != key}
     if len(item) == 1:
@@ -161,15 +161,15 @@ def _arguments(text: str, at: int) -> tuple[list[tuple[str, str]] | None, int]:
     """The arguments between brackets, and where they end; None where they do not end."""
     given: list[tuple[str, str]] = []
     while at < len(text) and text[at] != ")":
-        found = _ARGUMENT.match(text, at)
-        if found is None or found.end() == at:
+        match = _ARGUMENT.match(text, at)
+        if match is None or match.end() == at:
             return None, at
-        at = found.end()
-        key = (found.group("key") or "").casefold()
-        if found.group("quoted") is not None:
-            given.append((key, unquoted(found.group("quoted"))))
-        elif key or _NUMBER.fullmatch(found.group("bare")):
-            given.append((key, found.group("bare")))
+        at = match.end()
+        key = (match.group("key") or "").casefold()
+        if match.group("quoted") is not None:
+            given.append((key, unquoted(match.group("quoted"))))
+        elif key or _NUMBER.fullmatch(match.group("bare")):
+            given.append((key, match.group("bare")))
     return (given, at + 1) if at < len(text) else (None, at)
 
 

@@ -40,8 +40,8 @@ def quotations(text: str) -> Iterator[tuple[Argument, ...]]:
 
     Between two quotations stand words and no quotation marks. Time grows with the length of the text.
     """
-    first = next((found.start() for found in _FIRST.finditer(text) if not _escaped(text, found.start())), -1)
-    last = max((found.start() for found in _LAST.finditer(text) if not _escaped(text, found.start())), default=-1)
+    first = next((match.start() for match in _FIRST.finditer(text) if not _escaped(text, match.start())), -1)
+    last = max((match.start() for match in _LAST.finditer(text) if not _escaped(text, match.start())), default=-1)
     if first < 0 or last <= first:
         if first < 0:
             yield ()
@@ -49,9 +49,9 @@ def quotations(text: str) -> Iterator[tuple[Argument, ...]]:
     if _spare_quotes(text[:first]) or _spare_quotes(text[last + 1 :]):
         return
     gaps = [
-        (found.start(), found.start(2))
-        for found in _GAP.finditer(text, first + 1, last)
-        if not _escaped(text, found.start()) and not _escaped(text, found.start(2))
+        (match.start(), match.start(2))
+        for match in _GAP.finditer(text, first + 1, last)
+        if not _escaped(text, match.start()) and not _escaped(text, match.start(2))
     ]
     gaps = gaps[-_MOST_GAPS:]
     splits = [gaps] if 2 <= len(gaps) <= _MOST_SPLIT else []
@@ -69,7 +69,7 @@ def is_quoted(text: str) -> bool:
 
 def unquoted(text: str) -> str:
     """What a quotation says."""
-    return _ESCAPE.sub(lambda found: _MEANING.get(found.group(1), found.group()), text[1:-1])
+    return _ESCAPE.sub(lambda match: _MEANING.get(match.group(1), match.group()), text[1:-1])
 
 
 def opens(text: str) -> bool:
@@ -92,8 +92,8 @@ def plainer(text: str) -> Iterator[str]:
 def without_file_buttons(text: str, is_label: Callable[[str], bool]) -> str:
     """Without the quotation marks around what browsers write on file fields, which is no label of the form."""
 
-    def plain(found: re.Match[str]) -> str:
-        return found.group() if is_label(found.group(1)) else f" {found.group(1)} button "
+    def plain(match: re.Match[str]) -> str:
+        return match.group() if is_label(match.group(1)) else f" {match.group(1)} button "
 
     return _FILE_BUTTON.sub(plain, text)
 

@@ -58,15 +58,15 @@ def read_steps(text: str, names: Names = UNKNOWN) -> Plan:
     topic = ""
     steps = _steps(text[:MAX_CHARACTERS], names)
     for at, line in enumerate(steps):
-        found = read_line(line, names)
-        if topic and (about := _about(topic, line, found, names)) is not None:
-            found = about
-        elif found == (Submit(),) and at + 1 < len(steps) and _heads(line, steps[at + 1], names):
-            found = ()
-        topic = _topic_after(line, found, topic, names)
-        unread += found is None and topic == "" and _claims(line)
-        idle += found == () or (found is None and topic != "" and _claims(line))
-        actions += found or ()
+        said = read_line(line, names)
+        if topic and (about := _about(topic, line, said, names)) is not None:
+            said = about
+        elif said == (Submit(),) and at + 1 < len(steps) and _heads(line, steps[at + 1], names):
+            said = ()
+        topic = _topic_after(line, said, topic, names)
+        unread += said is None and topic == "" and _claims(line)
+        idle += said == () or (said is None and topic != "" and _claims(line))
+        actions += said or ()
         if len(actions) > MAX_STEPS:
             break
     cut = len(text) > MAX_CHARACTERS or len(actions) > MAX_STEPS
@@ -77,7 +77,7 @@ def read_steps(text: str, names: Names = UNKNOWN) -> Plan:
 
 def _steps(text: str, names: Names) -> list[str]:
     """The lines that may be steps, without empty ones; a quotation that is open goes on in the next line."""
-    found: list[str] = []
+    steps: list[str] = []
     pending, lines = "", 0
     for line in _clean(text).split("\n"):
         # Inside a quotation, or after a step that nobody will understand?
@@ -86,11 +86,11 @@ def _steps(text: str, names: Names) -> list[str]:
             lines += has_quote(line)
             pending += "\n" + line
             continue
-        found.append(pending)
+        steps.append(pending)
         pending, lines = "" if _FENCE.fullmatch(line) else line, 0
-        if len(found) > _MOST_STEPS:
+        if len(steps) > _MOST_STEPS:
             break
-    return [one for one in (*found, pending) if one]
+    return [one for one in (*steps, pending) if one]
 
 
 def _clean(text: str) -> str:
@@ -147,17 +147,17 @@ def _is_title(line: str) -> bool:
     return line.lstrip().startswith("#") or line.rstrip(" *_").endswith(":")
 
 
-def _topic_after(line: str, found: tuple[Action, ...] | None, topic: str, names: Names) -> str:
+def _topic_after(line: str, said: tuple[Action, ...] | None, topic: str, names: Names) -> str:
     """The control that the next line may be about without naming it; "" where there is none.
 
     It is the one that was just clicked on, or that a line names which asks for nothing ("2. **Full name**").
     """
-    if found:
-        clicked = found[0].label if len(found) == 1 and isinstance(found[0], Click) else ""
+    if said:
+        clicked = said[0].label if len(said) == 1 and isinstance(said[0], Click) else ""
         if names.kind(clicked) not in {"", "checkbox"}:
             return clicked
         return topic if names.kind(topic) in {"multiselect", "checkboxes"} else ""
-    if found == ():
+    if said == ():
         return topic
     named = mentions(_cut(line)[1], names)
     if len(named) != 1 or not names.kind(named[0].text):
@@ -168,11 +168,11 @@ def _topic_after(line: str, found: tuple[Action, ...] | None, topic: str, names:
     return named[0].text if only else ""
 
 
-def _about(topic: str, line: str, found: tuple[Action, ...] | None, names: Names) -> tuple[Action, ...] | None:
+def _about(topic: str, line: str, said: tuple[Action, ...] | None, names: Names) -> tuple[Action, ...] | None:
     """What a line enters into the control that an earlier one named; None where it says itself what it is about."""
     body = _cut(line)[1]
-    if found is not None and not (
-        len(found) == 1 and isinstance(found[0], Click | Submit) and not names.knows(found[0].label)
+    if said is not None and not (
+        len(said) == 1 and isinstance(said[0], Click | Submit) and not names.knows(said[0].label)
     ):
         return None
     if mentions(body, names) or opens(topic):
@@ -186,8 +186,8 @@ def _about(topic: str, line: str, found: tuple[Action, ...] | None, names: Names
 
 def read_step(line: str) -> Action | None:
     """Read one step by itself; None where it is none, or says more or less than one thing."""
-    found = read_line(line)
-    return found[0] if found is not None and len(found) == 1 else None
+    said = read_line(line)
+    return said[0] if said is not None and len(said) == 1 else None
 
 
 def read_line(line: str, names: Names = UNKNOWN) -> tuple[Action, ...] | None:
@@ -207,9 +207,9 @@ def _read(body: str, names: Names) -> tuple[Action, ...] | None:
     if names.kind(body.strip("*_:# ")):
         return None  # a title, although a label may begin like a step: "Access needs", "Select topics"
     for text in dict.fromkeys((body, *plainer(body))):
-        found = _read_text(text, names)
-        if found is not None:
-            return found
+        said = _read_text(text, names)
+        if said is not None:
+            return said
     return None
 
 
@@ -225,10 +225,10 @@ def _read_text(text: str, names: Names) -> tuple[Action, ...] | None:
         return None
     actions: list[Action] = []
     for one in said:
-        found = actions_of(one, text, names)
-        if found is None:
+        entered = actions_of(one, text, names)
+        if entered is None:
             return None
-        actions += found
+        actions += entered
     if any(len(value) > MAX_VALUE for action in actions for value in _texts(action)):
         return None
     return tuple(actions)

@@ -7,11 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from plumbline.tasks.forms.plans.inflection import by_forms, due_forms, plain_forms, told_forms
+from plumbline.tasks.tables import read_table
 
-_DATA: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("words.yaml").read_text(encoding="utf-8"))
+_DATA: Mapping[str, Any] = read_table(Path(__file__).with_name("words.yaml"))
 _WORD = re.compile(
     r"[a-z][a-z0-9+.-]*://[^\s<>'\"`|]*[^\W_]/?"  # an address, a name with dots, a time: nothing in them is a word
     r"|[^\W_]+(?:['’+_-][^\W_]+|[@.][^\W_]+|(?<=\d):\d+)*|->|=>|[^\w\s]|_+",

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from plumbline.errors import install_extra
+from plumbline.imports import missing
 from plumbline.tasks.forms.site.site import Site, SiteError
 
 HOST = "127.0.0.1"
@@ -41,7 +41,7 @@ def serve(site: Site, port: int = 0) -> Iterator[str]:
     try:
         import uvicorn
     except ImportError as error:
-        raise SiteError("serving forms needs uvicorn", install_extra("forms")) from error
+        raise missing("serving forms", error, SiteError) from error
 
     listening = listen(port)
     config = uvicorn.Config(

@@ -7,15 +7,35 @@ record depends on no other.
 import datetime
 import string
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from plumbline.tasks.forms.suite.declaration import Draw, Field, Language, Value
-from plumbline.tasks.forms.suite.words import WORDS, Words
+from plumbline.tasks.tables import read_table
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What one language draws from, see `words.yaml`."""
+
+    first: tuple[str, ...]
+    last: tuple[str, ...]
+    cities: tuple[str, ...]
+    streets: tuple[str, ...]
+    companies: tuple[str, ...]
+    forms_of_company: tuple[str, ...]
+    days: tuple[str, ...]
+
+
+_WORDS: Mapping[str, Words] = {
+    language: Words(**{key: tuple(text.split(", ")) for key, text in lists.items()})
+    for language, lists in read_table(Path(__file__).with_name("words.yaml")).items()
+}
 
 
 @dataclass(slots=True)
@@ -33,7 +53,7 @@ class Drawing:
     @property
     def words(self) -> Words:
         """The language's names and places."""
-        return WORDS[self.language]
+        return _WORDS[self.language]
 
     def pick(self, choices: Sequence[str]) -> str:
         """One of them, all equally likely."""
@@ -231,6 +251,11 @@ def whole(least: int, most: int, step: int = 1) -> Draw:
     return lambda drawing: str(least + step * int(drawing.rng.integers(0, (most - least) // step + 1)))
 
 
+def tenths(least: int, most: int) -> Draw:
+    """A number with at most one decimal, between these tenths."""
+    return lambda drawing: f"{drawing.rng.integers(least, most + 1) / 10:g}"
+
+
 def amount(least: int, most: int) -> Draw:
     """An amount with cents."""
     return lambda drawing: plain(Decimal(int(drawing.rng.integers(least * 100, most * 100 + 1))) / 100)
@@ -299,3 +324,12 @@ def _papers(stem: str, endings: tuple[str, ...], count: int, drawing: Drawing) -
     many = 1 if count == 1 else int(drawing.rng.integers(1, count + 1))
     first = int(drawing.rng.integers(100, 900))
     return tuple(f"{stem}_{last}_{first + index}{drawing.pick(endings)}" for index in range(many))
+
+
+_DRAWS: tuple[Callable[..., Draw], ...] = (
+    full_name, first_name, last_name, address_of, phone, company, city, street, postal_address, website, code,
+    secret, phrase, prose, day_between, days_after, clock, minutes_after, whole, tenths, amount, more_than, total,
+    product, one_of, some_of, flag, agreed, papers,
+)  # fmt: skip
+DRAWS: Mapping[str, Callable[..., Draw]] = {draw.__name__: draw for draw in _DRAWS}
+"""By the names that the files of `domains` call them."""

@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from plumbline.tasks.forms.suite.declaration import Condition, Draw, Field, Option
@@ -106,11 +107,19 @@ def consent(label: str, **more: Any) -> Field:
     return box(label, required=True, **{"draw": agreed(), **more})
 
 
-def file(label: str, draw: Draw, *accept: str, **more: Any) -> Field:
+def file(label: str, draw: Draw, **more: Any) -> Field:
     """A file to attach."""
-    return text(label, draw, kind="file", accept=accept, **more)
+    return text(label, draw, kind="file", **more)
 
 
-def hidden(name: str, value: str) -> Field:
+def hidden(name: str, default: str) -> Field:
     """A value that the page sends by itself."""
-    return Field(name=name, label=name, kind="hidden", default=value)
+    return Field(name=name, label=name, kind="hidden", default=default)
+
+
+_KINDS: tuple[Callable[..., Field], ...] = (
+    text, area, email, tel, url, number, money, date, time, password, select, multiselect, radio, boxes, box, consent,
+    file, hidden,
+)  # fmt: skip
+FIELDS: Mapping[str, Callable[..., Field]] = {kind.__name__: kind for kind in _KINDS}
+"""By the names that the files of `domains` call them."""

@@ -4,7 +4,8 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from plumbline.errors import RecipeError, install_extra
+from plumbline.errors import RecipeError
+from plumbline.imports import missing
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Playwright, ViewportSize
@@ -61,10 +62,7 @@ def import_playwright() -> Any:
     try:
         import playwright.async_api
     except ImportError as error:
-        raise RecipeError(
-            "driving a browser needs Playwright, which is not installed",
-            f"{install_extra('browser')}; its own browsers are not needed",
-        ) from error
+        raise missing("driving a browser (any Chromium will do)", error, RecipeError, extra="browser") from error
     return playwright.async_api
 
 

@@ -81,7 +81,7 @@ class Engine:
         self.browser: Browser | None = None
         self.free: list[Seat] = []
         self.starting = asyncio.Lock()
-        self.room = asyncio.Semaphore(settings.pages)
+        self.seats = asyncio.Semaphore(settings.pages)
 
     async def run(self, case: Case, plans: Sequence[Plan]) -> list[Execution | Failure]:
         """See `Executor.run`."""
@@ -122,7 +122,7 @@ class Engine:
 
     async def _on_a_seat(self, work: Callable[[Seat], Coroutine[Any, Any, T]], episodes: int) -> T:
         """Do something on a page; the page is kept if it went well."""
-        async with self.room:
+        async with self.seats:
             seat = self.free.pop() if self.free else await self._open()
             try:
                 seconds = episodes * self.settings.limits.seconds + _GRACE

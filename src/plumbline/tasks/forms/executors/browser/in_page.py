@@ -76,31 +76,31 @@ async def carry_out(page: "Page", site: Site, case: Case, plans: Sequence[Plan],
 def _next(visit: _Visit, site: Site, case: Case) -> Stretch | None:
     """The next stretch that needs a browser; those before it that need none are settled here."""
     while rest := visit.course.rest:
-        found = stretch(rest, parse_page(visit.html), case, visit.course.limits)
-        if found.steps:
-            return found
-        _go_on(visit, found, site)
+        part = stretch(rest, parse_page(visit.html), case, visit.course.limits)
+        if part.steps:
+            return part
+        _go_on(visit, part, site)
     return None
 
 
-def _go_on(visit: _Visit, found: Stretch, site: Site) -> None:
-    visit.course.add(found.attempts((), sent=False), cut=False)
-    if found.go is not None:
-        visit.show(site, visit.base + found.go.rest, site.handle("GET", visit.base + found.go.rest))
+def _go_on(visit: _Visit, part: Stretch, site: Site) -> None:
+    visit.course.add(part.attempts((), sent=False), cut=False)
+    if part.go is not None:
+        visit.show(site, visit.base + part.go.rest, site.handle("GET", visit.base + part.go.rest))
 
 
 async def _round(page: "Page", site: Site, waiting: Sequence[tuple[_Visit, Stretch]], limits: Limits) -> None:
     """One call to the browser for the next stretch of every plan."""
     pages: dict[bytes, int] = {}
-    jobs: list[Any] = [[pages.setdefault(visit.html, len(pages)), found.steps] for visit, found in waiting]
+    jobs: list[Any] = [[pages.setdefault(visit.html, len(pages)), part.steps] for visit, part in waiting]
     texts = [html.decode("utf-8", "replace") for html in pages]
     results = await page.evaluate(_GROUP, [texts, jobs, 1000 * limits.seconds])
-    for (visit, found), result in zip(waiting, results, strict=True):
-        attempts = found.attempts(result["attempts"], sent=result["send"])
+    for (visit, part), result in zip(waiting, results, strict=True):
+        attempts = part.attempts(result["attempts"], sent=result["send"])
         visit.course.add(attempts, cut=result["cut"])
         if result["send"]:
             entries = [Entry(name, value, is_file) for name, value, is_file in result["entries"]]
             kind, body = encode(entries, multipart=parse_page(visit.html).multipart)
             visit.show(site, visit.path, site.handle("POST", visit.path, kind, body))
-        elif found.go is not None and not result["cut"]:
-            visit.show(site, visit.base + found.go.rest, site.handle("GET", visit.base + found.go.rest))
+        elif part.go is not None and not result["cut"]:
+            visit.show(site, visit.base + part.go.rest, site.handle("GET", visit.base + part.go.rest))

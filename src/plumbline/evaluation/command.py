@@ -1,0 +1,136 @@
+"""What `plumbline eval` does: the task, the answers, what stands beside them, and the replays."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plumbline.errors import DataError, RecipeError
+from plumbline.evaluation.evaluate import ORACLE, references
+from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
+from plumbline.evaluation.replays import check_replayable, replay_worst
+from plumbline.recipe import TaskSection, section
+from plumbline.records import Evaluation
+from plumbline.runs.cards import Card
+from plumbline.runs.replays import Replay
+from plumbline.runs.run import Listener
+from plumbline.tasks import Progress, open_task
+from plumbline.tasks.task import Prechecked, Task, gold_of
+
+TASK = "commerce"
+"""The task of a command that names none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationSpec:
+    """What is evaluated, and on what."""
+
+    model: str
+    """A model, the oracle, or a control by name."""
+    task: str
+    """Empty is the model's own, and commerce for all else."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the task; the task itself refuses those that it does not have."""
+    split: str = "val"
+    data: Path | None = None
+    limit: int | None = None
+    """Only the first so many examples."""
+    replays: int = 0
+    """Failed episodes that are replayed."""
+    model_options: ModelOptions = field(default_factory=ModelOptions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationResult:
+    """The evaluation, the oracle and the controls on the same examples, and the replays."""
+
+    evaluation: Evaluation
+    references: Mapping[str, Evaluation]
+    replays: tuple[Replay, ...] = ()
+
+
+def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult:
+    """Do what the specification says; `listener` is told what happens.
+
+    Raises:
+        RecipeError: no such task, an option that it does not have, or a misspelt control.
+        DataError: no such split; the model was trained on its prompts; episodes that cannot be replayed; the oracle has
+            no gold answers; for it and the controls, a verifier of the user's own that does not do (see `Prechecked`).
+        ModelError: there is no such model.
+    """
+    task = open_task_for(spec.model, spec.task, spec.options, spec.data, listener.working)
+    if spec.replays:
+        check_replayable(task, spec.replays)
+    check_name(spec.model, task, spec.model_options)
+    examples = task.examples(spec.split)[: spec.limit]
+    if spec.model == ORACLE or spec.model in task.controls:
+        if spec.model == ORACLE:
+            for example in examples:
+                gold_of(example)  # without gold answers there is no oracle to evaluate
+        if isinstance(task, Prechecked):
+            for message in task.precheck(0):
+                listener.event("task", message)
+        beside = references(task, examples, spec.split)
+        evaluation = beside[spec.model]
+    else:  # the model first: what is wrong with it should not take long to show
+        evaluation = evaluate_model(spec.model, task, examples, spec.split, spec.model_options, listener)
+        beside = references(task, examples, spec.split)
+    replays = replay_worst(task, examples, evaluation, spec.replays) if spec.replays else ()
+    return EvaluationResult(evaluation=evaluation, references=beside, replays=replays)
+
+
+def open_task_for(model: str, name: str, options: Mapping[str, Any], data: Path | None, progress: Progress) -> Task:
+    """The task whose records fit a model: those that the model's own run held out, else the given or default ones.
+
+    Args:
+        model: a model, or the name of a reference.
+        name: the task, or the name that the model's recipe gave to one of several; empty is the model's own, and
+            commerce for all else.
+        options: from the command line; they go over the model's.
+        data: where the records are; None finds or builds them.
+        progress: told about building.
+
+    Raises:
+        RecipeError: the model was trained on several tasks, and none of them is named.
+    """
+    card = Card.read(model)
+    own = None if card is None else _own_task(card, name, model)
+    if card is None or own is None:
+        name = name or TASK
+        return open_task(name, options, records_folder(name, data), progress)
+    label, task = own
+    if data is not None:
+        return open_task(task.name, options, records_folder(task.name, data), progress)
+    run = Path(model).resolve().parents[1]
+    ours = (run / "recipe.yaml").is_file() and (run / "data").is_dir()
+    folder = run / "data" / label if ours else Path("data") / f"{label or task.name}-of-{card.recipe.split()[-1]}"
+    return open_task(task.name, {**task.options, **options}, folder, progress)
+
+
+def _own_task(card: Card, name: str, model: str) -> tuple[str, TaskSection] | None:
+    """Which of the tasks that a model was trained on is meant, and what its recipe called it; None for none of them."""
+    if not card.tasks:
+        return ("", TaskSection(name=card.task, options=dict(card.options))) if name in {"", card.task} else None
+    if name in card.tasks:
+        return name, section(TaskSection, card.tasks[name])
+    meant = [label for label, one in card.tasks.items() if name in {"", one["name"]}]
+    if len(meant) > 1:
+        raise RecipeError(f"{model} was trained on several tasks", f"add --task with one of {', '.join(meant)}")
+    return (meant[0], section(TaskSection, card.tasks[meant[0]])) if meant else None
+
+
+def records_folder(task: str, given: Path | None) -> Path:
+    """Where a task's records are, or are built: the folder that the user gave, else data/TASK.
+
+    Raises:
+        DataError: the given folder is not there. A mistyped name would else get records of its own.
+    """
+    if given is None:
+        return Path("data") / task
+    if not given.exists():
+        raise DataError(
+            f"there is no folder {given}",
+            f"check --data; `plumbline data commerce --out {given}` builds records there, and without --data those of "
+            "data/commerce are used",
+        )
+    return given

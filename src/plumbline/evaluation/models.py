@@ -1,0 +1,162 @@
+"""A model by name, evaluated as its own run evaluated it, but for what the command line says."""
+
+import difflib
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from plumbline.errors import DataError, PlumblineError, RecipeError
+from plumbline.evaluation.evaluate import ORACLE, evaluate_policy, evaluate_reference
+from plumbline.policies import check_model, open_policy
+from plumbline.policies.memory import clear_memory_errors
+from plumbline.policies.policy import slowness
+from plumbline.policies.saved import saved_settings
+from plumbline.recipe import ModelSection, options_of, section, without_foreign
+from plumbline.records import Evaluation, Example, Sampling
+from plumbline.rollouts import check_prompts
+from plumbline.runs.cards import Card
+from plumbline.runs.run import Listener
+from plumbline.tasks import NOWHERE, TASKS, open_task
+from plumbline.tasks.task import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """How a model is opened and decoded on the command line."""
+
+    temperature: float = 0.0
+    greedy: bool = False
+    """Says once more that the temperature is 0, so that a command line that asks for both is refused."""
+    max_tokens: int | None = None
+    """None takes what the model's own run evaluated with, else 256."""
+    steps: int | None = None
+    """Denoising steps; None takes what the model's own run evaluated with."""
+    family: str | None = None
+    """None takes what the model's directory says, else autoregressive."""
+    seed: int = 0
+    device: str = "auto"
+    dtype: str | None = None
+    """None takes that of the model's own run, else auto."""
+    rows_at_once: int | None = None
+    """Answers drawn side by side; None leaves it to the policy."""
+    chat_template: str | None = None
+    allow_overlap: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself, and what no model could be opened or sampled with.
+
+        Raises:
+            RecipeError: says which.
+        """
+        if not 0 <= self.temperature < math.inf:
+            raise RecipeError(f"the temperature is {self.temperature}", "give a number from 0 on, and not inf")
+        section(
+            ModelSection, {"name": "x", "device": self.device, "dtype": self.dtype or "auto"}, "the model's options"
+        )
+        if self.greedy and self.temperature > 0:
+            raise RecipeError(
+                f"greedy answers have the temperature 0, not {self.temperature}", "leave out --greedy or --temperature"
+            )
+
+
+def check_name(model: str, task: Task, options: ModelOptions) -> None:
+    """Refuse a name that is no model's, before records are built for it and before a hub is asked.
+
+    Raises:
+        RecipeError: it looks like a misspelt reference, or is a control of another task.
+        ModelError, DataError: no model can be opened there (see `check_model`).
+    """
+    if model == ORACLE or model in task.controls:
+        return
+    if "/" not in model and not Path(model).exists():
+        close = difflib.get_close_matches(model.casefold(), (ORACLE, *task.controls), n=1, cutoff=0.75)
+        models = "a model is a directory, a GGUF file, or a hub name such as org/model"
+        if close:
+            raise RecipeError(f"there is no model and no control named {model}", f"did you mean {close[0]}? {models}")
+        for other in TASKS:
+            if other != task.name and model in _controls_of(other):
+                raise RecipeError(
+                    f"{model} is a control of the task {other}, and the task is {task.name}",
+                    f"add --task {other}, or give one of {', '.join((ORACLE, *task.controls))}; {models}",
+                )
+    check_model(_as_trained(model, options)[0], model)
+
+
+def _controls_of(task: str) -> Collection[str]:
+    try:
+        return open_task(task, {}, NOWHERE).controls
+    except PlumblineError:  # what it needs is not installed
+        return ()
+
+
+def evaluate_model(
+    model: str, task: Task, examples: Sequence[Example], split: str, options: ModelOptions, listener: Listener
+) -> Evaluation:
+    """Evaluate the oracle or a control by name, else a model; `listener` is told what makes the model slow.
+
+    Raises:
+        DataError: the model was trained on some of these prompts.
+        ModelError: there is no such model.
+        DeviceMemoryError: the device's memory is not enough for it, or for so many answers at once.
+    """
+    if model == ORACLE or model in task.controls:
+        return evaluate_reference(task, examples, source=model, split=split)
+    _check_unseen(model, examples, options)
+    opened, sampling = _as_trained(model, options)
+    policy = open_policy(opened, model)
+    if message := slowness(policy):
+        listener.event("slow", message)
+    check_prompts(policy, examples, sampling)
+    with clear_memory_errors("draw fewer answers at once with --rows-at-once, or use --device cpu"):
+        return evaluate_policy(
+            policy,
+            task,
+            examples,
+            source=model,
+            split=split,
+            sampling=sampling,
+            seed=options.seed,
+            progress=lambda done, total: listener.working(f"evaluating {split}", done, total),
+        )
+
+
+def _as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampling]:
+    """How to open a model and how to decode: as its own run did, but for what the command line says."""
+    card = Card.read(model)
+    chosen = {
+        "family": options.family,
+        "device": options.device,
+        "dtype": options.dtype,
+        "rows_at_once": options.rows_at_once,
+        "chat_template": options.chat_template,
+    }
+    saved = {**(card.model if card is not None else {}), **saved_settings(model)}
+    if "lora" not in saved:  # merged, or never quantised: 4 bits are for the base of an adapter
+        saved.pop("quantize", None)
+    given = {key: value for key, value in chosen.items() if value is not None}
+    law = {**card.sampling} if card is not None else {}
+    if given.get("family", saved.get("family")) != saved.get("family"):
+        saved, law = {}, {}  # what was saved is another family's; a model that says so itself is refused
+    family = options_of({"family": "autoregressive", **saved, **given}["family"])
+    opened = {**without_foreign("model", saved, family), **given, "name": model}
+    limits = {"temperature": options.temperature, "max_tokens": options.max_tokens, "steps": options.steps}
+    if options.temperature == 0:
+        limits |= {"top_k": 0, "top_p": 1.0}
+    law |= {key: value for key, value in limits.items() if value is not None}
+    advice = "leave out --max-tokens or --steps"  # more blocks than --max-tokens has tokens; a family without steps
+    where = f"{model} cannot be sampled like this"
+    return (
+        section(family.model, opened, "the model's options", inside="model."),
+        section(family.sampling, law, where, inside="sampling.", advice=advice),
+    )
+
+
+def _check_unseen(model: str, examples: Sequence[Example], options: ModelOptions) -> None:
+    card = Card.read(model)
+    seen = [example.id for example in examples if card is not None and example.fingerprint() in card.trained_on]
+    if seen and not options.allow_overlap:
+        raise DataError(
+            f"{model} was trained on {len(seen)} of these {len(examples)} prompts, for example {seen[0]}",
+            "evaluate on a split that it has not seen, or add --allow-overlap to measure memory",
+        )

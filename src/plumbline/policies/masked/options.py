@@ -1,0 +1,48 @@
+"""What the masked-diffusion family reads of a recipe."""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from plumbline.policies.options import SOME_STEPS, STEPS, DenoisingModel, PretrainedModel
+from plumbline.recipe import FamilyOptions
+from plumbline.records import SteppedSampling
+
+Selector = Literal["random", "ancestral", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence"]
+"""How a step chooses the positions that it fills (see `selectors`)."""
+
+
+class MaskedModel(PretrainedModel, DenoisingModel):
+    """Its `model` section."""
+
+    family: str = "masked"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaskedSampling(SteppedSampling):
+    """Its sampling law."""
+
+    blocks: int = 1
+    """Parts of the canvas that are filled one after the other, each in an equal share of the steps."""
+    selector: Selector = "random"
+    position_temperature: float = 1.0
+    """Of the scores by which a selector chooses positions: small prefers the most confident ones."""
+    threshold: float = 0.9
+    """The confidence from which on the threshold selector fills a position."""
+
+    def __post_init__(self) -> None:
+        SteppedSampling.__post_init__(self)
+        if not 1 <= self.blocks <= self.max_tokens:
+            raise ValueError(f"blocks must lie between 1 and max_tokens ({self.max_tokens}), not {self.blocks}")
+        if not 0 < self.position_temperature < math.inf:
+            raise ValueError(f"position_temperature must be above 0, not {self.position_temperature}")
+        if not 0 < self.threshold < 1:
+            raise ValueError(f"threshold must lie in (0, 1), not {self.threshold}")
+
+
+OPTIONS = FamilyOptions(
+    model=MaskedModel,
+    sampling=MaskedSampling,
+    reads=STEPS | SOME_STEPS | {"rl.likelihood.draws", "rl.likelihood.kind", "rl.likelihood.tokens_only"},
+    policy="plumbline.policies.masked.policy:MaskedPolicy",
+)

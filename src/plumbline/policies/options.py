@@ -1,0 +1,49 @@
+"""Options that several families share; each family's own stand in its package, in `options.py`, with what it declares.
+
+Nothing here imports torch: a recipe is checked before a model is thought of.
+"""
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import model_validator
+
+from plumbline.recipe import LoraSection, ModelSection
+from plumbline.recipe.sections import PositiveInt
+
+STEPS = frozenset({"evaluation.steps", "rl.kl"})
+"""Keys outside of `model` and `sampling` that families of several steps read."""
+SOME_STEPS = frozenset({"rl.likelihood.keep", "rl.likelihood.pick"})
+"""Those that families read whose steps are scored one at a time."""
+
+
+class PretrainedModel(ModelSection):
+    """Of a transformers model."""
+
+    how: ClassVar[frozenset[str]] = ModelSection.how | {"gradient_checkpointing"}
+
+    lora: LoraSection | None = None
+    """None trains every weight."""
+    quantize: Literal["4bit"] | None = None
+    gradient_checkpointing: bool = False
+
+    @model_validator(mode="after")
+    def _adapters_on_few_bits(self) -> Self:
+        if self.quantize and self.lora is None:
+            raise ValueError("4-bit weights cannot be trained themselves: set model.lora, for example {rank: 16}")
+        return self
+
+
+class CanvasModel(ModelSection):
+    """Of a model that writes its answer into a fixed number of places."""
+
+    canvas: PositiveInt | None = None
+    """Places for an answer; None takes `sampling.max_tokens`."""
+
+
+class DenoisingModel(CanvasModel):
+    """Of a model that fills its canvas over a denoising time."""
+
+    attention: Literal["full", "prefix"] = "full"
+    """Whether the prompt sees the answer (as LLaDA and Dream do), or is read once and kept."""
+    explore: bool = False
+    """Learn a temperature for each stretch of the denoising time (ReinFlow's learnt noise)."""

@@ -1,0 +1,32 @@
+"""What the slots family reads of a recipe."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from plumbline.policies.masked.options import MaskedSampling
+from plumbline.policies.options import STEPS, CanvasModel, PretrainedModel
+from plumbline.recipe import FamilyOptions
+from plumbline.recipe.sections import PositiveInt
+
+
+class SlotModel(PretrainedModel, CanvasModel):
+    """Its `model` section."""
+
+    family: str = "slots"
+    slot: PositiveInt = 4
+    """Tokens of a slot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotSampling(MaskedSampling):
+    """Its sampling law: that of masked diffusion with slots for positions, rounds for steps, and fewer selectors."""
+
+    selector: Literal["plackett_luce", "random", "threshold"] = "random"
+
+
+OPTIONS = FamilyOptions(
+    model=SlotModel,
+    sampling=SlotSampling,
+    reads=STEPS | {"rl.likelihood.tokens_only"},
+    policy="plumbline.policies.slots.policy:SlotPolicy",
+)

@@ -1,1 +1,0 @@
-"""The declarations, a file for each domain."""
