@@ -27,6 +27,7 @@ from models import SMALL, prompts, save_model
 from pairing import HEADER, compare
 from plumbline.policies import open_policy
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
+from plumbline.testing import sampled
 
 CPU_POINTS = [(64, 64, 32, 2, 32_768), (64, 64, 32, 2, 151_936)]
 GPU_POINTS = [(256, 256, 128, 8, 151_936)]
@@ -102,14 +103,14 @@ def measure(peer, source: str, device: torch.device, point: tuple[int, int, int,
     def theirs(temperature: float = TEMPERATURE) -> torch.Tensor:
         return sampler.sample(ids, temperature=temperature, return_dict=False, **settings)
 
-    greedy = policy.sample(chats, 1, MaskedSampling(temperature=0, max_tokens=canvas, steps=steps), seed=0)
+    greedy = sampled(policy, chats, 1, MaskedSampling(temperature=0, max_tokens=canvas, steps=steps), seed=0)
     wanted = theirs(0.0)[:, length:].tolist()
     for (trajectory,), row in zip(greedy, wanted, strict=True):
         assert trajectory.answer.tolist() == row or device.type == "cuda", "greedy canvases differ"
     released = peer.add_gumbel_noise
     for name, noise in (("float64, as released", released), ("float32", float32_noise)):
         peer.add_gumbel_noise = noise
-        ratio = compare(lambda: policy.sample(chats, 1, law, seed=0), theirs, device, pairs, warmups=1)
+        ratio = compare(lambda: sampled(policy, chats, 1, law, seed=0), theirs, device, pairs, warmups=1)
         print(ratio.row(length, canvas, steps, batch, vocabulary, name), flush=True)
     peer.add_gumbel_noise = released
 

@@ -26,6 +26,7 @@ from pairing import HEADER, compare
 from plumbline.policies import open_policy
 from plumbline.policies.flow.convert import convert
 from plumbline.policies.flow.options import FlowModel, FlowSampling
+from plumbline.testing import sampled
 
 SIZES = {"hidden_size": 256, "cond_dim": 64, "n_blocks": 4, "n_heads": 4, "dropout": 0.0, "mlp_ratio": 4}
 POINTS = [(64, 64, 8, 4, 32_768), (64, 64, 8, 4, 151_936)]
@@ -89,7 +90,7 @@ def measure(folder: Path, device: torch.device, point: tuple[int, int, int, int,
         return solver.sample_masked(torch.cat([ids, noise], 1), None, edit_mask=editable, time_grid=grid)
 
     law = FlowSampling(max_tokens=canvas, steps=steps, kernel="marginal")
-    return compare(lambda: policy.sample(chats, 1, law, seed=0), official, device, pairs, warmups=1)
+    return compare(lambda: sampled(policy, chats, 1, law, seed=0), official, device, pairs, warmups=1)
 
 
 @torch.no_grad()

@@ -88,9 +88,9 @@ def our_step(source, device, chats, answer, copies):
 
     def step():
         count[0] += 1
-        groups = collect(policy, AnyText(), examples, copies=copies, sampling=law, seed=count[0])
+        groups = collect(policy, AnyText(), examples, copies=copies, sampling=law, key=(count[0],))
         rng = np.random.default_rng(0)
-        update_policy(policy, optimiser, credit(groups, section, rng), section, law, count[0], section.beta, rng)
+        update_policy(policy, optimiser, credit(groups, section, rng), section, count[0], section.beta, rng)
 
     return step, policy
 

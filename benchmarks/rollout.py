@@ -22,6 +22,7 @@ from pairing import HEADER, compare
 from plumbline.policies import open_policy
 from plumbline.recipe import ModelSection
 from plumbline.records import Sampling
+from plumbline.testing import sampled
 
 CPU_POINTS = [(64, 64, 8, 4096), (256, 64, 8, 4096), (512, 64, 8, 32768), (512, 128, 16, 4096)]
 GPU_POINTS = [(512, 256, 16, 151_936), (128, 512, 8, 151_936)]
@@ -60,7 +61,7 @@ def measure(
     peer = policy.model
 
     def ours() -> object:
-        return policy.sample([chat], copies, law, seed=0)
+        return sampled(policy, [chat], copies, law, seed=0)
 
     def theirs() -> object:
         with torch.no_grad():
@@ -76,7 +77,7 @@ def measure(
                 pad_token_id=0,
             )
 
-    greedy = policy.sample([chat], 1, Sampling(temperature=0, max_tokens=32), seed=0)[0][0].tokens.tolist()
+    greedy = sampled(policy, [chat], 1, Sampling(temperature=0, max_tokens=32), seed=0)[0][0].tokens.tolist()
     wanted = peer.generate(
         ids, attention_mask=torch.ones_like(ids), max_new_tokens=32, do_sample=False, eos_token_id=None, pad_token_id=0
     )

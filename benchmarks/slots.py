@@ -22,6 +22,7 @@ from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.policies.slots.policy import SlotPolicy
 from plumbline.policies.slots.scoring import by_rounds
 from plumbline.recipe import TinySection
+from plumbline.testing import sampled
 
 SLOT, CANVAS, PROMPT, COPIES = 4, 64, 128, 4
 ROUNDS = (2, 4, 8, 16)
@@ -47,7 +48,7 @@ def main() -> None:
     print("|" + "---|" * (len(HEADER) + 3))
     for rounds in ROUNDS:
         law = SlotSampling(max_tokens=CANVAS, steps=rounds, selector="plackett_luce")
-        (group,) = policy.sample([chat], COPIES, law, seed=0)
+        (group,) = sampled(policy, [chat], COPIES, law, seed=0)
         grid = Grid.of(law, SLOT)
 
         def packed(group=group):

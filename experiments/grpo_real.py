@@ -215,7 +215,7 @@ def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
         loss_type="dr_grpo",
         scale_rewards="none",
         beta=rl.beta,
-        epsilon=rl.clip_low,
+        epsilon=rl.algorithm.clip_low,
         max_grad_norm=rate.max_grad_norm,
         shuffle_dataset=False,
         gradient_checkpointing=False,
@@ -342,7 +342,7 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
     import tempfile
 
     from plumbline.policies import open_policy
-    from plumbline.rollouts import collect as roll_out
+    from plumbline.rollouts import collect
     from plumbline.tasks.source import Source
     from plumbline.training.credit import credit, locate_items
 
@@ -353,7 +353,7 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
         task = open_task(recipe.task.name, {**recipe.task.options, "data": str(Path(records) / "data")}, Path(records))
         policy = open_policy(recipe.model, source)
         batch = [example for _, example in Source.of(task, train).draw(prompts, 0, "rl", 0)]
-        groups = roll_out(policy, task, batch, copies=copies, sampling=recipe.sampling, seed=0)
+        groups = collect(policy, task, batch, copies=copies, sampling=recipe.sampling, key=(0, "signal"))
     rewards = np.concatenate([group.rewards() for group in groups])
     entropy = -np.mean(np.concatenate([each.trajectory.logprobs for group in groups for each in group.rollouts]))
     text = (
@@ -461,7 +461,7 @@ def summary(name: str, arm: dict[str, Any], seed: int, run: Run) -> dict[str, An
         "prompts": rl.prompts_per_step,
         "group": rl.group_size,
         "steps": rl.steps,
-        "shuffled": rl.shuffle_advantages,
+        "shuffled": run.recipe.controls.shuffle_advantages,
         "set": arm["set"],
         "controls": {key.mode: round(e.mean_reward, 4) for key, e in found.items() if key.stage == "reference"},
     }

@@ -119,6 +119,22 @@ def test_eval_of_a_model_directory(plumbline, data, tiny_folder, tmp_path):
     assert len(read_evaluation(tmp_path / "e.json").rows) == 3
 
 
+def test_the_first_sampled_answers_of_many_are_those_of_few(plumbline, tiny_folder, tmp_path):
+    task = ("--task", "tests.toy:open_toy", "--set", "task.options.size=20")
+    arguments = (*task, "--temperature", 1, "--seed", 0, "--max-tokens", 8)
+    answers = []
+    for count, rows in ((5, 64), (20, 3)):
+        out = tmp_path / f"{count}.json"
+        code, _, _ = plumbline(
+            "eval", tiny_folder, *arguments, "--n", count, "--rows-at-once", rows, "--out", out, "--json"
+        )
+        assert code == 0
+        answers.append([(row.id, row.completion) for row in read_evaluation(out).rows])
+    assert [len(each) for each in answers] == [5, 20]
+    assert answers[0] == answers[1][:5]
+    assert len({text for _, text in answers[1]}) > 10
+
+
 def test_eval_of_a_gguf_file(plumbline, tiny_folder, tmp_path):
     from tests.gguf_files import write_gguf
 

@@ -25,7 +25,7 @@ SAMPLING = {
 }
 
 
-def recipe(family, **rl):
+def recipe(family, controls=None, sampling=None, **rl):
     return parse(
         {
             "name": family,
@@ -38,7 +38,8 @@ def recipe(family, **rl):
             },
             "sft": {"steps": 2, "batch_size": 4},
             "rl": {"steps": 2, "prompts_per_step": 2, "group_size": 3, **rl},
-            "sampling": {"max_tokens": 8, **SAMPLING[family]},
+            "controls": controls or {},
+            "sampling": {"max_tokens": 8, **SAMPLING[family], **(sampling or {})},
             "evaluation": {"every": 1, "limit": 2, "final": ["val"]},
         }
     )
@@ -142,43 +143,48 @@ def test_what_auto_was_is_remembered(finished):
 @pytest.mark.parametrize(
     ("family", "rl"),
     [
-        ("masked", {"likelihood": {"keep": 2}, "inner_epochs": 2}),
-        ("masked", {"ratio": "sequence", "inner_epochs": 2}),
-        ("masked", {"ratio": "step", "beta": 0.1, "kl": "closed"}),
-        ("masked", {"likelihood": {"tokens_only": True}, "beta": 0.1}),
-        ("masked", {"likelihood": {"kind": "espo", "draws": 2}, "ratio": "sequence", "inner_epochs": 2, "beta": 0.1}),
-        ("masked", {"likelihood": {"kind": "gdpo", "draws": 3}, "objective": "spg"}),
-        ("masked", {"likelihood": {"kind": "diffu"}, "objective": "wd1"}),
-        ("masked", {"likelihood": {"kind": "coupled"}}),
-        ("slots", {"beta": 0.1, "kl": "closed", "ratio": "step", "inner_epochs": 2}),
+        ("masked", {"algorithm": {"keep": 2}, "inner_epochs": 2}),
+        ("masked", {"algorithm": "gspo", "inner_epochs": 2}),
+        ("masked", {"algorithm": {"ratio": "step"}, "beta": 0.1, "kl": "closed"}),
+        ("masked", {"controls": {"tokens_only": True}, "beta": 0.1}),
+        ("masked", {"algorithm": {"name": "espo", "draws": 2}, "inner_epochs": 2, "beta": 0.1}),
+        ("masked", {"algorithm": {"name": "gdpo", "draws": 2}, "inner_epochs": 2}),
+        ("masked", {"algorithm": {"name": "spg", "bound": "gdpo", "draws": 3}}),
+        ("masked", {"algorithm": "wd1"}),
+        ("masked", {"algorithm": "diffu_grpo", "inner_epochs": 2}),
+        ("masked", {"algorithm": "coupled_grpo"}),
+        ("masked", {"algorithm": "just_grpo", "sampling": {"selector": "leftmost", "steps": 8}}),
+        ("slots", {"beta": 0.1, "kl": "closed", "algorithm": {"ratio": "step"}, "inner_epochs": 2}),
+        ("slots", {"algorithm": "cispo", "inner_epochs": 2, "beta": 0.1}),
         ("flow", {"beta": 0.1, "kl": "closed", "kl_target": 0.01}),
-        ("flow", {"likelihood": {"keep": 2}, "ratio": "step", "inner_epochs": 2}),
+        ("flow", {"algorithm": {"keep": 2, "ratio": "step"}, "inner_epochs": 2}),
     ],
 )
-def test_every_likelihood_and_ratio_trains(family, rl, tmp_path):
+def test_every_algorithm_trains(family, rl, tmp_path):
     run = run_recipe(recipe(family, **rl), tmp_path / "run")
     rows = [row for row in run.rows("rl") if "train/reward" in row]
     assert all(math.isfinite(row["train/loss"]) and math.isfinite(row["train/grad_norm"]) for row in rows)
     assert (rows[-1]["train/kl"] is not None) == ("beta" in rl)
-    exact = rl.get("likelihood", {}).get("kind", "trajectory") == "trajectory"
-    if not exact or "tokens_only" in rl.get("likelihood", {}):
-        assert "not exact" in (run.folder / "report.html").read_text(encoding="utf-8")
-    assert (rows[-1]["train/sampler_scorer_gap"] is not None) == exact
+    algorithm = run.recipe.rl.algorithm
+    report = (run.folder / "report.html").read_text(encoding="utf-8")
+    assert ("not exact" in report) == (not algorithm.exact or "controls" in rl)
+    assert algorithm.name in report
+    assert (rows[-1]["train/sampler_scorer_gap"] is not None) == algorithm.exact
+    assert (rows[-1]["train/clip_fraction"] is not None) == algorithm.has_ratio
 
 
 def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(tmp_path):
     from plumbline.errors import TrainingStopped
 
     with pytest.raises(TrainingStopped, match="differ from the sampler's"):
-        run_recipe(recipe("masked", likelihood={"temperature": 0.3}, max_gap=0.01), tmp_path / "run")
+        run_recipe(recipe("masked", controls={"score_temperature": 0.3}, max_gap=0.01), tmp_path / "run")
 
 
 @pytest.mark.parametrize(
     ("family", "rl", "message"),
     [
-        ("masked", {"likelihood": {"keep": 9}}, "a trajectory has 4 steps"),
-        ("slots", {"likelihood": {"keep": 1}}, "scores a whole rollout"),
-        ("slots", {"likelihood": {"kind": "espo"}}, "cannot do"),
+        ("slots", {"algorithm": {"keep": 1}}, "scores a whole rollout"),
+        ("slots", {"algorithm": "espo"}, "cannot do"),
     ],
 )
 def test_what_a_family_cannot_do_is_said(family, rl, message, tmp_path, monkeypatch):
@@ -186,19 +192,6 @@ def test_what_a_family_cannot_do_is_said(family, rl, message, tmp_path, monkeypa
     monkeypatch.setattr("plumbline.recipe.files.check_reads", lambda recipe: None)
     with pytest.raises(RecipeError, match=message):
         run_recipe(recipe(family, **rl), tmp_path / "run")
-
-
-def test_every_text_is_told_once_it_is_finished(finished):
-    family, run = finished
-    policy = open_policy(recipe(family).model, str(run.folder / "models" / "rl"))
-    told = {}
-    chats = [[{"role": "user", "content": str(number)}] for number in range(3)]
-    policy.rows_at_once = 2  # several chunks, so that places are counted over all of them
-    drawn = policy.sample(
-        chats, 2, recipe(family).sampling, 3, lambda prompt, copy, text: told.setdefault((prompt, copy), text)
-    )
-    wanted = {(p, c): one.text for p, group in enumerate(drawn) for c, one in enumerate(group)}
-    assert told == wanted
 
 
 @pytest.fixture
@@ -226,19 +219,6 @@ def test_how_a_batch_is_cut_into_passes_changes_no_loss(opened):
     assert _backward(opened, batch, 80, seed=4) != pytest.approx(found[0][0], rel=1e-3)
 
 
-def test_how_prompts_are_cut_into_chunks_changes_no_draw(finished, opened):
-    """A chunk drew for all of its rows at once, so a device that holds fewer rows drew other answers."""
-    law = recipe(finished[0]).sampling
-    chats = [[{"role": "user", "content": "sim " * number}] for number in range(1, 6)]
-    answers = []
-    for rows in (100, 4, 1):
-        opened.rows_at_once = rows
-        drawn = opened.sample(chats, 2, law, 3)
-        answers.append([[(t.answer.tolist(), [s.tokens.tolist() for s in t.steps]) for t in group] for group in drawn])
-    assert answers[0] == answers[1] == answers[2]
-    assert answers[0][0][0] != answers[0][0][1], "copies are draws of their own"
-
-
 def test_rows_at_once_is_a_key(finished):
     family, run = finished
     section = recipe(family).model.model_copy(update={"rows_at_once": 3})
@@ -252,7 +232,8 @@ def test_a_run_that_makes_the_model_worse_says_so_while_it_trains(rate, worse, t
         "task": {"name": "tests.toy:open_toy", "options": {"size": 40}},
         "model": {"threads": 1, "tiny": {"hidden": 32, "layers": 2, "heads": 2, "vocabulary": 300, "context": 128}},
         "sft": {"steps": 18, "batch_size": 8, "optimiser": {"learning_rate": 1e-2}},
-        "rl": {"steps": 4, "prompts_per_step": 4, "group_size": 4, "shuffle_advantages": True},
+        "rl": {"steps": 4, "prompts_per_step": 4, "group_size": 4},
+        "controls": {"shuffle_advantages": True},
         "sampling": {"max_tokens": 8},
         "evaluation": {"every": 2, "limit": 40, "final": ["val"]},
     }

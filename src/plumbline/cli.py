@@ -226,7 +226,7 @@ def convert(
 
 @app.command(
     epilog="Examples: `plumbline sweep commerce-demo-control --vary rl.beta=0,0.01,0.1` · "
-    "`plumbline sweep demo-masked --vary seed=0,1,2 --vary rl.shuffle_advantages=false,true --resume`"
+    "`plumbline sweep demo-masked --vary seed=0,1,2 --vary controls.shuffle_advantages=false,true --resume`"
 )
 def sweep(
     source: take.Recipe,

@@ -1,8 +1,8 @@
 """Judges completions while the model goes on sampling: rewards that come from a browser take longer than tokens.
 
-The sampler tells each completion as soon as it is finished. Threads of their own judge what was told, all that waits
-of one example in one call where the task has such a call (`tasks.task.Grouped`). A task whose verdicts cost nothing is
-judged in place, which saves the threads (`tasks.task.Threaded`).
+Each completion is told as soon as the sampler has it. Threads of their own judge what was told, all that waits of one
+example in one call where the task has such a call (`tasks.task.Grouped`). A task whose verdicts cost nothing is judged
+in place, which saves the threads (`tasks.task.Threaded`).
 """
 
 import threading
@@ -68,19 +68,19 @@ def check_failures(causes: Sequence[str], total: int) -> None:
 
 
 class Judging:
-    """Judges on threads of its own from `with` on; `verdicts` waits for the last of them."""
+    """Judges on threads of its own from `with` on, at whose end the last of them has its verdict."""
 
     def __init__(self, task: Task, examples: Sequence[Example]) -> None:
         """Nothing is judged yet.
 
         Args:
             task: see `threads_of`.
-            examples: what the sampler's prompts are, in order.
+            examples: what completions are told of by their place.
         """
         self.task, self.examples = task, examples
         self._waiting: deque[int] = deque()
         self._told: dict[int, list[tuple[int, str]]] = defaultdict(list)
-        self._found: dict[tuple[int, int], tuple[str, Verdict]] = {}
+        self._found: dict[tuple[int, int], Verdict] = {}
         self._news = threading.Condition()
         self._ended = False
         self._threads = [
@@ -105,8 +105,9 @@ class Judging:
             thread.join()
 
     def tell(self, prompt: int, copy: int, text: str) -> None:
-        """Take a finished completion; the sampler's thread does not wait for its verdict."""
+        """Take a copy's text; where there are threads, the one that tells does not wait for the verdict."""
         if not self._threads:
+            self._found[prompt, copy] = judge(self.task, self.examples[prompt], text)
             return
         with self._news:
             if prompt not in self._told:
@@ -114,18 +115,9 @@ class Judging:
             self._told[prompt].append((copy, text))
             self._news.notify()
 
-    def verdict(self, prompt: int, copy: int, text: str) -> Verdict:
-        """The verdict of a completion, after `with`; one that was never told is judged now.
-
-        Raises:
-            AssertionError: the sampler told another text than the one that it returned.
-        """
-        found = self._found.get((prompt, copy))
-        if found is None:
-            return judge(self.task, self.examples[prompt], text)
-        if found[0] != text:
-            raise AssertionError(f"the sampler told {found[0]!r} and returned {text!r}")
-        return found[1]
+    def verdict(self, prompt: int, copy: int) -> Verdict:
+        """The verdict of a completion that was told, after `with`."""
+        return self._found[prompt, copy]
 
     def _work(self) -> None:
         while True:
@@ -138,5 +130,5 @@ class Judging:
                 told = self._told.pop(prompt)
             verdicts = judge_group(self.task, self.examples[prompt], [text for _, text in told])
             with self._news:
-                for (copy, text), verdict in zip(told, verdicts, strict=True):
-                    self._found[prompt, copy] = (text, verdict)
+                for (copy, _), verdict in zip(told, verdicts, strict=True):
+                    self._found[prompt, copy] = verdict

@@ -29,7 +29,7 @@ def task_options(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def set_value(values: dict[str, Any], override: str) -> None:
-    """Set one value in nested mappings; what is not a mapping on the way becomes one.
+    """Set one value in nested mappings; what is not a mapping on the way becomes one (see `as_mapping`).
 
     Raises:
         RecipeError: there is no key, or the value is not YAML.
@@ -43,10 +43,16 @@ def set_value(values: dict[str, Any], override: str) -> None:
     *folders, leaf = key.strip().split(".")
     target = values
     for folder in folders:
-        if not isinstance(target.get(folder), dict):
-            target[folder] = {}
+        target[folder] = as_mapping(target.get(folder))
         target = target[folder]
     target[leaf] = value
+
+
+def as_mapping(value: Any) -> dict[str, Any]:
+    """A mapping as it is; a text alone is short for its name (`algorithm: gspo`), anything else holds nothing."""
+    if isinstance(value, str):
+        return {"name": value}
+    return value if isinstance(value, dict) else {}
 
 
 def read_yaml(text: str, name: str) -> Any:

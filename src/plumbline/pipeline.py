@@ -233,6 +233,7 @@ def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[Ground], mode
         seed=recipe.seed,
         evaluate=evaluate if recipe.evaluation.every else None,
         evaluate_every=recipe.evaluation.every,
+        controls=recipe.controls,
     )
     _finish_stage(run, policy, _section(recipe), "rl", model, train)
     return str(folder)
@@ -273,9 +274,9 @@ def _likelihood(recipe: Recipe, policy: Policy) -> dict[str, Any]:
     """What RL takes for a rollout's log-probability, and whether that covers every choice that was sampled."""
     if recipe.rl is None:
         return {}
-    how = recipe.rl.likelihood
-    exact = how.kind == "trajectory" and not how.tokens_only and how.temperature is None
-    return {"likelihood": {"kind": how.kind, "exact": exact and policy.exact(recipe.sampling)}}
+    algorithm = recipe.rl.algorithm
+    exact = algorithm.exact and recipe.controls.exact and policy.exact(recipe.sampling)
+    return {"likelihood": {"kind": algorithm.likelihood, "exact": exact}}
 
 
 def _section(recipe: Recipe) -> ModelSection:

@@ -20,6 +20,9 @@ from plumbline.errors import RecipeError
 Finish = Literal["stop", "length"]
 """Why a trajectory ended: the model said so, or the limit cut it off."""
 
+Key = tuple[int | str, ...]
+"""What a request's random numbers are derived from: the seed, what they are for, the example, the copy, the turn."""
+
 
 class Message(TypedDict):
     """One turn of a chat."""
@@ -124,6 +127,17 @@ class SteppedSampling(Sampling):
         return self.steps
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Request:
+    """What is to be answered, and by which law."""
+
+    key: Key
+    """Every random number of the answer comes from it, and from nothing else; no other request of a call has it."""
+    messages: Sequence[Message]
+    """A chat that ends before the answer."""
+    sampling: Sampling
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Step:
     """One stochastic choice: which tokens were put at which positions.
@@ -159,6 +173,8 @@ class Trajectory:
     finish: Finish
     answer: NDArray[np.int64] | None = None
     """The answer's tokens, its end included, where they are not the steps' tokens in order."""
+    version: int = 0
+    """Of the weights that drew it (see `Learner.publish`)."""
 
     @property
     def tokens(self) -> NDArray[np.int64]:

@@ -9,12 +9,12 @@ import hashlib
 import numpy as np
 
 
-def derive(seed: int, *names: str | int) -> int:
-    """A 63-bit seed for what the names say, for example derive(0, "rl", "sample", 17)."""
-    text = "/".join(map(str, (seed, *names)))
+def derive(*names: str | int) -> int:
+    """A 63-bit seed for what the names say, the recipe's seed first, for example derive(0, "rl", "sample", 17)."""
+    text = "/".join(map(str, names))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
-def generator(seed: int, *names: str | int) -> np.random.Generator:
+def generator(*names: str | int) -> np.random.Generator:
     """A numpy generator of its own for what the names say."""
-    return np.random.default_rng(derive(seed, *names))
+    return np.random.default_rng(derive(*names))

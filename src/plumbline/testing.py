@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from plumbline.evaluation.evaluate import ORACLE, references
-from plumbline.policies.policy import Policy
-from plumbline.records import Item, Message, Sampling, Score, Trajectory
+from plumbline.policies.policy import Policy, Sampler
+from plumbline.records import Item, Message, Request, Sampling, Score, Trajectory
 from plumbline.tasks.precheck import HOSTILE
 from plumbline.tasks.task import Itemised, Task
 
-__all__ = ["HOSTILE", "PolicyLaws", "TaskLaws", "check_policy", "check_task"]
+__all__ = ["HOSTILE", "PolicyLaws", "TaskLaws", "check_policy", "check_task", "sampled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,19 @@ class PolicyLaws:
     """Sum of the declared probabilities of all distinct trajectories that were drawn: at most 1 under a true law."""
     kinds: int
     """Distinct trajectories drawn."""
+
+
+def sampled(
+    sampler: Sampler, prompts: Sequence[Sequence[Message]], copies: int, sampling: Sampling, seed: int
+) -> list[list[Trajectory]]:
+    """Trajectories in the order of the prompts, `copies` of each, for tests and benchmarks."""
+    requests = [
+        Request((seed, prompt, copy), messages, sampling)
+        for prompt, messages in enumerate(prompts)
+        for copy in range(copies)
+    ]
+    drawn = {request.key: trajectory for request, trajectory in sampler.sample(requests)}
+    return [[drawn[seed, prompt, copy] for copy in range(copies)] for prompt in range(len(prompts))]
 
 
 def check_policy(
@@ -50,7 +63,7 @@ def check_policy(
         draws: trajectories.
         seed: of the sampler.
     """
-    (trajectories,) = policy.sample([messages], draws, sampling, seed)
+    (trajectories,) = sampled(policy, [messages], draws, sampling, seed)
     counts = Counter(_key(trajectory) for trajectory in trajectories)
     one_of_each = list({_key(trajectory): trajectory for trajectory in trajectories}.values())
     scored = policy.score(one_of_each)

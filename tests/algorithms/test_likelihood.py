@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.algorithms.likelihood.elbo import elbo_views
+from plumbline.algorithms.algorithm import Scored
+from plumbline.algorithms.likelihood.bound import bound_views
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
-from plumbline.algorithms.ratio_free import MIX, ORDER, sandwiched, wd1_advantages, weighted_likelihood
+from plumbline.algorithms.spg import MIX, ORDER, sandwiched
+from plumbline.algorithms.wd1 import LOOKS, Wd1
 from plumbline.errors import RecipeError
 from plumbline.recipe import RlSection, parse
 from plumbline.records import Sampling, Step, SteppedSampling, Trajectory
@@ -122,7 +124,7 @@ def estimates(bound, draws, repeats, seed=0):
     table, rng = Table(), np.random.default_rng(seed)
     sums = []
     for _ in range(repeats):
-        (view,) = elbo_views(table, [trajectory(3)], bound, draws, rng)
+        (view,) = bound_views(table, [trajectory(3)], LOOKS[bound], draws, rng)
         sums.append(sum(step.weight * table.log_prob(step).sum() for step in view.trajectory.steps))
     return np.array(sums)
 
@@ -140,9 +142,9 @@ def test_complements_halve_the_spread():
 
 def test_diffu_hides_everything_once_and_coupled_shows_every_token_in_two_ways():
     table, rng = Table(), np.random.default_rng(0)
-    (view,) = elbo_views(table, [trajectory(3)], "diffu", 1, rng)
+    (view,) = bound_views(table, [trajectory(3)], LOOKS["diffu"], 1, rng)
     assert [(len(step.tokens), step.weight) for step in view.trajectory.steps] == [(3, 1.0)]
-    (view,) = elbo_views(table, [trajectory(3)], "coupled", 1, rng)
+    (view,) = bound_views(table, [trajectory(3)], LOOKS["coupled"], 1, rng)
     seen = np.concatenate([step.positions for step in view.trajectory.steps])
     assert sorted(seen) == sorted([0, 1, 2] * 2)
     assert view.trajectory.sampling.temperature == 1
@@ -160,7 +162,7 @@ def test_coupled_shows_a_set_its_complement_and_everything(draws):
     whole = replace(trajectory(3), sampling=Sampling(max_tokens=4000))
     shares = []
     for seed in range(12):
-        (view,) = elbo_views(Long(), [whole], "coupled", draws, np.random.default_rng(seed))
+        (view,) = bound_views(Long(), [whole], LOOKS["coupled"], draws, np.random.default_rng(seed))
         assert len(view.trajectory.steps) == 3 * draws
         for at in range(0, 3 * draws, 3):
             everything, some, rest = view.trajectory.steps[at : at + 3]
@@ -175,14 +177,15 @@ def test_coupled_shows_a_set_its_complement_and_everything(draws):
 
 @pytest.mark.parametrize("bound", ["espo", "gdpo", "coupled"])
 def test_no_look_hides_nothing(bound):
-    views = elbo_views(Table(), [trajectory(3)] * 200, bound, 2, np.random.default_rng(0))
+    views = bound_views(Table(), [trajectory(3)] * 200, LOOKS[bound], 2, np.random.default_rng(0))
     assert min(len(step.positions) for view in views for step in view.trajectory.steps) == 1
 
 
 def test_a_weighted_likelihood_by_hand():
     numbers = ([-1.0, -2.0], [0.5, 3.0], [2.0, -1.0], [0.1, 0.4])
     logprobs, term_weight, advantages, weight = (torch.tensor(one, requires_grad=True) for one in numbers)
-    loss = weighted_likelihood(logprobs, term_weight, advantages, weight)
+    owner = torch.zeros(2, dtype=torch.long)
+    loss = Wd1().surrogate(Scored(logprobs, logprobs, advantages, weight, owner, owner, term_weight, [])).loss
     assert loss.item() == pytest.approx(-(-1.0 * 0.5 * 2.0 * 0.1 + -2.0 * 3.0 * -1.0 * 0.4))
     loss.backward()
     assert logprobs.grad.tolist() == pytest.approx([-0.1, 1.2])
@@ -190,12 +193,12 @@ def test_a_weighted_likelihood_by_hand():
 
 def test_wd1_weights_sum_to_zero_and_order_like_the_rewards():
     rewards = np.array([0.1, 0.9, np.nan, 0.4])
-    given = wd1_advantages(rewards)
+    given = Wd1().advantages(rewards[:, None])[:, 0]
     assert given.sum() == pytest.approx(0)
     assert given[2] == 0
     assert given[1] > given[3] > given[0]
     for nothing in (np.ones(4), np.array([0.1, 0.1 + 1e-8]), np.array([0.3, np.nan]), np.full(4, np.nan)):
-        assert (wd1_advantages(nothing) == 0).all(), "no signal, exactly no credit"
+        assert (Wd1().advantages(nothing[:, None]) == 0).all(), "no signal, exactly no credit"
 
 
 def test_spg_raises_the_lower_bound_and_lowers_the_upper_one():
@@ -230,13 +233,13 @@ def test_spg_of_a_batch_is_the_sum_of_its_places():
 @pytest.mark.parametrize(
     ("rl", "message"),
     [
-        ({"ratio": "sequence", "likelihood": {"keep": 2}}, "not a sum over steps"),
-        ({"likelihood": {"kind": "espo", "keep": 2}}, "rl.likelihood.draws"),
-        ({"objective": "spg"}, "needs a bound"),
-        ({"objective": "wd1"}, "needs an estimate"),
-        ({"objective": "wd1", "likelihood": {"kind": "diffu"}, "inner_epochs": 2}, "one inner epoch"),
+        ({"algorithm": {"name": "gspo", "keep": 2}}, "unknown key keep"),
+        ({"algorithm": {"name": "espo", "keep": 2}}, "unknown key keep"),
+        ({"algorithm": {"name": "spg", "bound": "diffu"}}, "bound: Input should be 'espo' or 'gdpo'"),
+        ({"algorithm": "wd1", "inner_epochs": 2}, "one inner epoch"),
+        ({"algorithm": "spg", "beta": 0.1}, "one inner epoch, beta 0"),
         ({"kl_target": 0.1}, "start with a beta"),
-        ({"kl": "closed", "beta": 0.1, "likelihood": {"kind": "gdpo"}}, "rl.kl: sampled"),
+        ({"kl": "closed", "beta": 0.1, "algorithm": "gdpo"}, "rl.kl: sampled"),
     ],
 )
 def test_combinations_that_would_be_biased_or_empty_are_refused(rl, message):

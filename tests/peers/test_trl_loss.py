@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.algorithms.objective import clipped_surrogate, weights
+from plumbline.algorithms.algorithm import Scored
+from plumbline.algorithms.cispo import Cispo
+from plumbline.algorithms.grpo import Grpo
 from plumbline.policies import open_policy
 from plumbline.recipe import ModelSection
 from plumbline.records import Sampling
+from plumbline.testing import sampled
 
 trl = pytest.importorskip("trl", reason="TRL is the peer of this test; pip install '.[dev]'")
 
@@ -35,7 +38,7 @@ def trainer(tiny_folder, tmp_path_factory):
             loss_type=loss_type,
             beta=beta,
             epsilon=0.1,
-            epsilon_high=0.15,
+            epsilon_high=1.15 if loss_type == "cispo" else 0.15,  # TRL clips a CISPO weight at the value itself
             use_cpu=True,
             bf16=False,
             gradient_checkpointing=False,
@@ -79,11 +82,14 @@ def batch_for_trl(policy, groups, advantages, old, reference):
     return batch
 
 
-@pytest.mark.parametrize(("loss_type", "beta"), [("dr_grpo", 0.0), ("dr_grpo", 0.3), ("grpo", 0.1), ("dapo", 0.0)])
+@pytest.mark.parametrize(
+    ("loss_type", "beta"),
+    [("dr_grpo", 0.0), ("dr_grpo", 0.3), ("grpo", 0.1), ("dapo", 0.0), ("cispo", 0.0), ("cispo", 0.1)],
+)
 def test_same_batch_same_loss_and_gradients(trainer, tiny_folder, loss_type, beta):
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
     law = Sampling(temperature=TEMPERATURE, max_tokens=LIMIT)
-    groups = policy.sample(CHATS, G, law, seed=2)
+    groups = sampled(policy, CHATS, G, law, seed=2)
     trajectories = [t for group in groups for t in group]
     assert len({t.num_tokens for t in trajectories}) > 1, "the batch should hold completions of several lengths"
     rng = np.random.default_rng(0)
@@ -95,22 +101,28 @@ def test_same_batch_same_loss_and_gradients(trainer, tiny_folder, loss_type, bet
 
     # Ours: two passes, so that cutting a batch is tested, too.
     lengths = [t.num_tokens for t in trajectories]
-    weight = weights(lengths, [True] * len(lengths), loss_type, LIMIT)
+    algorithm = Cispo(clip_high=0.15)
+    if loss_type != "cispo":
+        algorithm = Grpo(normaliser=loss_type, clip_low=0.1, clip_high=0.15)
+    weight = algorithm.weights(lengths, [True] * len(lengths), LIMIT)
     total, at = 0.0, 0
     for part in (trajectories[:3], trajectories[3:]):
         terms = policy.score(part)
         first = trajectories.index(part[0])
         owner = terms.owner + first
-        losses = clipped_surrogate(
-            terms.logprobs,
-            old[at : at + len(terms.logprobs)],
-            torch.tensor(advantages, dtype=torch.float32)[owner],
-            torch.tensor(weight, dtype=torch.float32)[owner],
-            clip_low=0.1,
-            clip_high=0.15,
+        scored_part = Scored(
+            new=terms.logprobs,
+            old=old[at : at + len(terms.logprobs)],
+            advantage=torch.tensor(advantages, dtype=torch.float32)[owner],
+            weight=torch.tensor(weight, dtype=torch.float32)[owner],
+            owner=terms.owner,
+            step=terms.step,
+            step_weight=terms.weight,
+            views=[],
             reference=reference[at : at + len(terms.logprobs)] if beta else None,
             beta=beta,
         )
+        losses = algorithm.surrogate(scored_part)
         at += len(terms.logprobs)
         losses.loss.backward()
         total += losses.loss.item()

@@ -13,6 +13,7 @@ from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.recipe import parse
 from plumbline.records import Sampling
 from plumbline.runs.run import Run
+from plumbline.testing import sampled
 from tests.training.toy_runs import train_toy
 
 trl = pytest.importorskip("trl", reason="TRL is the peer of these tests; pip install '.[dev]'")
@@ -72,7 +73,9 @@ def test_t2_groups_without_signal_are_counted_by_group_in_every_mode(trl_train, 
     assert all(row["frac_reward_zero_std"] == 0 for row in rows), "TRL measures the batch and calls it the groups"
     for scale in ("none", "group"):
         options = {"reward": "constant_by_group"}
-        _, run = train_toy(tiny_folder, tmp_path / scale, options=options, scale_advantages=scale, steps=3)
+        _, run = train_toy(
+            tiny_folder, tmp_path / scale, options=options, algorithm={"scale_advantages": scale}, steps=3
+        )
         assert [row["train/frac_reward_zero_std"] for row in run.rows("rl")] == [1.0] * 3
 
 
@@ -113,7 +116,9 @@ def test_t6_a_sampler_at_another_temperature_than_the_scorer(trl_train, tiny_pol
     )
     assert not any("sampling" in key or "importance" in key for key in rows[0]), "TRL has no metric that shows it"
     # Ours: the law travels inside the trajectory, so a scorer cannot be told another; both laws hold at 0.3.
-    (group,) = tiny_policy.sample([[{"role": "user", "content": "sim"}]], 4, Sampling(temperature=0.3, max_tokens=8), 0)
+    (group,) = sampled(
+        tiny_policy, [[{"role": "user", "content": "sim"}]], 4, Sampling(temperature=0.3, max_tokens=8), 0
+    )
     scored = tiny_policy.score(group)
     assert (scored.logprobs - scored.recorded).abs().max() < 2e-5
     assert "temperature" not in tiny_policy.score.__code__.co_varnames

@@ -12,6 +12,7 @@ from plumbline.policies.pretrained.loading import load
 from plumbline.recipe import LoraSection
 from plumbline.records import Sampling
 from plumbline.storage import read_json, write_json
+from plumbline.testing import sampled
 
 NAMES = ["one", "two", "bare", "biased"]
 
@@ -231,10 +232,10 @@ def test_the_reference_adapter_is_the_one_that_is_switched_to(tiny_folder):
     move()
     chat = [{"role": "user", "content": "o produto"}]
     law = Sampling(max_tokens=8)
-    (trajectories,) = policy.sample([chat], 3, law, seed=0)
+    (trajectories,) = sampled(policy, [chat], 3, law, seed=0)
     ours = [policy.score(trajectories, reference=which).logprobs.detach() for which in (False, True)]
     with policy.as_reference():  # decoding, too
-        (drawn,) = policy.sample([chat], 3, law, seed=0)
+        (drawn,) = sampled(policy, [chat], 3, law, seed=0)
     by_reference = policy.score(drawn, reference=True)
     adapters.unfuse(policy.model)
     theirs = [policy.score(trajectories, reference=which).logprobs.detach() for which in (False, True)]

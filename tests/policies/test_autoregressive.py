@@ -12,7 +12,7 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import pack
 from plumbline.recipe import LoraSection
 from plumbline.records import Sampling
-from plumbline.testing import check_policy
+from plumbline.testing import check_policy, sampled
 from tests.conftest import sharpen
 
 CHATS = [
@@ -66,7 +66,7 @@ def opened(folder, **options):
 def test_greedy_answers_are_generates_token_for_token(architectures, name):
     policy = opened(architectures[name])
     assert policy.engine["decoder"] == ("lean" if name in LEAN else "transformers")
-    answers = policy.sample(CHATS, 1, Sampling(temperature=0, max_tokens=24), seed=0)
+    answers = sampled(policy, CHATS, 1, Sampling(temperature=0, max_tokens=24), seed=0)
     for chat, (answer,) in zip(CHATS, answers, strict=True):
         ids = torch.tensor([policy.chat.prompt(chat)])
         generated = policy.model.generate(
@@ -84,8 +84,8 @@ def test_every_engine_gives_the_same_draws_and_scores(architectures, name):
     chosen = opened(architectures[name])
     general = opened(architectures[name], decoder="transformers", scoring="rows")
     law = Sampling(temperature=0.9, max_tokens=12)
-    ours = [t for group in chosen.sample(CHATS, 3, law, seed=3) for t in group]
-    theirs = [t for group in general.sample(CHATS, 3, law, seed=3) for t in group]
+    ours = [t for group in sampled(chosen, CHATS, 3, law, seed=3) for t in group]
+    theirs = [t for group in sampled(general, CHATS, 3, law, seed=3) for t in group]
     assert [t.tokens.tolist() for t in ours] == [t.tokens.tolist() for t in theirs]
     one, other = chosen.score(ours), general.score(ours)
     torch.testing.assert_close(one.logprobs, other.logprobs, atol=2e-5, rtol=0)
@@ -111,7 +111,7 @@ def test_both_laws_hold(tiny_policy, sampling):
 
 
 def test_a_scorer_at_another_temperature_fails_law_1(tiny_policy):
-    (trajectories,) = tiny_policy.sample([CHATS[0]], 4, Sampling(temperature=0.7, max_tokens=8), seed=0)
+    (trajectories,) = sampled(tiny_policy, [CHATS[0]], 4, Sampling(temperature=0.7, max_tokens=8), seed=0)
     mistold = [replace_sampling(t, Sampling(temperature=1.0, max_tokens=8)) for t in trajectories]
     scored = tiny_policy.score(mistold)
     assert (scored.logprobs - scored.recorded).abs().max() > 0.05
@@ -139,10 +139,10 @@ def test_dropping_finished_rows_changes_nothing(tiny_policy, monkeypatch):
     shapes = []
     original = sampler._smaller_grid
     monkeypatch.setattr(sampler, "_smaller_grid", lambda live: shapes.append(live.shape) or original(live))
-    dropped = tiny_policy.sample(CHATS, 5, law, seed=4)
+    dropped = sampled(tiny_policy, CHATS, 5, law, seed=4)
     assert min(p * g for p, g in shapes) < 15
     monkeypatch.setattr(sampler, "_smaller_grid", lambda live: None)
-    kept = tiny_policy.sample(CHATS, 5, law, seed=4)
+    kept = sampled(tiny_policy, CHATS, 5, law, seed=4)
     assert [[t.tokens.tolist() for t in g] for g in dropped] == [[t.tokens.tolist() for t in g] for g in kept]
     assert {t.finish for group in kept for t in group} == {"stop", "length"} or all(
         t.tokens[-1] < 60 for group in kept for t in group
@@ -151,12 +151,12 @@ def test_dropping_finished_rows_changes_nothing(tiny_policy, monkeypatch):
 
 def test_the_same_seed_draws_the_same_and_another_does_not(tiny_policy):
     law = Sampling(max_tokens=10)
-    one, same, other = (tiny_policy.sample(CHATS, 2, law, seed=s)[1][1].tokens.tolist() for s in (1, 1, 2))
+    one, same, other = (sampled(tiny_policy, CHATS, 2, law, seed=s)[1][1].tokens.tolist() for s in (1, 1, 2))
     assert one == same != other
 
 
 def test_copies_of_a_prompt_differ(tiny_policy):
-    (group,) = tiny_policy.sample([CHATS[0]], 8, Sampling(max_tokens=10), seed=0)
+    (group,) = sampled(tiny_policy, [CHATS[0]], 8, Sampling(max_tokens=10), seed=0)
     assert len({t.tokens.tobytes() for t in group}) > 4
 
 
@@ -164,7 +164,7 @@ def test_gradients_of_packed_and_row_scoring_agree(tiny_folder):
     gradients = []
     for scoring in ("packed", "rows"):
         policy = opened(tiny_folder, scoring=scoring)
-        trajectories = [t for g in policy.sample(CHATS, 2, Sampling(max_tokens=9), seed=0) for t in g]
+        trajectories = [t for g in sampled(policy, CHATS, 2, Sampling(max_tokens=9), seed=0) for t in g]
         terms = policy.score(trajectories)
         (terms.logprobs * (terms.owner + 1)).sum().backward()
         gradients.append({name: weight.grad for name, weight in policy.trainable().items()})
@@ -174,7 +174,7 @@ def test_gradients_of_packed_and_row_scoring_agree(tiny_folder):
 
 def test_packing_without_its_mask_is_wrong(tiny_policy):
     """The control of the packed pass: with a plain causal mask a completion sees its siblings."""
-    (group,) = tiny_policy.sample([CHATS[0]], 3, Sampling(max_tokens=6), seed=0)
+    (group,) = sampled(tiny_policy, [CHATS[0]], 3, Sampling(max_tokens=6), seed=0)
     packed = pack(group, tiny_policy.device)
     body, head = tiny_policy.model.get_decoder(), tiny_policy.model.get_output_embeddings()
     plain = torch.ones_like(packed.mask).tril()
@@ -193,7 +193,7 @@ def test_packing_without_its_mask_is_wrong(tiny_policy):
 
 
 def test_batches_keep_order_and_respect_the_budget(tiny_policy):
-    trajectories = [t for g in tiny_policy.sample(CHATS, 4, Sampling(max_tokens=8), seed=0) for t in g]
+    trajectories = [t for g in sampled(tiny_policy, CHATS, 4, Sampling(max_tokens=8), seed=0) for t in g]
     parts = tiny_policy.batches(trajectories, 100)
     assert [index for part in parts for index in part] == list(range(12))
     for part in parts:
@@ -207,7 +207,7 @@ def test_batches_keep_order_and_respect_the_budget(tiny_policy):
 
 def test_a_prompt_longer_than_the_context_is_an_error(tiny_policy):
     with pytest.raises(DataError, match="exceed the context of 256"):
-        tiny_policy.sample(CHATS, 1, Sampling(max_tokens=250), seed=0)
+        sampled(tiny_policy, CHATS, 1, Sampling(max_tokens=250), seed=0)
 
 
 class TestReference:
@@ -215,7 +215,7 @@ class TestReference:
         policy = opened(tiny_folder, lora=LoraSection(rank=4))
         base = opened(tiny_folder)
         law = Sampling(max_tokens=8)
-        trajectories = [t for g in base.sample(CHATS, 2, law, seed=0) for t in g]
+        trajectories = [t for g in sampled(base, CHATS, 2, law, seed=0) for t in g]
         policy.keep_reference()
         before = sum(p.numel() for p in base.model.parameters())
         added = sum(p.numel() for n, p in policy.model.named_parameters() if "lora" in n)
@@ -238,7 +238,7 @@ class TestReference:
         trained.save(tmp_path / "sft", {})
         policy = opened(tmp_path / "sft", lora=LoraSection(rank=4))
         names = set(policy.trainable())
-        trajectories = [t for g in policy.sample(CHATS, 2, Sampling(max_tokens=8), seed=0) for t in g]
+        trajectories = [t for g in sampled(policy, CHATS, 2, Sampling(max_tokens=8), seed=0) for t in g]
         began = policy.score(trajectories).logprobs.detach()
         policy.keep_reference()
         assert set(policy.trainable()) == names
@@ -250,7 +250,7 @@ class TestReference:
 
     def test_full_training_keeps_a_frozen_copy(self, tiny_folder):
         policy = opened(tiny_folder)
-        trajectories = policy.sample([CHATS[0]], 2, Sampling(max_tokens=8), seed=0)[0]
+        trajectories = sampled(policy, [CHATS[0]], 2, Sampling(max_tokens=8), seed=0)[0]
         with pytest.raises(ValueError, match="keep_reference"):
             policy.score(trajectories, reference=True)
         policy.keep_reference()
@@ -266,7 +266,7 @@ def test_how_many_rows_are_drawn_at_once_changes_no_draw(tiny_folder):
     one, other = (opened(tiny_folder, rows_at_once=rows) for rows in (4, 100))
     assert (one.rows_at_once, other.rows_at_once) == (4, 100)
     drawn = [
-        [[t.tokens.tolist() for t in group] for group in policy.sample(chats, 2, Sampling(max_tokens=8), 3)]
+        [[t.tokens.tolist() for t in group] for group in sampled(policy, chats, 2, Sampling(max_tokens=8), 3)]
         for policy in (one, other)
     ]
     assert drawn[0] == drawn[1]
@@ -281,7 +281,7 @@ def test_a_saved_model_is_the_same_model(tiny_folder, tmp_path, lora):
     policy.save(tmp_path / "saved", {"stage": "test"})
     again = opened(tmp_path / "saved", lora=lora)
     law = Sampling(max_tokens=12)
-    one, other = (p.sample(CHATS, 2, law, seed=5) for p in (policy, again))
+    one, other = (sampled(p, CHATS, 2, law, seed=5) for p in (policy, again))
     assert [[t.tokens.tolist() for t in g] for g in one] == [[t.tokens.tolist() for t in g] for g in other]
     assert set(policy.trainable()) == set(again.trainable())
     assert (tmp_path / "saved" / "plumbline.json").is_file()
@@ -292,7 +292,7 @@ def test_gradient_checkpointing_changes_no_gradient(tiny_folder):
     gradients = []
     for checkpointing in (False, True):
         policy = opened(tiny_folder, gradient_checkpointing=checkpointing)
-        trajectories = policy.sample([CHATS[1]], 3, Sampling(max_tokens=9), seed=0)[0]
+        trajectories = sampled(policy, [CHATS[1]], 3, Sampling(max_tokens=9), seed=0)[0]
         policy.score(trajectories).logprobs.sum().backward()
         gradients.append([weight.grad for weight in policy.trainable().values()])
     for one, other in zip(*gradients, strict=True):
@@ -302,7 +302,7 @@ def test_gradient_checkpointing_changes_no_gradient(tiny_folder):
 def test_dropout_is_off_even_where_the_model_asks_for_it(architectures):
     policy = opened(architectures["gpt2"])
     policy.model.train()
-    trajectories = policy.sample([CHATS[0]], 2, Sampling(max_tokens=8), seed=0)[0]
+    trajectories = sampled(policy, [CHATS[0]], 2, Sampling(max_tokens=8), seed=0)[0]
     torch.testing.assert_close(policy.score(trajectories).logprobs, policy.score(trajectories).logprobs, atol=0, rtol=0)
     policy.model.eval()
 

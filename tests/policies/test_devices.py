@@ -19,6 +19,7 @@ from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.recipe import RlSection, TinySection, parse
 from plumbline.records import Sampling
+from plumbline.testing import sampled
 from plumbline.training.credit import Credit
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import update_policy
@@ -30,7 +31,7 @@ MASKED = MaskedSampling(max_tokens=8, steps=4)
 SLOTS = SlotSampling(max_tokens=8, steps=4)
 FLOW = FlowSampling(max_tokens=8, steps=4)
 PLAIN = Sampling(max_tokens=8)
-SELECTORS = ("random", "ancestral", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
+SELECTORS = ("random", "ancestral", "leftmost", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
 FAMILIES = {
     "masked": ({"canvas": 8, "attention": "prefix"}, [replace(MASKED, selector=name) for name in SELECTORS]),
     "flow": (
@@ -66,16 +67,16 @@ def test_every_family_samples_scores_and_learns_on_a_gpu(family, tmp_path):
     policy.keep_reference()
     closed = {"beta": 0.1, "kl": "sampled" if name == "autoregressive" else "closed"}
     for law in laws:
-        trajectories = [t for group in policy.sample(CHATS, 2, law, 0) for t in group]
+        trajectories = [t for group in sampled(policy, CHATS, 2, law, 0) for t in group]
         credits_ = [Credit(t, (-1.0) ** index, 1 / 32) for index, t in enumerate(trajectories)]
-        for settings in ({"ratio": "sequence", "inner_epochs": 2}, closed):
+        for settings in ({"algorithm": "gspo", "inner_epochs": 2}, closed):
             section = RlSection.model_validate({"steps": 2, **settings})
             optimiser = Optimiser(policy.trainable(), section.optimiser, 2)
             draws = np.random.default_rng(0)
-            update = update_policy(policy, optimiser, credits_, section, law, 0, section.beta, draws)
+            update = update_policy(policy, optimiser, credits_, section, 0, section.beta, draws)
             assert update.terms > 0
         greedy = replace(law, temperature=0.0, selector="threshold") if name == "slots" else replace(law, temperature=0)
-        policy.sample(CHATS, 1, greedy, 0)
+        sampled(policy, CHATS, 1, greedy, 0)
     batch = [policy.demonstrate([*chat, {"role": "assistant", "content": "sim"}]) for chat in CHATS]
     policy.supervised_loss(batch, noises(2, 0)).backward()
     policy.save(tmp_path / "saved", {})

@@ -9,9 +9,9 @@ from safetensors.torch import load_file, save_file
 
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
-from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained.chat import CHATML
-from plumbline.recipe import LoraSection
+from plumbline.recipe import LoraSection, options_of
+from plumbline.testing import sampled
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def edit(path, **changes):
     path.write_text(json.dumps(values))
 
 
-def opened(folder, **options):
-    return open_policy(AutoregressiveModel(name=str(folder), **options), str(folder))
+def opened(folder, family="autoregressive", **options):
+    return open_policy(options_of(family).model(name=str(folder), **options), str(folder))
 
 
 def test_a_missing_model(tmp_path):
@@ -180,7 +180,7 @@ def test_bfloat16_works_within_its_precision(tiny_folder):
     policy = opened(tiny_folder, dtype="bfloat16")
     assert policy.engine["dtype"] == "bfloat16"
     chats = [[{"role": "user", "content": "oi"}], [{"role": "user", "content": "não recomendo"}]]
-    trajectories = [t for g in policy.sample(chats, 4, Sampling(max_tokens=12), 0) for t in g]
+    trajectories = [t for g in sampled(policy, chats, 4, Sampling(max_tokens=12), 0) for t in g]
     terms = policy.score(trajectories)
     assert terms.logprobs.dtype == torch.float32
     gap = (terms.logprobs - terms.recorded).abs()
@@ -196,6 +196,6 @@ def test_on_a_gpu_the_graph_decoder_draws_what_the_plain_one_draws(tiny_folder):
     chats = [[{"role": "user", "content": "oi"}], [{"role": "user", "content": "não recomendo"}]]
     law = Sampling(max_tokens=160, temperature=1.2)
     lean, plain = (
-        opened(tiny_folder, dtype="float32", decoder=d).sample(chats, 4, law, 0) for d in ("lean", "transformers")
+        sampled(opened(tiny_folder, dtype="float32", decoder=d), chats, 4, law, 0) for d in ("lean", "transformers")
     )
     assert [[t.tokens.tolist() for t in g] for g in lean] == [[t.tokens.tolist() for t in g] for g in plain]

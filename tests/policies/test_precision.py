@@ -10,6 +10,7 @@ from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.recipe import TinySection, parse
 from plumbline.records import Sampling
+from plumbline.testing import sampled
 from tests.conftest import WORDS
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?")]
@@ -42,7 +43,7 @@ def opened(family, attention, source, **options):
 def test_grouping_moves_log_probabilities_within_a_budget(folder, dtype):
     family, attention, source = folder
     policy = opened(family, attention, source, dtype=dtype)
-    trajectories = [t for group in policy.sample(CHATS, 3, LAWS[family], seed=0) for t in group]
+    trajectories = [t for group in sampled(policy, CHATS, 3, LAWS[family], seed=0) for t in group]
     together = policy.score(trajectories)
     assert together.logprobs.dtype == torch.float32
     assert torch.equal(policy.score(trajectories).logprobs, together.logprobs), "the same plan is the same to the bit"
@@ -58,7 +59,7 @@ def test_gradient_checkpointing_changes_no_gradient(folder):
     gradients = []
     for checkpointing in (False, True):
         policy = opened(family, attention, source, gradient_checkpointing=checkpointing)
-        trajectories = [t for group in policy.sample(CHATS, 2, LAWS[family], seed=0) for t in group]
+        trajectories = [t for group in sampled(policy, CHATS, 2, LAWS[family], seed=0) for t in group]
         policy.score(trajectories).logprobs.sum().backward()
         gradients.append({name: weight.grad for name, weight in policy.trainable().items()})
     for name, gradient in gradients[0].items():

@@ -227,7 +227,7 @@ def test_a_run_without_readings_parts_or_references(tmp_path):
 
 def test_a_negative_control_has_its_banner(tmp_path):
     run = finished_run(
-        tmp_path / "run", n=20, levels={"sft": SFT, "rl": SFT}, rl={"steps": 60, "shuffle_advantages": True}
+        tmp_path / "run", n=20, levels={"sft": SFT, "rl": SFT}, rl={"steps": 60}, controls={"shuffle_advantages": True}
     )
     html, page = report(run)
     assert 'class="banner control"' in html

@@ -17,7 +17,7 @@ def test_no_figure_of_a_sweep_is_cut_on_eighty_columns():
         "p_value": 0.0002,
         "n": 200,
     }
-    variant = "seed=0+rl.likelihood.temperature=0.7"
+    variant = "seed=0+controls.score_temperature=0.7"
     row = {"split": "test", "variant": variant, "kl": 0.0123, "greedy": values, "sampled": None}
     page = io.StringIO()
     Console(file=page, width=80).print(sweep_table([row]))

@@ -257,7 +257,7 @@ def started(tmp_path, levels: dict[str, Level], *, finish: bool = True, n: int =
     return View(Run.read(tmp_path / "run"))
 
 
-CONTROL = {"rl": {"steps": 60, "shuffle_advantages": True}}
+CONTROL = {"rl": {"steps": 60}, "controls": {"shuffle_advantages": True}}
 
 
 def test_the_verdict_speaks_of_the_last_two_stages_on_test_greedily(view):

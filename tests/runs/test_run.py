@@ -100,7 +100,7 @@ def test_another_recipe_is_refused_with_what_differs_and_the_run_is_left_open_to
     folder = tmp_path / "run"
     with start(folder) as run:
         run.metrics("rl", 1, {})
-    changed = {"steps": 9, "prompts_per_step": 9, "group_size": 9, "clip_low": 0.9, "clip_high": 0.9}
+    changed = {"steps": 9, "prompts_per_step": 9, "group_size": 9, "inner_epochs": 9, "beta": 0.9}
     with pytest.raises(RunError, match=r"rl\.steps: 4 -> 9; (.*; ){2}[^;]*\)") as refused:
         start(folder, resume=True, **changed)
     assert str(refused.value).count("->") == 4, "the first four are enough"

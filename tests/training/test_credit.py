@@ -12,11 +12,11 @@ from plumbline.errors import RecipeError
 from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.recipe import ModelSection, RlSection, parse
+from plumbline.recipe import ControlsSection, ModelSection, RlSection, parse
 from plumbline.records import Example, Group, Item, Outcome, Rollout, Sampling, Score, Step, Trajectory
 from plumbline.rollouts import collect
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline.training.credit import credit, locate_items
+from plumbline.training.credit import NO_CONTROLS, credit, locate_items
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import update_policy
 from tests.toy import ToyTask
@@ -37,12 +37,12 @@ def rollout(tokens, reward):
     )
 
 
-def credited(rewards, items, section=SECTION, tokens=(0, 0, 0), rng=None):
+def credited(rewards, items, section=SECTION, tokens=(0, 0, 0), controls=NO_CONTROLS):
     """The credits of one group; `items` has those of each rollout."""
     rollouts = tuple(rollout(tokens, reward) for reward in rewards)
     found = {id(one): each for one, each in zip(rollouts, items, strict=True)}
     group = Group(example=EXAMPLE, rollouts=rollouts)
-    return credit([group], section, rng or np.random.default_rng(0), {"": lambda one: found[id(one)]})
+    return credit([group], section, np.random.default_rng(0), {"": lambda one: found[id(one)]}, controls)
 
 
 def test_three_rollouts_by_hand():
@@ -77,10 +77,10 @@ def test_scaled_and_shuffled_they_stay_the_advantages_of_the_answers():
     earned = rng.random((6, 2)) / 2
     items = [{"a": (a, [slice(0, 1)]), "b": (b, [slice(1, 2)])} for a, b in earned]
     rewards = earned.sum(axis=1)
-    scaled = credited(rewards, items, RlSection(steps=1, credit="items", scale_advantages="group"))
+    scaled = credited(rewards, items, RlSection(steps=1, credit="items", algorithm={"scale_advantages": "group"}))
     np.testing.assert_allclose([c.advantage for c in scaled], advantages(rewards, "group"), atol=1e-9)
     plain = credited(rewards, items)
-    dealt = credited(rewards, items, RlSection(steps=1, credit="items", shuffle_advantages=True))
+    dealt = credited(rewards, items, controls=ControlsSection(shuffle_advantages=True))
     rows, others = ([tuple(np.round(c.by_term, 9)) for c in each] for each in (plain, dealt))
     assert rows != others
     assert sorted(rows) == sorted(others)
@@ -162,13 +162,13 @@ def test_the_gradient_is_that_of_a_plain_sum_over_terms(tiny_folder):
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
     task, section = Letters({}), RlSection(steps=1, group_size=4, credit="items", tokens_per_pass=60)
     law = Sampling(max_tokens=8)
-    groups = collect(policy, task, task.examples("train")[:4], copies=4, sampling=law, seed=0)
+    groups = collect(policy, task, task.examples("train")[:4], copies=4, sampling=law, key=(0,))
     credits_ = credit(groups, section, np.random.default_rng(0), {"": locate_items(task, policy)})
     assert any(len(set(c.by_term)) > 1 for c in credits_)
     gradients = []
     optimiser = Optimiser(policy.trainable(), section.optimiser, 1)
     optimiser.step = lambda step: gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
-    update_policy(policy, optimiser, credits_, section, law, 0, 0.0, np.random.default_rng(0))
+    update_policy(policy, optimiser, credits_, section, 0, 0.0, np.random.default_rng(0))
 
     plain = open_policy(AutoregressiveModel(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
     scored = plain.score([c.trajectory for c in credits_])
@@ -200,6 +200,7 @@ def test_who_cannot_do_it_says_so(tiny_folder, tmp_path):
 
     with pytest.raises(RecipeError, match="masked does not"):
         locate_items(Letters({}), Silent())
-    for wrong in ({"ratio": "sequence"}, {"objective": "wd1", "likelihood": {"kind": "diffu"}}):
+    for wrong in ("gspo", {"ratio": "step"}, "wd1", "coupled_grpo"):
         with pytest.raises(ValidationError, match=r"rl.credit: items"):
-            RlSection(steps=1, credit="items", **wrong)
+            RlSection(steps=1, credit="items", algorithm=wrong)
+    assert RlSection(steps=1, credit="items", algorithm="cispo").algorithm.by_term

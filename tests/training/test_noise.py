@@ -12,6 +12,7 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.recipe import ModelSection, OptimiserSection, RlSection
 from plumbline.records import Sampling
 from plumbline.storage import read_jsonl
+from plumbline.testing import sampled
 from plumbline.training.credit import Credit
 from plumbline.training.guards import LOOK, mostly_noise
 from plumbline.training.noise import (
@@ -178,7 +179,7 @@ def test_a_batch_cut_differently_measures_the_same(tiny_folder):
     found = []
     for tokens_per_pass in (1, 60, 10_000):
         policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
-        groups = policy.sample(chats, 4, Sampling(max_tokens=8), seed=0)
+        groups = sampled(policy, chats, 4, Sampling(max_tokens=8), seed=0)
         section = RlSection.model_validate({"steps": 1, "tokens_per_pass": tokens_per_pass})
         credits_ = [
             Credit(trajectory, [1.0, -0.5, -0.25, -0.25][copy] * (number < 2), 0.01)
@@ -187,9 +188,7 @@ def test_a_batch_cut_differently_measures_the_same(tiny_folder):
         ]
         optimiser = Optimiser(policy.trainable(), OptimiserSection(), 1)
         passes = len(policy.batches([c.trajectory for c in credits_], tokens_per_pass))
-        update = update_policy(
-            policy, optimiser, credits_, section, Sampling(max_tokens=8), 0, 0.0, np.random.default_rng(0)
-        )
+        update = update_policy(policy, optimiser, credits_, section, 0, 0.0, np.random.default_rng(0))
         found.append((passes, update.gradient))
     assert found[0][0] == 12
     assert found[2][0] < 12
@@ -203,7 +202,7 @@ def by_group(folder, chats):
     """The same from one gradient a group, by the textbook: the third group has none."""
     policy = open_policy(AutoregressiveModel(name=str(folder), scoring="rows"), str(folder))
     gradients = []
-    for group in policy.sample(chats, 4, Sampling(max_tokens=8), seed=0)[:2]:
+    for group in sampled(policy, chats, 4, Sampling(max_tokens=8), seed=0)[:2]:
         terms = policy.score(group)
         advantage = torch.tensor([1.0, -0.5, -0.25, -0.25])[terms.owner]
         loss = -((terms.logprobs - terms.recorded).exp() * advantage * 0.01).sum()

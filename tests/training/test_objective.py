@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.algorithms.advantages import advantages, advantages_by_item, has_signal, shuffled
-from plumbline.algorithms.objective import clipped_surrogate, weights
+from plumbline.algorithms.objective import Compared, clipped_surrogate, weights
 
 REWARDS = st.lists(st.floats(0, 1), min_size=2, max_size=16).map(np.array)
 
@@ -60,14 +60,8 @@ def test_shuffled_advantages_are_the_same_numbers_elsewhere():
 def test_three_tokens_by_hand():
     """new - old of log 1.5, 0, log 0.5; advantages +1, +1, -1; clip 0.2: min(1.5, 1.2), 1, -max(0.5, 0.8)."""
     new = torch.tensor([np.log(1.5), 0.0, np.log(0.5)], dtype=torch.float64, requires_grad=True)
-    losses = clipped_surrogate(
-        new,
-        torch.zeros(3, dtype=torch.float64),
-        torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64),
-        torch.full((3,), 0.1, dtype=torch.float64),
-        clip_low=0.2,
-        clip_high=0.2,
-    )
+    advantage = torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64)
+    losses = clipped_surrogate(Compared(new, torch.zeros_like(new), advantage, torch.full_like(new, 0.1)), 0.2, 0.2)
     assert losses.loss.item() == pytest.approx(-0.1 * (1.2 + 1.0 - 0.8))
     assert losses.clipped.item() == 2
     losses.loss.backward()
@@ -81,9 +75,7 @@ def test_gradients_are_finite_differences_away_from_the_kinks():
     weight = torch.rand(12, generator=generator, dtype=torch.float64)
 
     def loss(values):
-        return clipped_surrogate(
-            values, old, signs, weight, clip_low=0.3, clip_high=0.3, reference=reference, beta=0.1
-        ).loss
+        return clipped_surrogate(Compared(values, old, signs, weight, reference=reference, beta=0.1), 0.3, 0.3).loss
 
     assert torch.autograd.gradcheck(loss, (new.requires_grad_(),))
 
@@ -92,16 +84,8 @@ def test_the_kl_term_is_the_kl():
     """Enumerated: the expectation of ratio * k3 under the old policy is KL(new || reference)."""
     generator = torch.Generator().manual_seed(3)
     new, old, reference = (torch.randn(9, generator=generator, dtype=torch.float64).log_softmax(-1) for _ in range(3))
-    losses = clipped_surrogate(
-        new,
-        old,
-        torch.zeros(9, dtype=torch.float64),
-        old.exp(),
-        clip_low=0.2,
-        clip_high=0.2,
-        reference=reference,
-        beta=1.0,
-    )
+    terms = Compared(new, old, torch.zeros(9, dtype=torch.float64), old.exp(), reference=reference, beta=1.0)
+    losses = clipped_surrogate(terms, 0.2, 0.2)
     assert losses.loss.item() == pytest.approx((new.exp() * (new - reference)).sum().item())
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.algorithms.objective import clipped_surrogate
+from plumbline.algorithms.grpo import Grpo
 from plumbline.errors import DataError, RunError, TrainingStopped
 from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
@@ -21,7 +21,6 @@ from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.tasks.source import Source
 from plumbline.training import checkpoints, guards
-from plumbline.training import update as loop
 from plumbline.training.credit import credit
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import train_rl
@@ -50,7 +49,7 @@ DESIGN_METRICS = {
 def test_it_learns_and_its_negative_control_does_not(tiny_folder, tmp_path):
     settings = {"steps": 30, "group_size": 8, "optimiser": {"learning_rate": 1e-2, "schedule": "constant"}}
     gains = {}
-    for name, extra in (("true", {}), ("shuffled", {"shuffle_advantages": True})):
+    for name, extra in (("true", {}), ("shuffled", {"controls": {"shuffle_advantages": True}})):
         _, run = train_toy(tiny_folder, tmp_path / name, **settings, **extra)
         rewards = [row["train/reward"] for row in run.rows("rl")]
         gains[name] = np.mean(rewards[-5:]) - np.mean(rewards[:5])
@@ -89,8 +88,7 @@ def test_a_kl_is_computed_when_asked_for(tiny_folder, tmp_path):
 def test_the_clip_is_live_with_inner_epochs_and_idle_without(tiny_folder, tmp_path):
     settings = {
         "steps": 4,
-        "clip_low": 0.02,
-        "clip_high": 0.02,
+        "algorithm": {"clip_low": 0.02, "clip_high": 0.02},
         "optimiser": {"learning_rate": 1e-2, "schedule": "constant"},
     }
     _, once = train_toy(tiny_folder, tmp_path / "once", inner_epochs=1, **settings)
@@ -101,7 +99,7 @@ def test_the_clip_is_live_with_inner_epochs_and_idle_without(tiny_folder, tmp_pa
 
 def rollouts(policy, **options):
     task = ToyTask(options)
-    return collect(policy, task, task.examples("train")[:4], copies=4, sampling=Sampling(max_tokens=8), seed=0)
+    return collect(policy, task, task.examples("train")[:4], copies=4, sampling=Sampling(max_tokens=8), key=(0,))
 
 
 def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
@@ -116,9 +114,7 @@ def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
     gradients = []
     optimiser = Optimiser(policy.trainable(), section.optimiser, 1)
     optimiser.step = lambda step: gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
-    update = update_policy(
-        policy, optimiser, credits_, section, Sampling(max_tokens=8), 0, 0.0, np.random.default_rng(0)
-    )
+    update = update_policy(policy, optimiser, credits_, section, 0, 0.0, np.random.default_rng(0))
     assert update.terms < sum(c.trajectory.num_tokens for c in credits_)
 
     plain = open_policy(AutoregressiveModel(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
@@ -196,14 +192,14 @@ def test_a_sampler_that_is_not_the_scorer_stops_the_run(tiny_folder, tmp_path, m
 def test_a_nan_stops_before_the_weights_change(tiny_folder, tmp_path, monkeypatch):
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
     before = {name: weight.detach().clone() for name, weight in policy.trainable().items()}
-    calls = []
+    calls, honest = [], Grpo.surrogate
 
-    def poisoned(*arguments, **named):
+    def poisoned(algorithm, scored):
         calls.append(1)
-        losses = clipped_surrogate(*arguments, **named)
+        losses = honest(algorithm, scored)
         return losses if len(calls) < 3 else replace(losses, loss=losses.loss * float("nan"))
 
-    monkeypatch.setattr(loop, "clipped_surrogate", poisoned)
+    monkeypatch.setattr(Grpo, "surrogate", poisoned)
     with pytest.raises(TrainingStopped, match="the weights were not updated"):
         train_toy(tiny_folder, tmp_path / "run", policy=policy, steps=6)
     assert all(weight.isfinite().all() for weight in policy.trainable().values())

@@ -13,9 +13,10 @@ from plumbline.training.rl import train_rl
 from tests.toy import ToyTask
 
 
-def toy_recipe(name: str = "toy", **rl: Any) -> Recipe:
+def toy_recipe(name: str = "toy", controls: dict[str, Any] | None = None, **rl: Any) -> Recipe:
     values = {"steps": 4, "prompts_per_step": 2, "group_size": 4, "optimiser": {"learning_rate": 1e-3}, **rl}
-    return parse({"name": name, "model": {"name": "given"}, "rl": values, "task": {"name": "tests.toy:open_toy"}})
+    task = {"name": "tests.toy:open_toy"}
+    return parse({"name": name, "model": {"name": "given"}, "rl": values, "task": task, "controls": controls or {}})
 
 
 def train_toy(
@@ -45,5 +46,6 @@ def train_toy(
             run,
             RunSection(checkpoint_every=checkpoint_every),
             seed=0,
+            controls=recipe.controls,
         )
     return policy, run

@@ -1,1 +1,29 @@
-"""How judged rollouts become a gradient: advantages, and objectives over the log-probabilities of recorded choices."""
+"""How judged rollouts become a gradient. `ALGORITHMS` lists what `rl.algorithm` may name: one file each.
+
+A new one is a file with a class that inherits `Algorithm`, and a line here; docs/algorithms.md compares them.
+"""
+
+from plumbline.algorithms.algorithm import Algorithm
+from plumbline.algorithms.cispo import Cispo
+from plumbline.algorithms.coupled_grpo import CoupledGrpo
+from plumbline.algorithms.diffu_grpo import DiffuGrpo
+from plumbline.algorithms.espo import Espo
+from plumbline.algorithms.gdpo import Gdpo
+from plumbline.algorithms.grpo import Grpo
+from plumbline.algorithms.gspo import Gspo
+from plumbline.algorithms.just_grpo import JustGrpo
+from plumbline.algorithms.spg import Spg
+from plumbline.algorithms.wd1 import Wd1
+
+ALGORITHMS: dict[str, type[Algorithm]] = {
+    "grpo": Grpo,
+    "gspo": Gspo,
+    "cispo": Cispo,
+    "just_grpo": JustGrpo,
+    "espo": Espo,
+    "gdpo": Gdpo,
+    "diffu_grpo": DiffuGrpo,
+    "coupled_grpo": CoupledGrpo,
+    "spg": Spg,
+    "wd1": Wd1,
+}

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+Scale = Literal["none", "group"]
 TOLERANCE = 1e-6
 """Rewards closer than this are equal: the standard deviation of eight equal float32 rewards is not 0 but 1e-8."""
 
@@ -23,7 +24,7 @@ def has_signal(rewards: NDArray[np.float64]) -> bool:
     return bool(len(judged) > 1 and judged.max() - judged.min() > TOLERANCE)
 
 
-def advantages(rewards: NDArray[np.float64], scale: Literal["none", "group"] = "none") -> NDArray[np.float64]:
+def advantages(rewards: NDArray[np.float64], scale: Scale = "none") -> NDArray[np.float64]:
     """Advantages [G] of one group.
 
     They sum to 0 over the judged rollouts. A group without signal, and a rollout that could not be judged (NaN), get
@@ -36,7 +37,7 @@ def advantages(rewards: NDArray[np.float64], scale: Literal["none", "group"] = "
     return advantages_by_item(rewards[:, None], scale)[:, 0]
 
 
-def advantages_by_item(earned: NDArray[np.float64], scale: Literal["none", "group"] = "none") -> NDArray[np.float64]:
+def advantages_by_item(earned: NDArray[np.float64], scale: Scale = "none") -> NDArray[np.float64]:
     """Advantages [G, K] of the items that rewards are the sums of: each against the group's mean of the same item.
 
     Each row adds up to the rollout's advantage.

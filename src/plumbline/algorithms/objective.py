@@ -1,4 +1,4 @@
-"""The clipped policy-gradient objective over recorded choices, whatever family made them.
+"""What algorithms share: the denominators, and sums of a surrogate over units, whatever family made the choices.
 
 Letters in shapes: N terms (log-probabilities of single choices), U units (what a ratio is formed of), n rollouts.
 
@@ -20,14 +20,17 @@ The sum runs over all n rollouts of the batch, whether a pass holds some of them
 signal were skipped: the gradient is the same (a test holds it), and so are TRL's loss and gradient on its batches.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Normaliser = Literal["dr_grpo", "grpo", "dapo"]
 Level = Literal["token", "step", "sequence"]
@@ -81,6 +84,8 @@ def units(level: Level, owner: Tensor, step: Tensor, weight: Tensor, length: Ten
             sequence's quantity inside (an ELBO), never for some of a trajectory's steps.
         length: [rollouts] the size of each sequence; None takes its number of terms.
     """
+    import torch
+
     ones = torch.ones_like(weight)
     if level == "token":
         return Units(torch.arange(len(owner), device=owner.device), ones, ones, owner, weight)
@@ -99,41 +104,63 @@ class Losses:
     """What one pass contributes: the loss to differentiate, and sums over its units for the metrics."""
 
     loss: Tensor  # scalar
-    clipped: Tensor  # number of units whose gradient the clip removed
-    units: int
-    kl: Tensor | None  # summed estimate or closed form of the KL, where a reference was given
+    clipped: Tensor | None = None  # number of units that the clip acted on; None where nothing is clipped
+    units: int = 0
+    kl: Tensor | None = None  # summed estimate or closed form of the KL, where a reference was given
 
 
-def clipped_surrogate(
-    new: Tensor,
-    old: Tensor,
-    advantages: Tensor,
-    weight: Tensor,
-    *,
-    clip_low: float,
-    clip_high: float,
-    grouping: Units | None = None,
-    reference: Tensor | None = None,
-    beta: float = 0.0,
-) -> Losses:
-    """The weighted sum above over [N] terms.
+@dataclass(frozen=True, slots=True, eq=False)
+class Compared:
+    """The terms [N] of one pass under the weights being trained, and what they are compared with."""
 
-    The KL to a reference is estimated from the sampled terms: at the level of tokens by r * k3 with
+    new: Tensor  # [N] log-probabilities under the weights being trained, with gradient
+    old: Tensor  # [N] under the weights that sampled
+    advantage: Tensor  # [N] of each term's rollout
+    weight: Tensor  # [N] of each term's rollout, from `weights`
+    _: KW_ONLY
+    reference: Tensor | None = None  # [N] under the reference weights, where a sampled KL is asked for
+    beta: float = 0.0  # weight of the KL
+
+
+OfUnit = Callable[["Tensor", "Tensor", "Tensor"], "tuple[Tensor, Tensor]"]
+"""From the new log-probabilities, ratios and advantages of units [U] to their losses [U], and whether the clip acted on
+them [U] (bool)."""
+
+
+def clipped_surrogate(terms: Compared, clip_low: float, clip_high: float, grouping: Units | None = None) -> Losses:
+    """The weighted sum above.
+
+    Args:
+        terms: of the pass.
+        clip_low: the ratio may fall to 1 - clip_low before the gradient stops.
+        clip_high: the ratio may rise to 1 + clip_high.
+        grouping: from `units`; None takes each term by itself.
+    """
+
+    def clipped(new: Tensor, ratio: Tensor, advantages: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG001
+        bounded, detached = ratio.clamp(1 - clip_low, 1 + clip_high), ratio.detach()
+        stopped = ((detached < 1 - clip_low) & (advantages < 0)) | ((detached > 1 + clip_high) & (advantages > 0))
+        return -(ratio * advantages).minimum(bounded * advantages), stopped
+
+    return over_units(clipped, terms, grouping)
+
+
+def over_units(of_unit: OfUnit, terms: Compared, grouping: Units | None = None) -> Losses:
+    """A weighted sum over units of what `of_unit` makes of each, and the KL to a reference.
+
+    The KL is estimated from the sampled terms: at the level of tokens by r * k3 with
     k3 = exp(ref - new) - (ref - new) - 1 (Schulman 2020, "Approximating KL divergence"; the factor r makes its
     gradient unbiased, as in DeepSeek-V3.2, arXiv:2512.02556), at the other levels by k2 = (new - ref)^2 / 2, whose
     gradient is that of the KL on-policy.
 
     Args:
-        new: log-probabilities under the weights being trained, with gradient.
-        old: log-probabilities under the weights that sampled.
-        advantages: each term's rollout's advantage.
-        weight: each term's rollout's weight, from `weights`.
-        clip_low: the ratio may fall to 1 - clip_low before the gradient stops.
-        clip_high: the ratio may rise to 1 + clip_high.
-        grouping: from `units`; None takes each term by itself.
-        reference: log-probabilities under the reference weights, where beta > 0.
-        beta: weight of the KL.
+        of_unit: the surrogate of single units.
+        terms: and `grouping`, see `clipped_surrogate`.
     """
+    import torch
+
+    new, old, reference = terms.new, terms.old, terms.reference
+    advantages, weight = terms.advantage, terms.weight
     size = torch.ones_like(new)
     if grouping is not None:
         first = torch.zeros_like(grouping.owner).scatter_(
@@ -144,15 +171,12 @@ def clipped_surrogate(
         new, old = grouping.mean(new), grouping.mean(old)
         reference = None if reference is None else grouping.mean(reference)
     ratio = (new - old).exp()
-    bounded = ratio.clamp(1 - clip_low, 1 + clip_high)
-    per_unit = -(ratio * advantages).minimum(bounded * advantages)
+    per_unit, clipped = of_unit(new, ratio, advantages)
     kl = None
     if reference is not None:
         away = reference - new
         estimate = away.exp() - away - 1 if grouping is None else away.square() / 2
-        per_unit = per_unit + beta * (ratio * estimate if grouping is None else size * estimate)
+        per_unit = per_unit + terms.beta * (ratio * estimate if grouping is None else size * estimate)
         # A unit of n terms whose mean is m has the sum n m, so k2 of its sum is n^2 times that of its mean.
         kl = (estimate.detach() * (1 if grouping is None else size.square())).sum()
-    detached = ratio.detach()
-    clipped = ((detached < 1 - clip_low) & (advantages < 0)) | ((detached > 1 + clip_high) & (advantages > 0))
     return Losses(loss=(per_unit * size * weight).sum(), clipped=clipped.sum(), units=len(ratio), kl=kl)

@@ -12,12 +12,11 @@ from plumbline.judging import Judging, Verdict, check_failures
 from plumbline.policies.policy import Policy
 from plumbline.records import Evaluation, Example, Judged, Rollout, Sampling, Trajectory, Unjudged
 from plumbline.rollouts import collect
-from plumbline.seeds import derive
 from plumbline.tasks.task import Task, gold_of, headline_of
 
 ORACLE = "oracle"
 AT_ONCE = 64
-"""Examples that are sampled together. Part of the definition: it decides which numbers a sampled answer is drawn by."""
+"""Examples that are sampled together, after which `progress` is told; no answer depends on it."""
 
 
 def evaluate_policy(
@@ -33,13 +32,16 @@ def evaluate_policy(
 ) -> Evaluation:
     """One answer of the policy to each example; `progress` is told how many of how many are judged.
 
+    What is drawn for an example depends on the seed and its id, and not on the others: the answers to the first five
+    are the first five answers to all.
+
     Raises:
         TrainingStopped: too many could not be judged (see `check_failures`).
     """
     judged: list[tuple[Example, Rollout]] = []
     for start in range(0, len(examples), AT_ONCE):
         part = examples[start : start + AT_ONCE]
-        groups = collect(policy, task, part, copies=1, sampling=sampling, seed=derive(seed, "evaluate", start))
+        groups = collect(policy, task, part, copies=1, sampling=sampling, key=(seed, "evaluate"))
         judged += [(group.example, group.rollouts[0]) for group in groups]
         if progress is not None:
             progress(len(judged), len(examples))
@@ -65,7 +67,7 @@ def evaluate_completions(
         for index, text in enumerate(completions):
             judging.tell(index, 0, text)
     rows = [
-        _row(example, text, judging.verdict(index, 0, text))
+        _row(example, text, judging.verdict(index, 0))
         for index, (example, text) in enumerate(zip(examples, completions, strict=True))
     ]
     return _evaluation(task, source, split, rows, {}, 0)

@@ -12,7 +12,7 @@ from plumbline.policies import check_model, open_policy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import slowness
 from plumbline.policies.saved import saved_settings
-from plumbline.recipe import ModelSection, options_of, section, without_foreign
+from plumbline.recipe import ModelSection, foreign_key, options_of, section, without_foreign
 from plumbline.records import Evaluation, Example, Sampling
 from plumbline.rollouts import check_prompts
 from plumbline.runs.cards import Card
@@ -147,8 +147,8 @@ def _as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampli
     advice = "leave out --max-tokens or --steps"  # more blocks than --max-tokens has tokens; a family without steps
     where = f"{model} cannot be sampled like this"
     return (
-        section(family.model, opened, "the model's options", inside="model."),
-        section(family.sampling, law, where, inside="sampling.", advice=advice),
+        section(family.model, opened, "the model's options", inside="model.", hint=foreign_key),
+        section(family.sampling, law, where, inside="sampling.", advice=advice, hint=foreign_key),
     )
 
 

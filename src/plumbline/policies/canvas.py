@@ -24,9 +24,14 @@ def answer_of(canvas: NDArray[np.int64], stop_ids: Collection[int]) -> tuple[NDA
 
 
 def read_off(
-    canvas: NDArray[np.int64], steps: Sequence[Step], prompt: Sequence[int], sampling: Sampling, chat: Chat
+    canvas: NDArray[np.int64],
+    steps: Sequence[Step],
+    prompt: Sequence[int],
+    sampling: Sampling,
+    chat: Chat,
+    version: int,
 ) -> Trajectory:
-    """A finished canvas [L] and the steps that filled it as a trajectory."""
+    """A finished canvas [L] and the steps that filled it as a trajectory of weights of this version."""
     answer, finish = answer_of(canvas, chat.stop_ids)
     return Trajectory(
         prompt=np.array(prompt, dtype=np.int64),
@@ -35,6 +40,7 @@ def read_off(
         sampling=sampling,
         finish=finish,
         answer=answer,
+        version=version,
     )
 
 

@@ -1,15 +1,16 @@
-"""Random numbers that belong to one prompt or one demonstration, whatever stands beside it in a chunk or a pass.
+"""Random numbers that belong to one request or one demonstration, whatever stands beside it in a chunk or a pass.
 
 How many rows a device holds at once must not change what is drawn or what is learnt, so nothing is drawn for a chunk
-as a whole: each prompt and each demonstration has a generator of its own, seeded by its place among all.
+as a whole: each request has a generator of its own, seeded by its key, and each demonstration one seeded by its place.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from plumbline.records import Key
 from plumbline.seeds import derive, generator
 
 
@@ -29,15 +30,15 @@ def noises(count: int, seed: int) -> list[Noise]:
     Times are stratified, (u + i / count) mod 1 with one u for all, which lowers the variance of a mean over times.
     """
     start = generator(seed, "time").random()
-    return [Noise((start + index / count) % 1.0, own) for index, own in enumerate(generators(count, seed))]
+    own = generators((seed, "row", index) for index in range(count))
+    return [Noise((start + index / count) % 1.0, each) for index, each in enumerate(own)]
 
 
-def generators(count: int, seed: int) -> list[torch.Generator]:
-    """A CPU generator for each prompt or demonstration."""
-    return [torch.Generator().manual_seed(derive(seed, "row", index)) for index in range(count)]
+def generators(keys: Iterable[Key]) -> list[torch.Generator]:
+    """A CPU generator for each key."""
+    return [torch.Generator().manual_seed(derive(*key)) for key in keys]
 
 
-def uniforms(of_prompts: Sequence[torch.Generator], rows: int, *shape: int) -> Tensor:
-    """Numbers in [0, 1) [rows, *shape] in float64 on the CPU, as many rows from each prompt's generator."""
-    copies = rows // len(of_prompts)
-    return torch.cat([torch.rand((copies, *shape), dtype=torch.float64, generator=each) for each in of_prompts])
+def uniforms(own: Sequence[torch.Generator], *shape: int) -> Tensor:
+    """Numbers in [0, 1) [R, *shape] in float64 on the CPU, so that every device uses the same; a row a generator."""
+    return torch.stack([torch.rand(shape, dtype=torch.float64, generator=each) for each in own])

@@ -8,11 +8,11 @@ from typing import ClassVar, Literal, Self
 from pydantic import model_validator
 
 from plumbline.recipe import LoraSection, ModelSection
-from plumbline.recipe.sections import PositiveInt
+from plumbline.section import PositiveInt
 
 STEPS = frozenset({"evaluation.steps", "rl.kl"})
 """Keys outside of `model` and `sampling` that families of several steps read."""
-SOME_STEPS = frozenset({"rl.likelihood.keep", "rl.likelihood.pick"})
+SOME_STEPS = frozenset({"rl.algorithm.keep", "rl.algorithm.pick"})
 """Those that families read whose steps are scored one at a time."""
 
 

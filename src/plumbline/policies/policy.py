@@ -2,23 +2,23 @@
 
 Letters in shapes: N terms (log-probabilities of single choices, flat over a batch), n trajectories.
 
-A policy samples and scores by one law. `plumbline.testing.check_policy` holds every family to it:
+A policy is a sampler and a learner that share their weights, and both follow one law. `plumbline.testing.check_policy`
+holds every family to it:
 law 1, scoring a recorded trajectory with the weights that sampled it gives the recorded log-probabilities;
 law 2, the draws really come from the declared law.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.errors import RecipeError
-from plumbline.records import Message, Sampling, Step, Trajectory
+from plumbline.records import Message, Request, Sampling, Trajectory
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -89,19 +89,6 @@ class Demonstration:
 
 
 @runtime_checkable
-class Hides(Protocol):
-    """A policy that can also look at its own answers with some positions hidden: what ELBO estimators need."""
-
-    def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:
-        """A step that fills in the `hidden` positions [L] of the answer's canvas from the others.
-
-        Its state is the canvas with these positions masked; its tokens are the answer's own; its recorded
-        log-probabilities are not a number, because nobody sampled them.
-        """
-        ...
-
-
-@runtime_checkable
 class Locates(Protocol):
     """A policy that knows which of an answer's terms wrote which characters of its text."""
 
@@ -124,30 +111,12 @@ def locating(policy: Policy) -> Locates:
     return policy
 
 
-Tell = Callable[[int, int, str], None]
-"""Called with a prompt's place, a copy's number and its text."""
-
-
-def tell_all(tell: Tell | None, groups: Sequence[Sequence[Trajectory]], first: int) -> None:
-    """Tell the texts of the prompts from `first` on, for samplers that finish many at once."""
-    if tell is not None:
-        for prompt, group in enumerate(groups[first:], first):
-            for copy, trajectory in enumerate(group):
-                tell(prompt, copy, trajectory.text)
-
-
-class Policy(Protocol):
-    """A language model that can sample, score, be trained and be saved."""
+class Sampler(Protocol):
+    """What draws trajectories: a model in this process, or an engine elsewhere that is given its weights."""
 
     family: str
     context: int
     """The longest prompt plus answer, in tokens."""
-    stepwise: bool
-    """Whether each step is scored by a forward pass of its own; False: one pass scores a whole trajectory."""
-
-    def exact(self, sampling: Sampling) -> bool:
-        """Whether under this law the log-probabilities cover every random choice that the sampler makes."""
-        ...
 
     @property
     def engine(self) -> Mapping[str, str]:
@@ -158,28 +127,33 @@ class Policy(Protocol):
         """Tokens of a chat up to where the answer begins."""
         ...
 
-    def sample(
-        self,
-        prompts: Sequence[Sequence[Message]],
-        copies: int,
-        sampling: Sampling,
-        seed: int,
-        tell: Tell | None = None,
-    ) -> list[list[Trajectory]]:
-        """Draw `copies` trajectories for each prompt; the same seed draws the same.
+    def exact(self, sampling: Sampling) -> bool:
+        """Whether under this law the log-probabilities cover every random choice that the sampler makes."""
+        ...
+
+    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+        """Draw a trajectory for each request, and yield each soon after it has ended.
+
+        Every random number of a request comes from its key, so its draws do not depend on what stands beside it, on
+        how requests are cut into chunks, or on their order. The numbers are the same to the bit. What is drawn with
+        them is too, except where a number falls within rounding of the border between two choices: a matrix product
+        of more rows rounds otherwise, and moves borders and recorded log-probabilities (in float32 by about 1e-6).
 
         Args:
-            prompts: chats that end before the answer.
-            copies: of each.
-            sampling: the law.
-            seed: of every random number.
-            tell: called with each text as soon as it is finished, so that it can be judged meanwhile; a family may
-                leave some out, which are then judged at the end.
+            requests: of any prompts and laws; their keys differ.
 
         Raises:
-            DataError: a prompt does not fit into the context.
+            DataError: a prompt does not fit into the context (raised before anything is drawn).
+            ValueError: two requests have one key.
         """
         ...
+
+
+class Learner(Protocol):
+    """What scores recorded trajectories under weights that training changes."""
+
+    stepwise: bool
+    """Whether each step is scored by a forward pass of its own; False: one pass scores a whole trajectory."""
 
     def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
         """Cut trajectories into parts that one forward and backward pass can hold."""
@@ -224,6 +198,14 @@ class Policy(Protocol):
     def save(self, folder: Path, card: Mapping[str, Any]) -> None:
         """Write a model directory in the standard format, whole or not at all; `card` says where it came from."""
         ...
+
+    def publish(self, version: int) -> None:
+        """Let the present weights draw what follows; their trajectories carry `version`."""
+        ...
+
+
+class Policy(Sampler, Learner, Protocol):
+    """A language model that can sample, score, be trained and be saved: sampler and learner share their weights."""
 
 
 def common_law(trajectories: Sequence[Trajectory]) -> Sampling:

@@ -5,11 +5,11 @@ An unknown key is an error, because a typo must not train for six hours. What a 
 resolved and complete, into its directory.
 """
 
-from plumbline.recipe.families import FamilyOptions, options_as_written, options_of, without_foreign
-from plumbline.recipe.files import differences, find, load, names, parse, section, task_section
+from plumbline.recipe.families import FamilyOptions, foreign_key, options_as_written, options_of, without_foreign
+from plumbline.recipe.files import differences, find, load, names, parse, task_section
 from plumbline.recipe.sections import (
+    ControlsSection,
     EvaluationSection,
-    LikelihoodSection,
     LoraSection,
     ModelSection,
     OptimiserSection,
@@ -17,17 +17,17 @@ from plumbline.recipe.sections import (
     RlSection,
     RunSection,
     Schedule,
-    Section,
     SftSection,
     SharedTaskSection,
     TaskSection,
     TinySection,
 )
+from plumbline.section import Section, section
 
 __all__ = [
+    "ControlsSection",
     "EvaluationSection",
     "FamilyOptions",
-    "LikelihoodSection",
     "LoraSection",
     "ModelSection",
     "OptimiserSection",
@@ -42,6 +42,7 @@ __all__ = [
     "TinySection",
     "differences",
     "find",
+    "foreign_key",
     "load",
     "names",
     "options_as_written",

@@ -16,8 +16,9 @@ from pydantic import create_model
 
 from plumbline.errors import RecipeError
 from plumbline.imports import named
-from plumbline.recipe.sections import ModelSection, Recipe, Section
+from plumbline.recipe.sections import ModelSection, Recipe
 from plumbline.records import Sampling
+from plumbline.section import Section
 
 FAMILIES = ("autoregressive", "masked", "slots", "flow")
 """The families of `plumbline.policies`; `module:Class` is one of yours."""
@@ -32,7 +33,7 @@ class FamilyOptions:
     sampling: type[Sampling] = Sampling
     """The recipe's `sampling`, and the law that trajectories carry: likewise a frozen dataclass."""
     reads: frozenset[str] = frozenset()
-    """Keys of other sections that not every family reads, such as `rl.likelihood.keep`."""
+    """Keys of other sections that not every family reads, such as `rl.algorithm.keep`."""
     policy: str = ""
     """The class as `module:Class`, for a family of ours."""
 
@@ -121,6 +122,12 @@ def readers(key: str) -> tuple[str, ...]:
     return found if len(found) < len(FAMILIES) else ()
 
 
+def foreign_key(key: str) -> str:
+    """What an error says of an unknown key that other families read; empty where there are none."""
+    names = readers(key)
+    return f"{key} is read by {' and '.join(names)} only (leave it out, or set model.family)" if names else ""
+
+
 def check_reads(recipe: Recipe) -> None:
     """Refuse what the recipe's family would pass over in the sections that all families share.
 
@@ -132,6 +139,9 @@ def check_reads(recipe: Recipe) -> None:
         for key in sorted(recipe.foreign)
         for value in _set(recipe, key)
     ]
+    algorithm = recipe.rl.algorithm if recipe.rl is not None else None
+    if algorithm is not None and algorithm.families and recipe.model.family in {*FAMILIES} - {*algorithm.families}:
+        foreign.append(f"rl.algorithm: {algorithm.name} is for {' and '.join(algorithm.families)}")
     if foreign:
         raise RecipeError(
             f"{recipe.name} is of family {recipe.model.family}, but {'; '.join(foreign)}",
@@ -145,7 +155,7 @@ def _set(recipe: Recipe, key: str) -> Iterator[Any]:
     inner: Any = recipe
     for section in sections:
         inner = getattr(inner, section, None)
-    if isinstance(inner, Section):
+    if isinstance(inner, Section) and name in type(inner).model_fields:
         value = getattr(inner, name)
         if value != type(inner).model_fields[name].default:
             yield value

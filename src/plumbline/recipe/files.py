@@ -3,22 +3,25 @@
 import copy
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import TypeAdapter, ValidationError
+from typing import Any
 
 from plumbline.errors import RecipeError
-from plumbline.overrides import read_yaml, set_value, task_options
-from plumbline.recipe.families import check_reads, options_as_written, options_of, readers, recipe_of, without_foreign
-from plumbline.recipe.sections import ModelSection, Recipe, Section, TaskSection
-from plumbline.records import Sampling
+from plumbline.overrides import as_mapping, read_yaml, set_value, task_options
+from plumbline.recipe.families import (
+    check_reads,
+    foreign_key,
+    options_as_written,
+    options_of,
+    recipe_of,
+    without_foreign,
+)
+from plumbline.recipe.sections import ModelSection, Recipe, TaskSection
+from plumbline.section import section
 from plumbline.storage import read_text
 
 MOST_PARENTS = 20
 """Recipes that a recipe may extend, one after the other."""
-ALL_KEYS = "`plumbline recipe NAME` prints all keys"
 
 
 def load(source: str | Path, overrides: Sequence[str] = (), *, written: bool = False) -> Recipe:
@@ -84,33 +87,10 @@ def parse(values: Mapping[str, Any], name: str = "recipe", *, written: bool = Fa
         return section(Recipe, values, name)  # which says so
     options = options_as_written(model, sampling) if written else options_of(family)
     own = {key: without_foreign(key, each, options) for key, each in parts.items()}
-    recipe = section(recipe_of(options), {**values, **own}, name)
+    recipe = section(recipe_of(options), {**values, **own}, name, hint=foreign_key)
     if not written:
         check_reads(recipe)
     return recipe
-
-
-S = TypeVar("S", bound=Section | Sampling)
-
-
-def section(kind: type[S], values: Mapping[str, Any], name: str = "", *, inside: str = "", advice: str = ALL_KEYS) -> S:
-    """Check the plain values of one section, or of a sampling law, and type them.
-
-    Args:
-        kind: of the section.
-        values: by key.
-        name: what an error calls the place that they are from; empty where the keys say enough.
-        inside: the path of the section in a recipe, such as "task.options.", for errors.
-        advice: what an error tells to do.
-
-    Raises:
-        RecipeError: names every wrong key, with the nearest right one.
-    """
-    try:
-        return TypeAdapter(kind).validate_python(values)
-    except ValidationError as error:
-        said = "; ".join(_problems(error, kind, inside))
-        raise RecipeError(f"{name}: {said}" if name else said, advice) from error
 
 
 def find(source: str | Path) -> Path:
@@ -184,39 +164,11 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay `over` on `base`: mappings are merged key by key, everything else is replaced."""
+    """Lay `over` on `base`: mappings are merged key by key (`as_mapping`), everything else is replaced."""
     merged = copy.deepcopy(dict(base))
     for key, value in over.items():
-        if isinstance(value, dict) and isinstance(merged.get(key), dict):
-            merged[key] = _merge(merged[key], value)
+        if isinstance(value, dict):
+            merged[key] = _merge(as_mapping(merged.get(key)), value)
         else:
             merged[key] = copy.deepcopy(value)
     return merged
-
-
-def _problems(error: ValidationError, kind: type, inside: str) -> Iterator[str]:
-    for problem in error.errors():
-        where = (inside + ".".join(str(part) for part in problem["loc"])).removesuffix(".") or "recipe"
-        if problem["type"] in {"extra_forbidden", "unexpected_keyword_argument"}:
-            if names := readers(where):
-                yield f"{where} is read by {' and '.join(names)} only (leave it out, or set model.family)"
-                continue
-            known = _keys_at(kind, problem["loc"][:-1])
-            close = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1, cutoff=0.5)
-            yield f"unknown key {where}" + (f" (did you mean {close[0]}?)" if close else "")
-        else:
-            yield f"{where}: {problem['msg'].removeprefix('Value error, ')}"
-
-
-def _keys_at(kind: type, location: Sequence[int | str]) -> list[str]:
-    """The keys that the section at this location knows."""
-    found: Any = kind
-    for part in location:
-        field = found.model_fields.get(str(part))
-        if field is None:
-            return []
-        arguments = [field.annotation, *getattr(field.annotation, "__args__", ())]
-        found = next((a for a in arguments if isinstance(a, type) and issubclass(a, Section | Sampling)), None)
-        if found is None:
-            return []
-    return [one.name for one in fields(found)] if is_dataclass(found) else list(found.model_fields)

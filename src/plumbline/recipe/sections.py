@@ -1,47 +1,25 @@
 """The keys of a recipe, their types, defaults and ranges."""
 
+import difflib
 import hashlib
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
+from plumbline.algorithms import ALGORITHMS
+from plumbline.algorithms.algorithm import Algorithm
+from plumbline.algorithms.grpo import Grpo
+from plumbline.overrides import as_mapping
+from plumbline.recipe.moved import check_moved
 from plumbline.records import Sampling
+from plumbline.section import PositiveInt, Section, no_flags
 
 Schedule = Literal["constant", "constant_with_warmup", "cosine", "linear"]
-PositiveInt = Annotated[int, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class Section(BaseModel):
-    """A part of a recipe: frozen, and closed to keys that it does not know."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, protected_namespaces=())
-
-    @model_validator(mode="before")
-    @classmethod
-    def _flags_are_no_numbers(cls, values: Any) -> Any:
-        """YAML reads yes and on as true, which Python would take for 1."""
-        return no_flags(values, {name: field.annotation for name, field in cls.model_fields.items()})
-
-
-def no_flags(values: Any, types: Mapping[str, Any]) -> Any:
-    """The values, of which none is a flag unless its type says so.
-
-    Raises:
-        ValueError: one is.
-    """
-    for name, value in values.items() if isinstance(values, dict) else ():
-        if isinstance(value, bool) and name in types and not _takes_flags(types[name]):
-            raise ValueError(f"{name} is {str(value).lower()}, where a number or a text is meant")
-    return values
-
-
-def _takes_flags(annotation: Any) -> bool:
-    return annotation is bool or any(map(_takes_flags, get_args(annotation)))
 
 
 class TaskSection(Section):
@@ -184,53 +162,42 @@ class SftSection(Section):
         return self
 
 
-class LikelihoodSection(Section):
-    """How a rollout's log-probability is computed."""
+class ControlsSection(Section):
+    """What is wrong on purpose: negative controls of RL, which show what a rise without learning looks like."""
 
-    kind: Literal["trajectory", "espo", "gdpo", "diffu", "coupled"] = "trajectory"
-    """trajectory: exact, the choices that were sampled. The others are bounds for policies that can hide positions."""
-    keep: PositiveInt | None = None
-    """Score so many of a trajectory's steps, without bias; None scores all."""
-    pick: Literal["stratified", "uniform"] = "stratified"
-    draws: PositiveInt = 1
-    """Monte Carlo draws or quadrature nodes of a bound."""
+    shuffle_advantages: bool = False
+    """Deal advantages at random within the batch, so that nothing can be learnt."""
     tokens_only: bool = False
-    """A negative control: leave the choices of positions out of the log-probability."""
-    temperature: float | None = Field(default=None, gt=0)
-    """A negative control: score at another temperature than was sampled at."""
+    """Leave the choices of positions out of the log-probability."""
+    score_temperature: float | None = Field(default=None, gt=0)
+    """Score at another temperature than was sampled at."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether what is scored is what was sampled."""
+        return not self.tokens_only and self.score_temperature is None
 
 
 class RlSection(Section):
-    """GRPO over trajectories."""
+    """RL over groups of rollouts."""
 
     steps: PositiveInt
-    likelihood: LikelihoodSection = LikelihoodSection()
-    ratio: Literal["token", "step", "sequence"] = "token"
-    """What a ratio, and so the clip, is formed of; step and sequence take the mean of their terms."""
-    objective: Literal["ppo", "spg", "wd1"] = "ppo"
-    """ppo: the clipped surrogate. spg and wd1 have no ratio (see `plumbline.algorithms.ratio_free`)."""
+    algorithm: SerializeAsAny[Algorithm] = Grpo()
+    """A name, or {name: ..., its options} (see `plumbline.algorithms` and docs/algorithms.md)."""
     prompts_per_step: PositiveInt = 4
     group_size: Annotated[int, Field(ge=2)] = 8
     inner_epochs: PositiveInt = 1
     """Optimiser steps on one batch of rollouts (mu); with more than one the clip is live."""
-    clip_low: float = Field(default=0.2, gt=0, lt=1)
-    clip_high: float = Field(default=0.2, gt=0)
     beta: float = Field(default=0.0, ge=0)
     """Weight of the KL to the model that RL started from; 0 computes none, and reports none."""
     kl: Literal["sampled", "closed"] = "sampled"
     """sampled: estimated from the sampled choices; closed: summed over all choices that a step could have made."""
     kl_target: float | None = Field(default=None, gt=0)
     """Adapt beta so that the KL stays near this many nats: doubled above 1.5 times, halved below 1/1.5 times."""
-    scale_advantages: Literal["none", "group"] = "none"
-    """none: reward minus the group's mean (Dr. GRPO); group: also divided by its standard deviation."""
     credit: Literal["answer", "items"] = "answer"
     """answer: all of its tokens get the answer's advantage; items: what single values earn is credited to the tokens
     that wrote them (see `plumbline.training.credit`)."""
-    normaliser: Literal["dr_grpo", "grpo", "dapo"] = "dr_grpo"
-    """What the sum over tokens is divided by: the constant rollouts x max_tokens, or a realised length."""
     mask_truncated: bool = False
-    shuffle_advantages: bool = False
-    """A negative control: advantages are dealt at random within the batch, so nothing can be learnt."""
     patience: PositiveInt = 10
     """Stop when this many steps in a row gave no group with a signal."""
     max_gap: float = Field(default=0.1, gt=0)
@@ -238,31 +205,35 @@ class RlSection(Section):
     tokens_per_pass: PositiveInt = 8192
     optimiser: OptimiserSection = OptimiserSection(learning_rate=5e-6)
 
+    @field_validator("algorithm", mode="before")
+    @classmethod
+    def _known_algorithm(cls, value: Any) -> Algorithm:
+        if isinstance(value, Algorithm):
+            return value
+        if not isinstance(value, str | dict):
+            raise ValueError("give a name, or {name: ..., and its options}")  # noqa: TRY004 - pydantic's
+        options = as_mapping(value)
+        name = str(options.get("name", "grpo"))
+        if name not in ALGORITHMS:
+            close = difflib.get_close_matches(name, ALGORITHMS, n=1)
+            advice = f"did you mean {close[0]}?" if close else f"there are {', '.join(ALGORITHMS)}"
+            raise ValueError(f"there is no algorithm {name} ({advice})")
+        return ALGORITHMS[name].inside(options)
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self.optimiser.check_warmup(self.steps)
-        exact = self.likelihood.kind == "trajectory"
-        if self.ratio == "sequence" and self.likelihood.keep is not None:
+        how = self.algorithm
+        if not how.has_ratio and (self.inner_epochs > 1 or self.beta > 0):
+            raise ValueError(f"rl.algorithm: {how.name} has no ratio and no KL: one inner epoch, beta 0")
+        if self.credit == "items" and not how.by_term:
             raise ValueError(
-                "a ratio of whole sequences is not a sum over steps, so rl.likelihood.keep would bias it: "
-                "set rl.ratio to token or step, or score all steps"
-            )
-        if not exact and self.likelihood.keep is not None:
-            raise ValueError("rl.likelihood.keep is for kind: trajectory; a bound has rl.likelihood.draws")
-        if self.objective == "spg" and self.likelihood.kind not in {"espo", "gdpo"}:
-            raise ValueError("rl.objective: spg needs a bound: set rl.likelihood.kind to espo or gdpo")
-        if self.objective == "wd1" and exact:
-            raise ValueError("rl.objective: wd1 needs an estimate: set rl.likelihood.kind, for example to diffu")
-        if self.objective != "ppo" and (self.inner_epochs > 1 or self.beta > 0):
-            raise ValueError(f"rl.objective: {self.objective} has no ratio and no KL: one inner epoch, beta 0")
-        if self.credit == "items" and (self.ratio != "token" or self.objective != "ppo" or not exact):
-            raise ValueError(
-                "rl.credit: items gives tokens of one answer different advantages, so it needs rl.ratio: token, "
-                "rl.objective: ppo and rl.likelihood.kind: trajectory"
+                "rl.credit: items gives tokens of one answer different advantages, so it needs an rl.algorithm with a "
+                "ratio of tokens over exact trajectories: grpo (ratio: token) or cispo"
             )
         if self.kl_target is not None and self.beta == 0:
             raise ValueError("rl.kl_target adapts rl.beta, so start with a beta above 0, for example 0.01")
-        if self.kl == "closed" and not exact:
+        if self.kl == "closed" and not how.exact:
             raise ValueError("rl.kl: closed sums over the choices of sampled steps; a bound has rl.kl: sampled")
         return self
 
@@ -275,7 +246,7 @@ class EvaluationSection(Section):
     split: str = "val"
     limit: PositiveInt | None = 64
     """Examples of the split that are used inside training, of each task; the ends use all."""
-    final: list[str] = ["val", "test"]
+    final: list[str] = Field(default=["val", "test"])
     steps: PositiveInt | None = None
     """Denoising steps of evaluations; None takes `sampling.steps`."""
     further: bool = True
@@ -296,7 +267,7 @@ class RunSection(Section):
     """Where the run is written, and how often."""
 
     folder: str = "runs"
-    trackers: list[Literal["trackio", "wandb", "tensorboard"]] = []
+    trackers: list[Literal["trackio", "wandb", "tensorboard"]] = Field(default=[])
     project: str = "plumbline"
     checkpoint_every: PositiveInt = 20
     keep_checkpoints: PositiveInt = 2
@@ -310,6 +281,7 @@ class Recipe(Section):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
     description: str = ""
+    controls: ControlsSection = ControlsSection()
     seed: int = 0
     task: TaskSection | None = None
     """None is commerce, where there are no `tasks`."""
@@ -378,11 +350,18 @@ class Recipe(Section):
             raise ValueError("temperature must be greater than 0: training draws, and evaluates greedily beside it")
         return sampling
 
+    @model_validator(mode="before")
+    @classmethod
+    def _keys_that_moved(cls, values: Any) -> Any:
+        check_moved(values)
+        return values
+
     @model_validator(mode="after")
-    def _steps_to_keep(self) -> Self:
-        keep, steps = self.rl.likelihood.keep if self.rl is not None else None, self.sampling.most_steps
-        if keep is not None and steps is not None and keep > steps:
-            raise ValueError(f"rl.likelihood.keep is {keep}, but a trajectory has {steps} steps (sampling.steps)")
+    def _acts(self) -> Self:
+        if self.rl is not None:
+            self.rl.algorithm.check(self.sampling)
+        elif self.controls != ControlsSection():
+            raise ValueError("controls are wrong settings of RL, and this recipe has no rl: leave them out")
         return self
 
     def to_yaml(self) -> str:

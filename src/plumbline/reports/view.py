@@ -324,7 +324,7 @@ class View:
     @property
     def negative_control(self) -> bool:
         """Whether RL deals its advantages at random."""
-        return self.run.recipe.rl is not None and self.run.recipe.rl.shuffle_advantages
+        return self.run.recipe.controls.shuffle_advantages
 
 
 def _of_task(row: Mapping[str, Any], task: str) -> dict[str, Any]:

@@ -21,14 +21,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.algorithms.advantages import advantages, advantages_by_item, shuffled
-from plumbline.algorithms.objective import weights
-from plumbline.algorithms.ratio_free import wd1_advantages
+from plumbline.algorithms.advantages import shuffled
 from plumbline.policies.policy import Policy, locating
-from plumbline.recipe import RlSection
+from plumbline.recipe import ControlsSection, RlSection
 from plumbline.records import Group, Rollout, Trajectory
 from plumbline.tasks.task import Task, itemised
 
+NO_CONTROLS = ControlsSection()
 Items = Mapping[str, tuple[float, list[slice]]]
 """What each item earned, and the terms that wrote it."""
 
@@ -80,14 +79,16 @@ def credit(
     section: RlSection,
     rng: np.random.Generator,
     items: Mapping[str, Callable[[Rollout], Items]] | None = None,
+    controls: ControlsSection = NO_CONTROLS,
 ) -> list[Credit]:
-    """Advantages and weights of all rollouts, group by group.
+    """Advantages and weights of all rollouts, group by group, as the section's algorithm says.
 
     Args:
         groups: of one step.
         section: the recipe's.
         rng: deals advantages anew for the negative control.
         items: from `locate_items` by task, for credit by items; a task that has none is credited by answer.
+        controls: the recipe's.
     """
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     found: list[Items] = [
@@ -96,19 +97,14 @@ def credit(
         for rollout in group.rollouts
     ]
     names = sorted({name for each in found for name in each})
-    if items is not None:
-        tables = np.split(_earned(rollouts, found, names), np.cumsum([len(group.rollouts) for group in groups])[:-1])
-        given = [advantages_by_item(table, section.scale_advantages) for table in tables]
-    elif section.objective == "wd1":
-        given = [wd1_advantages(group.rewards()) for group in groups]
-    else:
-        given = [advantages(group.rewards(), section.scale_advantages) for group in groups]
-    if section.shuffle_advantages:
+    ends = np.cumsum([len(group.rollouts) for group in groups])
+    given = [section.algorithm.advantages(table) for table in np.split(_earned(rollouts, found, names), ends[:-1])]
+    if controls.shuffle_advantages:
         given = shuffled(given, rng)
     trajectories = [rollout.trajectory for rollout in rollouts]
     lengths = [trajectory.num_tokens for trajectory in trajectories]
     counted = [not (section.mask_truncated and trajectory.truncated) for trajectory in trajectories]
-    weight = weights(lengths, counted, section.normaliser, trajectories[0].sampling.max_tokens)
+    weight = section.algorithm.weights(lengths, counted, trajectories[0].sampling.max_tokens)
     return [
         Credit(
             trajectory,

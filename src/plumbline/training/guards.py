@@ -141,7 +141,7 @@ def mostly_noise(
             f"after {count} steps nothing points anywhere: the gradient's signal is {ratio:.2f} of its noise "
             f"(t = {signal:.1f}), the rewards' trend has t = {trend:.1f}; at a rate of {rate:.1e} the weights then "
             "move mostly by noise. Take more answers a step (rl.prompts_per_step), or start from a shorter SFT, which "
-            "leaves more to choose; rl.shuffle_advantages: true shows what noise alone does at this rate"
+            "leaves more to choose; controls.shuffle_advantages: true shows what noise alone does at this rate"
         )
 
 

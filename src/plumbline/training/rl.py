@@ -1,10 +1,9 @@
-"""GRPO over exact trajectories: collect, credit, score, step. Nothing here knows the model's family.
+"""RL over recorded trajectories: collect, credit, score, step. Nothing here knows the family or the algorithm.
 
 Letters in shapes: P prompts of a step, G rollouts of each, N terms (log-probabilities of single choices).
 
-What it does not do: no value model, no reward model, no standard deviation in the advantage unless asked, no KL unless
-asked, no sampling that is older than this step. Groups without signal cost neither a forward nor a backward pass; the
-denominator counts them all the same.
+What it does not do: no value model, no reward model, no KL unless asked, no sampling that is older than this step.
+Groups without signal cost neither a forward nor a backward pass; the denominator counts them all the same.
 """
 
 import time
@@ -18,16 +17,16 @@ from plumbline.algorithms.advantages import has_signal
 from plumbline.errors import DataError
 from plumbline.judging import check_failures
 from plumbline.policies.policy import Policy
-from plumbline.recipe import RlSection, RunSection
-from plumbline.records import Group, Sampling
+from plumbline.recipe import ControlsSection, RlSection, RunSection
+from plumbline.records import Group, Key, Sampling
 from plumbline.rollouts import collect
 from plumbline.runs.changes import RATES
 from plumbline.runs.run import Run
-from plumbline.seeds import derive, generator
+from plumbline.seeds import generator
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import Itemised
 from plumbline.training import guards
-from plumbline.training.credit import Credit, credit, locate_items
+from plumbline.training.credit import NO_CONTROLS, Credit, credit, locate_items
 from plumbline.training.noise import smoothed_ratio
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage
@@ -49,6 +48,7 @@ def train_rl(
     seed: int,
     evaluate: Evaluator | None = None,
     evaluate_every: int = 0,
+    controls: ControlsSection = NO_CONTROLS,
 ) -> None:
     """Train a policy with verified rewards for the section's steps.
 
@@ -70,13 +70,15 @@ def train_rl(
     for step in progress.steps():
         if step == 0 and evaluate is not None:
             run.metrics(STAGE, 0, evaluate(0))
+        policy.publish(step)  # a resumed stage does not begin at 0
         began = time.perf_counter()
         groups = _collect(policy, source, section, sampling, step, seed)
         sampled = time.perf_counter()
-        credits_ = credit(groups, section, generator(seed, STAGE, "shuffle", step), items)
+        credits_ = credit(groups, section, generator(seed, STAGE, "shuffle", step), items, controls)
         beta = guards.adapted_beta(section, progress.memory)
         looks = generator(seed, STAGE, "likelihood", step)
-        update = update_policy(policy, optimiser, credits_, section, sampling, step, beta, looks)
+        update = update_policy(policy, optimiser, credits_, section, step, beta, looks, controls)
+        policy.publish(step + 1)
         guards.adapt_beta(section, update.kl, progress.memory)
         guards.check_signal(groups, section.patience, progress.memory)
         updated = time.perf_counter()
@@ -119,8 +121,8 @@ def _collect(
     for name, task in source.tasks.items():
         examples = [example for owner, example in batch if owner == name]
         if examples:
-            drawn_by = derive(seed, STAGE, "sample", step, *([name] if name else []))
-            found = collect(policy, task, examples, copies=section.group_size, sampling=sampling, seed=drawn_by)
+            key: Key = (seed, STAGE, "sample", step, *([name] if name else []))
+            found = collect(policy, task, examples, copies=section.group_size, sampling=sampling, key=key)
             failed = [str(one.failure) for group in found for one in group.rollouts if one.failure is not None]
             check_failures(failed, len(found) * section.group_size)
             groups += [replace(group, task=name) for group in found]

@@ -10,17 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plumbline.algorithms.likelihood.elbo import elbo_views
-from plumbline.algorithms.likelihood.trajectory import trajectory_views
+from plumbline.algorithms.algorithm import Scored
 from plumbline.algorithms.likelihood.views import View
-from plumbline.algorithms.objective import Units, clipped_surrogate, units
-from plumbline.algorithms.ratio_free import sandwiched, weighted_likelihood
-from plumbline.errors import RecipeError
-from plumbline.policies.policy import Hides, Policy, Terms
-from plumbline.recipe import RlSection
-from plumbline.records import Sampling
+from plumbline.policies.policy import Policy, Terms
+from plumbline.recipe import ControlsSection, RlSection
 from plumbline.training import guards
-from plumbline.training.credit import Credit
+from plumbline.training.credit import NO_CONTROLS, Credit
 from plumbline.training.noise import GradientParts, SignalNoise, independent_parts
 from plumbline.training.optimiser import Optimiser
 
@@ -47,10 +42,10 @@ def update_policy(
     optimiser: Optimiser,
     credits_: Sequence[Credit],
     section: RlSection,
-    sampling: Sampling,
     step: int,
     beta: float,
     rng: np.random.Generator,
+    controls: ControlsSection = NO_CONTROLS,
 ) -> Update:
     """`inner_epochs` optimiser steps on one batch of rollouts.
 
@@ -62,38 +57,43 @@ def update_policy(
         optimiser: of its trainable weights.
         credits_: all rollouts of the step.
         section: the recipe's.
-        sampling: the law that drew them, for messages.
         step: which.
         beta: weight of the KL in this step.
         rng: draws which steps or hidden positions are scored.
+        controls: the recipe's.
     """
+    algorithm, sampling = section.algorithm, credits_[0].trajectory.sampling
     useful = [c for c in credits_ if c.weight > 0 and (beta > 0 or not c.is_idle)]
     if not useful:
         gap = _probe_gap(policy, credits_)
         guards.check_gap(gap, section.max_gap, sampling, policy.family)
-        return Update(0.0, 0.0, None if section.objective != "ppo" else 0.0, None, gap, 0)
-    views = _views(policy, useful, section, rng)
+        return Update(0.0, 0.0, 0.0 if algorithm.has_ratio else None, None, gap, 0)
+    trajectories = [c.trajectory for c in useful]
+    if (other := controls.score_temperature) is not None:
+        trajectories = [replace(t, sampling=replace(t.sampling, temperature=other)) for t in trajectories]
+    views = algorithm.views(policy, trajectories, rng)
+    sampled, estimated = algorithm.exact, beta > 0 and section.kl == "sampled"
     passes = [
-        [views[index] for index in part]
-        for part in policy.batches([view.trajectory for view in views], section.tokens_per_pass)
+        _Pass(
+            part := [views[index] for index in indices],
+            [useful[view.owner] for view in part],
+            None if sampled or section.inner_epochs == 1 else _plain(policy, part),
+            _plain(policy, part, reference=True) if estimated else None,
+        )
+        for indices in policy.batches([view.trajectory for view in views], section.tokens_per_pass)
     ]
-    sampled = section.likelihood.kind == "trajectory"
-    old = [None if sampled or section.inner_epochs == 1 else _plain(policy, part) for part in passes]
-    estimated = beta > 0 and section.kl == "sampled"
-    references = [_plain(policy, part, reference=True) if estimated else None for part in passes]
     total = _Total()
     watched = GradientParts(optimiser.weights)
-    part_of, sizes = independent_parts([[v.trajectory.prompt.tobytes() for v in part] for part in passes])
+    part_of, sizes = independent_parts([[v.trajectory.prompt.tobytes() for v in one.views] for one in passes])
     for epoch in range(section.inner_epochs):
         epoch_loss = 0.0
-        for number, part, before, reference in zip(part_of, passes, old, references, strict=True):
-            terms = policy.score([v.trajectory for v in part], divergence=beta > 0 and not estimated)
+        for number, one in zip(part_of, passes, strict=True):
+            terms = policy.score([view.trajectory for view in one.views], divergence=beta > 0 and not estimated)
             if epoch == 0 and sampled:
                 total.gap += float((terms.logprobs.detach() - terms.recorded).abs().sum())
             if epoch == 0:
                 total.terms += len(terms.logprobs)
-            recorded = terms.recorded if sampled else terms.logprobs.detach() if before is None else before
-            loss = _loss(terms, recorded, reference, [useful[v.owner] for v in part], part, section, beta, total)
+            loss = _loss(terms, one, section, beta, total, controls)
             loss.backward()
             if epoch == 0:
                 watched.add(number)
@@ -106,12 +106,24 @@ def update_policy(
     return Update(
         total.loss,
         total.norm,
-        total.clipped / total.units if section.objective == "ppo" else None,
+        total.clipped / total.units if algorithm.has_ratio else None,
         total.kl / total.kl_terms if beta > 0 else None,
         total.gap / total.terms if sampled else None,
         total.terms,
         watched.measure(sizes, len({c.trajectory.prompt.tobytes() for c in credits_})),
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pass:
+    """What is scored in one forward and backward pass, and what it is compared with."""
+
+    views: Sequence[View]
+    credited: Sequence[Credit]
+    """The credit of each view."""
+    old: Tensor | None
+    """Log-probabilities before the first update; None where the sampler recorded them, or they are the new ones."""
+    reference: Tensor | None
 
 
 @dataclass(slots=True)
@@ -128,96 +140,44 @@ class _Total:
     kl_terms: int = 0
 
 
-def _views(policy: Policy, useful: Sequence[Credit], section: RlSection, rng: np.random.Generator) -> list[View]:
-    """What is scored of each rollout."""
-    how = section.likelihood
-    trajectories = [c.trajectory for c in useful]
-    if how.kind != "trajectory":
-        if not isinstance(policy, Hides):
-            raise RecipeError(
-                f"rl.likelihood.kind: {how.kind} looks at answers with positions hidden, which a policy of family "
-                f"{policy.family} cannot do",
-                "set rl.likelihood.kind to trajectory",
-            )
-        return elbo_views(policy, trajectories, how.kind, how.draws, rng)
-    if how.temperature is not None:
-        trajectories = [replace(t, sampling=replace(t.sampling, temperature=how.temperature)) for t in trajectories]
-    allowed = min(t.sampling.most_steps or len(t.steps) for t in trajectories)  # one that ends early makes fewer
-    if how.keep is not None and (how.keep > allowed or not policy.stepwise):
-        raise RecipeError(
-            f"rl.likelihood.keep is {how.keep}, but "
-            + (f"a trajectory has {allowed} steps" if policy.stepwise else f"{policy.family} scores a whole rollout"),
-            "set it to at most sampling.steps, or leave it out" if policy.stepwise else "leave it out",
-        )
-    # A ratio of whole sequences needs all of a rollout's terms in one pass.
-    split = policy.stepwise and section.ratio != "sequence"
-    return trajectory_views(trajectories, how.keep, how.pick, rng, split=split)
-
-
 def _loss(
-    terms: Terms,
-    old: Tensor,
-    reference: Tensor | None,
-    credited: Sequence[Credit],
-    part: Sequence[View],
-    section: RlSection,
-    beta: float,
-    total: _Total,
+    terms: Terms, one: _Pass, section: RlSection, beta: float, total: _Total, controls: ControlsSection
 ) -> Tensor:
     """The loss of one pass; sums for the metrics go to `total`."""
-    given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in credited])
+    old = terms.recorded if section.algorithm.exact else terms.logprobs.detach() if one.old is None else one.old
+    given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in one.credited])
     advantage, weight = given[terms.owner].unbind(1)
-    if section.credit == "items":  # every view is a whole trajectory (`RlSection`, `Locates`)
-        advantage = terms.logprobs.new_tensor(np.concatenate([c.term_advantages() for c in credited]))
-    counted = ~terms.selection if section.likelihood.tokens_only else torch.ones_like(terms.selection)
-    owner, step, term_weight = terms.owner[counted], terms.step[counted], terms.weight[counted]
-    new, advantage, weight = terms.logprobs[counted], advantage[counted], weight[counted]
-    if section.objective == "wd1":
-        return weighted_likelihood(new, term_weight, advantage, weight)
-    if section.objective == "spg":
-        return sandwiched(new, term_weight, _places(part, terms)[counted], advantage, weight)
-    losses = clipped_surrogate(
-        new,
-        old[counted],
-        advantage,
-        weight,
-        clip_low=section.clip_low,
-        clip_high=section.clip_high,
-        grouping=_grouping(section, owner, step, term_weight, part),
-        reference=None if reference is None else reference[counted],
+    if section.credit == "items":  # every view is a whole trajectory (`Algorithm.by_term`, `Locates`)
+        advantage = terms.logprobs.new_tensor(np.concatenate([c.term_advantages() for c in one.credited]))
+    counted = ~terms.selection if controls.tokens_only else torch.ones_like(terms.selection)
+    scored = Scored(
+        new=terms.logprobs[counted],
+        old=old[counted],
+        advantage=advantage[counted],
+        weight=weight[counted],
+        owner=terms.owner[counted],
+        step=terms.step[counted],
+        step_weight=terms.weight[counted],
+        views=one.views,
+        reference=None if one.reference is None else one.reference[counted],
         beta=beta,
     )
+    losses = section.algorithm.surrogate(scored)
     loss = losses.loss
-    total.clipped += float(losses.clipped)
-    total.units += losses.units
+    if losses.clipped is not None:
+        total.clipped += float(losses.clipped)
+        total.units += losses.units
     if losses.kl is not None:
         total.kl += float(losses.kl)
-        total.kl_terms += len(new)
+        total.kl_terms += len(scored.new)
     if terms.divergence is not None:
-        of_step = torch.zeros(len(terms.divergence), dtype=torch.long, device=new.device)
-        of_step = of_step.scatter_(0, terms.step, torch.arange(len(terms.step), device=new.device))
+        of_step = torch.zeros(len(terms.divergence), dtype=torch.long, device=loss.device)
+        of_step = of_step.scatter_(0, terms.step, torch.arange(len(terms.step), device=loss.device))
         per_step = given[terms.owner[of_step], 1] * terms.weight[of_step]
         loss = loss + beta * (terms.divergence * per_step).sum()
         total.kl += float(terms.divergence.detach().sum())
         total.kl_terms += len(terms.divergence)
     return loss
-
-
-def _grouping(section: RlSection, owner: Tensor, step: Tensor, weight: Tensor, part: Sequence[View]) -> Units | None:
-    """How terms form ratios; None where each stands alone and counts once."""
-    if section.ratio == "token" and bool((weight == 1).all()):
-        return None
-    length = None
-    if section.likelihood.kind != "trajectory":
-        length = torch.tensor([v.trajectory.sampling.max_tokens for v in part], device=owner.device)
-    return units(section.ratio, owner, step, weight, length)
-
-
-def _places(part: Sequence[View], terms: Terms) -> Tensor:
-    """A number [N] for each term, equal where the same token of the same rollout was looked at."""
-    positions = np.concatenate([step.positions for view in part for step in view.trajectory.steps])
-    longest = int(positions.max()) + 1
-    return terms.owner * longest + torch.from_numpy(positions).to(terms.owner.device)
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from plumbline.policies import open_policy
 from plumbline.policies.draws import noises
 from plumbline.policies.flow.network import FlowNetwork
 from plumbline.policies.flow.options import FlowModel, FlowSampling
-from plumbline.testing import check_policy
+from plumbline.testing import check_policy, sampled
 from tests.policies.flow.conftest import make, opened
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?", "sim")]
@@ -26,7 +26,7 @@ def sourced(request, tmp_path_factory):
 
 
 def drawn(policy, law=LAW, copies=3, seed=0):
-    return [t for group in policy.sample(CHATS, copies, law, seed) for t in group]
+    return [t for group in sampled(policy, CHATS, copies, law, seed) for t in group]
 
 
 @pytest.mark.parametrize("kernel", ["conditional", "marginal"])
@@ -44,8 +44,8 @@ def test_both_laws_hold(tmp_path, kernel, options, monkeypatch):
 @pytest.mark.parametrize("kernel", ["conditional", "marginal"])
 def test_the_laws_hold_from_one_noisy_start(flow_folder, kernel, monkeypatch):
     policy = opened(flow_folder)
-    start = torch.tensor([[5, 9]])
-    monkeypatch.setattr(policy, "_noise", lambda shape, generator: start.expand(shape).clone())
+    start = torch.tensor([5, 9])
+    monkeypatch.setattr(policy, "_noise", lambda places, generator: start[:places])
     laws = check_policy(policy, CHATS[1], FlowSampling(max_tokens=2, steps=2, top_k=2, kernel=kernel), draws=6000)
     assert laws.gap < 1e-5
     assert laws.chi_square_p > 1e-3
@@ -55,9 +55,9 @@ def test_the_laws_hold_from_one_noisy_start(flow_folder, kernel, monkeypatch):
 @pytest.mark.parametrize("wrong", [{"temperature": 0.6}, {"kernel": "marginal"}])
 def test_a_scorer_of_another_law_breaks_them(flow_folder, monkeypatch, wrong):
     policy = opened(flow_folder)
-    ((greedy,),) = policy.sample([CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=1, steps=2), seed=0)
-    likely = torch.from_numpy(greedy.answer)[None]  # from an unlikely start nothing stays, and the kernels agree
-    monkeypatch.setattr(policy, "_noise", lambda shape, generator: likely.expand(shape).clone())
+    ((greedy,),) = sampled(policy, [CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=1, steps=2), seed=0)
+    likely = torch.from_numpy(greedy.answer)  # from an unlikely start nothing stays, and the kernels agree
+    monkeypatch.setattr(policy, "_noise", lambda places, generator: likely)
     honest = policy.score
     monkeypatch.setattr(
         policy, "score", lambda ts: honest([replace(t, sampling=replace(t.sampling, **wrong)) for t in ts])
@@ -103,7 +103,7 @@ def test_the_same_seed_draws_the_same(policy):
 
 
 def test_greedy_ends_with_the_most_probable_tokens(policy):
-    ((trajectory,),) = policy.sample([CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=4, steps=3), seed=0)
+    ((trajectory,),) = sampled(policy, [CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=4, steps=3), seed=0)
     last = trajectory.steps[-1]
     prefix = policy.network.encode([trajectory.prompt.tolist()])
     with torch.no_grad():
@@ -175,7 +175,7 @@ def test_training_lowers_its_loss(flow_folder):
         optimiser.step()
         losses.append(loss.item())
     assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
-    ((trajectory,),) = policy.sample([CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=6, steps=6), seed=0)
+    ((trajectory,),) = sampled(policy, [CHATS[0]], 1, FlowSampling(temperature=0, max_tokens=6, steps=6), seed=0)
     assert trajectory.finish in {"stop", "length"}
 
 
@@ -189,9 +189,9 @@ def test_a_saved_model_is_the_same_model(flow_folder, tmp_path):
 def test_what_cannot_be_is_said(flow_folder, masked_like, tmp_path):
     policy = opened(flow_folder)
     with pytest.raises(RecipeError, match="number of steps"):
-        policy.sample([CHATS[0]], 1, FlowSampling(max_tokens=4), 0)
+        sampled(policy, [CHATS[0]], 1, FlowSampling(max_tokens=4), 0)
     with pytest.raises(DataError, match="canvas has 4 places"):
-        policy.sample([CHATS[0]], 1, FlowSampling(max_tokens=5, steps=2), 0)
+        sampled(policy, [CHATS[0]], 1, FlowSampling(max_tokens=5, steps=2), 0)
     with pytest.raises(ModelError, match="holds no flow model"):
         open_policy(FlowModel(name="x"), str(masked_like))
     broken = make(tmp_path / "broken")

@@ -57,12 +57,18 @@ def ways(policy, prompt, law, temperature=1.0) -> Iterator[tuple[tuple, torch.Te
                 canvas = list(state)
                 for place, token in zip(*action, strict=True):
                     canvas[place] = token
-                if piece.last and set(canvas[: piece.end]) & set(policy.chat.stop_ids):
-                    canvas[piece.end :] = [policy.chat.end_of_turn] * (len(canvas) - piece.end)
+                end_early(policy, canvas, piece, law)
                 hidden = policy.mask_id in state[piece.start : piece.end]
                 found.append(((*key, action) if hidden else key, total + log_p, tuple(canvas)))
         todo = found
     yield from todo
+
+
+def end_early(policy, canvas, piece, law):
+    """Fill what stands behind a finished block with an end token in it; of the leftmost selector, behind the token."""
+    done = piece.end if law.selector != "leftmost" else [*canvas, policy.mask_id].index(policy.mask_id)
+    if (piece.last or law.selector == "leftmost") and set(canvas[:done]) & set(policy.chat.stop_ids):
+        canvas[done:] = [policy.chat.end_of_turn] * (len(canvas) - done)
 
 
 def steps(policy, prompt, state, piece, law, temperature):
@@ -85,6 +91,9 @@ def steps(policy, prompt, state, piece, law, temperature):
         for places in sets:
             for tokens, log_p in tokens_of(places):
                 yield (places, tokens), log_p - torch.tensor(float(len(sets)), dtype=torch.float64).log()
+    elif law.selector == "leftmost":
+        for tokens, log_p in tokens_of(hidden[: piece.count]):
+            yield (tuple(hidden[: piece.count]), tokens), log_p
     elif law.selector == "ancestral":
         for size in range(len(hidden) + 1):
             for places in itertools.combinations(hidden, size):
@@ -149,7 +158,7 @@ def trajectory_of(policy, prompt, key, law):
     for piece in slices(law):
         if policy.mask_id in state[piece.start : piece.end]:
             places, tokens = (np.array(part, dtype=np.int64) for part in actions.pop(0))
-            settled = law.selector == "threshold" and piece.last
+            settled = law.selector == "leftmost" or (law.selector == "threshold" and piece.last)
             steps.append(
                 Step(
                     positions=places,
@@ -162,7 +171,6 @@ def trajectory_of(policy, prompt, key, law):
             )
             for place, token in zip(places, tokens, strict=True):
                 state[place] = int(token)
-        if piece.last and set(state[: piece.end]) & set(policy.chat.stop_ids):
-            state[piece.end :] = [policy.chat.end_of_turn] * (law.max_tokens - piece.end)
+        end_early(policy, state, piece, law)
     assert not actions
     return Trajectory(prompt=np.array(prompt), steps=tuple(steps), text="", sampling=law, finish="length")

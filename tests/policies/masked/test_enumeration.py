@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from plumbline.algorithms.just_grpo import JustGrpo
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.testing import check_policy
+from plumbline.testing import check_policy, sampled
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import laws, trajectory_of, ways
 
 CHAT = [{"role": "user", "content": "nota?"}]
-KINDS = ("random", "ancestral", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
+KINDS = ("random", "ancestral", "leftmost", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
 GRADIENT = 1e-6
 """Llama's norm works in float32 whatever the model's type, which leaves its gradient about 5e-8 of noise."""
 BLOCKS = MaskedSampling(max_tokens=4, steps=3, blocks=2, top_k=2, selector="plackett_luce")
@@ -81,6 +82,45 @@ def test_the_gradient_of_the_tokens_alone_is_not_that_of_the_native_sampler(wide
     assert of_a_baseline(terms.logprobs * ~terms.selection) > 1e-3
 
 
+def test_just_grpo_scores_the_product_of_left_to_right_conditionals(wide):
+    """By hand, not by steps: every answer has one trajectory, and its terms are log p(token | what is to its left)."""
+    asked, prompt = law("leftmost", steps=3), wide.chat.prompt(CHAT)
+    wanted = {}
+    with torch.no_grad():
+        todo = [((), 0.0)]
+        for place in range(3):
+            states = {answer: [*answer, *[wide.mask_id] * (3 - place)] for answer, _ in todo}
+            todo = [
+                ((*answer, token), total + float(log_p))
+                for answer, total in todo
+                for token, log_p in laws(wide, prompt, states[answer])[place].items()
+            ]
+        wanted = dict(todo)
+        drawn = [trajectory_of(wide, prompt, tuple(((i,), (t,)) for i, t in enumerate(a)), asked) for a in wanted]
+        views = JustGrpo().views(wide, drawn, np.random.default_rng(0))
+        terms = wide.score([view.trajectory for view in views])
+    assert not bool(terms.selection.any())
+    owner = torch.tensor([view.owner for view in views])[terms.owner]
+    found = torch.zeros(8, dtype=torch.float64).index_add(0, owner, terms.logprobs.double())
+    assert found.tolist() == pytest.approx(list(wanted.values()), abs=1e-9)
+    assert float(found.exp().sum()) == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_leftmost_places_are_filled_and_nothing_behind_an_end_is_drawn(masked_folder, temperature):
+    policy = opened(masked_folder)
+    asked = MaskedSampling(max_tokens=4, steps=4, selector="leftmost", temperature=temperature)
+    (plain,) = sampled(policy, [CHAT], 64, asked, seed=0)
+    assert {tuple(int(step.positions[0]) for step in t.steps) for t in plain} <= {tuple(range(n)) for n in range(1, 5)}
+    policy.chat.stop_ids = (int(plain[0].steps[0].tokens[0]),)
+    (ended,) = sampled(policy, [CHAT], 64, asked, seed=0)
+    assert len(ended[0].steps) == 1
+    assert ended[0].finish == "stop"
+    for trajectory in ended:
+        tokens = [int(step.tokens[0]) for step in trajectory.steps]
+        assert not set(tokens[:-1]) & set(policy.chat.stop_ids)
+
+
 class TestAnAnswerThatEndsEarly:
     """Blocks behind the first one that holds an end token are filled, not drawn."""
 
@@ -113,7 +153,7 @@ class TestAnAnswerThatEndsEarly:
         """The same seed, with and without an end token: equal up to the end, which is where the answer stops."""
         never = opened(masked_folder)
         never.chat.stop_ids = ()
-        (short,), (whole,) = (policy.sample([CHAT], 64, BLOCKS, seed=3) for policy in (ending, never))
+        (short,), (whole,) = (sampled(policy, [CHAT], 64, BLOCKS, seed=3) for policy in (ending, never))
         ended = [t for t in short if len(t.steps) < 3]
         assert 0 < len(ended) < 64
         for mine, full in zip(short, whole, strict=True):
@@ -121,7 +161,7 @@ class TestAnAnswerThatEndsEarly:
             assert mine.finish == ("stop" if mine.answer[-1] in ending.chat.stop_ids else "length")
 
     def test_a_ratio_over_more_steps_than_it_made_takes_those(self, ending):
-        (drawn,) = ending.sample([CHAT], 64, BLOCKS, seed=3)
+        (drawn,) = sampled(ending, [CHAT], 64, BLOCKS, seed=3)
         views = trajectory_views(drawn, 3, "uniform", np.random.default_rng(0), split=False)
         for trajectory, view in zip(drawn, views, strict=True):
             assert [step.weight for step in view.trajectory.steps] == [1.0] * len(trajectory.steps)

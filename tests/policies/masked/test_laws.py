@@ -8,13 +8,13 @@ import torch
 
 from plumbline.policies.masked import selectors
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.testing import check_policy
+from plumbline.testing import check_policy, sampled
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import ways
 
 CHAT = [{"role": "user", "content": "nota?"}]
 SMALL = MaskedSampling(max_tokens=3, steps=2, top_k=2)
-KINDS = ("random", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
+KINDS = ("random", "leftmost", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence")
 
 
 def law(selector, **options):
@@ -55,7 +55,7 @@ def test_a_scorer_at_another_temperature_breaks_both_laws(policy, monkeypatch):
         return honest([replace(t, sampling=replace(t.sampling, temperature=0.5)) for t in trajectories])
 
     monkeypatch.setattr(policy, "score", elsewhere)
-    laws = check_policy(policy, CHAT, law("plackett_luce"), draws=4000)
+    laws = check_policy(policy, CHAT, law("plackett_luce"), draws=8000)
     assert laws.gap > 0.01
     assert laws.chi_square_p < 1e-6
 
@@ -69,7 +69,7 @@ def test_every_trajectory_has_its_enumerated_probability(masked_folder, selector
     with torch.no_grad():
         wanted = {key: float(log_p) for key, log_p, _ in ways(policy, prompt, asked)}
     assert sum(map(np.exp, wanted.values())) == pytest.approx(1, abs=1e-9)
-    (drawn,) = policy.sample([CHAT], 200, asked, seed=1)
+    (drawn,) = sampled(policy, [CHAT], 200, asked, seed=1)
     distinct = {key_of(t): t for t in drawn}
     scored = policy.score(list(distinct.values()))
     totals = np.bincount(scored.owner.numpy(), weights=scored.logprobs.detach().double().numpy())
@@ -79,7 +79,7 @@ def test_every_trajectory_has_its_enumerated_probability(masked_folder, selector
 
 def test_tokens_alone_are_not_the_log_probability_of_the_native_sampler(policy):
     """The negative control: what token-only methods call the probability sums to far more than 1."""
-    (drawn,) = policy.sample([CHAT], 3000, law("low_confidence"), seed=2)
+    (drawn,) = sampled(policy, [CHAT], 3000, law("low_confidence"), seed=2)
     distinct = list({key_of(t): t for t in drawn}.values())
     scored = policy.score(distinct)
     tokens = scored.logprobs.detach().double() * ~scored.selection
@@ -99,7 +99,7 @@ def test_the_policy_gradient_is_that_of_the_enumerated_reward(masked_folder, sel
     policy.model.zero_grad()
     expected.backward()
     wanted = {name: weight.grad.clone() for name, weight in policy.trainable().items()}
-    (drawn,) = policy.sample([CHAT], 600, asked, seed=1)
+    (drawn,) = sampled(policy, [CHAT], 600, asked, seed=1)
     distinct = {key_of(t): t for t in drawn}
     assert set(distinct) == {key for key, _, _ in found}
     policy.model.zero_grad()
@@ -148,7 +148,7 @@ def test_the_learnt_temperature_is_inside_the_law(masked_folder):
     laws = check_policy(policy, CHAT, asked, draws=4000)
     assert laws.gap < 2e-5
     assert laws.chi_square_p > 1e-3
-    (drawn,) = policy.sample([CHAT], 4, asked, seed=0)
+    (drawn,) = sampled(policy, [CHAT], 4, asked, seed=0)
     theta = policy.trainable()["exploration.log_temperature"]
     policy.score(drawn).logprobs.sum().backward()
     assert theta.grad.abs().sum() > 0

@@ -11,6 +11,7 @@ from plumbline.errors import DataError, ModelError
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.probe import check_model
 from plumbline.recipe import LoraSection
+from plumbline.testing import sampled
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of
 
@@ -19,7 +20,7 @@ LAW = MaskedSampling(max_tokens=8, steps=4, selector="plackett_luce")
 
 
 def drawn(policy, law=LAW):
-    return [t for group in policy.sample(CHATS, 3, law, 0) for t in group]
+    return [t for group in sampled(policy, CHATS, 3, law, 0) for t in group]
 
 
 def changed(source, folder, **config):
@@ -127,7 +128,7 @@ def test_a_saved_model_remembers_its_canvas(masked_folder, tmp_path):
     again = opened(tmp_path / "saved", canvas=None)
     assert again.canvas == 8
     with pytest.raises(DataError, match="canvas has 8 places"):
-        again.sample(CHATS, 1, MaskedSampling(max_tokens=9, steps=3), 0)
+        sampled(again, CHATS, 1, MaskedSampling(max_tokens=9, steps=3), 0)
 
 
 def test_learnt_temperatures_are_never_left_out_silently(masked_folder, tmp_path):

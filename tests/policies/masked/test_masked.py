@@ -14,6 +14,7 @@ from plumbline.policies import open_policy
 from plumbline.policies.draws import noises
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
 from plumbline.policies.masked.schedule import slices
+from plumbline.testing import sampled
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of, ways
 
@@ -22,7 +23,7 @@ LAW = MaskedSampling(max_tokens=8, steps=4, selector="plackett_luce")
 
 
 def drawn(policy, law=LAW, copies=3, seed=0):
-    return [t for group in policy.sample(CHATS, copies, law, seed) for t in group]
+    return [t for group in sampled(policy, CHATS, copies, law, seed) for t in group]
 
 
 @pytest.mark.parametrize("attention", ["prefix", "full"])
@@ -54,7 +55,7 @@ def test_every_place_is_filled_once_and_never_with_the_mask(policy):
 
 def test_greedy_takes_the_most_confident_places_and_their_best_tokens(policy):
     law = MaskedSampling(temperature=0, max_tokens=4, steps=4)
-    ((trajectory,),) = policy.sample([CHATS[0]], 1, law, seed=0)
+    ((trajectory,),) = sampled(policy, [CHATS[0]], 1, law, seed=0)
     state = [policy.mask_id] * 4
     for step in trajectory.steps:
         assert step.state.tolist() == state
@@ -98,7 +99,7 @@ def test_the_divergence_is_the_enumerated_one(masked_folder):
         after = first_steps()
     assert set(before) == set(after), "the perturbation must not change the two best tokens"
     exact = sum(np.exp(after[key]) * (after[key] - before[key]) for key in after)
-    (group,) = policy.sample([CHATS[0]], 300, law, seed=0)
+    (group,) = sampled(policy, [CHATS[0]], 300, law, seed=0)
     by_place = {int(t.steps[0].positions[0]): replace(t, steps=t.steps[:1]) for t in group}
     terms = policy.score(list(by_place.values()), divergence=True)
     chance = [sum(np.exp(v) for key, v in after.items() if key[0][0] == place) for place in by_place]
@@ -216,7 +217,7 @@ class TestCheckpointsOfOthers:
             policy = opened(folder, attention=attention)
             assert policy.network.shifted
             law = MaskedSampling(max_tokens=4, steps=4, selector="plackett_luce")
-            ((trajectory,),) = policy.sample([CHATS[0]], 1, law, 0)
+            ((trajectory,),) = sampled(policy, [CHATS[0]], 1, law, 0)
             scored = policy.score([trajectory])
             torch.testing.assert_close(scored.logprobs.detach(), scored.recorded, atol=2e-5, rtol=0)
             step = trajectory.steps[1]
@@ -256,7 +257,7 @@ def test_the_schedule_fills_everything_whatever_the_numbers():
 )
 def test_laws_that_cannot_be(policy, law, error, message):
     with pytest.raises(error, match=message):
-        policy.sample([CHATS[0]], 1, law, 0)
+        sampled(policy, [CHATS[0]], 1, law, 0)
 
 
 def test_no_steps_at_all_are_refused_where_the_law_is_made():

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.algorithms.likelihood.elbo import elbo_views
+from plumbline.algorithms.likelihood.bound import bound_views
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
+from plumbline.algorithms.wd1 import LOOKS
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.recipe import OptimiserSection, RlSection
+from plumbline.testing import sampled
 from plumbline.training.credit import Credit
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import update_policy
@@ -22,7 +24,7 @@ LAW = MaskedSampling(max_tokens=8, steps=4, selector="plackett_luce")
 
 
 def drawn(policy, law=LAW, copies=3, seed=0):
-    return [t for group in policy.sample(CHATS, copies, law, seed) for t in group]
+    return [t for group in sampled(policy, CHATS, copies, law, seed) for t in group]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -108,7 +110,7 @@ class TestBounds:
     def test_hidden_views_weigh_up_to_the_bound_of_all_orders(self, masked_folder, attention):
         """Exactly: the expectation of ESPO's estimator, over every size and every set."""
         policy = opened(masked_folder, attention=attention)
-        (trajectory,) = policy.sample(CHATS[:1], 1, self.law, 0)[0]
+        (trajectory,) = sampled(policy, CHATS[:1], 1, self.law, 0)[0]
         expected = 0.0
         for size in (1, 2, 3):
             sets = list(itertools.combinations(range(3), size))
@@ -134,16 +136,16 @@ class TestBounds:
 
     @pytest.mark.parametrize(("bound", "draws"), [("espo", 400), ("gdpo", 300)])
     def test_the_estimators_find_it(self, policy, bound, draws):
-        (trajectory,) = policy.sample(CHATS[:1], 1, self.law, 0)[0]
+        (trajectory,) = sampled(policy, CHATS[:1], 1, self.law, 0)[0]
         wanted = self.orders(policy, trajectory).mean()
-        (view,) = elbo_views(policy, [trajectory], bound, draws, np.random.default_rng(0))
+        (view,) = bound_views(policy, [trajectory], LOOKS[bound], draws, np.random.default_rng(0))
         with torch.no_grad():
             terms = policy.score([view.trajectory])
         assert float((terms.logprobs * terms.weight).sum()) == pytest.approx(wanted, rel=0.1)
 
     def test_the_full_mask_is_one_look_at_nothing(self, policy):
-        (trajectory,) = policy.sample(CHATS[:1], 1, self.law, 0)[0]
-        (view,) = elbo_views(policy, [trajectory], "diffu", 1, np.random.default_rng(0))
+        (trajectory,) = sampled(policy, CHATS[:1], 1, self.law, 0)[0]
+        (view,) = bound_views(policy, [trajectory], LOOKS["diffu"], 1, np.random.default_rng(0))
         with torch.no_grad():
             found = policy.score([view.trajectory]).logprobs
             log_p = logits_of(policy, trajectory.prompt.tolist(), [policy.mask_id] * 3).log_softmax(-1)
@@ -177,13 +179,13 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
     optimiser = Optimiser(policy.trainable(), section.optimiser, 24)
     values = [expected()]
     for step in range(24):
-        (group,) = policy.sample(CHATS[:1], 128, law, seed=step)
+        (group,) = sampled(policy, CHATS[:1], 128, law, seed=step)
         rewards = np.array([np.mean([t == token for s in trajectory.steps for t in s.tokens]) for trajectory in group])
         credits_ = [
             Credit(trajectory, float(reward - rewards.mean()), 1 / (128 * 2))
             for trajectory, reward in zip(group, rewards, strict=True)
         ]
-        update_policy(policy, optimiser, credits_, section, law, step, 0.0, np.random.default_rng(step))
+        update_policy(policy, optimiser, credits_, section, step, 0.0, np.random.default_rng(step))
         if step < 10 or step == 23:
             values.append(expected())
     assert all(later > sooner for sooner, later in itertools.pairwise(values)), values

@@ -11,7 +11,7 @@ import torch
 from plumbline.policies import token_law
 from plumbline.policies.slots import sampler, selection
 from plumbline.policies.slots.options import SlotSampling
-from plumbline.testing import _chi_square_p, _key, check_policy
+from plumbline.testing import _chi_square_p, _key, check_policy, sampled
 from tests.policies.slots.models import PROMPT, A
 from tests.policies.slots.oracle import everything
 
@@ -69,7 +69,7 @@ def test_the_sampler_draws_the_oracles_law(policy, name):
     law, counts = LAWS[name]
     trajectories, wanted = listed(policy, law, counts)
     chances = dict(zip(map(_key, trajectories), (wanted.double().exp() / ways(law)).tolist(), strict=True))
-    (drawn,) = policy.sample([PROMPT], 6000, law, seed=3)
+    (drawn,) = sampled(policy, [PROMPT], 6000, law, seed=3)
     counted = Counter(map(_key, drawn))
     assert set(counted) <= set(chances)
     observed = np.array([counted[key] for key in chances], dtype=float)
@@ -105,7 +105,7 @@ def test_a_sampler_of_other_slots_fails_law_2(policy, monkeypatch):
 
 @pytest.mark.parametrize("change", [{"temperature": 1.1}, {"position_temperature": 2.0}], ids=str)
 def test_a_scorer_of_another_law_fails_law_1(policy, change):
-    (drawn,) = policy.sample([PROMPT], 20, LAW, seed=0)
+    (drawn,) = sampled(policy, [PROMPT], 20, LAW, seed=0)
     scored = policy.score([replace(each, sampling=replace(LAW, **change)) for each in drawn])
     assert (scored.logprobs - scored.recorded).abs().max() > 0.05
 
@@ -152,7 +152,7 @@ def test_the_divergence_has_the_gradient_of_its_finite_difference(exact):
     weight = exact.model.get_decoder().layers[0].mlp.down_proj.weight
     with torch.no_grad():
         weight.mul_(1.5)
-    (drawn,) = exact.sample([PROMPT], 3, replace(LAW, max_tokens=8, steps=2), seed=0)
+    (drawn,) = sampled(exact, [PROMPT], 3, replace(LAW, max_tokens=8, steps=2), seed=0)
     exact.score(drawn, divergence=True).divergence.sum().backward()
     sums = []
     for change in (1e-5, -2e-5):

@@ -15,6 +15,7 @@ from plumbline.policies.saved import saved_settings
 from plumbline.policies.slots.grid import Grid
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.recipe import LoraSection, TinySection
+from plumbline.testing import sampled
 from tests.conftest import WORDS
 from tests.policies.slots.models import PROMPT, opened, save_mini
 
@@ -65,7 +66,7 @@ def test_a_refusion_checkpoint_is_opened_as_the_qwen3_that_it_is(tmp_path, named
 
 def test_other_causal_models_work_too(tmp_path):
     policy = opened(save_mini(tmp_path / "llama", model_type="llama"))
-    terms = policy.score(policy.sample([PROMPT], 4, LAW, 0)[0])
+    terms = policy.score(sampled(policy, [PROMPT], 4, LAW, 0)[0])
     torch.testing.assert_close(terms.logprobs, terms.recorded, atol=1e-5, rtol=0)
 
 
@@ -121,7 +122,7 @@ def test_a_saved_model_is_the_same_model(mini, tmp_path, lora):
             weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)) * 0.05)
     policy.save(tmp_path / "saved", {"stage": "test"})
     again = opened(tmp_path / "saved", lora=lora, canvas=8)
-    one, other = (p.sample([PROMPT], 4, LAW, 5)[0] for p in (policy, again))
+    one, other = (sampled(p, [PROMPT], 4, LAW, 5)[0] for p in (policy, again))
     assert [t.tokens.tolist() for t in one] == [t.tokens.tolist() for t in other]
     assert saved_settings(str(tmp_path / "saved"))["family"] == "slots"
     assert opened(tmp_path / "saved", lora=lora).canvas == 8
@@ -133,7 +134,7 @@ def test_a_saved_model_is_the_same_model(mini, tmp_path, lora):
 
 def test_the_adapters_start_is_the_reference(mini):
     policy = opened(mini, lora=LoraSection(rank=2))
-    trajectories = policy.sample([PROMPT], 4, LAW, 0)[0]
+    trajectories = sampled(policy, [PROMPT], 4, LAW, 0)[0]
     with pytest.raises(ValueError, match="keep_reference"):
         policy.score(trajectories, reference=True)
     policy.keep_reference()
@@ -154,7 +155,7 @@ def test_the_tiny_model_of_the_recipes_opens(tmp_path):
     make_tiny(tmp_path / "tiny", sizes, WORDS, seed=0, family="slots")
     policy = opened(tmp_path / "tiny", slot=4, canvas=16)
     chats = [[{"role": "user", "content": words}] for words in ("sim", "o produto chegou")]
-    groups = policy.sample(chats, 3, replace(LAW, max_tokens=16, steps=3), 0)
+    groups = sampled(policy, chats, 3, replace(LAW, max_tokens=16, steps=3), 0)
     terms = policy.score([each for group in groups for each in group])
     torch.testing.assert_close(terms.logprobs, terms.recorded, atol=1e-5, rtol=0)
     assert policy.engine["mask_token"] == str(policy.chat.tokenizer.mask_token_id)
@@ -174,14 +175,14 @@ def test_the_tiny_model_of_the_recipes_opens(tmp_path):
 )
 def test_laws_that_do_not_fit_are_errors(mini, change, message):
     with pytest.raises(RecipeError, match=message):
-        opened(mini, canvas=8).sample([PROMPT], 1, replace(LAW, **change), 0)
+        sampled(opened(mini, canvas=8), [PROMPT], 1, replace(LAW, **change), 0)
 
 
 def test_sizes_that_do_not_fit_are_errors(mini):
     with pytest.raises(RecipeError, match=r"model\.canvas is 7, which is no whole number"):
         opened(mini, canvas=7)
     with pytest.raises(DataError, match="exceed the context of 64"):
-        opened(mini).sample([[{"role": "user", "content": "a " * 60}]], 1, LAW, 0)
+        sampled(opened(mini), [[{"role": "user", "content": "a " * 60}]], 1, LAW, 0)
 
 
 def test_rounds_are_as_even_as_they_can_be():

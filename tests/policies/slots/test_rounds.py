@@ -14,6 +14,8 @@ from plumbline.policies.slots.grid import Grid
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.packing import pack
 from plumbline.policies.slots.scoring import by_rounds
+from plumbline.records import Request
+from plumbline.testing import sampled
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened, save_mini
 from tests.policies.slots.oracle import behind, logits, prompt_tokens
 
@@ -28,7 +30,7 @@ LAWS = {
 
 
 def drawn(policy, law, copies=4, seed=0):
-    return [each for group in policy.sample([PROMPT, LONGER], copies, law, seed) for each in group]
+    return [each for group in sampled(policy, [PROMPT, LONGER], copies, law, seed) for each in group]
 
 
 @torch.no_grad()
@@ -156,24 +158,18 @@ def test_order_and_company_change_no_score(policy):
 
 
 def test_company_changes_no_draw(exact, monkeypatch):
-    """A row of given numbers becomes the same alone, beside longer prompts, and while rows beside it end and leave."""
+    """A request is answered alike alone, beside longer prompts, and while rows beside it end and leave."""
     law = replace(LAW, steps=6, temperature=1.5)
-    table, rows, left = {}, [0], []
-
-    def same_numbers(shape, generator, device):
-        noise = torch.Generator().manual_seed(len(shape))
-        numbers = table.setdefault(len(shape), torch.rand((16, *shape[1:]), dtype=torch.float64, generator=noise))
-        return numbers[rows[0] : rows[0] + shape[0]]
-
+    left = []
     honest = sampler._Rollout._keep
     monkeypatch.setattr(sampler._Rollout, "_keep", lambda self, keep: left.append(len(keep)) or honest(self, keep))
-    monkeypatch.setattr(sampler, "_uniforms", same_numbers)
-    together = drawn(exact, law, copies=8)
+    requests = [Request((index,), PROMPT if index < 8 else LONGER, law) for index in range(14)]
+    together = {request.key: each for request, each in exact.sample(requests)}
     assert len(set(left)) > 2
-    assert len({len(each.steps) for each in together}) > 1
-    for index, each in enumerate(together):
-        rows[0] = index
-        ((alone,),) = exact.sample([PROMPT if index < 8 else LONGER], 1, law, 0)
+    assert len({len(each.steps) for each in together.values()}) > 1
+    for request in requests:
+        ((_, alone),) = exact.sample([request])
+        each = together[request.key]
         assert alone.answer.tolist() == each.answer.tolist()
         assert alone.tokens.tolist() == each.tokens.tolist()
         np.testing.assert_allclose(alone.logprobs, each.logprobs, atol=1e-6)
@@ -316,7 +312,7 @@ class TestMasksAreAlwaysGiven:
         monkeypatch.setattr(Qwen3Model, "forward", watched)
         trajectories = drawn(policy, LAW)
         policy.score(trajectories)
-        policy.sample([PROMPT], 1, replace(LAW, selector="threshold", temperature=0.0), 0)
+        sampled(policy, [PROMPT], 1, replace(LAW, selector="threshold", temperature=0.0), 0)
         policy.supervised_loss([policy.demonstrate([*PROMPT, {"role": "assistant", "content": "a b a"}])], noises(1, 0))
         assert set(seen) == {4}
 

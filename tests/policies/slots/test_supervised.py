@@ -7,6 +7,7 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.policies.draws import noises
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.supervised import noised
+from plumbline.testing import sampled
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened
 from tests.policies.slots.oracle import behind, prompt_tokens
 
@@ -102,7 +103,7 @@ def test_a_demonstration_is_learnt_and_then_answered_in_any_number_of_rounds(min
     laws = [SlotSampling(max_tokens=8, steps=steps, selector="plackett_luce", temperature=0.0) for steps in (1, 2, 4)]
     laws += [SlotSampling(max_tokens=8, selector="threshold", threshold=t, temperature=0.0) for t in (0.5, 0.9)]
     for law in laws:
-        texts = [group[0].text for group in policy.sample([PROMPT, LONGER], 1, law, 0)]
+        texts = [group[0].text for group in sampled(policy, [PROMPT, LONGER], 1, law, 0)]
         assert texts == ["a b b a b", "b b a"]
 
 

@@ -8,6 +8,7 @@ import torch
 
 from plumbline.errors import RecipeError
 from plumbline.policies.slots.options import SlotSampling
+from plumbline.testing import sampled
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened, save_mini
 from tests.policies.slots.oracle import behind, logits, prompt_tokens
 
@@ -102,7 +103,7 @@ def whole(canvas):
 def test_a_threshold_that_nothing_passes_is_one_slot_at_a_time(model):
     law = replace(LAW, threshold=1 - 1e-12, max_tokens=12)
     for chat in (PROMPT, LONGER):
-        ((answer,),) = model.sample([chat], 1, law, 0)
+        ((answer,),) = sampled(model, [chat], 1, law, 0)
         assert answer.answer.tolist() == whole(one_at_a_time(model.model, model.chat.prompt(chat), 12, 3))
         assert all(len(set((step.positions // 3).tolist())) == 1 for step in answer.steps)
 
@@ -112,7 +113,7 @@ def test_a_threshold_that_nothing_passes_is_one_slot_at_a_time(model):
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_any_threshold_is_the_algorithm_without_a_cache(model, threshold, blocks):
     law = replace(LAW, threshold=threshold, blocks=blocks)
-    groups = model.sample([PROMPT, LONGER], 2, law, 0)
+    groups = sampled(model, [PROMPT, LONGER], 2, law, 0)
     for chat, (one, two) in zip((PROMPT, LONGER), groups, strict=True):
         canvas, rounds = published(model.model, model.chat.prompt(chat), 12, 3, threshold, blocks)
         assert one.answer.tolist() == two.answer.tolist() == whole(canvas)
@@ -123,10 +124,10 @@ def test_any_threshold_is_the_algorithm_without_a_cache(model, threshold, blocks
 
 def test_it_is_not_scored_and_not_random(policy):
     law = replace(LAW, threshold=0.5)
-    (answers,) = policy.sample([PROMPT], 2, law, 0)
+    (answers,) = sampled(policy, [PROMPT], 2, law, 0)
     assert not policy.exact(law)
     assert policy.exact(replace(law, selector="random"))
     with pytest.raises(RecipeError, match="no density, so it cannot be scored"):
         policy.score(answers)
     with pytest.raises(RecipeError, match="never draws, so it has no temperature"):
-        policy.sample([PROMPT], 2, replace(law, temperature=1.0), 0)
+        sampled(policy, [PROMPT], 2, replace(law, temperature=1.0), 0)

@@ -7,7 +7,7 @@ the sum over its tokens of log p(token | prompt, earlier tokens) under `token_la
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,12 @@ from plumbline.policies.autoregressive.packing import pack, pack_sizes, reach, r
 from plumbline.policies.autoregressive.probe import probe, see
 from plumbline.policies.autoregressive.sampler import Drawn, decode
 from plumbline.policies.draws import Noise
-from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
+from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.head import head_log_prob
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.token_law import log_prob
-from plumbline.records import Message, Sampling, Step, Trajectory
+from plumbline.records import Message, Request, Sampling, Step, Trajectory
 
 PLAIN = Sampling()
 """The law of supervised training: temperature 1, no filter."""
@@ -87,34 +87,13 @@ class AutoregressivePolicy(PretrainedPolicy):
             **self.facts(),
         }
 
-    def sample(
-        self,
-        prompts: Sequence[Sequence[Message]],
-        copies: int,
-        sampling: Sampling,
-        seed: int,
-        tell: Tell | None = None,
-    ) -> list[list[Trajectory]]:
-        """See `Policy.sample`. Prompts are decoded in chunks of `rows_at_once` rows."""
-        encoded = self.encode(prompts, sampling)
-        generator = torch.Generator().manual_seed(seed)
+    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+        """See `Sampler.sample`. Prompts are decoded in chunks of `rows_at_once` rows."""
         decoder: Decoder = LeanDecoder(self.model) if self._lean else CachedDecoder(self.model, self.chat.stop_ids[0])
-        drawn: list[list[Drawn]] = []
-        size = max(1, self.rows_at_once // copies)
-        for start in range(0, len(encoded), size):
-            part = encoded[start : start + size]
-            ended = self._teller(tell, start, copies)
-            drawn += decode(decoder, part, copies, sampling, self.chat.stop_ids, generator, self.device, ended)
-        return [
-            [self._trajectory(ids, completion, sampling) for completion in group]
-            for ids, group in zip(encoded, drawn, strict=True)
-        ]
-
-    def _teller(self, tell: Tell | None, first: int, copies: int) -> Callable[[int, list[int]], None] | None:
-        """What a chunk's rows are told to as they end; the chunk's first prompt is the one at `first`."""
-        if tell is None:
-            return None
-        return lambda row, tokens: tell(first + row // copies, row % copies, self.chat.text(tokens))
+        for chunk in self.chunks(requests, Sampling):
+            prompt_of = chunk.prompt_of.tolist()
+            for row, drawn in decode(decoder, chunk, self.chat.stop_ids, self.device):
+                yield chunk.requests[row], self._trajectory(chunk.prompts[prompt_of[row]], drawn, chunk.sampling)
 
     def _trajectory(self, prompt: list[int], drawn: Drawn, sampling: Sampling) -> Trajectory:
         step = Step(
@@ -128,6 +107,7 @@ class AutoregressivePolicy(PretrainedPolicy):
             text=self.chat.text(drawn.tokens),
             sampling=sampling,
             finish="stop" if drawn.stopped else "length",
+            version=self.version,
         )
 
     def first_terms(self, trajectory: Trajectory, characters: Sequence[int]) -> list[int]:

@@ -33,6 +33,8 @@ EXACT = 1e-4
 FILLED = 0.2
 """Size of B A while adapters are tried, as a share of a usual weight matrix of that width."""
 ANSWER = 8
+SHARED_TOKENS = 4
+"""That both prompts of a trial begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ def probe(model: Any) -> Abilities:
     vocabulary = model.config.get_text_config().vocab_size
     rng = np.random.default_rng(0)
     prompts = [rng.integers(0, vocabulary, size=size) for size in (15, 9)]
+    prompts[1][:SHARED_TOKENS] = prompts[0][:SHARED_TOKENS]
     # Answers repeat tokens of their prompt, so that what is attended to, and where, decides what is likely.
     answers = np.stack([rng.choice(prompts[index // 2], ANSWER) for index in range(4)])
     with _adapters_filled(model):
@@ -232,7 +235,8 @@ def _packs(model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: Trial
 def _decoded(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
     """Logits [M, V] by the lean decoder."""
     decoder = LeanDecoder(model)
-    logits = [decoder.begin([prompt.tolist() for prompt in prompts], 2, ANSWER).repeat_interleave(2, 0)]
+    begun = decoder.begin([prompt.tolist() for prompt in prompts], 2, ANSWER, SHARED_TOKENS)
+    logits = [begun.repeat_interleave(2, 0)]
     for time in range(ANSWER - 1):
         logits.append(decoder.step(torch.tensor(answers[:, time], device=model.device)).clone())
     return torch.stack(logits, dim=1).flatten(0, 1)

@@ -1,12 +1,12 @@
 """The decoding loop: draw, append, drop what is finished.
 
-Letters in shapes: P prompts, G copies, R = P * G rows, C token limit.
+Letters in shapes: P prompts, G copies, R rows, C token limit.
 
-Every row has its own uniform numbers, drawn before the loop, so a row's tokens do not depend on which other rows
-still run beside it: dropping finished rows changes the speed and not the result.
+Every row has its own uniform numbers, drawn before the loop by its own request's generator, so a row's tokens do not
+depend on which other rows run beside it: dropping finished rows changes the speed and not the result.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +14,8 @@ from torch import Tensor
 
 from plumbline.policies.autoregressive.decoders import Decoder
 from plumbline.policies.autoregressive.decoders.threads import threads_for
+from plumbline.policies.chunks import Chunk
+from plumbline.policies.draws import uniforms
 from plumbline.policies.token_law import draw
 from plumbline.records import Sampling
 
@@ -28,49 +30,44 @@ class Drawn:
 
 
 def decode(
-    decoder: Decoder,
-    prompts: Sequence[Sequence[int]],
-    copies: int,
-    sampling: Sampling,
-    stop_ids: Sequence[int],
-    generator: torch.Generator,
-    device: torch.device,
-    ended: Callable[[int, list[int]], None] | None = None,
-) -> list[list[Drawn]]:
-    """Draw `copies` completions of each prompt.
+    decoder: Decoder, chunk: Chunk[Sampling], stop_ids: Sequence[int], device: torch.device
+) -> Iterator[tuple[int, Drawn]]:
+    """Draw a completion for each row of a chunk, and yield it with the row's number soon after it has ended.
 
     Args:
         decoder: the engine.
-        prompts: P lists of token ids; they and `max_tokens` fit into the model's context.
-        copies: G.
-        sampling: the law; greedy where its temperature is 0.
+        chunk: its prompts and its law's `max_tokens` fit into the model's context.
         stop_ids: tokens that end a completion (the token itself is part of it).
-        generator: a CPU generator; the only source of randomness.
         device: where the decoder's tensors are.
-        ended: called with the row and the tokens of each completion, soon after it has ended.
-
-    Returns:
-        P lists of G completions.
     """
-    num_rows, limit = len(prompts) * copies, sampling.max_tokens
-    # One row more than there are completions: cells of the grid that draw nothing any more write there.
-    uniforms = torch.zeros((num_rows + 1, limit), dtype=torch.float64)
-    uniforms[:num_rows] = torch.rand((num_rows, limit), dtype=torch.float64, generator=generator)
-    uniforms = uniforms.to(device)
+    sampling, num_rows, limit = chunk.sampling, len(chunk.requests), chunk.sampling.max_tokens
+    # One row more than there are completions: cells of the grid that draw nothing, or nothing any more, write there.
+    numbers_rc = torch.cat([uniforms(chunk.generators(), limit), torch.zeros((1, limit), dtype=torch.float64)]).to(
+        device
+    )
     tokens_rc = torch.zeros((num_rows + 1, limit), dtype=torch.long, device=device)
     logprobs_rc = torch.zeros((num_rows + 1, limit), dtype=torch.float32, device=device)
     length = torch.full((num_rows + 1,), limit, dtype=torch.long, device=device)
     stops = torch.tensor(list(stop_ids), device=device)
-    grid = torch.arange(num_rows, device=device).view(len(prompts), copies)  # which completion a cell draws
-    live = torch.ones_like(grid, dtype=torch.bool)
+    grid = chunk.grid.to(device)  # which completion a cell draws
+    live, running = grid < num_rows, num_rows
+    untold = torch.ones((num_rows,), dtype=torch.bool, device=device)
+
+    def ended(now: int) -> Iterator[tuple[int, Drawn]]:
+        """The completions that ended by now and were not yielded before."""
+        rows = (untold & (length[:-1] <= now)).nonzero().flatten()
+        untold[rows] = False
+        found = zip(*(each[rows].tolist() for each in (tokens_rc, logprobs_rc, length)), strict=True)
+        for row, (tokens, logprobs, end) in zip(rows.tolist(), found, strict=True):
+            yield row, Drawn(tokens[:end], logprobs[:end], stopped=tokens[end - 1] in stop_ids)
+
     # Asking a GPU whether rows are finished makes it wait, so there it is asked every 16 tokens only.
     interval = 1 if device.type == "cpu" else 16
-    untold = torch.ones((num_rows,), dtype=torch.bool, device=device)
-    logits = decoder.begin(prompts, copies, limit).repeat_interleave(copies, 0)
+    logits = decoder.begin(chunk.prompts, grid.shape[1], limit, chunk.shared).repeat_interleave(grid.shape[1], 0)
     for time in range(limit):
         cells = grid.flatten()
         with threads_for(logits.numel() * 16):  # an exponential costs about as much as 16 multiplications
-            tokens, logprobs = draw(logits, uniforms[cells, time], sampling)
+            tokens, logprobs = draw(logits, numbers_rc[cells, time], sampling)
         tokens_rc[cells, time], logprobs_rc[cells, time] = tokens, logprobs  # past its end a row's columns are unread
         stopped = live.flatten() & torch.isin(tokens, stops)
         length[cells[stopped]] = time + 1
@@ -78,28 +75,18 @@ def decode(
         if time + 1 == limit:
             break
         if (time + 1) % interval == 0:
-            if ended is not None:
-                _tell(ended, untold, length, tokens_rc, time + 1)
-            if not bool(live.any()):
-                break
+            before, running = running, int(live.sum())
+            if running < before:
+                yield from ended(time + 1)
+            if running == 0:
+                return
             if (smaller := _smaller_grid(live)) is not None:
                 keep_prompts, keep_copies, live = smaller
                 tokens = tokens.view_as(grid)[keep_prompts.unsqueeze(1), keep_copies].flatten()
                 grid = grid[keep_prompts.unsqueeze(1), keep_copies].masked_fill(~live, num_rows)
                 decoder.keep(keep_prompts, keep_copies)
         logits = decoder.step(tokens)
-    if ended is not None:
-        _tell(ended, untold, length, tokens_rc, limit)
-    return _collect(tokens_rc, logprobs_rc, length, stop_ids, (len(prompts), copies))
-
-
-def _tell(ended: Callable[[int, list[int]], None], untold: Tensor, length: Tensor, tokens: Tensor, now: int) -> None:
-    """Tell the rows that have ended by now and were not told; `untold` [R] is changed."""
-    rows = (untold & (length[:-1] <= now)).nonzero().flatten()
-    untold[rows] = False
-    ends = length[rows].tolist()
-    for row, end in zip(rows.tolist(), ends, strict=True):
-        ended(row, tokens[row, :end].tolist())
+    yield from ended(limit)
 
 
 def _smaller_grid(live: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -122,21 +109,3 @@ def _smaller_grid(live: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
     live = live[keep_prompts]
     columns = live.to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :width]
     return keep_prompts, columns, live.gather(1, columns)
-
-
-def _collect(
-    tokens: Tensor, logprobs: Tensor, length: Tensor, stop_ids: Sequence[int], shape: tuple[int, int]
-) -> list[list[Drawn]]:
-    """Cut every row to its length."""
-    all_tokens, all_logprobs, lengths = tokens.tolist(), logprobs.tolist(), length.tolist()
-    drawn = []
-    for row in range(shape[0] * shape[1]):
-        end = lengths[row]
-        drawn.append(
-            Drawn(
-                tokens=all_tokens[row][:end],
-                logprobs=all_logprobs[row][:end],
-                stopped=all_tokens[row][end - 1] in stop_ids,
-            )
-        )
-    return [drawn[start : start + shape[1]] for start in range(0, len(drawn), shape[1])]

@@ -7,7 +7,7 @@ canvas is followed by end tokens up to its last place, in training as in samplin
 answers are, and nothing depends on tails that no record ever showed it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -17,21 +17,22 @@ from torch import Tensor
 
 from plumbline.errors import ModelError
 from plumbline.policies.canvas import joined, read_off, split_demonstration
+from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import Noise, uniforms
 from plumbline.policies.exploration import Exploration
 from plumbline.policies.flow import kernels
 from plumbline.policies.flow.network import FlowNetwork, Prefix
 from plumbline.policies.flow.options import FlowModel, FlowSampling
-from plumbline.policies.flow.sampler import flow
+from plumbline.policies.flow.sampler import Flowed, flow
 from plumbline.policies.flow.schedule import Tick, kappa, tick, ticks
 from plumbline.policies.places import Places
-from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
+from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.loading import Loaded, choose_device, choose_dtype, load_tokenizer
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.pretrained.quiet import quieten
 from plumbline.policies.token_law import restrict
-from plumbline.records import Message, Sampling, Trajectory
+from plumbline.records import Message, Request, Sampling, Trajectory
 
 LATEST = 1 - 1e-3
 """The last time that training looks at; the path's rate is infinite at 1."""
@@ -95,44 +96,31 @@ class FlowPolicy(PretrainedPolicy):
 
     # -- sampling ------------------------------------------------------------------------------------------------
 
-    def sample(
-        self,
-        prompts: Sequence[Sequence[Message]],
-        copies: int,
-        sampling: Sampling,
-        seed: int,
-        tell: Tell | None = None,
-    ) -> list[list[Trajectory]]:
-        """See `Policy.sample`. The noise that a canvas begins with does not depend on the weights."""
-        law = FlowSampling.of(sampling)
-        encoded = self.encode(prompts, law, self.network.config.canvas)
-        size = self.rows_at_once // copies
-        return self.in_chunks(encoded, size, seed, tell, lambda part, own: self._sample(part, copies, law, own))
+    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+        """See `Sampler.sample`. The noise that a canvas begins with does not depend on the weights."""
+        for chunk in self.chunks(requests, FlowSampling, self.network.config.canvas):
+            done = self._flow(chunk)
+            rows = zip(chunk.requests, chunk.prompt_of.tolist(), done.canvas, done.steps, strict=True)
+            for request, prompt, canvas, steps in rows:
+                yield request, read_off(canvas, steps, chunk.prompts[prompt], chunk.sampling, self.chat, self.version)
 
     @torch.no_grad()
-    def _sample(
-        self, prompts: Sequence[Sequence[int]], copies: int, sampling: FlowSampling, own: Sequence[torch.Generator]
-    ) -> list[list[Trajectory]]:
-        rows = len(prompts) * copies
-        prefix = self.network.encode(prompts).rows(torch.arange(len(prompts)).repeat_interleave(copies).to(self.device))
+    def _flow(self, chunk: Chunk[FlowSampling]) -> Flowed:
+        own, rows = chunk.generators(), len(chunk.requests)
+        prefix = self.network.encode(chunk.prompts).rows(chunk.prompt_of.to(self.device))
 
         def look(canvas: Tensor, step: Tick) -> Places:
             times, widths = (torch.full((rows,), value) for value in (step.time, step.until - step.time))
             return self._places(self.network, self.exploration, prefix, canvas, times, widths)
 
-        start = torch.cat([self._noise((copies, sampling.max_tokens), each) for each in own])
-        done = flow(look, start, sampling, self.network.config.exponent, own)
-        made = [
-            read_off(done.canvas[row], steps, prompts[row // copies], sampling, self.chat)
-            for row, steps in enumerate(done.steps)
-        ]
-        return [made[start : start + copies] for start in range(0, len(made), copies)]
+        start = torch.stack([self._noise(chunk.sampling.max_tokens, each) for each in own])
+        return flow(look, start, chunk.sampling, self.network.config.exponent, own)
 
-    def _noise(self, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
-        """What an empty canvas holds, [R, L]."""
+    def _noise(self, places: int, generator: torch.Generator) -> Tensor:
+        """What an empty canvas holds, [L]."""
         if self.mask_id is not None:
-            return torch.full(shape, self.mask_id, dtype=torch.long)
-        return torch.randint(0, self.network.config.vocabulary, shape, generator=generator)
+            return torch.full((places,), self.mask_id, dtype=torch.long)
+        return torch.randint(0, self.network.config.vocabulary, (places,), generator=generator)
 
     def _places(
         self,
@@ -291,8 +279,8 @@ class FlowPolicy(PretrainedPolicy):
         times = torch.tensor([each.time for each in noise], dtype=torch.float64) * LATEST
         stands = torch.tensor([kappa(float(time), exponent) for time in times], dtype=torch.float64)
         own = [each.generator for each in noise]
-        keep = uniforms(own, *canvas.shape) < stands.unsqueeze(1)
-        noisy = torch.where(keep, canvas, torch.cat([self._noise((1, canvas.shape[1]), each) for each in own]))
+        keep = uniforms(own, canvas.shape[1]) < stands.unsqueeze(1)
+        noisy = torch.where(keep, canvas, torch.stack([self._noise(canvas.shape[1], each) for each in own]))
         rate = exponent * times.clamp_min(1e-12) ** (exponent - 1) / (1 - stands)
         widths = torch.zeros(len(batch))
         prefix = self.network.encode(prompts)

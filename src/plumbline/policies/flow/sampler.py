@@ -1,6 +1,6 @@
 """Running the clock: every place of every canvas stays or jumps, step after step.
 
-Letters in shapes: R rows (prompts x copies), L places, N = R L.
+Letters in shapes: R rows, L places, N = R L.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,13 +44,13 @@ def flow(look: Look, start: Tensor, sampling: FlowSampling, exponent: float, own
         start: [R, L] on the CPU, the noise.
         sampling: the law.
         exponent: of the schedule.
-        own: a CPU generator for each prompt, whose copies stand together: the only source of randomness.
+        own: a CPU generator for each row, the only source of randomness.
     """
     canvas = start.clone()
     rows, places = canvas.shape
     steps: list[list[Step]] = [[] for _ in range(rows)]
     for step in ticks(sampling, exponent):
-        numbers = uniforms(own, rows, 2, places).transpose(0, 1).flatten(1)
+        numbers = uniforms(own, 2, places).transpose(0, 1).flatten(1)
         laws = look(canvas, step)
         moved = laws.each(
             lambda part, now, first, second, step=step: _move(part, now, first, second, sampling, step),

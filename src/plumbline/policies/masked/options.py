@@ -8,7 +8,9 @@ from plumbline.policies.options import SOME_STEPS, STEPS, DenoisingModel, Pretra
 from plumbline.recipe import FamilyOptions
 from plumbline.records import SteppedSampling
 
-Selector = Literal["random", "ancestral", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence"]
+Selector = Literal[
+    "random", "ancestral", "leftmost", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence"
+]
 """How a step chooses the positions that it fills (see `selectors`)."""
 
 
@@ -43,6 +45,6 @@ class MaskedSampling(SteppedSampling):
 OPTIONS = FamilyOptions(
     model=MaskedModel,
     sampling=MaskedSampling,
-    reads=STEPS | SOME_STEPS | {"rl.likelihood.draws", "rl.likelihood.kind", "rl.likelihood.tokens_only"},
+    reads=STEPS | SOME_STEPS | {"controls.tokens_only"},
     policy="plumbline.policies.masked.policy:MaskedPolicy",
 )

@@ -7,7 +7,7 @@ of the choice of its places, where the model has a say in it (`selectors`). Both
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from plumbline.errors import ModelError
 from plumbline.policies import places as at_places
 from plumbline.policies.canvas import joined, read_off, split_demonstration
+from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import Noise, uniforms
 from plumbline.policies.exploration import FILE as EXPLORATION
 from plumbline.policies.exploration import Exploration
@@ -27,14 +28,14 @@ from plumbline.policies.masked.network import Network, Prompts
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
 from plumbline.policies.masked.probe import check_model
 from plumbline.policies.masked.recorded import Recorded
-from plumbline.policies.masked.sampler import denoise
+from plumbline.policies.masked.sampler import Look, denoise
 from plumbline.policies.masked.scorer import log_probs, step_divergence
 from plumbline.policies.places import Places
-from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
+from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.saved import saved_settings
-from plumbline.records import Message, Sampling, Step, Trajectory
+from plumbline.records import Message, Request, Sampling, Step, Trajectory
 
 KEPT = 0.1
 """What the keys and values of a prompt's token cost, against all that a canvas's token leaves for the backward pass.
@@ -95,26 +96,21 @@ class MaskedPolicy(PretrainedPolicy):
 
     # -- sampling ------------------------------------------------------------------------------------------------
 
-    def sample(
-        self,
-        prompts: Sequence[Sequence[Message]],
-        copies: int,
-        sampling: Sampling,
-        seed: int,
-        tell: Tell | None = None,
-    ) -> list[list[Trajectory]]:
-        """See `Policy.sample`. Prompts are denoised in chunks of `rows_at_once` rows."""
-        law = MaskedSampling.of(sampling)
-        encoded = self.encode(prompts, law, self.canvas)
-        size = self.rows_at_once // copies
-        return self.in_chunks(encoded, size, seed, tell, lambda part, own: self._sample(part, copies, law, own))
+    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+        """See `Sampler.sample`. Prompts are denoised in chunks of `rows_at_once` rows."""
+        end, stops = self.chat.end_of_turn, self.chat.stop_ids
+        for chunk in self.chunks(requests, MaskedSampling, self.canvas):
+            prompt_of = chunk.prompt_of.tolist()
+            for row, canvas, steps in denoise(self._look_at(chunk), chunk, self.mask_id, stops, end):
+                prompt = chunk.prompts[prompt_of[row]]
+                made = read_off(canvas, steps, prompt, chunk.sampling, self.chat, self.version)
+                yield chunk.requests[row], made
 
     @torch.no_grad()
-    def _sample(
-        self, prompts: Sequence[Sequence[int]], copies: int, sampling: MaskedSampling, own: Sequence[torch.Generator]
-    ) -> list[list[Trajectory]]:
-        encoded = self.network.encode(prompts)
-        prompt_of = torch.arange(len(prompts)).repeat_interleave(copies)
+    def _look_at(self, chunk: Chunk[MaskedSampling]) -> Look:
+        """The model on a chunk's prompts, each of them encoded once."""
+        encoded = self.network.encode(chunk.prompts)
+        prompt_of = chunk.prompt_of
         everyone = torch.arange(len(prompt_of))
         rows = encoded.rows(prompt_of.to(self.device))
 
@@ -123,13 +119,7 @@ class MaskedPolicy(PretrainedPolicy):
             hidden = self.network.hidden(mine, canvas.to(self.device))[which.to(self.device)]
             return self._places(self.model, hidden, self._divisor(self.exploration, [time], len(hidden)))
 
-        end, stops = self.chat.end_of_turn, self.chat.stop_ids
-        done = denoise(look, len(prompt_of), self.mask_id, sampling, own, stops, end)
-        made = [
-            read_off(done.canvas[row], steps, prompts[row // copies], sampling, self.chat)
-            for row, steps in enumerate(done.steps)
-        ]
-        return [made[start : start + copies] for start in range(0, len(made), copies)]
+        return look
 
     def _places(self, model: Any, hidden: Tensor, divisor: Tensor | None) -> Places:
         return Places(model.get_output_embeddings(), self.mask_id, hidden, divisor)
@@ -235,7 +225,7 @@ class MaskedPolicy(PretrainedPolicy):
             canvas[row, : len(tokens)] = torch.tensor(tokens)
             present[row, : len(tokens)] = True
         share = torch.tensor([each.time for each in noise], dtype=torch.float64).clamp_min(1e-3)
-        numbers = uniforms([each.generator for each in noise], len(batch), longest)
+        numbers = uniforms([each.generator for each in noise], longest)
         hidden = present & (numbers < share.unsqueeze(1))
         states = canvas.masked_fill(hidden, self.mask_id).to(self.device)
         prompts = [[t for t, wanted in zip(d.tokens, d.is_target, strict=True) if not wanted] for d in batch]

@@ -1,16 +1,16 @@
-"""Denoising: which places, which tokens, step after step; batched over prompts and copies.
+"""Denoising: which places, which tokens, step after step; batched over requests.
 
-Letters in shapes: R rows (prompts x copies), L places, n places filled in a step.
+Letters in shapes: R rows, L places, n places filled in a step.
 
 Each step looks at the hidden places of the present block. The head runs only where the law needs it: at the chosen
 places where the choice does not depend on the model, at all hidden places of the block otherwise.
 
-An answer ends at its first end token. Once one stands in a finished block, the blocks behind cannot change the answer:
-they are filled with end tokens, and no choice is made or recorded there.
+An answer ends at its first end token. Once one stands in a finished block (of the leftmost selector: anywhere), what is
+still hidden cannot change the answer: it is filled with end tokens, and no choice is made or recorded there.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
 from plumbline.policies.masked import selectors
 from plumbline.policies.masked.options import MaskedSampling
@@ -35,60 +36,52 @@ See = Callable[[Tensor, Tensor, float], Places]
 """The same for rows that are settled."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Denoised:
-    """What became of each row."""
-
-    canvas: NDArray[np.int64]  # [R, L]
-    steps: list[list[Step]]  # of each row
+Denoised = tuple[int, NDArray[np.int64], list[Step]]
+"""A row's number, its canvas [L], and the steps that filled it."""
 
 
 @torch.no_grad()
 def denoise(
-    look: Look,
-    rows: int,
-    mask_id: int,
-    sampling: MaskedSampling,
-    own: Sequence[torch.Generator],
-    stop_ids: Collection[int],
-    end: int,
-) -> Denoised:
-    """Fill canvases from nothing.
+    look: Look, chunk: Chunk[MaskedSampling], mask_id: int, stop_ids: Collection[int], end: int
+) -> Iterator[Denoised]:
+    """Fill a canvas for each row of a chunk from nothing, and yield it when its last block is finished.
 
     Args:
         look: the model.
-        rows: R.
+        chunk: its law is greedy where its temperature is 0.
         mask_id: the token of a hidden place.
-        sampling: the law; greedy where its temperature is 0.
-        own: a CPU generator for each prompt, whose copies stand together: the only source of randomness.
         stop_ids: tokens that end an answer.
         end: the token that blocks behind an ended answer are filled with.
     """
+    sampling, own, rows = chunk.sampling, chunk.generators(), len(chunk.requests)
     places = sampling.max_tokens
     canvas = torch.full((rows, places), mask_id, dtype=torch.long)
     hidden = torch.ones((rows, places), dtype=torch.bool)
+    unfinished = torch.ones((rows,), dtype=torch.bool)
     stops = torch.tensor(sorted(stop_ids), dtype=torch.long)
     steps: list[list[Step]] = [[] for _ in range(rows)]
     for piece in slices(sampling):
-        # Every row has its own numbers, whether it still needs them or not: no row's draw depends on another's.
-        numbers = uniforms(own, rows, 2 * places + 1)
         eligible = hidden.clone()
         eligible[:, : piece.start] = False
         eligible[:, piece.end :] = False
         active = eligible.any(1).nonzero().flatten()
         if len(active):
-            made = _step(partial(look, active), canvas[active], eligible[active], piece, sampling, numbers[active])
+            numbers = uniforms([own[row] for row in active.tolist()], 2 * places + 1)
+            made = _step(partial(look, active), canvas[active], eligible[active], piece, sampling, numbers)
             for index, row in enumerate(active.tolist()):
                 step = made.step(index, canvas[row], piece.time)
                 steps[row].append(step)
                 positions = torch.from_numpy(step.positions)
                 canvas[row, positions] = torch.from_numpy(step.tokens)
                 hidden[row, positions] = False
-        if piece.last:
-            ended = torch.isin(canvas[:, : piece.end], stops).any(1)
-            canvas[ended, piece.end :] = end
-            hidden[ended, piece.end :] = False
-    return Denoised(canvas.numpy(), steps)
+        if piece.last or sampling.selector == "leftmost":
+            behind = hidden & torch.isin(canvas[:, : piece.end], stops).any(1, keepdim=True)
+            canvas[behind] = end
+            hidden[behind] = False
+            finished = unfinished & ~hidden.any(1)
+            unfinished &= ~finished
+            for row in finished.nonzero().flatten().tolist():
+                yield row, canvas[row].numpy().copy(), steps[row]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,6 +113,9 @@ def _step(
     places = canvas.shape[1]
     for_places, for_tokens = uniforms[:, :places], uniforms[:, places : 2 * places]
     selector = sampling.selector
+    if selector == "leftmost":
+        chosen = eligible & (eligible.cumsum(1) <= piece.count)
+        return _fill(look(canvas, chosen, piece.time), chosen, for_tokens, sampling, None)
     if sampling.greedy:
         return _greedy(look, canvas, eligible, piece, sampling)
     if selector in {"random", "ancestral"}:

@@ -16,6 +16,9 @@ Letters in shapes: R rows, L places, n places to fill. Scores are minus infinity
                        is exact almost everywhere, but the expected reward jumps where a token's confidence crosses the
                        least kept one, and no gradient of this kind sees that
 
+`leftmost` fills the first hidden places of the block, which is no choice: its steps have no term for it, and with a
+step for each place an answer is written as an autoregressive model writes it (`plumbline.algorithms.just_grpo`).
+
 The weights have no say in `random` (a set of fixed size) and `ancestral` (each place with a fixed probability, Sahoo et
 al. 2024, arXiv:2406.07524): their log-probabilities are numbers without a gradient (`scorer.free_log_prob`).
 """
@@ -25,8 +28,8 @@ import math
 import torch
 from torch import Tensor
 
-FREE = frozenset({"random", "ancestral"})
-"""Selectors in whose choices the model has no say: their log-probability is a number without gradient."""
+FREE = frozenset({"random", "ancestral", "leftmost"})
+"""Selectors in whose choices the model has no say: their log-probability is a number without gradient, or none."""
 EARLIEST = -37.0
 """Where the integral of the set probability begins in log time: what is left of it is below 1e-16."""
 

@@ -3,7 +3,7 @@
 import copy
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +11,25 @@ import torch
 from torch import Tensor
 
 from plumbline.errors import DataError
-from plumbline.policies.draws import generators
-from plumbline.policies.policy import Tell, tell_all
+from plumbline.policies.chunks import Chunk, Law, chunks
 from plumbline.policies.pretrained.loading import Loaded
-from plumbline.records import Message, Sampling, Trajectory
+from plumbline.records import Message, Request
 from plumbline.runs.cards import CARD
 from plumbline.storage import clear_os_errors, sync_folder, write_json
-
-Encoded = Sequence[list[int]]
-"""Token ids of prompts."""
-Draw = Callable[[Encoded, Sequence[torch.Generator]], list[list[Trajectory]]]
-"""From prompts and a generator for each to the trajectories of each."""
 
 
 class PretrainedPolicy:
     """The part of a `Policy` that does not depend on how it samples and scores."""
 
     family: str
+    rows_at_once: int
+    """Answers that are drawn at once."""
 
     def __init__(self, loaded: Loaded) -> None:
         self.model, self.adapter, self.chat, self.context = loaded.model, loaded.adapter, loaded.chat, loaded.context
         self.device: torch.device = self.model.device
         self._reference: Any = None
+        self.version = 0
 
     def facts(self) -> dict[str, str]:
         """What every family says about its engine."""
@@ -56,38 +53,35 @@ class PretrainedPolicy:
                 "lower sampling.max_tokens, shorten the prompts, or use a model with a longer context",
             )
 
-    def encode(self, prompts: Sequence[Sequence[Message]], sampling: Sampling, canvas: int | None = None) -> Encoded:
-        """Token ids of prompts that are to be answered.
+    def chunks(self, requests: Sequence[Request], law: type[Law], canvas: int | None = None) -> Iterator[Chunk[Law]]:
+        """Requests as they are drawn together.
 
         Args:
-            prompts: chats that end before the answer.
-            sampling: how long an answer may be.
+            requests: see `Sampler.sample`.
+            law: the family's kind.
             canvas: places that the model was trained with, for families that have them.
 
         Raises:
             DataError: a prompt does not fit into the context, or an answer into the canvas.
+            RecipeError: a law is another family's.
         """
-        if canvas is not None and sampling.max_tokens > canvas:
-            raise DataError(
-                f"sampling.max_tokens is {sampling.max_tokens}, but this model's canvas has {canvas} places",
-                "lower sampling.max_tokens, or train with a larger model.canvas",
-            )
-        encoded = [self.chat.prompt(messages) for messages in prompts]
-        for ids in encoded:
-            self.check_length(len(ids), sampling.max_tokens)
-        return encoded
 
-    def in_chunks(
-        self, encoded: Encoded, size: int, seed: int, tell: Tell | None, draw: Draw
-    ) -> list[list[Trajectory]]:
-        """Draw for `size` prompts at a time, each by a generator of its own; tell each chunk's texts at its end."""
-        drawn: list[list[Trajectory]] = []
-        own = generators(len(encoded), seed)
-        for start in range(0, len(encoded), max(1, size)):
-            chunk = slice(start, start + max(1, size))
-            drawn += draw(encoded[chunk], own[chunk])
-            tell_all(tell, drawn, start)
-        return drawn
+        def encode(request: Request) -> list[int]:
+            longest = request.sampling.max_tokens
+            if canvas is not None and longest > canvas:
+                raise DataError(
+                    f"sampling.max_tokens is {longest}, but this model's canvas has {canvas} places",
+                    "lower sampling.max_tokens, or train with a larger model.canvas",
+                )
+            ids = self.chat.prompt(request.messages)
+            self.check_length(len(ids), longest)
+            return ids
+
+        return chunks(requests, law, encode, self.rows_at_once)
+
+    def publish(self, version: int) -> None:
+        """See `Learner.publish`: sampler and learner share their weights, so only the version is new."""
+        self.version = version
 
     def keep_reference(self) -> None:
         """See `Policy.keep_reference`. With LoRA only the small adapter is copied; else the whole model is."""

@@ -76,13 +76,8 @@ class Context:
         """A round is over: everything read so far is seen by all that follows."""
         self.settled = self.tags.shape[1]
 
-    def repeat(self, copies: int) -> None:
-        """Each row becomes `copies` equal rows, side by side."""
-        self.cache.batch_repeat_interleave(copies)
-        self.tags = self.tags.repeat_interleave(copies, 0)
-
     def select(self, rows: Tensor) -> None:
-        """Keep these rows [R']."""
+        """Go on with these rows [R'], of which one may come several times."""
         self.cache.batch_select_indices(rows)
         self.tags = self.tags[rows]
 

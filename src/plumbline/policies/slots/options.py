@@ -6,7 +6,7 @@ from typing import Literal
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.options import STEPS, CanvasModel, PretrainedModel
 from plumbline.recipe import FamilyOptions
-from plumbline.recipe.sections import PositiveInt
+from plumbline.section import PositiveInt
 
 
 class SlotModel(PretrainedModel, CanvasModel):
@@ -27,6 +27,6 @@ class SlotSampling(MaskedSampling):
 OPTIONS = FamilyOptions(
     model=SlotModel,
     sampling=SlotSampling,
-    reads=STEPS | {"rl.likelihood.tokens_only"},
+    reads=STEPS | {"controls.tokens_only"},
     policy="plumbline.policies.slots.policy:SlotPolicy",
 )

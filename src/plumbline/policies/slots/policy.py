@@ -9,7 +9,7 @@ slots. All of the randomness that depends on the weights is in the terms, so the
 The paper's deterministic decoding (`selector: threshold`) is there for evaluation; it cannot be scored.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -17,9 +17,9 @@ from torch import Tensor
 from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies.canvas import joined, read_off, split_demonstration
 from plumbline.policies.draws import Noise
-from plumbline.policies.policy import Demonstration, Tell, Terms, common_law
+from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
-from plumbline.policies.pretrained.policy import Encoded, PretrainedPolicy
+from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.saved import saved_settings
 from plumbline.policies.slots.grid import Grid, count_slots
 from plumbline.policies.slots.head import Head
@@ -29,8 +29,8 @@ from plumbline.policies.slots.packing import Pack, cut, pack
 from plumbline.policies.slots.sampler import Ids, roll_out
 from plumbline.policies.slots.scoring import divergences, log_probs, look
 from plumbline.policies.slots.supervised import summed_loss
-from plumbline.policies.slots.threshold import decode
-from plumbline.records import Message, Sampling, Trajectory
+from plumbline.policies.slots.threshold import decide
+from plumbline.records import Message, Request, Sampling, Trajectory
 
 TOKENS_AT_ONCE = 8192
 """The longest pack that `score` makes of trajectories it was given together."""
@@ -90,38 +90,23 @@ class SlotPolicy(PretrainedPolicy):
         """See `Policy.exact`: threshold decoding decides without a density; all else is covered."""
         return SlotSampling.of(sampling).selector != "threshold"
 
-    def sample(
-        self,
-        prompts: Sequence[Sequence[Message]],
-        copies: int,
-        sampling: Sampling,
-        seed: int,
-        tell: Tell | None = None,
-    ) -> list[list[Trajectory]]:
-        """See `Policy.sample`. Prompts are decoded in chunks of `rows_at_once` rows.
+    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+        """See `Sampler.sample`. Prompts are decoded in chunks of `rows_at_once` rows; by threshold one by one.
 
         Raises:
             DataError: a prompt does not fit into the context.
-            RecipeError: the law does not fit the slots (see `Grid.of`), is longer than the model's canvas, or asks for
+            RecipeError: a law does not fit the slots (see `Grid.of`), is longer than the model's canvas, or asks for
                 random threshold decoding.
         """
-        law = SlotSampling.of(sampling)
-        grid = self._grid(law)
-        encoded = self.encode(prompts, law)
+        grids = {law: self._grid(law) for law in dict.fromkeys(SlotSampling.of(each.sampling) for each in requests)}
         head = Head.of(self.model, self.ids.mask)
-        decides = law.selector == "threshold"
-
-        def draw(part: Encoded, own: Sequence[torch.Generator]) -> list[list[Trajectory]]:
-            if decides:
-                drawn = [decode(self.model, head, part[0], grid, law.threshold, self.ids)] * copies
-            else:
-                drawn = roll_out(self.model, head, part, copies, grid, law, self.ids, own)
-            made = [
-                read_off(one.canvas, one.steps, part[row // copies], law, self.chat) for row, one in enumerate(drawn)
-            ]
-            return [made[start : start + copies] for start in range(0, len(made), copies)]
-
-        return self.in_chunks(encoded, 1 if decides else self.rows_at_once // copies, seed, tell, draw)
+        for chunk in self.chunks(requests, SlotSampling):
+            grid, prompt_of = grids[chunk.sampling], chunk.prompt_of.tolist()
+            draw = decide if chunk.sampling.selector == "threshold" else roll_out
+            for row, drawn in draw(self.model, head, chunk, grid, self.ids):
+                prompt = chunk.prompts[prompt_of[row]]
+                made = read_off(drawn.canvas, drawn.steps, prompt, chunk.sampling, self.chat, self.version)
+                yield chunk.requests[row], made
 
     def _grid(self, sampling: SlotSampling) -> Grid:
         """The law's grid, or the error that says why this model cannot follow it."""

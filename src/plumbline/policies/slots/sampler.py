@@ -1,6 +1,6 @@
-"""Rounds of planning and filling, for all prompts and copies at once.
+"""Rounds of planning and filling, for all rows of a chunk at once.
 
-Letters in shapes: P prompts, G copies, R = P G rows still running, L places, S slots of k places, m open slots,
+Letters in shapes: P prompts, R rows still running, L places, S slots of k places, m open slots,
 n slots filled in a round, H hidden size.
 
 A round (Li et al. 2025, arXiv:2512.13586, made stochastic):
@@ -21,7 +21,7 @@ The end of an answer, in sampler and scorer alike:
                     empty the rounds go on, and they may fill slots behind the end.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
 from plumbline.policies.slots import selection
 from plumbline.policies.slots.attention import ALL, Context, pad_prompts
@@ -49,7 +50,7 @@ class Ids:
     stops: tuple[int, ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
     """One finished canvas [L] and the rounds that filled it."""
 
@@ -69,17 +70,8 @@ class _Filled:
 
 
 @torch.no_grad()
-def roll_out(
-    model: Any,
-    head: Head,
-    prompts: Sequence[Sequence[int]],
-    copies: int,
-    grid: Grid,
-    sampling: SlotSampling,
-    ids: Ids,
-    own: Sequence[torch.Generator],
-) -> list[Drawn]:
-    """Draw `copies` canvases for each prompt, prompt by prompt.
+def roll_out(model: Any, head: Head, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
+    """Draw a canvas for each row of a chunk, and yield it with the row's number when it is done.
 
     Every row has its own uniform numbers, drawn before the first round, so what it becomes does not depend on the
     rows beside it.
@@ -87,54 +79,42 @@ def roll_out(
     Args:
         model: a causal transformers model.
         head: its output layer.
-        prompts: P lists of token ids.
-        copies: G.
+        chunk: its law is greedy where its temperature is 0.
         grid: how the canvas is cut.
-        sampling: the law; greedy where its temperature is 0.
         ids: mask and end tokens.
-        own: a CPU generator for each prompt, the only source of randomness.
     """
-    return _Rollout(model, head, prompts, copies, grid, sampling, ids, own).run()
+    yield from _Rollout(model, head, chunk, grid, ids).run()
 
 
 class _Rollout:
     """The rows that still run: their canvases, their context, and the numbers that they have yet to use."""
 
-    def __init__(
-        self,
-        model: Any,
-        head: Head,
-        prompts: Sequence[Sequence[int]],
-        copies: int,
-        grid: Grid,
-        sampling: SlotSampling,
-        ids: Ids,
-        own: Sequence[torch.Generator],
-    ) -> None:
-        self.head, self.grid, self.sampling, self.ids = head, grid, sampling, ids
-        self.prompts, self.copies, self.device = prompts, copies, model.device
-        rows, places = len(prompts) * copies, grid.slots * grid.width
-        self.token_uniforms = _uniforms((rows, places), own, self.device)
-        self.plan_uniforms = _uniforms((rows, grid.rounds, grid.slots), own, self.device)
+    def __init__(self, model: Any, head: Head, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> None:
+        self.head, self.grid, self.sampling, self.ids = head, grid, chunk.sampling, ids
+        self.chunk, self.device = chunk, model.device
+        rows, places = len(chunk.requests), grid.slots * grid.width
+        own = chunk.generators()
+        self.token_uniforms = uniforms(own, places).to(self.device)
+        self.plan_uniforms = uniforms(own, grid.rounds, grid.slots).to(self.device)
         self.canvas = torch.full((rows, places), ids.mask, device=self.device)
         self.round_of = torch.full((rows, grid.slots), -1, device=self.device)
-        lengths = torch.tensor([len(prompt) for prompt in prompts], device=self.device)
-        self.start = lengths.repeat_interleave(copies).unsqueeze(1)  # [R, 1]: position of the canvas's first place
-        self.context = Context(model, len(prompts))
+        lengths = torch.tensor([len(prompt) for prompt in chunk.prompts], device=self.device)
+        # [R, 1]: position of the canvas's first place
+        self.start = lengths[chunk.prompt_of.to(self.device)].unsqueeze(1)
+        self.context = Context(model, len(chunk.prompts))
         self.pending: tuple[Tensor, Tensor, Tensor] | None = None  # last tokens of the round before, not yet read
         self.live = torch.arange(rows)
-        self.results = [Drawn([], np.zeros(0, dtype=np.int64)) for _ in range(rows)]
+        self.steps: list[list[Step]] = [[] for _ in range(rows)]
 
-    def run(self) -> list[Drawn]:
+    def run(self) -> Iterator[tuple[int, Drawn]]:
         counts = self.grid.counts()
         for number, count in enumerate(counts):
             filled = self._fill(number, count, last=number + 1 == len(counts))
             self._record(filled)
             self._put(number, filled)
-            self._finish()
+            yield from self._finish()
             if len(self.live) == 0:
                 break
-        return self.results
 
     def _fill(self, number: int, count: int, *, last: bool) -> _Filled:
         """One round: plan, then draw the chosen slots' tokens place by place."""
@@ -178,18 +158,20 @@ class _Rollout:
         """
         width, first = self.grid.width, self.pending is None
         if first:
-            slots = slots[:: self.copies]
+            prompt_of = self.chunk.prompt_of.to(self.device)
+            one_of_each = torch.searchsorted(prompt_of, torch.arange(len(self.chunk.prompts), device=self.device))
+            slots = slots[one_of_each]
         offsets = torch.arange(width, device=self.device)
         places = (slots.unsqueeze(2) * width + offsets).flatten(1)[:, : (slots.shape[1] - 1) * width + 1]
         masks = torch.full_like(places, self.ids.mask)
         tags = torch.full_like(places, ALL)
-        start = self.start[:: self.copies] if first else self.start
-        before = self.pending or pad_prompts(self.prompts, self.device)
+        start = self.start[one_of_each] if first else self.start
+        before = self.pending or pad_prompts(self.chunk.prompts, self.device)
         read = [torch.cat(pair, 1) for pair in zip(before, (masks, start + places, tags), strict=True)]
         hidden = self.context.read(*read, drop=masks.shape[1])[:, before[0].shape[1] :: width]
         if first:
-            self.context.repeat(self.copies)
-            hidden = hidden.repeat_interleave(self.copies, 0)
+            self.context.select(prompt_of)
+            hidden = hidden[prompt_of]
         self.context.settle()
         return hidden
 
@@ -217,7 +199,7 @@ class _Rollout:
         canvas = self.canvas.cpu().numpy()
         history = self.round_of.cpu().numpy().repeat(width, axis=1)
         for row, index in enumerate(self.live.tolist()):
-            self.results[index].steps.append(
+            self.steps[index].append(
                 Step(
                     positions=places[row][drawn[row]],
                     tokens=tokens[row][drawn[row]],
@@ -234,8 +216,8 @@ class _Rollout:
         slots = self.canvas.view(len(self.canvas), self.grid.slots, self.grid.width)
         slots.scatter_(1, filled.chosen.unsqueeze(2).expand_as(filled.tokens), filled.tokens)
 
-    def _finish(self) -> None:
-        """Take out the rows that are done; their empty slots become end tokens."""
+    def _finish(self) -> Iterator[tuple[int, Drawn]]:
+        """Take out the rows that are done, and yield them; their empty slots become end tokens."""
         full = self.round_of >= 0
         stops = torch.isin(self.canvas, torch.tensor(self.ids.stops, device=self.device))
         settled = full.long().cumprod(1).bool()  # no slot up to this one is empty
@@ -245,9 +227,10 @@ class _Rollout:
             return
         places = full.repeat_interleave(self.grid.width, 1)
         finished = self.canvas.masked_fill(~places, self.ids.end)[done].cpu().numpy()
-        for index, canvas in zip(self.live[done.cpu()].tolist(), finished, strict=True):
-            self.results[index].canvas = canvas
+        rows = self.live[done.cpu()].tolist()
         self._keep((~done).nonzero().squeeze(1))
+        for index, canvas in zip(rows, finished, strict=True):
+            yield index, Drawn(self.steps[index], canvas)
 
     def _keep(self, rows: Tensor) -> None:
         """Go on with these rows only."""
@@ -260,8 +243,3 @@ class _Rollout:
             ids, positions, tags = self.pending
             self.pending = ids[rows], positions[rows], tags[rows]
         self.context.select(rows)
-
-
-def _uniforms(shape: tuple[int, ...], own: Sequence[torch.Generator], device: torch.device) -> Tensor:
-    """Numbers in [0, 1), drawn on the CPU so that every device uses the same."""
-    return uniforms(own, *shape).to(device)

@@ -16,7 +16,7 @@ An end token settles its slot; the slots behind it are dropped, those before it 
 never read again. One prompt is decoded at a time, because prompts part ways at once; copies are equal.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,29 +25,30 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import linear
 
+from plumbline.policies.chunks import Chunk
 from plumbline.policies.slots.attention import ALL, PAD, Context
 from plumbline.policies.slots.grid import Grid
 from plumbline.policies.slots.head import Head
+from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.sampler import Drawn, Ids
 from plumbline.records import Step
 
 
 @torch.no_grad()
-def decode(model: Any, head: Head, prompt: Sequence[int], grid: Grid, threshold: float, ids: Ids) -> Drawn:
-    """Fill one canvas; each settled part of a round is a step.
+def decide(model: Any, head: Head, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
+    """Fill a canvas for each prompt of a chunk, and yield it for each of its rows; see `sampler.roll_out`.
 
-    Args:
-        model: a causal transformers model.
-        head: its output layer.
-        prompt: token ids.
-        grid: how the canvas is cut.
-        threshold: the probability that a slot or a token must exceed.
-        ids: mask and end tokens.
+    Each settled part of a round is a step.
     """
-    decoding = _Decoding(model, head, prompt, grid, threshold, ids)
-    while (open_slots := decoding.open_slots()) is not None:
-        decoding.round(open_slots)
-    return decoding.result()
+    row = 0
+    for prompt, count in zip(chunk.prompts, chunk.counts, strict=True):
+        decoding = _Decoding(model, head, prompt, grid, chunk.sampling.threshold, ids)
+        while (open_slots := decoding.open_slots()) is not None:
+            decoding.round(open_slots)
+        drawn = decoding.result()
+        for _ in range(count):
+            yield row, drawn
+            row += 1
 
 
 class _Decoding:

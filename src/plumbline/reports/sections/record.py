@@ -83,7 +83,7 @@ def identity(view: View) -> list[tuple[str, str]]:
         found.append(("SFT", f"{length} of {recipe.sft.batch_size}, {rate}"))
     if recipe.rl is not None:
         rl = recipe.rl
-        length = f"{rl.steps} steps of {rl.prompts_per_step} prompts × {rl.group_size} answers"
+        length = f"{rl.algorithm.name}, {rl.steps} steps of {rl.prompts_per_step} prompts × {rl.group_size} answers"
         found.append(("GRPO", f"{length}, {_rate(view, 'rl', rl.optimiser.learning_rate)}, beta {rl.beta:g}"))
     return found
 

@@ -53,8 +53,9 @@ def progress_banner(view: View) -> str:
 
 
 CONTROL = (
-    "This run is a negative control: RL deals its advantages at random within the batch (rl.shuffle_advantages), so "
-    "the reward should not rise. It shows what a rise without any teaching would look like."
+    "This run is a negative control: RL deals its advantages at random within the batch "
+    "(controls.shuffle_advantages), so the reward should not rise. It shows what a rise without any teaching would "
+    "look like."
 )
 
 

@@ -18,8 +18,16 @@ class Decoder(Protocol):
 
     name: str
 
-    def begin(self, prompts: Sequence[Sequence[int]], copies: int, max_tokens: int) -> Tensor:
-        """Read the prompts; the logits [P, V] of each one's first new token."""
+    def begin(self, prompts: Sequence[Sequence[int]], copies: int, max_tokens: int, shared: int = 0) -> Tensor:
+        """Read the prompts; the logits [P, V] of each one's first new token.
+
+        Args:
+            prompts: P lists of token ids.
+            copies: G.
+            max_tokens: tokens that will be appended at most.
+            shared: tokens that all prompts begin with, fewer than the shortest has; an engine may read them once for
+                all chunks of its life, in which weights do not change.
+        """
         ...
 
     def step(self, tokens: Tensor) -> Tensor:

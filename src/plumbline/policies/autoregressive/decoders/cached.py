@@ -21,7 +21,7 @@ class CachedDecoder:
         self.pad_id = pad_id
 
     @torch.no_grad()
-    def begin(self, prompts: Sequence[Sequence[int]], copies: int, max_tokens: int) -> Tensor:  # noqa: ARG002 - the cache grows
+    def begin(self, prompts: Sequence[Sequence[int]], copies: int, max_tokens: int, shared: int = 0) -> Tensor:  # noqa: ARG002 - the cache grows, and its padding stands before what prompts share
         """See `Decoder.begin`."""
         device = self.model.device
         longest = max(map(len, prompts))

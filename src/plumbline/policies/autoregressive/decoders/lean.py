@@ -55,9 +55,10 @@ class LeanDecoder:
         self.head_size = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.scale = self.layers[0].self_attn.scaling
         self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
+        self.shared: tuple[list[int], list[tuple[Tensor, Tensor]]] = [], []  # tokens; of each layer keys and values
 
     @torch.no_grad()
-    def begin(self, prompts: Sequence[Sequence[int]], copies: int, max_tokens: int) -> Tensor:
+    def begin(self, prompts: Sequence[Sequence[int]], copies: int, max_tokens: int, shared: int = 0) -> Tensor:
         """See `Decoder.begin`. Padding stands on the right, where causal attention never sees it."""
         device, dtype = self.model.device, self.model.dtype
         self.projections = [_projections(layer) for layer in self.layers]
@@ -65,7 +66,8 @@ class LeanDecoder:
         ids = torch.zeros((len(prompts), int(lengths.max())), dtype=torch.long)
         for row, prompt in enumerate(prompts):
             ids[row, : len(prompt)] = torch.tensor(prompt)
-        output = self.body(ids.to(device), use_cache=True)
+        before = self._behind(list(prompts[0][:shared]), len(prompts)) if shared else None
+        output = self.body(ids[:, shared:].to(device), past_key_values=before, use_cache=True)
         cache = output.past_key_values.layers
         self.prompt_keys = [layer.keys.transpose(-1, -2) for layer in cache]  # [P, K, D, L]
         self.prompt_values = [layer.values for layer in cache]  # [P, K, L, D]
@@ -82,9 +84,21 @@ class LeanDecoder:
         self.shape = (len(prompts), copies)
         self.tokens = torch.zeros(len(prompts) * copies, dtype=torch.long, device=device)
         self.graphs = {}
-        last = output.last_hidden_state[torch.arange(len(prompts), device=device), lengths - 1]
+        last = output.last_hidden_state[torch.arange(len(prompts), device=device), lengths - 1 - shared]
         logits: Tensor = self.model.get_output_embeddings()(last)
         return logits
+
+    def _behind(self, shared: list[int], rows: int) -> Any:
+        """A cache that holds `shared` in each of so many rows; the tokens are read once, however many chunks follow."""
+        from transformers import DynamicCache
+
+        if self.shared[0] != shared:
+            read = self.body(torch.tensor([shared], device=self.model.device), use_cache=True).past_key_values
+            self.shared = shared, [(layer.keys, layer.values) for layer in read.layers]
+        cache = DynamicCache()
+        for index, states in enumerate(self.shared[1]):
+            cache.update(*(each.expand(rows, -1, -1, -1) for each in states), index)
+        return cache
 
     def _rope(self, length: int) -> Tensor:
         """Cosines and signed sines [length, 2, D], from the model's own rotary module, so every scaling is kept."""

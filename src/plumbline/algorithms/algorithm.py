@@ -1,0 +1,142 @@
+"""What an algorithm is: how groups become credit, which likelihood is scored, and what the surrogate is.
+
+Letters in shapes: G rollouts of a group, K items of a reward, n rollouts of a step, N terms of a pass.
+
+An algorithm is a frozen object whose fields are its options, and the loop asks it three things: `advantages` with
+`weights`, `views`, and `surrogate`. It sees rewards, recorded trajectories and log-probabilities; which family drew
+them it learns only where it needs more of a policy than scores (`Hides`). torch is imported where losses are computed
+and not at the top of a file, because commands that need no model read recipes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from plumbline.algorithms.advantages import Scale, advantages_by_item
+from plumbline.algorithms.likelihood.bound import Looks, bound_views
+from plumbline.algorithms.likelihood.trajectory import trajectory_views
+from plumbline.algorithms.likelihood.views import Scores, View
+from plumbline.algorithms.objective import Compared, Level, Losses, Normaliser, Units, clipped_surrogate, units, weights
+from plumbline.records import Sampling, Trajectory
+from plumbline.section import PositiveInt, Section
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored(Compared):
+    """The terms [N] of one pass, as far as they count, and whose they are."""
+
+    owner: Tensor  # [N] index of the view
+    step: Tensor  # [N] index of the step among all scored ones
+    step_weight: Tensor  # [N] what the step counts for where only some are scored
+    views: Sequence[View]
+
+
+class Algorithm(Section, ABC):
+    """The base: advantages against the group's mean, exact trajectories, a constant denominator."""
+
+    families: ClassVar[tuple[str, ...]] = ()
+    """The model families that it is for; empty: all."""
+    likelihood: ClassVar[str] = "trajectory"
+    """What is scored of a rollout: `trajectory`, exactly the choices that were sampled; or what stands for it."""
+    has_ratio: ClassVar[bool] = True
+    """Whether new log-probabilities are set against old ones: only then do inner epochs and a KL mean something."""
+
+    name: str
+    scale_advantages: Scale = "none"
+    """none: reward minus the group's mean (Dr. GRPO); group: also divided by its standard deviation."""
+    normaliser: Normaliser = "dr_grpo"
+    """What the sum over tokens is divided by: the constant rollouts x max_tokens, or a realised length."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether it scores what was sampled, so that the sampler's records are the old log-probabilities."""
+        return self.likelihood == "trajectory"
+
+    @property
+    def by_term(self) -> bool:
+        """Whether the terms of one rollout may have advantages of their own (`rl.credit: items`)."""
+        return False
+
+    def check(self, sampling: Sampling) -> None:
+        """Refuse a sampling law that it cannot learn from.
+
+        Raises:
+            ValueError: says which key to change.
+        """
+
+    def advantages(self, earned_GK: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: N803 - letters of a shape
+        """Advantages [G, K] of what the rollouts of a group earned by item; a row of NaN was not judged and gets 0."""
+        return advantages_by_item(earned_GK, self.scale_advantages)
+
+    def weights(self, lengths: Sequence[int], counted: Sequence[bool], max_tokens: int) -> NDArray[np.float64]:
+        """The weight [n] of each term of a rollout (see `objective.weights`)."""
+        return weights(lengths, counted, self.normaliser, max_tokens)
+
+    def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:
+        """What is scored of each rollout: by default all of its steps, each by itself where the policy can do that.
+
+        Raises:
+            RecipeError: the policy cannot be scored like that.
+        """
+        return trajectory_views(trajectories, None, "stratified", rng, split=policy.stepwise)
+
+    @abstractmethod
+    def surrogate(self, scored: Scored) -> Losses:
+        """The loss of one pass. The sum over passes is the batch's, however it was cut into them."""
+
+
+class Clipped(Algorithm):
+    """An algorithm whose surrogate is PPO's clip of ratios (`objective.clipped_surrogate`)."""
+
+    clip_low: float = Field(default=0.2, gt=0, lt=1)
+    """The ratio may fall to 1 - clip_low before the gradient stops."""
+    clip_high: float = Field(default=0.2, gt=0)
+    """The ratio may rise to 1 + clip_high."""
+
+    @property
+    def level(self) -> Level:
+        """What a ratio, and so the clip, is formed of."""
+        return "token"
+
+    def surrogate(self, scored: Scored) -> Losses:
+        """See `Algorithm.surrogate`."""
+        grouping = grouped(scored, self.level, exact=self.exact)
+        return clipped_surrogate(scored, self.clip_low, self.clip_high, grouping)
+
+
+class Bounded(Clipped):
+    """One that scores looks at the finished answer with places hidden, in place of the trajectory."""
+
+    families: ClassVar[tuple[str, ...]] = ("masked",)
+    looks: ClassVar[Looks]
+    draws: PositiveInt = 1
+    """How many looks, or pairs or triples of them."""
+
+    def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:
+        """See `Algorithm.views`."""
+        return bound_views(policy, trajectories, type(self).looks, self.draws, rng)
+
+
+def grouped(scored: Scored, level: Level, *, exact: bool) -> Units | None:
+    """How terms form ratios; None where each stands alone and counts once.
+
+    A sequence's size is its number of terms, or for a bound (not `exact`) its length.
+    """
+    import torch
+
+    if level == "token" and bool((scored.step_weight == 1).all()):
+        return None
+    length = None
+    if not exact:
+        length = torch.tensor([v.trajectory.sampling.max_tokens for v in scored.views], device=scored.owner.device)
+    return units(level, scored.owner, scored.step, scored.step_weight, length)

@@ -1,0 +1,42 @@
+"""diffu-GRPO: one look with the whole answer hidden, each token by itself.
+
+Rule. log p of each token given the prompt alone, everything else hidden; ratio, clip and weights are those of tokens,
+as in `grpo`.
+
+Reason. It is the cheapest estimate there is: one forward pass an answer, like an autoregressive model's.
+
+Source. d1: Zhao et al. 2025, arXiv:2504.12216. Its random masking of the prompt, a regulariser for many inner epochs,
+is left out.
+
+Assumption. Tokens are nearly independent given the prompt. They are not, so this is no bound of the sampler's law; it
+is kept as a baseline.
+
+Edge case. What makes the answer hang together cannot be learnt: no token sees another.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from plumbline.algorithms.algorithm import Clipped
+from plumbline.algorithms.likelihood.bound import Look, bound_views
+from plumbline.algorithms.likelihood.views import Scores, View
+from plumbline.records import Trajectory
+
+
+def looks(length: int, draws: int, rng: np.random.Generator) -> Iterator[Look]:  # noqa: ARG001 - nothing is drawn
+    """Everything hidden, once."""
+    yield np.ones(length, dtype=bool), 1.0
+
+
+class DiffuGrpo(Clipped):
+    """GRPO with the one-step estimate of each token."""
+
+    families: ClassVar[tuple[str, ...]] = ("masked",)
+    likelihood: ClassVar[str] = "diffu"
+    name: Literal["diffu_grpo"] = "diffu_grpo"
+
+    def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:
+        """See `Algorithm.views`."""
+        return bound_views(policy, trajectories, looks, 1, rng)

@@ -1,0 +1,69 @@
+"""wd1: weighted likelihood; better answers of a group are raised and worse ones lowered, without a ratio.
+
+Rule. A = softmax(c) - softmax(-c) over the group's centred rewards c; loss = -sum of w A l, with l the estimate of
+`bound`.
+
+Reason. The ratio of two estimated likelihoods amplifies the error of both in its exponent. Here each enters once, and
+linearly.
+
+Source. Tang et al. 2025, arXiv:2507.08838.
+
+Assumption. The rollouts are of the weights that are trained: no ratio corrects for old ones, so there is one inner
+epoch, and no KL.
+
+Edge case. Rewards lie in [0, 1], so the softmax is nearly linear and the largest weight of a group of G is below
+e / (G - 1 + e). A group without signal, and an answer that was not judged, get exactly 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.algorithms import coupled_grpo, diffu_grpo, espo, gdpo
+from plumbline.algorithms.advantages import has_signal
+from plumbline.algorithms.algorithm import Algorithm, Scored
+from plumbline.algorithms.likelihood.bound import bound_views
+from plumbline.algorithms.likelihood.views import Scores, View
+from plumbline.algorithms.objective import Losses
+from plumbline.records import Trajectory
+from plumbline.section import PositiveInt
+
+LOOKS = {"diffu": diffu_grpo.looks, "coupled": coupled_grpo.looks, "espo": espo.looks, "gdpo": gdpo.looks}
+
+
+class Wd1(Algorithm):
+    """Weighted log-likelihood."""
+
+    families: ClassVar[tuple[str, ...]] = ("masked",)
+    likelihood: ClassVar[str] = "wd1"
+    has_ratio: ClassVar[bool] = False
+    name: Literal["wd1"] = "wd1"
+    bound: Literal["diffu", "coupled", "espo", "gdpo"] = "diffu"
+    """Whose looks."""
+    draws: PositiveInt = 1
+    """Of `bound`; diffu has one."""
+    scale_advantages: Literal["none"] = "none"
+    """The softmax is the scale."""
+
+    def advantages(self, earned_GK: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: N803 - letters of a shape
+        """See `Algorithm.advantages`."""
+        rewards = earned_GK.sum(axis=1)
+        result = np.zeros_like(earned_GK)
+        if has_signal(rewards):
+            judged = ~np.isnan(rewards)
+            centred = rewards[judged] - rewards[judged].mean()
+            up, down = np.exp(centred - centred.max()), np.exp(-centred - (-centred).max())
+            result[judged, 0] = up / up.sum() - down / down.sum()
+        return result
+
+    def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:
+        """See `Algorithm.views`."""
+        return bound_views(policy, trajectories, LOOKS[self.bound], self.draws, rng)
+
+    def surrogate(self, scored: Scored) -> Losses:
+        """See `Algorithm.surrogate`."""
+        return Losses(-(scored.new * scored.step_weight * scored.advantage * scored.weight).sum())

@@ -1,0 +1,102 @@
+"""Requests as a device draws them: those of one law together, each distinct prompt once, so many rows at a time.
+
+Letters in shapes: P prompts, G copies of the prompt that has most, R rows (requests).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from plumbline.policies.draws import generators
+from plumbline.records import Message, Request, Sampling
+
+Law = TypeVar("Law", bound=Sampling)
+"""The kind of law that a family draws by."""
+
+WORTH_SHARING = 128
+"""Tokens that reading a common beginning once must save: the pass of its own that it takes costs about as much."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk(Generic[Law]):
+    """What is drawn together."""
+
+    sampling: Law
+    prompts: list[list[int]]  # P, the token ids of each
+    requests: list[Request]  # R, those of one prompt side by side
+    counts: list[int]  # P, how many requests each prompt has
+    shared: int
+    """Tokens that all prompts of this law in the call begin with, where reading them once pays; else 0."""
+
+    @property
+    def prompt_of(self) -> Tensor:
+        """Which prompt each row has, [R]."""
+        return torch.arange(len(self.prompts)).repeat_interleave(torch.tensor(self.counts))
+
+    @property
+    def grid(self) -> Tensor:
+        """The rows as a rectangle of prompts and copies [P, G], R where a prompt has no further copy."""
+        there = torch.arange(max(self.counts)) < torch.tensor(self.counts).unsqueeze(1)
+        grid = torch.full(there.shape, len(self.requests))
+        grid[there] = torch.arange(len(self.requests))
+        return grid
+
+    def generators(self) -> list[torch.Generator]:
+        """A CPU generator for each row [R], seeded by its request's key: the only source of randomness."""
+        return generators(request.key for request in self.requests)
+
+
+def chunks(
+    requests: Sequence[Request], law: type[Law], encode: Callable[[Request], list[int]], rows_at_once: int
+) -> Iterator[Chunk[Law]]:
+    """Cut requests into chunks of at most `rows_at_once` cells of a grid, a prompt with all of its copies at least.
+
+    Args:
+        requests: in any order, of any laws of that kind; their keys differ.
+        law: the family's kind.
+        encode: the token ids of a request's prompt; asked once for each distinct one, before anything is drawn.
+        rows_at_once: what the device holds.
+
+    Raises:
+        RecipeError: a law is another family's.
+        ValueError: two requests have one key, and so would have one answer.
+    """
+    if len({request.key for request in requests}) < len(requests):
+        raise ValueError("requests of one call have keys of their own")
+    laws: dict[Law, dict[tuple[tuple[str, str], ...], list[Request]]] = {}
+    for request in requests:
+        laws.setdefault(law.of(request.sampling), {}).setdefault(_content(request.messages), []).append(request)
+    encoded = [
+        # Prompts of equally many copies stand together, so that the grid has few empty cells.
+        (one, sorted(((encode(group[0]), group) for group in groups.values()), key=lambda pair: len(pair[1])))
+        for one, groups in laws.items()
+    ]
+    for sampling, pairs in encoded:
+        start, shared = 0, _shared([ids for ids, _ in pairs])
+        for end in range(1, len(pairs) + 1):
+            if end < len(pairs) and (end + 1 - start) * len(pairs[end][1]) <= rows_at_once:
+                continue
+            part = pairs[start:end]
+            yield Chunk(
+                sampling=sampling,
+                prompts=[ids for ids, _ in part],
+                requests=[request for _, group in part for request in group],
+                counts=[len(group) for _, group in part],
+                shared=shared,
+            )
+            start = end
+
+
+def _content(messages: Sequence[Message]) -> tuple[tuple[str, str], ...]:
+    return tuple((message["role"], message["content"]) for message in messages)
+
+
+def _shared(prompts: Sequence[list[int]]) -> int:
+    """Tokens that all begin with; at least one of each is left, because its hidden state is needed."""
+    ends = zip(min(prompts), max(prompts), strict=False)  # what the first and the last in order share, all share
+    parting = next((place for place, (one, other) in enumerate(ends) if one != other), len(min(prompts)))
+    count = min(parting, min(map(len, prompts)) - 1)
+    return count if count * (len(prompts) - 1) >= WORTH_SHARING else 0
