@@ -1,6 +1,7 @@
 """What the tests catch: small faults put into the code that decides what a result means, and whether a test fails.
 
     python benchmarks/mutants.py --seed 0 --n 300
+    python benchmarks/mutants.py --n 100 --only tasks/commerce/extraction/rubric.py
 
 A mutant is one fault: a comparison, an operator, a constant or a condition changed, a statement or a guard taken out,
 two arguments swapped. `--n` of those that the files in `TESTS` allow are drawn by `--seed` and tried on a copy of the
@@ -34,6 +35,7 @@ TESTS = {
     "policies/token_law.py": ("tests/policies/test_token_law.py",),
     "runs/run.py": ("tests/runs/test_run.py", "tests/runs/test_changes.py", "tests/test_claims.py"),
     "tasks/forms/rubric.py": ("tests/forms/test_rubric.py", "-k", "not (train or held or thousand or fast)"),
+    "tasks/commerce/extraction/rubric.py": ("tests/commerce/test_answers.py", "tests/commerce/test_extraction.py"),
 }
 SWAPS = "Lt LtE GtE,LtE Lt Gt,Gt GtE LtE,GtE Gt Lt,Eq NotEq,NotEq Eq,Is IsNot,IsNot Is,In NotIn,NotIn In,And Or,Or And"
 SWAPS += ",Add Sub,Sub Add,Mult Div,Div Mult,FloorDiv Mult,Pow Mult,Mod Mult,BitOr BitAnd,BitAnd BitOr"
@@ -117,10 +119,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--n", type=int, default=300)
+    parser.add_argument("--only", choices=TESTS, help="draw from these files alone")
     asked = parser.parse_args()
-    tests = {file: TESTS[name] for name in TESTS for file in sorted(PACKAGE.glob(name))}
+    names = [asked.only] if asked.only else TESTS
+    tests = {file: TESTS[name] for name in names for file in sorted(PACKAGE.glob(name))}
     found = [(file, *mutant) for file in tests for mutant in mutants(file)]
-    drawn = [found[at] for at in sorted(random.Random(asked.seed).sample(range(len(found)), asked.n))]
+    drawn = [found[at] for at in sorted(random.Random(asked.seed).sample(range(len(found)), min(asked.n, len(found))))]
     same = set(EQUIVALENT.read_text().splitlines())
     for name in ("torch", "transformers.models.llama.modeling_llama", "peft", "scipy.stats", "hypothesis", "typer"):
         importlib.import_module(name)
