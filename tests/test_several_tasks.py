@@ -25,7 +25,7 @@ from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, shares
 from plumbline.training import guards
 from plumbline.training.credit import credit
-from plumbline.training.rl import _rewards
+from plumbline.training.rl import _collect, _rewards
 from tests.reports.building import RL, SFT, evaluation
 from tests.toy import ToyTask
 
@@ -342,6 +342,16 @@ def test_rewards_of_two_rubrics_are_averaged_as_means_and_not_at_all_where_a_tas
     assert alone["train/reward/b"] is None
     assert alone["train/reward"] is None
     assert _rewards([group("", {"x": 1.0})], [""]) == {"train/reward": 1.0, "train/reward/x": 1.0}
+
+
+def test_tasks_that_ask_the_same_draw_answers_of_their_own(tiny_policy):
+    made = source({"a": 1, "b": 1}, {"a": 1, "b": 1})
+    law = Sampling(max_tokens=8)
+    first, second = _collect(tiny_policy, made, RlSection(steps=1, prompts_per_step=2), law, 0, 0)
+    assert (first.task, second.task) == ("a", "b")
+    assert first.example.id == second.example.id
+    pairs = zip(first.rollouts, second.rollouts, strict=True)
+    assert any(one.trajectory.text != other.trajectory.text for one, other in pairs)
 
 
 def test_credit_by_items_is_given_where_a_task_itemises_and_by_answer_elsewhere():
