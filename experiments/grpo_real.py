@@ -174,8 +174,8 @@ def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
     import trl
     from datasets import Dataset
 
+    from plumbline.tasks.source import Source
     from plumbline.training.optimiser import schedule, warmup_steps
-    from plumbline.training.rl import step_examples
 
     assert recipe.rl is not None
     assert recipe.model.name is not None
@@ -183,8 +183,9 @@ def trl_trainer(recipe: Recipe, task: Any, folder: Path) -> Any:
     rl, rate = recipe.rl, recipe.rl.optimiser
     train = task.examples("train")
     examples = {example.id: example for example in train}
+    source = Source.of(task, train)
     order = [
-        example for step in range(rl.steps) for example in step_examples(train, rl.prompts_per_step, step, recipe.seed)
+        example for step in range(rl.steps) for _, example in source.draw(rl.prompts_per_step, step, "rl", recipe.seed)
     ]
     base = peft.PeftConfig.from_pretrained(recipe.model.name).base_model_name_or_path
     bf16 = recipe.model.dtype == "bfloat16"
@@ -342,8 +343,8 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
 
     from plumbline.policies import open_policy
     from plumbline.rollouts import collect
+    from plumbline.tasks.source import Source
     from plumbline.training.credit import credit, locate_items
-    from plumbline.training.rl import step_examples
 
     recipe = load(RECIPE, [*ALONE, f"model.name={source}", f"model.threads={threads}"])
     assert recipe.rl is not None
@@ -351,7 +352,7 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
         train = open_task(recipe.task.name, recipe.task.options, Path(records) / "data").examples("train")
         task = open_task(recipe.task.name, {**recipe.task.options, "data": str(Path(records) / "data")}, Path(records))
         policy = open_policy(recipe.model, source)
-        batch = step_examples(train, prompts, 0, 0)
+        batch = [example for _, example in Source.of(task, train).draw(prompts, 0, "rl", 0)]
         groups = collect(policy, task, batch, copies=copies, sampling=recipe.sampling, key=(0, "signal"))
     rewards = np.concatenate([group.rewards() for group in groups])
     entropy = -np.mean(np.concatenate([each.trajectory.logprobs for group in groups for each in group.rollouts]))
@@ -361,7 +362,7 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
     )
     for kind in ("answer", "items"):
         section = recipe.rl.model_copy(update={"credit": kind})
-        items = locate_items(task, policy) if kind == "items" else None
+        items = {"": locate_items(task, policy)} if kind == "items" else None
         gradients = group_gradients(policy, credit(groups, section, np.random.default_rng(0), items), copies)
         text += f"\nrl.credit: {kind}. {halves(gradients @ gradients.T, copies)}\n"
     return text

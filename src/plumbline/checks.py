@@ -1,6 +1,7 @@
 """What a run refuses before anything is built or trained: of its recipe, its task, its records and its verifier."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from plumbline.errors import DataError, RecipeError, RunError
 from plumbline.evaluation.replays import check_replayable
@@ -9,11 +10,24 @@ from plumbline.recipe import Recipe
 from plumbline.records import Example
 from plumbline.runs.run import Run
 from plumbline.tasks import NOWHERE, TASKS, find_opener, open_task
-from plumbline.tasks.task import Prechecked, Task, itemised
+from plumbline.tasks.task import Itemised, Prechecked, Replayable, Task, itemised
 
 Splits = Mapping[str, Sequence[Example]]
 COMMON = frozenset({"train", "val", "test"})
 """The splits that every task has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """A task of a run with its records, and what its stages are evaluated on."""
+
+    name: str
+    """What the recipe calls it; empty for the only task of a run."""
+    task: Task
+    train: Sequence[Example]
+    held_out: Splits
+    finals: Sequence[str]
+    """The splits of `held_out` that every stage is evaluated on after its end."""
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -24,25 +38,36 @@ def check_recipe(recipe: Recipe) -> None:
         ModelError: no model at `model.name`; a package or the device is missing.
         DataError: no records where the options say.
     """
-    find_opener(recipe.task.name)
-    if recipe.task.name in TASKS:  # to open one of ours builds nothing
-        task = open_task(recipe.task.name, recipe.task.options, NOWHERE)
-        check_task(recipe, task)
-        if isinstance(task, Prechecked):  # its records are files of the user's, and to read them builds nothing, too
-            check_gold(recipe, task.examples("train"))
+    opened = []
+    for name, one in recipe.each_task.items():
+        find_opener(one.name)
+        if one.name in TASKS:  # to open one of ours builds nothing
+            try:
+                task = open_task(one.name, one.options, NOWHERE)
+            except RecipeError as error:
+                raise _of_task(name, error) from error
+            opened.append(task)
+            check_task(recipe, task)
+            if isinstance(
+                task, Prechecked
+            ):  # its records are files of the user's, and to read them builds nothing, too
+                check_gold(recipe, task.examples("train"))
+    if len(opened) == len(recipe.each_task):
+        check_any(recipe, opened)
     check_model(recipe.model, recipe.model.name)
 
 
+def _of_task(name: str, error: RecipeError) -> RecipeError:
+    """An error of a task's options, which says which of several tasks it is about."""
+    return RecipeError(f"tasks.{name}: {error.cause}", error.fix) if name else error
+
+
 def check_task(recipe: Recipe, task: Task) -> None:
-    """Refuse what a recipe wants of its task in vain.
+    """Refuse splits that a task does not have, and to evaluate on one that is trained on.
 
     Raises:
-        RecipeError: replays, items or a split that the task does not have; a split that is trained on.
+        RecipeError: says which.
     """
-    if recipe.evaluation.replays:
-        check_replayable(task, recipe.evaluation.replays)
-    if recipe.rl is not None and recipe.rl.credit == "items":
-        itemised(task)
     named = [("evaluation.final", split) for split in recipe.evaluation.final]
     for key, split in [*named, ("evaluation.split", recipe.evaluation.split)]:
         advice = f"the task {task.name} has {', '.join(one for one in task.splits if one != 'train')} for that"
@@ -50,6 +75,18 @@ def check_task(recipe: Recipe, task: Task) -> None:
             raise RecipeError(f"{key} names train, which the run trains on", advice)
         if split not in task.splits:
             raise RecipeError(f"{key} names {split!r}, and there is no such split", advice)
+
+
+def check_any(recipe: Recipe, tasks: Sequence[Task]) -> None:
+    """Refuse what a recipe wants and none of its tasks has: episodes that can be replayed, rewards by items.
+
+    Raises:
+        RecipeError, DataError: says what is lacking.
+    """
+    if recipe.evaluation.replays and not any(isinstance(task, Replayable) for task in tasks):
+        check_replayable(tasks[0], recipe.evaluation.replays)
+    if recipe.rl is not None and recipe.rl.credit == "items" and not any(isinstance(task, Itemised) for task in tasks):
+        itemised(tasks[0])
 
 
 def check_gold(recipe: Recipe, train: Sequence[Example]) -> None:
@@ -73,14 +110,14 @@ def final_splits(recipe: Recipe, task: Task) -> list[str]:
     return list(dict.fromkeys([*recipe.evaluation.final, *further]))
 
 
-def check_disjoint(train: Sequence[Example], held_out: Splits) -> None:
-    """Refuse to evaluate on prompts that are trained on.
+def check_disjoint(grounds: Sequence[Ground]) -> None:
+    """Refuse to evaluate on prompts that are trained on, be it for another task.
 
     Raises:
         DataError: names the split and an example.
     """
-    seen = {example.fingerprint() for example in train}
-    for split, examples in held_out.items():
+    seen = {example.fingerprint() for ground in grounds for example in ground.train}
+    for split, examples in (named for ground in grounds for named in ground.held_out.items()):
         shared = [example.id for example in examples if example.fingerprint() in seen]
         if shared:
             raise DataError(
@@ -89,14 +126,15 @@ def check_disjoint(train: Sequence[Example], held_out: Splits) -> None:
             )
 
 
-def try_verifier(run: Run, task: Task, held_out: Splits, finals: Sequence[str]) -> None:
+def try_verifier(run: Run, ground: Ground) -> None:
     """Try a verifier of the user's own; and refuse to go on under another one than the run was begun with.
 
     Raises:
         DataError: see `Prechecked.precheck`.
         RunError: the scores of a resumed run would be of two rubrics.
     """
-    before = {evaluation.rubric for evaluation in run.evaluations().values()}
+    task = ground.task
+    before = {evaluation.rubric for key, evaluation in run.evaluations().items() if key.task == ground.name}
     if before - {task.rubric}:
         raise RunError(
             f"{run.folder} was begun under rubric {min(before)}, and the task's is now {task.rubric}: what decides a "
@@ -105,19 +143,19 @@ def try_verifier(run: Run, task: Task, held_out: Splits, finals: Sequence[str]) 
         )
     if isinstance(task, Prechecked):
         told = [event["message"] for event in run.files["events"].rows()]
-        for message in task.precheck(_verdicts(run.recipe, held_out, finals)):
+        for message in task.precheck(_verdicts(run.recipe, ground)):
             if message not in told:
                 run.event("task", message)
 
 
-def _verdicts(recipe: Recipe, held_out: Splits, finals: Sequence[str]) -> int:
-    """How many answers a run will have judged."""
+def _verdicts(recipe: Recipe, ground: Ground) -> int:
+    """How many answers to a task a run will have judged, at most (of several tasks each has a share of training)."""
     stages = 1 + (recipe.sft is not None) + (recipe.rl is not None)
     modes = 1 + recipe.evaluation.sampled  # greedily, and as in training
-    total = stages * modes * sum(len(held_out[split]) for split in finals)
+    total = stages * modes * sum(len(ground.held_out[split]) for split in ground.finals)
     if recipe.rl is not None:
         total += recipe.rl.steps * recipe.rl.prompts_per_step * recipe.rl.group_size
         if recipe.evaluation.every:
-            inside = len(held_out[recipe.evaluation.split][: recipe.evaluation.limit])
+            inside = len(ground.held_out[recipe.evaluation.split][: recipe.evaluation.limit])
             total += modes * inside * (1 + recipe.rl.steps // recipe.evaluation.every)
     return total

@@ -266,7 +266,7 @@ def sweep(
 )
 def evaluate(
     model: take.Model,
-    task: take.TaskName = "commerce",
+    task: take.TaskName = "",
     split: take.Split = "val",
     data: take.Data = None,
     overrides: take.TaskOptions = None,

@@ -43,7 +43,12 @@ Overrides = Annotated[
 ]
 Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A path, or a name that `plumbline recipe` lists.")]
 TaskName = Annotated[
-    str, typer.Option("--task", rich_help_panel=TASK, help="commerce, forms, jsonl, module:name of yours, or a recipe.")
+    str,
+    typer.Option(
+        "--task",
+        rich_help_panel=TASK,
+        help="commerce, forms, jsonl, module:name of yours, or a recipe. Of a model of several tasks: the name of one.",
+    ),
 ]
 Data = Annotated[
     Path | None,

@@ -6,13 +6,22 @@ repeated, so resuming is running again.
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from plumbline import claims
-from plumbline.checks import Splits, check_disjoint, check_gold, check_recipe, check_task, final_splits, try_verifier
+from plumbline.checks import (
+    Ground,
+    check_any,
+    check_disjoint,
+    check_gold,
+    check_recipe,
+    check_task,
+    final_splits,
+    try_verifier,
+)
 from plumbline.errors import DataError
 from plumbline.evaluation.comparison import fall
 from plumbline.evaluation.evaluate import evaluate_policy, references
@@ -33,7 +42,8 @@ from plumbline.runs.run import RUN, Observer, Run, is_run
 from plumbline.seeds import derive
 from plumbline.storage import read_json
 from plumbline.tasks import open_task
-from plumbline.tasks.task import Task, gold_of
+from plumbline.tasks.source import Source, shares
+from plumbline.tasks.task import Replayable, Task, gold_of
 
 
 def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers: Sequence[Observer] = ()) -> Run:
@@ -59,29 +69,54 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
         clear_memory_errors(_less_memory(recipe)),
     ):
         recipe = run.recipe
-        task = open_task(recipe.task.name, recipe.task.options, folder / "data", run.working)
-        check_task(recipe, task)
-        train = task.examples("train")
-        check_gold(recipe, train)
-        finals = final_splits(recipe, task)
-        held_out = {split: task.examples(split) for split in dict.fromkeys([*finals, recipe.evaluation.split])}
-        check_disjoint(train, held_out)
-        try_verifier(run, task, held_out, finals)
-        _evaluate_references(run, task, held_out)
+        grounds = [_open_ground(run, name) for name in recipe.each_task]
+        check_any(recipe, [ground.task for ground in grounds])
+        check_disjoint(grounds)
+        for ground in grounds:
+            try_verifier(run, ground)
+        _evaluate_references(run, grounds)
 
-        source = recipe.model.name or _base(recipe, run)
-        _evaluate_stage(run, task, held_out, finals, "base", source)
+        train = _mixed(recipe, {ground.name: (ground.task, ground.train) for ground in grounds})
+        model = recipe.model.name or _base(recipe, run)
+        _evaluate_stage(run, grounds, "base", model)
         if recipe.sft is not None:
-            source = _sft(recipe, run, task, train, source)
-            _evaluate_stage(run, task, held_out, finals, "sft", source)
+            model = _sft(recipe, run, train, model)
+            _evaluate_stage(run, grounds, "sft", model)
         if recipe.rl is not None:
-            source = _rl(recipe, run, task, train, held_out, source)
-            _evaluate_stage(run, task, held_out, finals, "rl", source)
+            model = _rl(recipe, run, train, grounds, model)
+            _evaluate_stage(run, grounds, "rl", model)
 
-        _replay(run, task, held_out)
-        run.finish(_result(run, source))
-        write_report(run, {example.id: example for split in held_out.values() for example in split})
+        for ground in grounds:
+            _replay(run, ground)
+        run.finish(_result(run, model))
+        write_report(run, {ground.name: _by_id(ground) for ground in grounds})
         return run
+
+
+def _open_ground(run: Run, name: str) -> Ground:
+    """A task of the run, its records and what of them is held out, checked as far as it concerns this task alone."""
+    recipe = run.recipe
+    section = recipe.each_task[name]
+    task = open_task(section.name, section.options, run.folder / "data" / name, run.working)
+    check_task(recipe, task)
+    train = task.examples("train")
+    check_gold(recipe, train)
+    finals = final_splits(recipe, task)
+    held_out = {split: task.examples(split) for split in dict.fromkeys([*finals, recipe.evaluation.split])}
+    return Ground(name=name, task=task, train=train, held_out=held_out, finals=finals)
+
+
+def _by_id(ground: Ground) -> dict[str, Example]:
+    return {example.id: example for split in ground.held_out.values() for example in split}
+
+
+def _mixed(recipe: Recipe, tasks: Mapping[str, tuple[Task, Sequence[Example]]]) -> Source:
+    """The source of a stage's prompts, with the shares that the recipe gives its tasks."""
+    weights = {name: one.weight for name, one in (recipe.tasks or {}).items()} or {"": 1.0}
+    examples = {name: found for name, (_, found) in tasks.items()}
+    sizes = {name: len(found) for name, found in examples.items()}
+    dealt = shares(weights, sizes, recipe.mix)
+    return Source(tasks={name: task for name, (task, _) in tasks.items()}, examples=examples, shares=dealt)
 
 
 def _less_memory(recipe: Recipe) -> str:
@@ -95,10 +130,11 @@ def _less_memory(recipe: Recipe) -> str:
     )
 
 
-def _evaluate_references(run: Run, task: Task, held_out: Splits) -> None:
-    for split, examples in held_out.items():
-        for name, evaluation in references(task, examples, split).items():
-            run.evaluation(EvaluationKey(REFERENCE, split, name), evaluation)
+def _evaluate_references(run: Run, grounds: Sequence[Ground]) -> None:
+    for ground in grounds:
+        for split, examples in ground.held_out.items():
+            for name, evaluation in references(ground.task, examples, split).items():
+                run.evaluation(EvaluationKey(REFERENCE, split, name, task=ground.name), evaluation)
 
 
 # -- stages ------------------------------------------------------------------------------------------------------
@@ -112,10 +148,12 @@ def _base(recipe: Recipe, run: Run) -> str:
     from plumbline.policies.pretrained.tiny import make_tiny
 
     tiny = recipe.model.tiny or TinySection()
-    task = open_task(
-        recipe.task.name, {**recipe.task.options, **tiny.task_options}, run.folder / "data" / "base", run.working
-    )
-    examples = task.examples("train")
+    tasks = {}
+    for name, one in recipe.each_task.items():
+        task = open_task(one.name, recipe.tiny_options(name), run.folder / "data" / "base" / name, run.working)
+        tasks[name] = (task, task.examples("train"))
+    source = _mixed(recipe, tasks)
+    examples = [example for found in source.examples.values() for example in found]
     untrained = run.model("untrained")
     texts = (text for example in examples for text in (*(m["content"] for m in example.messages), gold_of(example)))
     attention = recipe.model.attention if isinstance(recipe.model, DenoisingModel) else "full"
@@ -131,37 +169,34 @@ def _base(recipe: Recipe, run: Run) -> str:
     if isinstance(whole, PretrainedModel):
         whole = whole.model_copy(update={"lora": None, "quantize": None})
     policy = open_policy(whole, str(untrained), recipe.seed)
-    _supervise(run, policy, task, examples, section, "base")
-    _finish_stage(run, policy, whole, "base", str(untrained), examples)
+    _supervise(run, policy, source, section, "base")
+    _finish_stage(run, policy, whole, "base", str(untrained), source)
     shutil.rmtree(untrained)
     return str(folder)
 
 
-def _sft(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], source: str) -> str:
+def _sft(recipe: Recipe, run: Run, train: Source, model: str) -> str:
     folder = run.model("sft")
     if not run.is_done("sft"):
         assert recipe.sft is not None
-        policy = _open(run, source, "sft")
+        policy = _open(run, model, "sft")
         if recipe.rl is not None:  # now, because it could not be changed after SFT
-            check_prompts(policy, train, recipe.sampling)
-        _supervise(run, policy, task, train, recipe.sft, "sft")
-        _finish_stage(run, policy, _section(recipe), "sft", source, train)
+            for examples in train.examples.values():
+                check_prompts(policy, examples, recipe.sampling)
+        _supervise(run, policy, train, recipe.sft, "sft")
+        _finish_stage(run, policy, _section(recipe), "sft", model, train)
     return str(folder)
 
 
-def _supervise(
-    run: Run,
-    policy: Policy,
-    task: Task,
-    examples: Sequence[Example],
-    section: SftSection,
-    stage: str,
-) -> None:
+def _supervise(run: Run, policy: Policy, source: Source, section: SftSection, stage: str) -> None:
     from plumbline.training.sft import train_sft
 
     seed = run.recipe.seed
-    demonstrations = [_demonstration(policy, task, example, section, seed) for example in examples]
-    train_sft(policy, demonstrations, section, run, run.recipe.run, seed=seed, stage=stage)
+    demonstrations = {
+        name: [_demonstration(policy, source.tasks[name], example, section, seed) for example in examples]
+        for name, examples in source.examples.items()
+    }
+    train_sft(policy, demonstrations, section, run, run.recipe.run, seed=seed, stage=stage, source=source)
 
 
 def _demonstration(policy: Policy, task: Task, example: Example, section: SftSection, seed: int) -> Demonstration:
@@ -173,24 +208,23 @@ def _demonstration(policy: Policy, task: Task, example: Example, section: SftSec
         raise DataError(f"example {example.id}: {error.cause}", error.fix) from error
 
 
-def _rl(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], held_out: Splits, source: str) -> str:
+def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[Ground], model: str) -> str:
     from plumbline.training.rl import train_rl
 
     folder = run.model("rl")
     if run.is_done("rl"):
         return str(folder)
     assert recipe.rl is not None
-    policy = _open(run, source, "rl")
+    policy = _open(run, model, "rl")
     law = recipe.sampling
-    check_prompts(policy, [*train, *(example for split in held_out.values() for example in split)], law)
-    inside = held_out[recipe.evaluation.split][: recipe.evaluation.limit]
+    for ground in grounds:
+        check_prompts(policy, [*ground.train, *_by_id(ground).values()], law)
 
     def evaluate(step: int) -> dict[str, float]:
-        return _evaluate_inside(recipe, run, policy, task, inside, step)
+        return _evaluate_inside(run, policy, grounds, step)
 
     train_rl(
         policy,
-        task,
         train,
         recipe.rl,
         law,
@@ -201,7 +235,7 @@ def _rl(recipe: Recipe, run: Run, task: Task, train: Sequence[Example], held_out
         evaluate_every=recipe.evaluation.every,
         controls=recipe.controls,
     )
-    _finish_stage(run, policy, _section(recipe), "rl", source, train)
+    _finish_stage(run, policy, _section(recipe), "rl", model, train)
     return str(folder)
 
 
@@ -253,9 +287,7 @@ def _section(recipe: Recipe) -> ModelSection:
     return model
 
 
-def _finish_stage(
-    run: Run, policy: Policy, section: ModelSection, stage: str, source: str, trained: Sequence[Example]
-) -> None:
+def _finish_stage(run: Run, policy: Policy, section: ModelSection, stage: str, source: str, trained: Source) -> None:
     """Save a stage's model with its card; its checkpoints only took room from here on."""
     recipe = run.recipe
     model = section.meaning()
@@ -264,11 +296,14 @@ def _finish_stage(
     card = Card(
         recipe=f"{recipe.name} {recipe.identity()}",
         stage=stage,
-        task=recipe.task.name,
-        options=recipe.task.options,
+        task=recipe.task.name if recipe.task is not None else "",
+        options=recipe.task.options if recipe.task is not None else {},
+        tasks={name: one.model_dump(include={"name", "options"}) for name, one in (recipe.tasks or {}).items()},
         model=model,
         sampling=asdict(_modes(recipe)["sampled"] if recipe.evaluation.sampled else _modes(recipe)["greedy"]),
-        trained_on=trained_on(source, (example.fingerprint() for example in trained)),
+        trained_on=trained_on(
+            source, (example.fingerprint() for examples in trained.examples.values() for example in examples)
+        ),
     )
     policy.save(run.model(stage), card.to_json())
     shutil.rmtree(run.checkpoints(stage), ignore_errors=True)
@@ -285,31 +320,35 @@ def _modes(recipe: Recipe) -> dict[str, Sampling]:
     return {"greedy": law.as_greedy(), **({"sampled": law} if recipe.evaluation.sampled else {})}
 
 
-def _evaluate_stage(run: Run, task: Task, held_out: Splits, finals: Sequence[str], stage: str, source: str) -> None:
+def _evaluate_stage(run: Run, grounds: Sequence[Ground], stage: str, source: str) -> None:
     """Evaluate a stage's saved model on all of the final splits, where that was not done before."""
-    recipe = run.recipe
-    keys = [EvaluationKey(stage, split, mode) for split in finals for mode in _modes(recipe)]
+    keys = {
+        EvaluationKey(stage, split, mode, task=ground.name): ground
+        for ground in grounds
+        for split in ground.finals
+        for mode in _modes(run.recipe)
+    }
     missing = [key for key in keys if not (run.folder / "evaluations" / f"{key}.json").is_file()]
     if not missing:
         return
     policy = _open(run, source, "evaluate")
     for key in missing:
-        evaluation = _evaluate(run, policy, task, held_out[key.split], key)
+        evaluation = _evaluate(run, policy, keys[key].task, keys[key].held_out[key.split], key)
         run.evaluation(key, evaluation)
 
 
-def _replay(run: Run, task: Task, held_out: Splits) -> None:
-    """Pictures of the last stage's worst greedy answers, where the recipe asks for them."""
+def _replay(run: Run, ground: Ground) -> None:
+    """Pictures of the last stage's worst greedy answers, where the recipe asks for them and the task can."""
     recipe = run.recipe
-    if not recipe.evaluation.replays:
+    if not recipe.evaluation.replays or not isinstance(ground.task, Replayable):
         return
     stage = "rl" if recipe.rl is not None else "sft" if recipe.sft is not None else "base"
-    key = EvaluationKey(stage, recipe.evaluation.final[-1], "greedy")
+    key = EvaluationKey(stage, recipe.evaluation.final[-1], "greedy", task=ground.name)
     folder = run.replays(key)
     if (folder / INDEX).is_file():
         return
     run.working(f"replaying {key}", 0, recipe.evaluation.replays)
-    replays = replay_worst(task, held_out[key.split], run.evaluations()[key], recipe.evaluation.replays)
+    replays = replay_worst(ground.task, ground.held_out[key.split], run.evaluations()[key], recipe.evaluation.replays)
     write_replays(folder, replays)
 
 
@@ -322,38 +361,53 @@ def _evaluate(run: Run, policy: Policy, task: Task, examples: Sequence[Example],
         source=key.stage if key.step is None else f"{key.stage}@{key.step}",
         split=key.split,
         sampling=_modes(run.recipe)[key.mode],
-        seed=derive(run.recipe.seed, "evaluation", key.split, key.mode),
+        seed=derive(run.recipe.seed, "evaluation", *([key.task] if key.task else []), key.split, key.mode),
         progress=lambda done, total: run.working(f"evaluating {key}", done, total),
     )
 
 
-def _evaluate_inside(
-    recipe: Recipe, run: Run, policy: Policy, task: Task, examples: Sequence[Example], step: int
-) -> dict[str, float]:
-    """Evaluations during RL: recorded whole, and as metrics under the names that the field uses."""
+def _evaluate_inside(run: Run, policy: Policy, grounds: Sequence[Ground], step: int) -> dict[str, float]:
+    """Evaluations during RL: recorded whole, and as metrics under the names that the field uses.
+
+    Several tasks have metrics of their own, `eval/<task>/...`, and together the means of their mean rewards.
+    """
     values: dict[str, float] = {}
-    for mode in _modes(recipe):
-        key = EvaluationKey("rl", recipe.evaluation.split, mode, step)
-        evaluation = _evaluate(run, policy, task, examples, key)
+    for ground in grounds:
+        found = _evaluate_task_inside(run, policy, ground, step)
+        values |= {f"eval/{ground.name}/{name}" if ground.name else f"eval/{name}": one for name, one in found.items()}
+    if len(grounds) > 1:
+        for name in ("mean_reward", "sampled_mean_reward")[: len(_modes(run.recipe))]:
+            values[f"eval/{name}"] = _mean([values[f"eval/{ground.name}/{name}"] for ground in grounds])
+    return values
+
+
+def _evaluate_task_inside(run: Run, policy: Policy, ground: Ground, step: int) -> dict[str, float]:
+    section = run.recipe.evaluation
+    examples = ground.held_out[section.split][: section.limit]
+    values: dict[str, float] = {}
+    for mode in _modes(run.recipe):
+        key = EvaluationKey("rl", section.split, mode, step, ground.name)
+        evaluation = _evaluate(run, policy, ground.task, examples, key)
         run.evaluation(key, evaluation)
         if mode == "sampled":
-            values["eval/sampled_mean_reward"] = evaluation.mean_reward
+            values["sampled_mean_reward"] = evaluation.mean_reward
             continue
-        values["eval/mean_reward"] = evaluation.mean_reward
+        values["mean_reward"] = evaluation.mean_reward
         first = read_evaluation(run.folder / "evaluations" / f"{replace(key, step=0)}.json")
         if found := fall(first, evaluation):
+            to = f" to {ground.name}" if ground.name else ""
             run.event(
                 "worse",
-                f"after {step} steps of RL the greedy answers earn {found}: what the model could is unlearnt. "
+                f"after {step} steps of RL the greedy answers{to} earn {found}: what the model could is unlearnt. "
                 "Start again with a lower rl.optimiser.learning_rate, one that falls (schedule: linear), or more "
                 "answers a step (rl.prompts_per_step)",
             )
         for stratum in sorted({row.stratum for row in evaluation.rows if row.stratum}):
-            values[f"eval/{stratum}"] = _mean([r.reward for r in evaluation.rows if r.stratum == stratum])
+            values[stratum] = _mean([r.reward for r in evaluation.rows if r.stratum == stratum])
         for reading in evaluation.rows[0].readings:  # there is one: too many that cannot be judged stop the run
-            values[f"eval/reading/{reading}"] = _mean([r.readings[reading] for r in evaluation.rows])
+            values[f"reading/{reading}"] = _mean([r.readings[reading] for r in evaluation.rows])
         if evaluation.unjudged:
-            values["eval/frac_failed"] = len(evaluation.unjudged) / (len(evaluation.rows) + len(evaluation.unjudged))
+            values["frac_failed"] = len(evaluation.unjudged) / (len(evaluation.rows) + len(evaluation.unjudged))
     return values
 
 
@@ -367,7 +421,8 @@ def _result(run: Run, source: str) -> dict[str, Any]:
     summaries = {}
     for key, evaluation in evaluations.items():
         if key.step is None and key.stage != REFERENCE:
-            beside = {k.mode: e for k, e in evaluations.items() if k.stage == REFERENCE and k.split == key.split}
+            known = (key.task, key.split)
+            beside = {k.mode: e for k, e in evaluations.items() if k.stage == REFERENCE and (k.task, k.split) == known}
             summaries[str(key)] = summarise(evaluation, beside)
     return {
         "status": "finished",

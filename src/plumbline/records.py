@@ -273,6 +273,8 @@ class Group:
 
     example: Example
     rollouts: tuple[Rollout, ...]
+    task: str = ""
+    """The name of its task in a run of several."""
 
     def rewards(self) -> NDArray[np.float64]:
         """Rewards [G], NaN where a rollout could not be judged."""

@@ -58,9 +58,9 @@ def run_sweep(
     """Run them all, each in a folder of its own, and sum up. One that fails does not stop the others.
 
     Returns:
-        One row for each: label, folder, and for each mode of decoding the reward before and after on the last split of
-        `evaluation.final`, with the paired difference; the last KL where one was computed. Of one that failed, the
-        error instead.
+        One row for each: label, folder, and for each task and mode of decoding the reward before and after on the last
+        split of `evaluation.final`, with the paired difference; the last KL where one was computed. Of one that failed,
+        the error instead.
 
     Raises:
         StorageError: the folder holds what is not ours.
@@ -112,12 +112,12 @@ def _outcome(run: Run) -> dict[str, Any]:
     stages = [stage for stage in STAGES if any(k.stage == stage and k.step is None for k in found)]
     split = run.recipe.evaluation.final[-1]
     outcome: dict[str, Any] = {"split": split}
-    for mode in ("greedy", "sampled"):
-        keys = [EvaluationKey(stage, split, mode) for stage in stages[-2:]]
+    for task, mode in itertools.product(run.recipe.each_task, ("greedy", "sampled")):
+        keys = [EvaluationKey(stage, split, mode, task=task) for stage in stages[-2:]]
         if len(keys) == 2 and all(key in found for key in keys):
             before, after = (found[key] for key in keys)
             paired = compare(before, after)
-            outcome[mode] = {
+            outcome[f"{task} {mode}".strip()] = {
                 "before": paired.before,
                 "after": paired.after,
                 "difference": paired.difference.mean,

@@ -10,7 +10,7 @@ from tests.reports.building import examples, finished_run
 def finished(tmp_path_factory) -> Run:
     """A finished run with its report; tests only read it."""
     run = finished_run(tmp_path_factory.mktemp("runs") / "finished")
-    write_report(run, examples("test", 59))
+    write_report(run, {"": examples("test", 59)})
     return run
 
 

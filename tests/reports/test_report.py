@@ -91,7 +91,7 @@ def test_the_same_records_give_the_same_bytes(finished, tmp_path):
     for name in ("report.html", "report.md"):
         (copy / name).unlink()
     shutil.rmtree(copy / "tables")
-    write_report(Run.read(copy), examples("test", 59))
+    write_report(Run.read(copy), {"": examples("test", 59)})
     made = [
         path for path in copy.rglob("*") if path.name in {"report.html", "report.md"} or path.parent.name == "tables"
     ]
@@ -320,15 +320,17 @@ def test_hostile_text_is_text_everywhere(tmp_path):
     html, page = report(
         run,
         examples={
-            name: replace(example, id=name)
-            for name, example in zip(
-                names,
-                [
-                    replace(e, messages=[{"role": "user", "content": EVIL}], gold=EVIL)
-                    for e in examples("test", 20).values()
-                ],
-                strict=True,
-            )
+            "": {
+                name: replace(example, id=name)
+                for name, example in zip(
+                    names,
+                    [
+                        replace(e, messages=[{"role": "user", "content": EVIL}], gold=EVIL)
+                        for e in examples("test", 20).values()
+                    ],
+                    strict=True,
+                )
+            }
         },
     )
     assert "script" not in page.elements
@@ -387,7 +389,7 @@ def test_a_thousand_steps_and_two_thousand_long_answers_stay_under_500_kb(tmp_pa
             run.evaluation(EvaluationKey(stage, "test", "greedy"), made)
         for number in range(500):
             run.event("warning", f"{number} " + "<" * 2000)
-    text, page = report(run, examples={k: replace(e, gold="<" * 9000) for k, e in examples("test", 2000).items()})
+    text, page = report(run, examples={"": {k: replace(e, gold="<" * 9000) for k, e in examples("test", 2000).items()}})
     assert len(text.encode()) > 150_000  # the test has something to hold down
     assert page.headings == SECTIONS
 

@@ -163,7 +163,7 @@ def test_nothing_invisible_gets_through(form):
 def test_long_tables_are_cut_in_html_and_say_so():
     made = table([str(number) for number in range(100)])
     assert made.to_html(limit=10).count("<tr") == 11
-    assert "91 more rows are in tables/results.csv" in Page(made.to_html(limit=10)).text
+    assert "91 more rows are in results.csv" in Page(made.to_html(limit=10)).text
 
 
 # -- the report's tables -----------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def credited(rewards, items, section=SECTION, tokens=(0, 0, 0), controls=NO_CONT
     rollouts = tuple(rollout(tokens, reward) for reward in rewards)
     found = {id(one): each for one, each in zip(rollouts, items, strict=True)}
     group = Group(example=EXAMPLE, rollouts=rollouts)
-    return credit([group], section, np.random.default_rng(0), lambda one: found[id(one)], controls)
+    return credit([group], section, np.random.default_rng(0), {"": lambda one: found[id(one)]}, controls)
 
 
 def test_three_rollouts_by_hand():
@@ -163,7 +163,7 @@ def test_the_gradient_is_that_of_a_plain_sum_over_terms(tiny_folder):
     task, section = Letters({}), RlSection(steps=1, group_size=4, credit="items", tokens_per_pass=60)
     law = Sampling(max_tokens=8)
     groups = collect(policy, task, task.examples("train")[:4], copies=4, sampling=law, key=(0,))
-    credits_ = credit(groups, section, np.random.default_rng(0), locate_items(task, policy))
+    credits_ = credit(groups, section, np.random.default_rng(0), {"": locate_items(task, policy)})
     assert any(len(set(c.by_term)) > 1 for c in credits_)
     gradients = []
     optimiser = Optimiser(policy.trainable(), section.optimiser, 1)

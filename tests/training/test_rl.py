@@ -19,10 +19,11 @@ from plumbline.records import Sampling
 from plumbline.rollouts import collect
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
+from plumbline.tasks.source import Source
 from plumbline.training import checkpoints, guards
 from plumbline.training.credit import credit
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.rl import step_examples, train_rl
+from plumbline.training.rl import train_rl
 from plumbline.training.update import update_policy
 from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe, train_toy
@@ -128,7 +129,8 @@ def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
 
 def test_every_prompt_comes_once_before_any_comes_again():
     examples = ToyTask({"size": 10}).examples("train")
-    seen = [e.id for step in range(10) for e in step_examples(examples, 3, step, seed=1)]
+    source = Source.of(ToyTask({}), examples)
+    seen = [example.id for step in range(10) for _, example in source.draw(3, step, "rl", seed=1)]
     assert len(set(seen[:10])) == len(set(seen[10:20])) == len(set(seen[20:30])) == 10
     assert seen[:10] != seen[10:20]
 
@@ -207,7 +209,7 @@ def test_a_nan_stops_before_the_weights_change(tiny_folder, tmp_path, monkeypatc
 def test_an_empty_training_split_is_an_error(tiny_policy, tmp_path):
     recipe = toy_recipe()
     with Run.start(recipe, tmp_path / "run", resume=False) as run, pytest.raises(DataError, match="empty"):
-        train_rl(tiny_policy, ToyTask({}), [], recipe.rl, Sampling(max_tokens=8), run, recipe.run, seed=0)
+        train_rl(tiny_policy, Source.of(ToyTask({}), []), recipe.rl, Sampling(max_tokens=8), run, recipe.run, seed=0)
 
 
 def test_masking_truncated_rollouts_takes_them_out(tiny_policy):

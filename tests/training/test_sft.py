@@ -9,7 +9,9 @@ from plumbline.policies import open_policy
 from plumbline.policies.policy import Demonstration
 from plumbline.recipe import ModelSection, OptimiserSection, RunSection, SftSection
 from plumbline.runs.run import Run
+from plumbline.tasks.source import Source
 from plumbline.training.sft import _backward, _passes, epoch_batches, train_sft
+from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe
 
 CHAT = [
@@ -17,6 +19,12 @@ CHAT = [
     {"role": "user", "content": "não recomendo"},
     {"role": "assistant", "content": "nota 10, sim"},
 ]
+
+
+def train_alone(policy, demonstrations, section, run):
+    """The demonstrations of one task."""
+    source = Source.of(ToyTask({}), demonstrations)
+    train_sft(policy, {"": demonstrations}, section, run, RunSection(), source=source, seed=0)
 
 
 def test_the_loss_is_transformers_loss_on_the_answer_alone(tiny_folder):
@@ -92,7 +100,7 @@ def test_a_demonstration_longer_than_the_context_is_an_error_unless_allowed(tiny
     assert cut.truncated
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
     with Run.start(toy_recipe(), tmp_path / "run", resume=False) as run:
-        train_sft(policy, [cut, policy.demonstrate(CHAT)], SftSection(steps=1), run, RunSection(), seed=0)
+        train_alone(policy, [cut, policy.demonstrate(CHAT)], SftSection(steps=1), run)
     assert run.rows("sft")[0]["train/frac_truncated"] == 0.5
     assert any("1 of 2 demonstrations were cut" in e["message"] for e in run.files["events"].rows())
 
@@ -117,7 +125,7 @@ def test_it_learns_what_it_is_shown(tiny_folder, tmp_path):
     ]
     section = SftSection(epochs=40, batch_size=2, optimiser=OptimiserSection(learning_rate=1e-2))
     with Run.start(toy_recipe(), tmp_path / "run", resume=False) as run:
-        train_sft(policy, shown, section, run, RunSection(), seed=0)
+        train_alone(policy, shown, section, run)
     losses = [row["train/loss"] for row in run.rows("sft")]
     assert len(losses) == 80
     assert losses[-1] < 0.1 < losses[0]
@@ -125,4 +133,4 @@ def test_it_learns_what_it_is_shown(tiny_folder, tmp_path):
 
 def test_no_demonstrations_is_an_error(tiny_policy, tmp_path):
     with Run.start(toy_recipe(), tmp_path / "run", resume=False) as run, pytest.raises(DataError, match="empty"):
-        train_sft(tiny_policy, [], SftSection(steps=1), run, RunSection(), seed=0)
+        train_alone(tiny_policy, [], SftSection(steps=1), run)

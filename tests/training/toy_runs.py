@@ -8,6 +8,7 @@ from plumbline.policies.policy import Policy
 from plumbline.recipe import Recipe, RlSection, RunSection, parse
 from plumbline.records import Sampling
 from plumbline.runs.run import Run
+from plumbline.tasks.source import Source
 from plumbline.training.rl import train_rl
 from tests.toy import ToyTask
 
@@ -39,8 +40,7 @@ def train_toy(
     with Run.start(recipe, folder, resume=resume) as run:
         train_rl(
             policy,
-            task,
-            task.examples("train"),
+            Source.of(task, task.examples("train")),
             section,
             sampling or Sampling(max_tokens=8),
             run,

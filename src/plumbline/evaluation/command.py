@@ -5,16 +5,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import DataError
+from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.evaluate import ORACLE, references
 from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
 from plumbline.evaluation.replays import check_replayable, replay_worst
+from plumbline.recipe import TaskSection, section
 from plumbline.records import Evaluation
 from plumbline.runs.cards import Card
 from plumbline.runs.replays import Replay
 from plumbline.runs.run import Listener
 from plumbline.tasks import Progress, open_task
 from plumbline.tasks.task import Prechecked, Task, gold_of
+
+TASK = "commerce"
+"""The task of a command that names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,7 @@ class EvaluationSpec:
     model: str
     """A model, the oracle, or a control by name."""
     task: str
+    """Empty is the model's own, and commerce for all else."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of the task; the task itself refuses those that it does not have."""
     split: str = "val"
@@ -79,18 +84,39 @@ def open_task_for(model: str, name: str, options: Mapping[str, Any], data: Path 
 
     Args:
         model: a model, or the name of a reference.
-        name: the task.
+        name: the task, or the name that the model's recipe gave to one of several; empty is the model's own, and
+            commerce for all else.
         options: from the command line; they go over the model's.
         data: where the records are; None finds or builds them.
         progress: told about building.
+
+    Raises:
+        RecipeError: the model was trained on several tasks, and none of them is named.
     """
     card = Card.read(model)
-    if card is None or card.task != name or data is not None:
+    own = None if card is None else _own_task(card, name, model)
+    if card is None or own is None:
+        name = name or TASK
         return open_task(name, options, records_folder(name, data), progress)
+    label, task = own
+    if data is not None:
+        return open_task(task.name, options, records_folder(task.name, data), progress)
     run = Path(model).resolve().parents[1]
     ours = (run / "recipe.yaml").is_file() and (run / "data").is_dir()
-    folder = run / "data" if ours else Path("data") / f"{name}-of-{card.recipe.split()[-1]}"
-    return open_task(name, {**card.options, **options}, folder, progress)
+    folder = run / "data" / label if ours else Path("data") / f"{label or task.name}-of-{card.recipe.split()[-1]}"
+    return open_task(task.name, {**task.options, **options}, folder, progress)
+
+
+def _own_task(card: Card, name: str, model: str) -> tuple[str, TaskSection] | None:
+    """Which of the tasks that a model was trained on is meant, and what its recipe called it; None for none of them."""
+    if not card.tasks:
+        return ("", TaskSection(name=card.task, options=dict(card.options))) if name in {"", card.task} else None
+    if name in card.tasks:
+        return name, section(TaskSection, card.tasks[name])
+    meant = [label for label, one in card.tasks.items() if name in {"", one["name"]}]
+    if len(meant) > 1:
+        raise RecipeError(f"{model} was trained on several tasks", f"add --task with one of {', '.join(meant)}")
+    return (meant[0], section(TaskSection, card.tasks[meant[0]])) if meant else None
 
 
 def records_folder(task: str, given: Path | None) -> Path:

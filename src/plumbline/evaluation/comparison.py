@@ -56,7 +56,7 @@ def fall(before: Evaluation, after: Evaluation) -> str | None:
 
 
 def find_evaluations(path: Path) -> dict[str, Evaluation]:
-    """What `plumbline compare` may compare: a file's evaluation, or the last stage's of a run, by split and mode.
+    """What `plumbline compare` may compare: a file's evaluation, or the last stage's of a run, by task, split and mode.
 
     Raises:
         DataError: neither a file nor a run with evaluations.
@@ -65,7 +65,7 @@ def find_evaluations(path: Path) -> dict[str, Evaluation]:
         return {"": read_evaluation(path)}
     finals = {key: evaluation for key, evaluation in Run.read(path).evaluations().items() if key.step is None}
     for stage in reversed(STAGES):
-        found = {f"{key.split} {key.mode}": finals[key] for key in finals if key.stage == stage}
+        found = {f"{key.task} {key.split} {key.mode}".strip(): finals[key] for key in finals if key.stage == stage}
         if found:
             return found
     raise DataError(f"{path} has no evaluation yet", "let the run finish a stage")
@@ -97,4 +97,10 @@ def _single(found: dict[str, Evaluation], other: dict[str, Evaluation]) -> dict[
     one = other[""]
     mode = "sampled" if one.sampling.get("temperature") else "greedy"
     name = f"{one.split} {mode}"
-    return {"": found[name]} if name in found else {}
+    meant = [
+        each for key, each in found.items() if key.endswith(name) and (each.task, each.split) == (one.task, one.split)
+    ]
+    if len(meant) > 1:  # tasks of one kind with other options: that which has the same examples
+        ids = {row.id for row in one.rows}
+        meant = [each for each in meant if ids == {row.id for row in each.rows}]
+    return {"": meant[0]} if meant else {}

@@ -18,6 +18,7 @@ from plumbline.recipe.sections import (
     RunSection,
     Schedule,
     SftSection,
+    SharedTaskSection,
     TaskSection,
     TinySection,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "Schedule",
     "Section",
     "SftSection",
+    "SharedTaskSection",
     "TaskSection",
     "TinySection",
     "differences",

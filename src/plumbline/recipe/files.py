@@ -46,16 +46,25 @@ def task_section(name: str, overrides: Sequence[str]) -> TaskSection:
     """The task that a command without a recipe of its own names, with its options.
 
     Args:
-        name: a task, or the path of a recipe (`.yaml`, `.yml`), whose task is meant.
+        name: a task, or the path of a recipe (`.yaml`, `.yml`), whose task is meant; of several, PATH:NAME.
         overrides: `task.options.a=value` each.
 
     Raises:
         RecipeError: the recipe cannot be read, or an override is not of the task's options.
     """
     options = task_options(overrides)
-    if Path(name).suffix not in {".yaml", ".yml"}:
+    path, _, one = name.partition(":")
+    if Path(path).suffix not in {".yaml", ".yml"}:
         return TaskSection(name=name, options=options)
-    task = load(name).task
+    tasks = load(path).each_task
+    if one not in tasks:
+        raise RecipeError(
+            f"{path} has {len(tasks)} tasks, and {one or 'none of them'} was named"
+            if "" not in tasks
+            else f"{path} has one task, which has no name",
+            f"give one of {', '.join(f'{path}:{each}' for each in tasks)}" if "" not in tasks else f"give {path}",
+        )
+    task = tasks[one]
     return TaskSection(name=task.name, options={**task.options, **options})
 
 

@@ -4,6 +4,7 @@ import difflib
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
 
 import yaml
@@ -29,11 +30,18 @@ class TaskSection(Section):
     options: dict[str, Any] = Field(default_factory=dict)
 
 
+class SharedTaskSection(TaskSection):
+    """One of several tasks of a run."""
+
+    weight: float = Field(default=1.0, gt=0)
+    """Its prompts in a step, in proportion to those of the other tasks (see `mix`)."""
+
+
 class TinySection(Section):
     """A model made on the spot, for demos and tests: a Llama of this size with its own tokenizer.
 
     It is pretrained on the task's clean demonstrations, from records of its own (`task_options`, laid over the
-    recipe's), so that what the run's splits hold out stays unseen.
+    recipe's; of several tasks by their names), so that what the run's splits hold out stays unseen.
     """
 
     hidden: PositiveInt = 96
@@ -237,7 +245,7 @@ class EvaluationSection(Section):
     """RL steps between evaluations inside training; 0 evaluates at the ends only."""
     split: str = "val"
     limit: PositiveInt | None = 64
-    """Examples of the split that are used inside training; the ends use all."""
+    """Examples of the split that are used inside training, of each task; the ends use all."""
     final: list[str] = Field(default=["val", "test"])
     steps: PositiveInt | None = None
     """Denoising steps of evaluations; None takes `sampling.steps`."""
@@ -275,7 +283,12 @@ class Recipe(Section):
     description: str = ""
     controls: ControlsSection = ControlsSection()
     seed: int = 0
-    task: TaskSection = TaskSection()
+    task: TaskSection | None = None
+    """None is commerce, where there are no `tasks`."""
+    tasks: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")], SharedTaskSection] | None = None
+    """Several tasks in one run, by names of your choice; instead of `task`. All else of the recipe holds for each."""
+    mix: Literal["tasks", "examples"] = "tasks"
+    """What a task's weight weighs: the task as a whole, or each of its training examples."""
     model: ModelSection
     sft: SftSection | None = None
     rl: RlSection | None = None
@@ -283,6 +296,47 @@ class Recipe(Section):
     """How training rollouts are drawn; evaluations draw the same way, and greedily beside it."""
     evaluation: EvaluationSection = EvaluationSection()
     run: RunSection = RunSection()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_or_several(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("tasks") is None and values.get("task") is None:
+            return {**values, "task": TaskSection()}
+        return values
+
+    @model_validator(mode="after")
+    def _tasks_fit(self) -> Self:
+        if self.tasks is None:
+            if self.mix != "tasks":
+                raise ValueError(f"mix: {self.mix} says how several tasks are mixed, and there is one")
+            return self
+        if self.task is not None:
+            raise ValueError(
+                "give either task or tasks; where a recipe that is extended has the other, set that to null"
+            )
+        if len(self.tasks) < 2:
+            raise ValueError("tasks names several tasks; a single one is given as task")
+        tiny = self.model.tiny.task_options if self.model.tiny is not None else {}
+        if strange := [name for name in tiny if name not in self.tasks]:
+            raise ValueError(
+                f"model.tiny.task_options has {strange[0]}, and the names of tasks are {', '.join(self.tasks)}"
+            )
+        if strange := [name for name, options in tiny.items() if not isinstance(options, dict)]:
+            raise ValueError(f"model.tiny.task_options.{strange[0]} is no mapping of options")
+        return self
+
+    @property
+    def each_task(self) -> Mapping[str, TaskSection]:
+        """The run's tasks by name; a single one has the name ""."""
+        if self.tasks is not None:
+            return self.tasks
+        assert self.task is not None
+        return {"": self.task}
+
+    def tiny_options(self, name: str) -> dict[str, Any]:
+        """The options of a task's records that a tiny model is pretrained on."""
+        tiny = self.model.tiny.task_options if self.model.tiny is not None else {}
+        return {**self.each_task[name].options, **(tiny.get(name, {}) if self.tasks is not None else tiny)}
 
     @field_validator("sampling", mode="before")
     @classmethod

@@ -14,7 +14,12 @@ from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 
 
 def all_tables(view: View) -> list[Table]:
-    """Every table; one with nothing to say has its heading only, but `rise` and `breakdown` are left out then."""
+    """Every table; one with nothing to say has its heading only, but `rise` and `breakdown` are left out then.
+
+    Of what several tasks have in common there are two; each task's view has the others.
+    """
+    if view.tasks:
+        return [tasks(view), time(view)]
     comparisons = view.on_each_split(view.last_two)
     tables = [
         results(view, view.splits),
@@ -23,9 +28,42 @@ def all_tables(view: View) -> list[Table]:
         strata(comparisons),
         parse_modes(view),
         curve(view),
-        time(view),
+        *([time(view)] if view.whole is None else []),
     ]
     return [*tables, rise(view), breakdown(view, view.rises)] if view.has_breakdown else tables
+
+
+# -- several tasks ------------------------------------------------------------------------------------------------
+
+
+def tasks(view: View) -> Table:
+    """What the verdict compares, a row for each task; at the end the mean of the tasks' means."""
+    columns = (
+        Column("task", "Task"),
+        Column("stages", "Stages"),
+        Column("split", "Split"),
+        Column("mode", "Asked"),
+        *_change_columns("p", "number")[:5],
+        Column("floor", "Floor", "number"),
+        Column("ceiling", "Ceiling", "number"),
+        Column("skill", "Skill", "number", 2),
+    )
+    rows, means = [], []
+    for one in view.tasks:
+        if (compared := one.headline_comparison()) is None:
+            rows.append(Row((one.task, *[None] * 11)))
+            continue
+        n, before, after, difference, p, *_ = _change(compared.reward)
+        means.append((before.mean, after.mean))
+        stages = f"{name_of(compared.before)} → {name_of(compared.after)}"
+        summary = one.summary(EvaluationKey(compared.after, compared.split, compared.mode))
+        bounds = [summary.get(key) for key in ("floor", "ceiling", "skill")]
+        rows.append(Row((one.task, stages, compared.split, compared.mode, n, *means[-1], difference, p, *bounds)))
+    if len(means) == len(rows):
+        first, last = (sum(values) / len(means) for values in zip(*means, strict=True))
+        rows.append(Row(("mean of the tasks' means", *[None] * 4, first, last, *[None] * 5), "reference"))
+    caption = "Mean reward by task, the last stage against the one before [95 % interval]; each task has its own rubric"
+    return Table("tasks", caption, columns, tuple(rows))
 
 
 # -- before and after --------------------------------------------------------------------------------------------

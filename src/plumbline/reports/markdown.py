@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from plumbline.reports import numbers
+from plumbline.reports.build_tables import all_tables
 from plumbline.reports.escaping import clip, markdown, markdown_block
 from plumbline.reports.sections.changes import form_sentence
 from plumbline.reports.sections.record import COMMANDS, environment, events, identity, tokens
@@ -17,7 +18,7 @@ from plumbline.reports.view import View, name_of
 LONGEST = 2000
 
 
-def markdown_report(view: View, said: Verdict, tables: Sequence[Table]) -> str:
+def markdown_report(view: View, said: Verdict) -> str:
     """The whole file; every text in it that a model or a person wrote is escaped."""
     recipe = view.run.recipe
     blocks = [f"# {markdown(recipe.name)}", markdown(recipe.description)]
@@ -25,8 +26,10 @@ def markdown_report(view: View, said: Verdict, tables: Sequence[Table]) -> str:
     blocks += [f"**{markdown(said.sentence)}**", markdown(said.reason)]
     blocks.append(f"> {markdown(CONTROL)}" if view.negative_control else "")
     blocks += [f"- {markdown(line)}" for line in warning_lines(view)]
-    blocks += [block for table in tables for block in _table(view, table)]
-    blocks += _samples(view)
+    for one in (view, *view.tasks):
+        blocks += [f"# Task: {markdown(one.task)}"] if one.task else []
+        blocks += [block for table in all_tables(one) for block in _table(one, table)]
+        blocks += _samples(one)
     blocks += [
         "## Time and tokens",
         *(_facts(tokens(view)) if view.timings else ["No timings have been recorded yet."]),
@@ -39,6 +42,7 @@ def markdown_report(view: View, said: Verdict, tables: Sequence[Table]) -> str:
 
 
 HEADINGS = {
+    "tasks": "By task",
     "results": "Before and after",
     "parse-modes": "Strict against lenient",
     "parts": "Parts and strata",

@@ -63,7 +63,7 @@ class Table:
         head = "".join(f'<th scope="col"{_numeric(c)}>{escaping.html(c.title)}</th>' for c in self.columns)
         body = "".join(self._html_row(row) for row in self.rows[:limit])
         left = len(self.rows) - limit
-        note = f'<p class="note">{left} more rows are in tables/{self.name}.csv.</p>' if left > 0 else ""
+        note = f'<p class="note">{left} more rows are in {self.name}.csv.</p>' if left > 0 else ""
         return (
             f'<p class="caption">{caption}</p><div class="scroll" tabindex="0" role="region" aria-label="{caption}">'
             f'<table aria-label="{caption}">'

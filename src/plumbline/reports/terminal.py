@@ -165,8 +165,8 @@ def sweep_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     for row in rows:
         if "error" in row:
             table.add_row(row["variant"], Text(f"failed: {row['error'].splitlines()[0]}", style="red"))
-        for mode in ("greedy", "sampled"):
-            if (values := row.get(mode)) is not None:
+        for mode, values in row.items():
+            if isinstance(values, dict):
                 table.add_row(
                     row["variant"],
                     mode,
@@ -187,14 +187,15 @@ def run_summary(run: Run) -> RenderableType:
     lines = [Text(said.sentence, style="bold")]
     if said.reason:
         lines.append(Text(said.reason))
-    if view.has_breakdown:
-        lines += [Text(sentence) for sentence in rise_sentences(view)]
+    for one in view.tasks or [view]:
+        if one.has_breakdown:
+            lines += [Text(f"{one.task}: {sentence}" if one.task else sentence) for sentence in rise_sentences(one)]
     result = run.result() or {}
     lines.append(Text(f"\nreport  {run.folder / 'report.html'}\nmodel   {result.get('model', '-')}\n"))
-    task = run.recipe.task.name
-    asked = "" if task == "commerce" else f" --task {task}"
+    asked = f" --task {next(iter(run.recipe.tasks))}" if run.recipe.tasks is not None else ""
     if run.recipe.model.name is None:
-        named = "commerce-grpo" if task == "commerce" else "RECIPE"
+        task = run.recipe.task
+        named = "commerce-grpo" if task is not None and task.name == "commerce" else "RECIPE"
         lines.append(
             Text(
                 "A tiny model can gain in format and style, not in knowledge. With a real one:\n"

@@ -69,6 +69,8 @@ def verdict(
 
 def run_verdict(view: View) -> Verdict:
     """The verdict on a run: on the last two stages that were evaluated on its headline split, or what is missing."""
+    if view.tasks:
+        return _of_tasks(view)
     prefix = _control_prefix(view)
     if view.headline is None:
         what = "No stage has been evaluated yet" if not view.finished else "No stage was evaluated"
@@ -96,6 +98,26 @@ def run_verdict(view: View) -> Verdict:
     if view.negative_control and not is_control:
         return Verdict(f"{prefix}{result.sentence}", result.reason, "control")
     return result
+
+
+def _of_tasks(view: View) -> Verdict:
+    """What happened to each task, those that fell first named; their rewards are of different rubrics."""
+    said = {one.task: run_verdict(one) for one in view.tasks}
+    directions: dict[str, list[str]] = {}
+    for one in view.tasks:
+        compared = one.headline_comparison()
+        directions.setdefault(compared.reward.direction if compared else "none", []).append(one.task)
+    words = {"fall": "fell", "rise": "rose", "same": "did not change", "none": "cannot be compared"}
+    counts = [f"{' and '.join(directions[key])} {word}" for key, word in words.items() if key in directions]
+    tone: Tone = "none" if "none" in directions else "same"
+    if "fall" in directions or "rise" in directions:
+        tone = "fall" if "fall" in directions else "rise"
+    sentence = f"Of {len(said)} tasks {', '.join(counts)}. "
+    return Verdict(
+        sentence + " ".join(f"{task}: {one.sentence}" for task, one in said.items()),
+        " ".join(f"{task}: {one.reason}" for task, one in said.items() if one.reason),
+        "control" if view.negative_control else tone,
+    )
 
 
 def rise_sentences(view: View) -> list[str]:

@@ -48,18 +48,42 @@ class View:
     """A run as a report sees it. Everything is computed once, when it is first asked for."""
 
     run: Run
-    examples: Mapping[str, Example] = field(default_factory=dict)
+    given: Mapping[str, Mapping[str, Example]] = field(default_factory=dict)
+    """Held-out examples by task and id, as far as they are known."""
+    task: str = ""
+    """What the recipe calls the task that is looked at; empty for the only one, and for what several have in common."""
+    whole: "View | None" = None
+    """The run that this is one task of."""
+
+    @cached_property
+    def tasks(self) -> "list[View]":
+        """A run of several tasks, task by task: each as if the run were of this one alone, as far as evaluations,
+        rewards and samples go. Empty for a run of one task, and inside such a view."""
+        names = self.run.recipe.tasks if self.whole is None else None
+        return [View(self.run, self.given, name, self) for name in names or ()]
+
+    @property
+    def examples(self) -> Mapping[str, Example]:
+        """The task's held-out examples by id."""
+        return self.given.get(self.task, {})
 
     # -- records -------------------------------------------------------------------------------------------------
 
     @cached_property
     def evaluations(self) -> dict[EvaluationKey, Evaluation]:
-        """Every evaluation of the run."""
-        return self.run.evaluations()
+        """Every evaluation of the task; none where there are several."""
+        return {replace(key, task=""): found for key, found in self.recorded.items() if key.task == self.task}
+
+    @cached_property
+    def recorded(self) -> dict[EvaluationKey, Evaluation]:
+        """Every evaluation of the run, of all tasks."""
+        return self.run.evaluations() if self.whole is None else self.whole.recorded
 
     @cached_property
     def metrics(self) -> dict[str, list[dict[str, Any]]]:
-        """The metrics rows of each stage that has any, in the order of training."""
+        """The metrics rows of each stage that has any, in the order of training; of one of several tasks, its own."""
+        if self.whole is not None:
+            return {"rl": [_of_task(row, self.task) for row in self.whole.metrics.get("rl", [])]}
         rows: dict[str, list[dict[str, Any]]] = {}
         for row in self.run.files["metrics"].rows():
             rows.setdefault(str(row.get("stage", "")), []).append(row)
@@ -85,6 +109,8 @@ class View:
     @cached_property
     def samples(self) -> list[dict[str, Any]]:
         """The rollouts of training."""
+        if self.whole is not None:
+            return [row for row in self.whole.samples if row.get("task") == self.task]
         return self.run.files["samples"].rows()
 
     @cached_property
@@ -112,7 +138,8 @@ class View:
     def replays(self) -> dict[EvaluationKey, tuple[Replay, ...]]:
         """Replayed episodes, by evaluation."""
         folders = sorted(path.parent for path in self.run.folder.glob(f"replays/*/{INDEX}"))
-        return {EvaluationKey.parse(folder.name): read_replays(folder) for folder in folders}
+        keys = {EvaluationKey.parse(folder.name): folder for folder in folders}
+        return {replace(key, task=""): read_replays(keys[key]) for key in keys if key.task == self.task}
 
     @cached_property
     def task_headline(self) -> Headline | None:
@@ -298,6 +325,15 @@ class View:
     def negative_control(self) -> bool:
         """Whether RL deals its advantages at random."""
         return self.run.recipe.controls.shuffle_advantages
+
+
+def _of_task(row: Mapping[str, Any], task: str) -> dict[str, Any]:
+    """What a row of metrics says of one of several tasks, under the names that the metrics of a single one have."""
+    kept = {"stage": row["stage"], "step": row["step"]}
+    for kind in ("train/reward", "train/reading"):
+        inside = f"{kind}/{task}"
+        kept |= {f"{kind}{key.removeprefix(inside)}": row[key] for key in row if f"{key}/".startswith(f"{inside}/")}
+    return kept
 
 
 def ordered(stages: Mapping[str, Any] | set[str]) -> list[str]:

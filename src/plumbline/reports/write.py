@@ -1,12 +1,13 @@
 """A run directory in, `report.html`, `report.md` and `tables/` out: functions of the records, always the same bytes."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from plumbline.records import Example
 from plumbline.reports.build_tables import all_tables
 from plumbline.reports.markdown import markdown_report
-from plumbline.reports.page import page
+from plumbline.reports.page import Section, page
 from plumbline.reports.sections.changes import breakdown, parts
 from plumbline.reports.sections.curves import curves
 from plumbline.reports.sections.record import cost, record
@@ -21,13 +22,13 @@ from plumbline.runs.run import Run
 from plumbline.storage import write_text
 
 
-def write_report(run: Run, examples: Mapping[str, Example] | None = None) -> Path:
+def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None = None) -> Path:
     """Write a run's report into its directory, finished or not.
 
     Args:
         run: whose records are read.
-        examples: held-out examples by id, for the prompts and gold answers beside the samples; without them the
-            report shows the oracle's answers and no prompts.
+        examples: held-out examples by task and id, for the prompts and gold answers beside the samples; without them
+            the report shows the oracle's answers and no prompts. The only task of a run has the name "".
 
     Returns:
         The path of the HTML file.
@@ -36,29 +37,31 @@ def write_report(run: Run, examples: Mapping[str, Example] | None = None) -> Pat
         DataError: a record cannot be read.
         StorageError: the directory cannot be written.
     """
-    view = View(run, dict(examples or {}))
+    view = View(run, examples or {})
     said = run_verdict(view)
-    tables = all_tables(view)
-    files = {f"tables/{table.name}.csv": table.to_csv() for table in tables}
-    files |= {f"tables/{table.name}.tex": table.to_latex() for table in tables}
-    files |= {"report.md": markdown_report(view, said, tables), "report.html": html_report(view, said)}
+    files: dict[str, str] = {}
+    for one in (view, *view.tasks):
+        place = Path("tables") / one.task
+        for table in all_tables(one):
+            files |= {f"{place / table.name}.csv": table.to_csv(), f"{place / table.name}.tex": table.to_latex()}
+    files |= {"report.md": markdown_report(view, said), "report.html": html_report(view, said)}
     for name, text in files.items():  # last of all: a record that cannot be read leaves no half of a report
         write_text(run.folder / name, text)
     return run.folder / "report.html"
 
 
 def html_report(view: View, said: Verdict) -> str:
-    """The HTML file; the sections of a task's own figures and of replays are there where there are any."""
-    sections = [
-        top(view, said),
-        results(view),
-        curves(view),
-        strict(view),
-        parts(view),
-        *breakdown(view),
-        samples(view),
-        *replays(view),
-        cost(view),
-        record(view),
+    """The HTML file; of several tasks with sections for each."""
+    body = [
+        replace(section, anchor=f"{section.anchor}-{one.task}", heading=f"{section.heading}: {one.task}")
+        for one in view.tasks
+        for section in _of_task(one)
     ]
-    return page(f"{view.run.recipe.name} · Plumbline", sections)
+    body = [*body, curves(view)] if view.tasks else _of_task(view)
+    return page(f"{view.run.recipe.name} · Plumbline", [top(view, said), *body, cost(view), record(view)])
+
+
+def _of_task(view: View) -> list[Section]:
+    """What is said of one task; its own figures and replays are there where there are any."""
+    compared = [results(view), curves(view), strict(view), parts(view)]
+    return [*compared, *breakdown(view), samples(view), *replays(view)]

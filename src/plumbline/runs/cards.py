@@ -1,7 +1,7 @@
 """What a model directory that Plumbline wrote says about itself: `plumbline.json`, beside the weights.
 
-It names the task and the options that rebuild its records, and the fingerprints of every prompt that the weights were
-trained on, in this run or before it; an evaluation on one of those prompts is refused.
+It names the task, or the tasks, with the options that rebuild the records, and the fingerprints of every prompt that
+the weights were trained on, in this run or before it; an evaluation on one of those prompts is refused.
 """
 
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from plumbline.errors import DataError, RecipeError
-from plumbline.recipe import foreign_key, options_as_written, section, without_foreign
+from plumbline.recipe import TaskSection, foreign_key, options_as_written, section, without_foreign
 from plumbline.storage import one_line, read_object
 
 CARD = "plumbline.json"
@@ -25,8 +25,11 @@ class Card:
     """The recipe's name and identity."""
     stage: str
     task: str
+    """Empty where there were several."""
     options: Mapping[str, Any]
     """The task's options, which rebuild its records."""
+    tasks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Of several: {"name", "options"} of each, by the names that the recipe gave them."""
     model: Mapping[str, Any] = field(default_factory=dict)
     """The recipe's model section, as far as it decides what the weights score (family, canvas, quantize, dtype ...)."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
@@ -71,6 +74,8 @@ class Card:
         section(options.sampling, self.sampling, inside="sampling.", hint=foreign_key)
         if not all(isinstance(one, str) for one in (self.stage, self.task)) or not isinstance(self.options, dict):
             raise TypeError("stage and task are texts, and options an object")
+        for one in self.tasks.values():
+            section(TaskSection, one, "tasks")
         if not re.fullmatch(r"[\w.-]+ [\w.-]+", self.recipe):
             raise ValueError("recipe is a name and an identity")
 

@@ -17,20 +17,22 @@ REFERENCE = "reference"
 
 @dataclass(frozen=True, slots=True, order=True)
 class EvaluationKey:
-    """Which evaluation of a run: `rl@000040.val.greedy` inside training, `rl.test.sampled` after a stage.
+    """Which evaluation of a run: `rl@000040.val.greedy` inside training, `rl.test.sampled` after a stage; in a run of
+    several tasks `rl.forms.test.sampled`.
 
-    Fields: the stage (base, sft, rl, reference), the split, the mode (greedy, sampled, or a reference's name), and
-    the step for one inside training (None for the one after the stage).
+    Fields: the stage (base, sft, rl, reference), the split, the mode (greedy, sampled, or a reference's name), the
+    step for one inside training (None for the one after the stage), and the task's name in a run of several.
     """
 
     stage: str
     split: str
     mode: str
     step: int | None = None
+    task: str = ""
 
     def __str__(self) -> str:
         step = "" if self.step is None else f"@{self.step:06d}"
-        return f"{self.stage}{step}.{self.split}.{self.mode}"
+        return ".".join([f"{self.stage}{step}", *([self.task] if self.task else []), self.split, self.mode])
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -39,13 +41,13 @@ class EvaluationKey:
         Raises:
             DataError: it is none.
         """
-        found = re.fullmatch(r"([^.@]+)(?:@(\d{1,18}))?\.([^.]+)\.([^.]+)", text, re.ASCII)
+        found = re.fullmatch(r"([^.@]+)(?:@(\d{1,18}))?(?:\.([^.]+))?\.([^.]+)\.([^.]+)", text, re.ASCII)
         if found is None:
             raise DataError(
                 f"{text} does not name an evaluation", "names look like rl.val.greedy or rl@000040.val.greedy"
             )
-        stage, step, split, mode = found.groups()
-        return cls(stage, split, mode, None if step is None else int(step))
+        stage, step, task, split, mode = found.groups()
+        return cls(stage, split, mode, None if step is None else int(step), task or "")
 
 
 def to_json(evaluation: Evaluation) -> dict[str, Any]:

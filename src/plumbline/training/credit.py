@@ -78,7 +78,7 @@ def credit(
     groups: Sequence[Group],
     section: RlSection,
     rng: np.random.Generator,
-    items: Callable[[Rollout], Items] | None = None,
+    items: Mapping[str, Callable[[Rollout], Items]] | None = None,
     controls: ControlsSection = NO_CONTROLS,
 ) -> list[Credit]:
     """Advantages and weights of all rollouts, group by group, as the section's algorithm says.
@@ -87,11 +87,15 @@ def credit(
         groups: of one step.
         section: the recipe's.
         rng: deals advantages anew for the negative control.
-        items: from `locate_items`, for credit by items.
+        items: from `locate_items` by task, for credit by items; a task that has none is credited by answer.
         controls: the recipe's.
     """
     rollouts = [rollout for group in groups for rollout in group.rollouts]
-    found: list[Items] = [items(rollout) if items is not None else {} for rollout in rollouts]
+    found: list[Items] = [
+        items[group.task](rollout) if items is not None and group.task in items else {}
+        for group in groups
+        for rollout in group.rollouts
+    ]
     names = sorted({name for each in found for name in each})
     ends = np.cumsum([len(group.rollouts) for group in groups])
     given = [section.algorithm.advantages(table) for table in np.split(_earned(rollouts, found, names), ends[:-1])]

@@ -98,7 +98,8 @@ def dead_parts(groups: Sequence[Group], memory: dict[str, Any]) -> Iterator[str]
     said: list[str] = memory.setdefault("parts_dead", [])
     for group in groups:
         for rollout in group.rollouts:
-            for name, value in (rollout.score.parts if rollout.score else {}).items():
+            for part, value in (rollout.score.parts if rollout.score else {}).items():
+                name = f"{group.task}/{part}" if group.task else part
                 if value is not None:
                     seen[name] = seen.get(name, 0) + 1
                     if value > 0 and name not in alive:

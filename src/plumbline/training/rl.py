@@ -7,23 +7,24 @@ Groups without signal cost neither a forward nor a backward pass; the denominato
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plumbline.algorithms.advantages import has_signal
 from plumbline.errors import DataError
 from plumbline.judging import check_failures
 from plumbline.policies.policy import Policy
 from plumbline.recipe import ControlsSection, RlSection, RunSection
-from plumbline.records import Example, Group, Sampling
+from plumbline.records import Group, Key, Sampling
 from plumbline.rollouts import collect
 from plumbline.runs.changes import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
-from plumbline.tasks.task import Task
+from plumbline.tasks.source import Source
+from plumbline.tasks.task import Itemised
 from plumbline.training import guards
 from plumbline.training.credit import NO_CONTROLS, Credit, credit, locate_items
 from plumbline.training.noise import smoothed_ratio
@@ -38,8 +39,7 @@ Evaluator = Callable[[int], Mapping[str, float]]
 
 def train_rl(
     policy: Policy,
-    task: Task,
-    examples: Sequence[Example],
+    source: Source,
     section: RlSection,
     sampling: Sampling,
     run: Run,
@@ -53,13 +53,16 @@ def train_rl(
     """Train a policy with verified rewards for the section's steps.
 
     Raises:
-        DataError: there are no examples, or a prompt exceeds the context.
-        RecipeError: credit by items, where the task has none or the policy cannot tell where they stand.
+        DataError: a task has no examples, or a prompt exceeds the context.
+        RecipeError: credit by items, where no task has any or the policy cannot tell where they stand.
         TrainingStopped: going on would make the result false (see `guards`).
     """
-    if not examples:
+    if not all(source.examples.values()):
         raise DataError("there is nothing to train on: the training split is empty")
-    items = locate_items(task, policy) if section.credit == "items" else None
+    items = None
+    if section.credit == "items":
+        itemising = {name: task for name, task in source.tasks.items() if isinstance(task, Itemised)} or source.tasks
+        items = {name: locate_items(task, policy) for name, task in itemising.items()}
     optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps, RATES[STAGE])
     progress = Stage(run, STAGE, optimiser, options)
     if section.beta > 0:
@@ -69,13 +72,8 @@ def train_rl(
             run.metrics(STAGE, 0, evaluate(0))
         policy.publish(step)  # a resumed stage does not begin at 0
         began = time.perf_counter()
-        batch = step_examples(examples, section.prompts_per_step, step, seed)
-        groups = collect(
-            policy, task, batch, copies=section.group_size, sampling=sampling, key=(seed, STAGE, "sample", step)
-        )
+        groups = _collect(policy, source, section, sampling, step, seed)
         sampled = time.perf_counter()
-        rollouts = [rollout for group in groups for rollout in group.rollouts]
-        check_failures([str(rollout.failure) for rollout in rollouts if rollout.failure is not None], len(rollouts))
         credits_ = credit(groups, section, generator(seed, STAGE, "shuffle", step), items, controls)
         beta = guards.adapted_beta(section, progress.memory)
         looks = generator(seed, STAGE, "likelihood", step)
@@ -89,10 +87,11 @@ def train_rl(
         for row in _samples(groups, credits_, step + 1):
             run.sample(row)
         rate = optimiser.learning_rate(step)
-        values = _metrics(groups, update) | {
+        values = _metrics(groups, update, source.tasks) | {
             "train/grad_snr": smoothed_ratio(update.gradient, progress.memory),
             "train/learning_rate": rate,
-            "train/epoch": (step + 1) * section.prompts_per_step / len(examples),
+            "train/epoch": (step + 1) * section.prompts_per_step / source.size,
+            **source.epochs(section.prompts_per_step, step + 1, STAGE, seed),
         }
         for message in guards.mostly_noise(values["train/reward"], update.gradient, rate, progress.memory):
             run.event("mostly_noise", message)
@@ -109,28 +108,34 @@ def train_rl(
         )
 
 
-def step_examples(examples: Sequence[Example], count: int, step: int, seed: int) -> list[Example]:
-    """The prompts of a step: a fresh order each epoch, every example once before any comes again."""
-    n = len(examples)
-    chosen = []
-    for position in range(step * count, (step + 1) * count):
-        epoch, index = divmod(position, n)
-        chosen.append(examples[int(_order(n, seed, epoch)[index])])
-    return chosen
+def _collect(
+    policy: Policy, source: Source, section: RlSection, sampling: Sampling, step: int, seed: int
+) -> list[Group]:
+    """The judged groups of a step, task by task.
+
+    Raises:
+        TrainingStopped: too many answers to one of the tasks could not be judged.
+    """
+    batch = source.draw(section.prompts_per_step, step, STAGE, seed)
+    groups: list[Group] = []
+    for name, task in source.tasks.items():
+        examples = [example for owner, example in batch if owner == name]
+        if examples:
+            key: Key = (seed, STAGE, "sample", step, *([name] if name else []))
+            found = collect(policy, task, examples, copies=section.group_size, sampling=sampling, key=key)
+            failed = [str(one.failure) for group in found for one in group.rollouts if one.failure is not None]
+            check_failures(failed, len(found) * section.group_size)
+            groups += [replace(group, task=name) for group in found]
+    return groups
 
 
-def _order(n: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    return generator(seed, STAGE, "order", epoch).permutation(n)
-
-
-def _metrics(groups: Sequence[Group], update: Update) -> dict[str, float | int | None]:
+def _metrics(groups: Sequence[Group], update: Update, tasks: Collection[str]) -> dict[str, float | int | None]:
     """The metrics of one step, under the names that the field uses (docs/metrics.md says what each means)."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
-    judged = [rollout.score for rollout in rollouts if rollout.score is not None]
     lengths = [rollout.trajectory.num_tokens for rollout in rollouts]
     logprobs = np.concatenate([rollout.trajectory.logprobs for rollout in rollouts])
     values: dict[str, float | int | None] = {
-        "train/reward": _mean([score.total for score in judged]),
+        **_rewards(groups, tasks),
         "train/reward_std": _mean([spread for group in groups if (spread := _spread(group)) is not None]),
         "train/frac_reward_zero_std": _mean([not has_signal(group.rewards()) for group in groups]),
         "train/completion_length": _mean(lengths),
@@ -147,10 +152,29 @@ def _metrics(groups: Sequence[Group], update: Update) -> dict[str, float | int |
         "train/sampler_scorer_gap": update.gap,
         "train/scored_terms": update.terms,
     }
-    for name in judged[0].parts if judged else ():
-        values[f"train/reward/{name}"] = _mean([p for score in judged if (p := score.parts.get(name)) is not None])
-    for name in judged[0].readings if judged else ():
-        values[f"train/reading/{name}"] = _mean([score.readings[name] for score in judged])
+    return values
+
+
+def _rewards(groups: Sequence[Group], tasks: Collection[str]) -> dict[str, float | None]:
+    """The step's mean reward, its parts and its readings; of several tasks by task, and the mean of their means.
+
+    Scores of two tasks are of two rubrics, so no mean runs over the rollouts of both. A task without a rollout that was
+    judged has no mean, and then there is none over the tasks either.
+    """
+    values: dict[str, float | None] = {}
+    for task in tasks:
+        rollouts = [rollout for group in groups if group.task == task for rollout in group.rollouts]
+        judged = [rollout.score for rollout in rollouts if rollout.score is not None]
+        inside = f"/{task}" if task else ""
+        values[f"train/reward{inside}"] = _mean([score.total for score in judged])
+        for name in judged[0].parts if judged else ():
+            parts = [part for score in judged if (part := score.parts.get(name)) is not None]
+            values[f"train/reward{inside}/{name}"] = _mean(parts)
+        for name in judged[0].readings if judged else ():
+            values[f"train/reading{inside}/{name}"] = _mean([score.readings[name] for score in judged])
+    if len(tasks) > 1:
+        means = [mean for task in tasks if (mean := values[f"train/reward/{task}"]) is not None]
+        values["train/reward"] = _mean(means) if len(means) == len(tasks) else None
     return values
 
 
@@ -166,11 +190,12 @@ def _mean(values: Sequence[float]) -> float | None:
 
 def _samples(groups: Sequence[Group], credits_: Sequence[Credit], step: int) -> list[dict[str, Any]]:
     """Every rollout of the step as a plain row."""
-    rollouts = [(group.example.id, rollout) for group in groups for rollout in group.rollouts]
+    rollouts = [(group, rollout) for group in groups for rollout in group.rollouts]
     return [
         {
             "step": step,
-            "id": example,
+            **({"task": group.task} if group.task else {}),
+            "id": group.example.id,
             "text": rollout.trajectory.text,
             "reward": rollout.score.total if rollout.score else None,
             "parts": dict(rollout.score.parts) if rollout.score else {},
@@ -181,5 +206,5 @@ def _samples(groups: Sequence[Group], credits_: Sequence[Credit], step: int) -> 
             "finish": rollout.trajectory.finish,
             "failure": rollout.failure.cause if rollout.failure else "",
         }
-        for (example, rollout), credited in zip(rollouts, credits_, strict=True)
+        for (group, rollout), credited in zip(rollouts, credits_, strict=True)
     ]

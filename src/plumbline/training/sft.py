@@ -2,7 +2,8 @@
 
 Batches are drawn without replacement, epoch by epoch, from windows sorted by length, so that a batch's sequences are
 about equally long and little is padded. The loss of a batch is the sum over its targets divided by their number,
-however many passes it was cut into.
+however many passes it was cut into. Of several tasks every batch has each task's share, drawn as RL draws prompts; the
+shares are of demonstrations, so a task with longer answers has more of the targets.
 
 Not here: packing of several sequences into one row, which changes what a causal model attends to unless it is masked;
 sorting by length already leaves little padding.
@@ -10,7 +11,7 @@ sorting by length already leaves little padding.
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from plumbline.recipe import RunSection, SftSection
 from plumbline.runs.changes import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import derive, generator
+from plumbline.tasks.source import Source
 from plumbline.training import guards
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage
@@ -31,37 +33,54 @@ WINDOW = 16
 
 def train_sft(
     policy: Policy,
-    demonstrations: Sequence[Demonstration],
+    demonstrations: Mapping[str, Sequence[Demonstration]],
     section: SftSection,
     run: Run,
     options: RunSection,
     *,
+    source: Source,
     seed: int,
     stage: str = "sft",
 ) -> None:
     """Train on demonstrations until the section's steps or epochs are done.
 
+    Args:
+        policy: any family.
+        demonstrations: of each task, in the order of the source's examples.
+        section: the recipe's.
+        run: where records and checkpoints go.
+        options: the recipe's.
+        source: deals a batch to its tasks, as it deals a step of RL.
+        seed: the recipe's.
+        stage: base or sft.
+
     Raises:
-        DataError: there are no demonstrations.
+        DataError: a task has no demonstrations.
         TrainingStopped: the loss or the gradient is not finite.
     """
-    if not demonstrations:
+    if not all(demonstrations.values()):
         raise DataError("there is nothing to train on: the training split is empty")
-    per_epoch = math.ceil(len(demonstrations) / section.batch_size)
+    per_epoch = math.ceil(source.size / section.batch_size)
     total = section.steps or max(1, round((section.epochs or 0) * per_epoch))
     optimiser = Optimiser(policy.trainable(), section.optimiser, total, RATES[stage])
-    truncated = sum(demonstration.truncated for demonstration in demonstrations)
+    truncated = sum(one.truncated for found in demonstrations.values() for one in found)
     if truncated:
-        run.event("truncated", f"{truncated} of {len(demonstrations)} demonstrations were cut to the context")
+        run.event("truncated", f"{truncated} of {source.size} demonstrations were cut to the context")
     progress = Stage(run, stage, optimiser, options)
     batches: list[list[int]] = []
     epoch = -1
     for step in progress.steps():
         began = time.perf_counter()
-        if step // per_epoch != epoch:
-            epoch = step // per_epoch
-            batches = epoch_batches(demonstrations, section.batch_size, generator(seed, stage, "order", epoch))
-        batch = [demonstrations[index] for index in batches[step % per_epoch]]
+        if len(demonstrations) > 1:
+            dealt = source.deal(section.batch_size, step, stage, seed)
+            batch = [demonstrations[name][index] for name, indices in dealt.items() for index in indices]
+            batch.sort(key=lambda demonstration: len(demonstration.tokens))  # a pass of equally long ones pads little
+        else:
+            (only,) = demonstrations.values()
+            if step // per_epoch != epoch:
+                epoch = step // per_epoch
+                batches = epoch_batches(only, section.batch_size, generator(seed, stage, "order", epoch))
+            batch = [only[index] for index in batches[step % per_epoch]]
         loss = _backward(policy, batch, section.tokens_per_pass, derive(seed, stage, "noise", step))
         guards.check_finite(loss, "loss", step, optimiser.rate_key)
         norm = optimiser.step(step)
@@ -73,8 +92,9 @@ def train_sft(
                 "train/grad_norm": norm,
                 "train/learning_rate": optimiser.learning_rate(step),
                 "train/epoch": (step + 1) / per_epoch,
+                **source.epochs(section.batch_size, step + 1, stage, seed),
                 "train/tokens": sum(len(demonstration.tokens) for demonstration in batch),
-                "train/frac_truncated": truncated / len(demonstrations),
+                "train/frac_truncated": truncated / source.size,
             },
         )
         run.timings(stage, step + 1, {"time/step": time.perf_counter() - began})

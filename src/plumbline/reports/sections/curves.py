@@ -76,7 +76,7 @@ def _rl(view: View) -> str:
     rows = _trained(view.metrics.get("rl", []))
     if not rows and not view.inside():
         return paragraph("No RL step has been recorded.") if view.run.recipe.rl and view.metrics else ""
-    return _reward(view, rows) + _parts(rows) + _health(view, rows)
+    return _reward(view, rows) + ("" if view.tasks else _parts(rows)) + _health(view, rows)
 
 
 def _reward(view: View, rows: Rows) -> str:
@@ -115,7 +115,8 @@ def _train_note(view: View, values: Values) -> str:
     if not np.isfinite(values).any():
         return ""
     rl = view.run.recipe.rl
-    of = f" ({rl.prompts_per_step * rl.group_size} rollouts each)" if rl else ""
+    of = f" ({rl.prompts_per_step * rl.group_size} rollouts each)" if rl and view.whole is None else ""
+    of += " (the mean of the tasks' means)" if view.tasks else ""
     if np.isfinite(values).sum() < SHORT:
         return f"train: means of single steps{of}"
     window = smoothing_window(len(values))

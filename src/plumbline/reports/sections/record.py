@@ -70,7 +70,7 @@ def identity(view: View) -> list[tuple[str, str]]:
     found = [
         ("Recipe", f"{recipe.name} ({recipe.identity()})"),
         ("Seed", str(recipe.seed)),
-        ("Task", recipe.task.name),
+        ("Task", ", ".join(f"{name}: {one.name}" if name else one.name for name, one in recipe.each_task.items())),
         ("Model", without_folder(view, model)),
         ("Weights trained", f"LoRA of rank {lora.rank}" if lora else "all"),
     ]

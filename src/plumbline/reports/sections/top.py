@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from plumbline.evaluation.statistics import Interval, skill
-from plumbline.reports import numbers
+from plumbline.reports import build_tables, numbers
 from plumbline.reports.comparisons import Comparison
 from plumbline.reports.escaping import html
 from plumbline.reports.page import Section, paragraph, typeset
@@ -27,6 +27,7 @@ def top(view: View, said: Verdict) -> Section:
         + progress_banner(view)
         + f'<div class="verdict {said.tone}">{paragraph(said.sentence, "sentence")}{reason}</div>'
         + cards(view)
+        + (build_tables.tasks(view).to_html() if view.tasks else "")
         + control_banner(view)
         + warnings_banner(view)
     )
