@@ -63,7 +63,7 @@ class _Mode(TorchFunctionMode):
         there = _where(func, args, kwargs)
         if kwargs.get("device") is not None:
             there = torch.device(kwargs["device"]).type == "cuda"
-            kwargs["device"] = torch.device("cpu")
+            kwargs["device"] = torch.device("cpu") if there else kwargs["device"]  # meta stays meta
         return _marked(func(*args, **kwargs), there=there)
 
 
