@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from plumbline.policies.pretrained.inputs import padded
 from plumbline.records import Trajectory
 
 
@@ -275,12 +276,8 @@ class Rows:
 
 def rows(sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], device: torch.device) -> Rows:
     """Pad (tokens, is_target) sequences to one rectangle."""
-    longest = max(len(tokens) for tokens, _ in sequences)
-    ids = torch.zeros((len(sequences), longest), dtype=torch.long)
-    is_target = torch.zeros((len(sequences), longest), dtype=torch.bool)
-    for row, (tokens, targets) in enumerate(sequences):
-        ids[row, : len(tokens)] = torch.tensor(tokens)
-        is_target[row, : len(tokens)] = torch.tensor(targets)
+    ids, _ = padded([tokens for tokens, _ in sequences])
+    is_target, _ = padded([targets for _, targets in sequences])
     row_of, column_of = is_target.nonzero(as_tuple=True)
     return Rows(
         ids=ids.to(device),

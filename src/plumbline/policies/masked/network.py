@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from plumbline.policies.masked.cache import Behind, Gathered
+from plumbline.policies.pretrained.inputs import additive, padded
 
 Attention = Literal["full", "prefix"]
 
@@ -53,16 +54,12 @@ class Network:
         """Pad prompts, and under prefix attention run them through the model once."""
         model = model or self.model
         device = model.device
-        lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
-        ids = torch.zeros((len(prompts), max(1, int(lengths.max()))), dtype=torch.long)
-        for row, prompt in enumerate(prompts):
-            ids[row, : len(prompt)] = torch.tensor(prompt, dtype=torch.long)
-        ids = ids.to(device)
+        ids, seen = (each.to(device) for each in padded(prompts))
+        lengths = seen.sum(1)
         if self.attention == "full":
             return Prompts(ids, lengths)
-        seen = torch.arange(ids.shape[1], device=device) < lengths.unsqueeze(1)
         gathered = Gathered()
-        mask = _additive(seen[:, None, None], ids.shape[1], model.dtype)
+        mask = _seen_by_all(seen, ids.shape[1], model.dtype)
         states = model.get_decoder()(ids, attention_mask=mask, past_key_values=gathered, use_cache=True)
         last = states.last_hidden_state[torch.arange(len(prompts), device=device), lengths - 1]
         layers = [gathered.found[layer] for layer in sorted(gathered.found)]
@@ -81,7 +78,7 @@ class Network:
         at = prompts.lengths.unsqueeze(1) + torch.arange(places, device=canvas.device)  # [R, L]
         ids = ids.scatter(1, at, canvas)
         seen = torch.arange(width, device=canvas.device) < (prompts.lengths + places).unsqueeze(1)
-        mask = _additive(seen[:, None, None], width, model.dtype)
+        mask = _seen_by_all(seen, width, model.dtype)
         states = model.get_decoder()(ids, attention_mask=mask, use_cache=False).last_hidden_state
         if self.shifted:
             at = at - 1
@@ -95,7 +92,7 @@ class Network:
         positions = prompts.lengths.unsqueeze(1) + torch.arange(places, device=canvas.device)
         states = model.get_decoder()(
             canvas,
-            attention_mask=_additive(seen[:, None, None], places, model.dtype),
+            attention_mask=_seen_by_all(seen, places, model.dtype),
             position_ids=positions,
             past_key_values=Behind(prompts.keys, prompts.values),
             use_cache=True,
@@ -107,7 +104,6 @@ class Network:
         return result
 
 
-def _additive(seen: Tensor, queries: int, dtype: torch.dtype) -> Tensor:
-    """An additive mask [R, 1, queries, keys] from which keys may be seen [R, 1, 1, keys]."""
-    mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill(~seen, torch.finfo(dtype).min)
-    return mask.expand(-1, -1, queries, -1)
+def _seen_by_all(seen: Tensor, queries: int, dtype: torch.dtype) -> Tensor:
+    """An additive mask [R, 1, queries, keys] from which keys may be seen [R, keys]."""
+    return additive(seen[:, None, None], dtype).expand(-1, -1, queries, -1)

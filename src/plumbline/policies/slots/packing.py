@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from plumbline.policies.pretrained.inputs import padded
 from plumbline.policies.slots.grid import Grid
 from plumbline.records import Step, Trajectory
 
@@ -169,7 +170,7 @@ def pack(trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, device: t
         steps += len(trajectory.steps)
     step = torch.tensor(token_step + [step for step, _, _ in choices])
     kind = torch.tensor([0] * len(token_step) + [1] * len(choices))
-    queries, there = _rectangle([queries for _, queries, _ in choices], 0)
+    queries, there = padded([queries for _, queries, _ in choices])
     return Pack(
         ids=torch.tensor([ids], device=device),
         positions=torch.tensor([positions], device=device),
@@ -178,7 +179,7 @@ def pack(trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, device: t
         targets=torch.tensor(targets, device=device),
         queries=queries.to(device),
         there=there.to(device),
-        chosen=_rectangle([chosen for _, _, chosen in choices], -1)[0].to(device),
+        chosen=padded([chosen for _, _, chosen in choices], -1)[0].to(device),
         step=step.to(device),
         order=(step * 2 + kind).argsort(stable=True).to(device),
         num_steps=steps,
@@ -192,17 +193,6 @@ def _visible(attributes: Tensor) -> Tensor:
     beside = (number == number.unsqueeze(1)) & (slot == slot.unsqueeze(1))
     mine = (branch_of == branch_of.unsqueeze(1)) & (settled | beside)
     return ((prompt == prompt.unsqueeze(1)) & ((branch_of == 0) | mine)).tril_()
-
-
-def _rectangle(rows: Sequence[Sequence[int]], fill: int) -> tuple[Tensor, Tensor]:
-    """Rows padded on the right, and which entries are theirs."""
-    longest = max(map(len, rows), default=0)
-    padded = torch.full((len(rows), longest), fill, dtype=torch.long)
-    there = torch.zeros((len(rows), longest), dtype=torch.bool)
-    for index, row in enumerate(rows):
-        padded[index, : len(row)] = torch.tensor(row)
-        there[index, : len(row)] = True
-    return padded, there
 
 
 def cut(trajectories: Sequence[Trajectory], grid: Grid, tokens_per_pass: int, width: int) -> list[list[int]]:
