@@ -60,7 +60,7 @@ MAY_IMPORT_TORCH = (
     "policies/masked",
     "policies/chunks.py",
     "policies/draws.py",
-    "policies/exploration.py",
+    "policies/denoising.py",
     "policies/places.py",
     "policies/slots",
     "policies/flow",

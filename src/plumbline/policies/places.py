@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from plumbline.policies.pretrained.head import rows_at_once
-from plumbline.policies.token_law import draw, restrict
+from plumbline.policies.token_law import draw, kl, restrict
 from plumbline.records import Sampling
 
 
@@ -65,6 +65,25 @@ class Places:
         if not parts:  # of no places, and yet with a gradient: a pass in which nothing is hidden has a loss of 0
             return self.hidden.float().sum(-1)
         return torch.cat(parts)
+
+    def against(
+        self, reference: "Places", sampling: Sampling, work: Callable[..., Tensor], *arguments: Tensor
+    ) -> Tensor:
+        """`work(restricted, theirs, *arguments)` over slices, as `each`: unnormalised laws [., V] here and there.
+
+        The reference's are without gradient, and within the support of those here: what the filters removed adds 0.
+        """
+
+        def compare(part: Places, hidden: Tensor, divisor: Tensor, *given: Tensor) -> Tensor:
+            mine = restrict(part.logits(), sampling)
+            with torch.no_grad():
+                theirs = replace(reference, hidden=hidden, divisor=divisor).logits().float() / sampling.temperature
+                theirs = theirs.masked_fill(mine.isneginf(), float("-inf"))
+            return work(mine, theirs, *given)
+
+        ones = torch.ones(len(reference), device=reference.hidden.device)
+        divisor = ones if reference.divisor is None else reference.divisor
+        return self.each(compare, reference.hidden, divisor, *arguments)
 
 
 def token_log_prob(places: Places, tokens: Tensor, sampling: Sampling) -> Tensor:
@@ -132,15 +151,4 @@ def log_less_confident(places: Places, sampling: Sampling, bound: Tensor, ties: 
 
 def divergence(places: Places, reference: Places, sampling: Sampling) -> Tensor:
     """KL [Q] of each place's token law to the reference's, summed over the vocabulary."""
-
-    def work(part: Places, hidden: Tensor, divisor: Tensor) -> Tensor:
-        theirs = replace(reference, hidden=hidden, divisor=divisor)
-        mine = restrict(part.logits(), sampling)
-        with torch.no_grad():
-            other = theirs.logits().float() / sampling.temperature
-            other = other.masked_fill(mine.isneginf(), float("-inf")).log_softmax(-1)
-        log_p = mine.log_softmax(-1)
-        return (log_p.exp() * (log_p - other).masked_fill(log_p.isneginf(), 0.0)).sum(-1)
-
-    ones = torch.ones(len(reference), device=reference.hidden.device)
-    return places.each(work, reference.hidden, ones if reference.divisor is None else reference.divisor)
+    return places.against(reference, sampling, lambda mine, theirs: kl(mine.log_softmax(-1), theirs.log_softmax(-1)))

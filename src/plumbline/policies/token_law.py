@@ -65,6 +65,12 @@ def log_prob(logits: Tensor, tokens: Tensor, sampling: Sampling) -> Tensor:
     return restricted.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - restricted.logsumexp(-1)
 
 
+def kl(log_p: Tensor, log_r: Tensor) -> Tensor:
+    """KL [...] of laws from others, both as log-probabilities [..., V]; what the filters removed adds 0."""
+    # Masked before it is multiplied: a token that the filters removed would have a gradient of 0 times no number.
+    return (log_p.exp() * (log_p - log_r).masked_fill(log_p.isneginf(), 0.0)).sum(-1)
+
+
 def draw(logits: Tensor, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
     """Draw a token for each row by inverting the cumulative distribution.
 

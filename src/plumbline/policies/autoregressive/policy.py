@@ -41,8 +41,7 @@ class AutoregressivePolicy(PretrainedPolicy):
     stepwise = False
 
     def __init__(self, loaded: Loaded, section: AutoregressiveModel) -> None:
-        super().__init__(loaded)
-        self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else 512)
+        super().__init__(loaded, section)
         self._abilities = probe(self.model)
         self._reach = reach(self.model)
         self._lean = self._choose_decoder(section)

@@ -19,7 +19,7 @@ from plumbline.policies.places import Places
 from plumbline.policies.token_law import draw, restrict
 from plumbline.records import Step
 
-Look = Callable[[Tensor, Tick], Places]
+LawOf = Callable[[Tensor, Tick], Places]
 """From canvases [R, L] and a step of the clock to the laws of all their places, row by row."""
 
 
@@ -32,7 +32,9 @@ class Flowed:
 
 
 @torch.no_grad()
-def flow(look: Look, start: Tensor, sampling: FlowSampling, exponent: float, own: Sequence[torch.Generator]) -> Flowed:
+def flow(
+    law_of: LawOf, start: Tensor, sampling: FlowSampling, exponent: float, own: Sequence[torch.Generator]
+) -> Flowed:
     """Carry canvases from noise to text.
 
     At temperature 0 a place that jumps takes the most probable token, and the last step takes it everywhere; when a
@@ -40,7 +42,7 @@ def flow(look: Look, start: Tensor, sampling: FlowSampling, exponent: float, own
     until the last step).
 
     Args:
-        look: the model.
+        law_of: the model.
         start: [R, L] on the CPU, the noise.
         sampling: the law.
         exponent: of the schedule.
@@ -51,7 +53,7 @@ def flow(look: Look, start: Tensor, sampling: FlowSampling, exponent: float, own
     steps: list[list[Step]] = [[] for _ in range(rows)]
     for step in ticks(sampling, exponent):
         numbers = uniforms(own, 2, places).transpose(0, 1).flatten(1)
-        laws = look(canvas, step)
+        laws = law_of(canvas, step)
         moved = laws.each(
             lambda part, now, first, second, step=step: _move(part, now, first, second, sampling, step),
             *(value.to(laws.hidden.device) for value in (canvas.flatten(), *numbers)),

@@ -29,10 +29,10 @@ from plumbline.policies.places import Places, draw_with_confidence, largest_log_
 from plumbline.policies.token_law import draw
 from plumbline.records import Step
 
-Look = Callable[[Tensor, Tensor, Tensor, float], Places]
+LawOf = Callable[[Tensor, Tensor, Tensor, float], Places]
 """From the numbers of rows [A], their canvases [A, L], the places to look at [A, L] (bool) and the time to the laws of
 these places, row by row."""
-See = Callable[[Tensor, Tensor, float], Places]
+Settled = Callable[[Tensor, Tensor, float], Places]
 """The same for rows that are settled."""
 
 
@@ -42,12 +42,12 @@ Denoised = tuple[int, NDArray[np.int64], list[Step]]
 
 @torch.no_grad()
 def denoise(
-    look: Look, chunk: Chunk[MaskedSampling], mask_id: int, stop_ids: Collection[int], end: int
+    law_of: LawOf, chunk: Chunk[MaskedSampling], mask_id: int, stop_ids: Collection[int], end: int
 ) -> Iterator[Denoised]:
     """Fill a canvas for each row of a chunk from nothing, and yield it when its last block is finished.
 
     Args:
-        look: the model.
+        law_of: the model.
         chunk: its law is greedy where its temperature is 0.
         mask_id: the token of a hidden place.
         stop_ids: tokens that end an answer.
@@ -67,9 +67,9 @@ def denoise(
         active = eligible.any(1).nonzero().flatten()
         if len(active):
             numbers = uniforms([own[row] for row in active.tolist()], 2 * places + 1)
-            made = _step(partial(look, active), canvas[active], eligible[active], piece, sampling, numbers)
+            filling = _step(partial(law_of, active), canvas[active], eligible[active], piece, sampling, numbers)
             for index, row in enumerate(active.tolist()):
-                step = made.step(index, canvas[row], piece.time)
+                step = filling.step(index, canvas[row], piece.time)
                 steps[row].append(step)
                 positions = torch.from_numpy(step.positions)
                 canvas[row, positions] = torch.from_numpy(step.tokens)
@@ -85,7 +85,7 @@ def denoise(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Made:
+class _Filling:
     """One step of every row, on the CPU; a row's first `counts` columns count."""
 
     positions: Tensor  # [R, n]
@@ -108,16 +108,16 @@ class _Made:
 
 
 def _step(
-    look: See, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: MaskedSampling, uniforms: Tensor
-) -> _Made:
+    law_of: Settled, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: MaskedSampling, uniforms: Tensor
+) -> _Filling:
     places = canvas.shape[1]
     for_places, for_tokens = uniforms[:, :places], uniforms[:, places : 2 * places]
     selector = sampling.selector
     if selector == "leftmost":
         chosen = eligible & (eligible.cumsum(1) <= piece.count)
-        return _fill(look(canvas, chosen, piece.time), chosen, for_tokens, sampling, None)
+        return _fill(law_of(canvas, chosen, piece.time), chosen, for_tokens, sampling, None)
     if sampling.greedy:
-        return _greedy(look, canvas, eligible, piece, sampling)
+        return _greedy(law_of, canvas, eligible, piece, sampling)
     if selector in {"random", "ancestral"}:
         if selector == "random":
             order = selectors.top_places(for_places.masked_fill(~eligible, -1.0), piece.count)
@@ -125,9 +125,9 @@ def _step(
         else:
             chosen = eligible if piece.last else eligible & (for_places < piece.share)
         selection = free_log_prob(eligible, chosen, [piece] * len(canvas), sampling)
-        return _fill(look(canvas, chosen, piece.time), chosen, for_tokens, sampling, selection)
+        return _fill(law_of(canvas, chosen, piece.time), chosen, for_tokens, sampling, selection)
 
-    laws = look(canvas, eligible, piece.time)
+    laws = law_of(canvas, eligible, piece.time)
     if selector == "low_confidence":
         return _keep_most_confident(laws, eligible, piece, sampling, for_tokens)
     best = _spread(largest_log_prob(laws, sampling), eligible)
@@ -157,7 +157,9 @@ def _spread(values: Tensor, eligible: Tensor) -> Tensor:
     return dense
 
 
-def _fill(laws: Places, chosen: Tensor, uniforms: Tensor, sampling: MaskedSampling, selection: Tensor | None) -> _Made:
+def _fill(
+    laws: Places, chosen: Tensor, uniforms: Tensor, sampling: MaskedSampling, selection: Tensor | None
+) -> _Filling:
     """Draw a token for every chosen place; `laws` are theirs, row by row."""
     counts = chosen.sum(1)
     width = int(counts.max()) if len(counts) else 0
@@ -166,7 +168,7 @@ def _fill(laws: Places, chosen: Tensor, uniforms: Tensor, sampling: MaskedSampli
     row = chosen.nonzero()[:, 0]
     shape = (len(chosen), width)
     positions = torch.zeros(shape, dtype=torch.long).index_put((row, column), chosen.nonzero()[:, 1])
-    return _Made(
+    return _Filling(
         positions,
         torch.zeros(shape, dtype=torch.long).index_put((row, column), tokens.cpu()),
         torch.zeros(shape).index_put((row, column), logprobs.cpu()),
@@ -177,19 +179,19 @@ def _fill(laws: Places, chosen: Tensor, uniforms: Tensor, sampling: MaskedSampli
 
 def _fill_ordered(
     laws: Places, eligible: Tensor, order: Tensor, uniforms: Tensor, sampling: MaskedSampling, selection: Tensor
-) -> _Made:
+) -> _Filling:
     """Draw tokens for places [R, n] in a given order."""
     index = torch.full(eligible.shape, -1, dtype=torch.long)
     index[eligible] = torch.arange(len(laws))
     picked = laws[index.gather(1, order).flatten().to(laws.hidden.device)]
     tokens, logprobs = draw(picked.logits(), uniforms.gather(1, order).flatten().to(laws.hidden.device), sampling)
     counts = torch.full((len(order),), order.shape[1])
-    return _Made(order, tokens.cpu().view_as(order), logprobs.cpu().view_as(order), counts, selection)
+    return _Filling(order, tokens.cpu().view_as(order), logprobs.cpu().view_as(order), counts, selection)
 
 
 def _keep_most_confident(
     laws: Places, eligible: Tensor, piece: Slice, sampling: MaskedSampling, uniforms: Tensor
-) -> _Made:
+) -> _Filling:
     """A token for every hidden place; the most confident ones stay."""
     tokens, logprobs, sure = draw_with_confidence(laws, uniforms[eligible].to(laws.hidden.device), sampling)
     confidence = _spread(sure, eligible)
@@ -199,12 +201,12 @@ def _keep_most_confident(
     told = torch.zeros(eligible.shape).index_put(tuple(eligible.nonzero().T), logprobs.cpu())
     selection = selection_log_prob(laws, eligible, chosen, order, drawn.gather(1, order), sampling)
     counts = torch.full((len(order),), order.shape[1])
-    return _Made(order, drawn.gather(1, order), told.gather(1, order), counts, selection.cpu())
+    return _Filling(order, drawn.gather(1, order), told.gather(1, order), counts, selection.cpu())
 
 
-def _greedy(look: See, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: MaskedSampling) -> _Made:
+def _greedy(law_of: Settled, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: MaskedSampling) -> _Filling:
     """The most probable tokens at the most confident places; nothing is drawn and nothing has a probability."""
-    laws = look(canvas, eligible, piece.time)
+    laws = law_of(canvas, eligible, piece.time)
     tokens = laws.each(lambda part: part.plain().argmax(-1))
     confidence = _spread(log_confidence(laws, tokens), eligible)
     if sampling.selector == "threshold" and not piece.last:
@@ -220,4 +222,4 @@ def _greedy(look: See, canvas: Tensor, eligible: Tensor, piece: Slice, sampling:
     counts = chosen.sum(1)
     width = int(counts.max())
     order = (~chosen).to(torch.int8).sort(dim=1, stable=True).indices[:, :width]
-    return _Made(order, picked.gather(1, order), torch.zeros(order.shape), counts, None)
+    return _Filling(order, picked.gather(1, order), torch.zeros(order.shape), counts, None)

@@ -22,16 +22,16 @@ from plumbline.policies.places import (
 )
 
 
-def log_probs(recorded: Recorded, looked: Places, sampling: MaskedSampling) -> Tensor:
+def log_probs(recorded: Recorded, laws: Places, sampling: MaskedSampling) -> Tensor:
     """Log-probabilities of recorded steps in the order of `Trajectory.logprobs`.
 
     Args:
         recorded: the steps.
-        looked: the laws of their looked-at places, row by row.
+        laws: of their looked-at places, row by row.
         sampling: their law.
     """
-    device = looked.hidden.device
-    filled = looked[recorded.filled.to(device)]
+    device = laws.hidden.device
+    filled = laws[recorded.filled.to(device)]
     tokens = at_places.token_log_prob(filled, recorded.tokens.to(device), sampling)
     if not bool(recorded.selected.any()):
         return tokens
@@ -39,7 +39,7 @@ def log_probs(recorded: Recorded, looked: Places, sampling: MaskedSampling) -> T
         chosen = free_log_prob(recorded.eligible, recorded.chosen, recorded.pieces, sampling).to(device)
     else:
         chosen = selection_log_prob(
-            looked, recorded.eligible, recorded.chosen, recorded.order, recorded.order_tokens, sampling
+            laws, recorded.eligible, recorded.chosen, recorded.order, recorded.order_tokens, sampling
         )
     return torch.cat([tokens, chosen[recorded.selected.to(device)]])[recorded.layout.to(device)]
 
@@ -115,32 +115,32 @@ def _low_confidence(
     return below.new_zeros(len(eligible)).index_add(0, row, below)
 
 
-def step_divergence(recorded: Recorded, looked: Places, other: Places, sampling: MaskedSampling) -> Tensor:
+def step_divergence(recorded: Recorded, laws: Places, other: Places, sampling: MaskedSampling) -> Tensor:
     """KL [S] of each step to the reference, whose laws of the same places are `other`.
 
     It is that of the filled places' tokens and of an ordered Plackett-Luce choice; the choices of the other selectors
     are left out.
     """
-    device = looked.hidden.device
+    device = laws.hidden.device
     filled = recorded.filled.to(device)
-    kl = at_places.divergence(looked[filled], other[filled], sampling)
+    kl = at_places.divergence(laws[filled], other[filled], sampling)
     total = kl.new_zeros(len(recorded.states)).index_add(0, recorded.step_of.to(device), kl)
     if sampling.selector != "plackett_luce":
         return total
-    return total + _order_divergence(recorded, looked, other, sampling)
+    return total + _order_divergence(recorded, laws, other, sampling)
 
 
-def _order_divergence(recorded: Recorded, looked: Places, other: Places, sampling: MaskedSampling) -> Tensor:
+def _order_divergence(recorded: Recorded, laws: Places, other: Places, sampling: MaskedSampling) -> Tensor:
     """KL [S] of the draws of places, one categorical after the other along the order that was drawn."""
-    device = looked.hidden.device
+    device = laws.hidden.device
     at = tuple(recorded.eligible.nonzero().T.to(device))
     shape, order = recorded.eligible.shape, recorded.order.to(device)
 
-    def scores(laws: Places) -> Tensor:
-        best = largest_log_prob(laws, sampling) / sampling.position_temperature
+    def scores(of: Places) -> Tensor:
+        best = largest_log_prob(of, sampling) / sampling.position_temperature
         return best.new_full(shape, float("-inf")).index_put(at, best)
 
-    mine = scores(looked)
+    mine = scores(laws)
     with torch.no_grad():
         theirs = scores(other)
     total = mine.new_zeros(len(mine))
