@@ -142,9 +142,6 @@ MOST_PARAMETERS = 6
 TOO_MANY = {
     "api.py:evaluate",
     "evaluation/evaluate.py:evaluate_policy",
-    "policies/autoregressive/packing.py:shared_attention",
-    "policies/flow/convert.py:convert",
-    "policies/pretrained/head.py:forward",
     "tasks/forms/executors/browser/served.py:carry_out",
     "training/rl.py:train_rl",
     "training/sft.py:train_sft",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.policies import token_law
+from plumbline.policies import places
 from plumbline.policies.slots import sampler, selection
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.testing import _chi_square_p, _key, check_policy, sampled
@@ -86,8 +86,8 @@ def test_both_laws_hold(policy, name):
 
 
 def test_a_sampler_of_other_tokens_fails_law_2(policy, monkeypatch):
-    honest = token_law.draw
-    monkeypatch.setattr(token_law, "draw", lambda logits, uniforms, law: honest(logits, uniforms**1.3, law))
+    honest = places.draw
+    monkeypatch.setattr(places, "draw", lambda logits, uniforms, law: honest(logits, uniforms**1.3, law))
     laws = check_policy(policy, PROMPT, LAW, draws=5000, seed=0)
     assert laws.gap < 1e-5
     assert laws.chi_square_p < 1e-6

@@ -54,11 +54,11 @@ def flow(
     for step in ticks(sampling, exponent):
         numbers = uniforms(own, 2, places).transpose(0, 1).flatten(1)
         laws = law_of(canvas, step)
-        moved = laws.each(
+        moved = laws.several(
             lambda part, now, first, second, step=step: _move(part, now, first, second, sampling, step),
             *(value.to(laws.hidden.device) for value in (canvas.flatten(), *numbers)),
-        ).cpu()
-        following, logprobs = moved[:, 0].long().view_as(canvas), moved[:, 1].float().view_as(canvas)
+        )
+        following, logprobs = (value.cpu().view_as(canvas) for value in moved)
         for row in range(rows):
             steps[row].append(
                 Step(
@@ -74,13 +74,15 @@ def flow(
     return Flowed(canvas.numpy(), steps)
 
 
-def _move(part: Places, now: Tensor, first: Tensor, second: Tensor, sampling: FlowSampling, step: Tick) -> Tensor:
-    """[N, 2]: the next token of each place, and its log-probability (in float64, which holds every token id)."""
+def _move(
+    part: Places, now: Tensor, first: Tensor, second: Tensor, sampling: FlowSampling, step: Tick
+) -> tuple[Tensor, Tensor]:
+    """The next token of each place [N], and its log-probability [N]."""
     logits = part.logits()
     if sampling.greedy:
         best = logits.argmax(-1)
         following = best if step.last else kernels.jump(best, now, second, step)
-        return torch.stack([following.double(), torch.zeros_like(first)], 1)
+        return following, torch.zeros_like(first, dtype=torch.float32)
     restricted = restrict(logits, sampling)
     if step.last or sampling.kernel == "conditional":
         drawn, _ = draw(logits, first, sampling)
@@ -88,4 +90,4 @@ def _move(part: Places, now: Tensor, first: Tensor, second: Tensor, sampling: Fl
         log_p = kernels.log_prob(restricted, now, following, sampling.kernel, step)
     else:
         following, log_p = kernels.marginal_move(restricted, now, first, second, step)
-    return torch.stack([following.double(), log_p.double()], 1)
+    return following, log_p.float()

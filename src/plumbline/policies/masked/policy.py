@@ -126,8 +126,13 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
             divisor = exploration.divisor(recorded.times)[looked_at.nonzero()[:, 0]]
         return Places(model.get_output_embeddings(), self.mask_id, hidden[looked_at], divisor)
 
-    log_probs = staticmethod(log_probs)
-    step_divergence = staticmethod(step_divergence)
+    def log_probs(self, recorded: Recorded, laws: Places, law: MaskedSampling) -> Tensor:
+        """See `DenoisingPolicy.log_probs`."""
+        return log_probs(recorded, laws, law)
+
+    def step_divergence(self, recorded: Recorded, laws: Places, other: Places, law: MaskedSampling) -> Tensor:
+        """See `DenoisingPolicy.step_divergence`."""
+        return step_divergence(recorded, laws, other, law)
 
     def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:
         """See `Hides.hide`; behind its end an answer's canvas is filled with end tokens."""
@@ -160,7 +165,7 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         states = canvas.masked_fill(hidden, self.mask_id).to(self.device)
         at = self.network.hidden(self.network.encode(prompts), states)[hidden.to(self.device)]
         weight = (1 / share)[hidden.nonzero()[:, 0]].to(self.device, torch.float32)
-        laws = Places(self.model.get_output_embeddings(), self.mask_id, at, None)
+        laws = Places(self.model.get_output_embeddings(), self.mask_id, at)
         log_p = token_log_prob(laws, canvas[hidden].to(self.device), PLAIN)
         return -(log_p * weight).sum()
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from plumbline.policies.token_law import log_prob, restrict
 from plumbline.records import Sampling
@@ -41,7 +40,7 @@ def head_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, tokens: T
             ]
             or [hidden.new_zeros(0, dtype=torch.float32)]
         )
-    result: Tensor = _HeadLogProb.apply(hidden, weight, bias, tokens, sampling, rows)
+    result: Tensor = _HeadLogProb.apply(hidden, weight, bias, tokens, sampling)
     return result
 
 
@@ -54,8 +53,9 @@ class _HeadLogProb(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, tokens: Tensor, sampling: Sampling, rows: int
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, tokens: Tensor, sampling: Sampling
     ) -> Tensor:
+        rows = rows_at_once(weight)
         restricted = None
         chosen, log_totals = [], []
         for start in range(0, len(tokens), rows):
@@ -102,44 +102,4 @@ class _HeadLogProb(torch.autograd.Function):
             None if grad_bias is None else grad_bias.to(weight.dtype),
             None,
             None,
-            None,
         )
-
-
-def head_divergence(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, reference: tuple[Tensor, Tensor, Tensor | None], law: Sampling
-) -> Tensor:
-    """KL(p || p_ref) [N] of the token laws at hidden states [N, H], summed over the whole vocabulary.
-
-    Args:
-        hidden: [N, H], with gradient.
-        weight: [V, H].
-        bias: [V] or None.
-        reference: the reference's hidden states [N, H], head [V, H] and bias, without gradient.
-        law: temperature and filters; tokens outside p's support add 0.
-    """
-    rows = rows_at_once(weight)
-    parts = [
-        checkpoint(
-            _divergence,
-            hidden[at : at + rows],
-            weight,
-            bias,
-            (reference[0][at : at + rows], *reference[1:]),
-            law,
-            use_reentrant=False,
-        )
-        for at in range(0, len(hidden), rows)
-    ]
-    return torch.cat(parts) if parts else hidden.new_zeros(0, dtype=torch.float32)
-
-
-def _divergence(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, reference: tuple[Tensor, Tensor, Tensor | None], law: Sampling
-) -> Tensor:
-    mine = restrict(_logits(hidden, weight, bias), law)
-    with torch.no_grad():
-        theirs = _logits(*reference).float() / law.temperature
-        theirs = theirs.masked_fill(mine.isneginf(), float("-inf")).log_softmax(-1)
-    log_p = mine.log_softmax(-1)
-    return (log_p.exp() * (log_p - theirs).masked_fill(log_p.isneginf(), 0.0)).sum(-1)

@@ -193,38 +193,3 @@ def _visible(attributes: Tensor) -> Tensor:
     beside = (number == number.unsqueeze(1)) & (slot == slot.unsqueeze(1))
     mine = (branch_of == branch_of.unsqueeze(1)) & (settled | beside)
     return ((prompt == prompt.unsqueeze(1)) & ((branch_of == 0) | mine)).tril_()
-
-
-def cut(trajectories: Sequence[Trajectory], grid: Grid, tokens_per_pass: int, width: int) -> list[list[int]]:
-    """Cut trajectories into packs: consecutive ones of one prompt, so many that the arithmetic is least.
-
-    A longer pack reads the prompt fewer times but attends over its whole square, most of it masked. Per layer, T
-    tokens of width H cost about 24 H^2 T in the linear maps and 4 H T^2 in the attention, and a pass costs something
-    whatever its length.
-
-    Args:
-        trajectories: equal prompts side by side.
-        grid: how their canvases are cut.
-        tokens_per_pass: the longest pack that memory allows; one trajectory always makes a pack.
-        width: H.
-
-    Returns:
-        Lists of indices, in order.
-    """
-    packs: list[list[int]] = []
-    start = 0
-    for end in range(1, len(trajectories) + 1):
-        if end == len(trajectories) or not np.array_equal(trajectories[end].prompt, trajectories[start].prompt):
-            group = range(start, end)
-            prompt = len(trajectories[start].prompt)
-            longest = max(len(branch(trajectories[index], grid, 0).ids) for index in group)
-            lengths = {size: prompt + size * longest for size in range(1, len(group) + 1)}
-            costs = {
-                size: -(-len(group) // size) * (PASS_COST + 24 * width**2 * length + 4 * width * length**2)
-                for size, length in lengths.items()
-                if size == 1 or length <= tokens_per_pass
-            }
-            size = min(costs, key=costs.__getitem__)
-            packs += [list(group[at : at + size]) for at in range(0, len(group), size)]
-            start = end
-    return packs

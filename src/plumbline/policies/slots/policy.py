@@ -16,16 +16,16 @@ from torch import Tensor
 
 from plumbline.errors import ModelError, RecipeError
 from plumbline.policies.canvas import CanvasPolicy
+from plumbline.policies.chunks import pack_sizes
 from plumbline.policies.draws import Noise
 from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.slots.grid import Grid, count_slots
-from plumbline.policies.slots.head import Head
 from plumbline.policies.slots.loading import check_attention, mask_token, plain_config
 from plumbline.policies.slots.options import SlotModel, SlotSampling
-from plumbline.policies.slots.packing import Pack, cut, pack
+from plumbline.policies.slots.packing import PASS_COST, Pack, branch, pack
 from plumbline.policies.slots.sampler import Ids, roll_out
-from plumbline.policies.slots.scoring import divergences, log_probs, look
+from plumbline.policies.slots.scoring import divergences, laws_of, log_probs
 from plumbline.policies.slots.supervised import summed_loss
 from plumbline.policies.slots.threshold import decide
 from plumbline.records import Request, Sampling, Trajectory
@@ -96,10 +96,9 @@ class SlotPolicy(CanvasPolicy):
                 random threshold decoding.
         """
         grids = {law: self._grid(law) for law in dict.fromkeys(SlotSampling.of(each.sampling) for each in requests)}
-        head = Head.of(self.model, self.ids.mask)
         for chunk in self.chunks(requests, SlotSampling):
             draw = decide if chunk.sampling.selector == "threshold" else roll_out
-            for row, drawn in draw(self.model, head, chunk, grids[chunk.sampling], self.ids):
+            for row, drawn in draw(self.model, chunk, grids[chunk.sampling], self.ids):
                 yield self.finished(chunk, row, drawn.canvas, drawn.steps)
 
     def _grid(self, sampling: SlotSampling) -> Grid:
@@ -121,7 +120,9 @@ class SlotPolicy(CanvasPolicy):
         if not trajectories:
             return []
         grid = self._scored_grid(SlotSampling.of(common_law(trajectories)))
-        return cut(trajectories, grid, tokens_per_pass, self.model.config.get_text_config().hidden_size)
+        width = self.model.config.get_text_config().hidden_size
+        lengths = [len(branch(trajectory, grid, self.ids.mask).ids) for trajectory in trajectories]
+        return pack_sizes(trajectories, lengths, tokens_per_pass, width, PASS_COST)
 
     def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
         """See `Policy.score`.
@@ -156,12 +157,12 @@ class SlotPolicy(CanvasPolicy):
         other = None
         if reference or divergence:
             with torch.no_grad(), self.as_reference() as model:
-                other = look(model, self.ids.mask, packed)
+                other = laws_of(model, self.ids.mask, packed)
                 if reference:
                     return log_probs(packed, other, law), None
-        looked = look(self.model, self.ids.mask, packed)
-        logprobs = log_probs(packed, looked, law)
-        return logprobs, None if other is None else divergences(packed, looked, other, law)
+        laws = laws_of(self.model, self.ids.mask, packed)
+        logprobs = log_probs(packed, laws, law)
+        return logprobs, None if other is None else divergences(packed, laws, other, law)
 
     def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
         """See `Policy.supervised_loss`, and `supervised` for the formula."""

@@ -32,12 +32,12 @@ from torch import Tensor
 
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
+from plumbline.policies.places import Places, draw_tokens, largest_log_prob
 from plumbline.policies.slots import selection
 from plumbline.policies.slots.attention import ALL, Context, pad_prompts
 from plumbline.policies.slots.grid import Grid
-from plumbline.policies.slots.head import Head
 from plumbline.policies.slots.options import SlotSampling
-from plumbline.records import Step
+from plumbline.records import Sampling, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class _Filled:
 
 
 @torch.no_grad()
-def roll_out(model: Any, head: Head, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
+def roll_out(model: Any, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
     """Draw a canvas for each row of a chunk, and yield it with the row's number when it is done.
 
     Every row has its own uniform numbers, drawn before the first round, so what it becomes does not depend on the
@@ -78,19 +78,18 @@ def roll_out(model: Any, head: Head, chunk: Chunk[SlotSampling], grid: Grid, ids
 
     Args:
         model: a causal transformers model.
-        head: its output layer.
         chunk: its law is greedy where its temperature is 0.
         grid: how the canvas is cut.
         ids: mask and end tokens.
     """
-    yield from _Rollout(model, head, chunk, grid, ids).run()
+    yield from _Rollout(model, chunk, grid, ids).run()
 
 
 class _Rollout:
     """The rows that still run: their canvases, their context, and the numbers that they have yet to use."""
 
-    def __init__(self, model: Any, head: Head, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> None:
-        self.head, self.grid, self.sampling, self.ids = head, grid, chunk.sampling, ids
+    def __init__(self, model: Any, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> None:
+        self.head, self.grid, self.sampling, self.ids = model.get_output_embeddings(), grid, chunk.sampling, ids
         self.chunk, self.device = chunk, model.device
         rows, places = len(chunk.requests), grid.slots * grid.width
         own = chunk.generators()
@@ -135,7 +134,7 @@ class _Rollout:
             rows = (~ended).flatten()
             uniforms = self.token_uniforms.gather(1, where).flatten()[rows]
             if len(uniforms):
-                new, logprob = self.head.draw(ask.flatten(0, 1)[rows], uniforms, self.sampling)
+                new, logprob = draw_tokens(self._laws(ask.flatten(0, 1)[rows]), uniforms, self.sampling)
                 tokens[:, :, place][~ended], logprobs[:, :, place][~ended] = new, logprob
             ended = ended | torch.isin(tokens[:, :, place], stops)
             read = (tokens[:, :, place], self.start + where, chosen)
@@ -183,12 +182,17 @@ class _Rollout:
         uniforms = self.plan_uniforms[:, number, :open_slots]
         if self.sampling.selector == "random" and not self.sampling.greedy:
             return selection.choose(torch.zeros_like(uniforms), uniforms, count).sort(1).values, None
-        scores = self.head.confidence(hidden.flatten(0, 1), self.sampling).view(rows, open_slots)
+        law = Sampling() if self.sampling.greedy else self.sampling
+        scores = largest_log_prob(self._laws(hidden.flatten(0, 1)), law).view(rows, open_slots)
         if self.sampling.greedy:
             return selection.choose(scores, None, count), None
         scores = scores / self.sampling.position_temperature
         columns = selection.choose(scores, uniforms, count)
         return columns, selection.log_prob(scores, columns)
+
+    def _laws(self, hidden: Tensor) -> Places:
+        """The laws at hidden states [N, H]."""
+        return Places(self.head, self.ids.mask, hidden)
 
     def _record(self, filled: _Filled) -> None:
         """A `Step` for every row; the state and its history are as they were before the round."""
