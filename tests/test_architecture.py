@@ -62,6 +62,7 @@ MAY_IMPORT_TORCH = (
     "policies/draws.py",
     "policies/denoising.py",
     "policies/places.py",
+    "policies/plackett_luce.py",
     "policies/slots",
     "policies/flow",
     "policies/token_law.py",

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from plumbline.policies import plackett_luce
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
 from plumbline.policies.masked import selectors
@@ -120,7 +121,7 @@ def _step(
         return _greedy(law_of, canvas, eligible, piece, sampling)
     if selector in {"random", "ancestral"}:
         if selector == "random":
-            order = selectors.top_places(for_places.masked_fill(~eligible, -1.0), piece.count)
+            order = plackett_luce.choose(for_places.masked_fill(~eligible, -1.0), None, piece.count)
             chosen = torch.zeros_like(eligible).scatter(1, order, value=True)
         else:
             chosen = eligible if piece.last else eligible & (for_places < piece.share)
@@ -141,12 +142,12 @@ def _step(
         passed = None if piece.last else selectors.threshold_log_prob(confidence, eligible, law, chosen)
         return _fill(laws[chosen[eligible].to(laws.hidden.device)], chosen, for_tokens, sampling, passed)
     scores = best / sampling.position_temperature
-    order = selectors.top_places(scores.double() + selectors.gumbel(for_places), piece.count)
+    order = plackett_luce.choose(scores, for_places, piece.count)
     if selector == "plackett_luce":
-        selection = selectors.ordered_log_prob(scores, order)
+        selection = plackett_luce.log_prob(scores, order)
     else:
         order = order.sort(1).values
-        selection = selectors.set_log_prob(scores, torch.zeros_like(eligible).scatter(1, order, value=True))
+        selection = plackett_luce.set_log_prob(scores, torch.zeros_like(eligible).scatter(1, order, value=True))
     return _fill_ordered(laws, eligible, order, for_tokens, sampling, selection)
 
 
@@ -195,7 +196,7 @@ def _keep_most_confident(
     """A token for every hidden place; the most confident ones stay."""
     tokens, logprobs, sure = draw_with_confidence(laws, uniforms[eligible].to(laws.hidden.device), sampling)
     confidence = _spread(sure, eligible)
-    order = selectors.top_places(confidence, piece.count).sort(1).values
+    order = plackett_luce.choose(confidence, None, piece.count).sort(1).values
     chosen = torch.zeros_like(eligible).scatter(1, order, value=True)
     drawn = torch.zeros(eligible.shape, dtype=torch.long).index_put(tuple(eligible.nonzero().T), tokens.cpu())
     told = torch.zeros(eligible.shape).index_put(tuple(eligible.nonzero().T), logprobs.cpu())
@@ -211,13 +212,15 @@ def _greedy(law_of: Settled, canvas: Tensor, eligible: Tensor, piece: Slice, sam
     confidence = _spread(log_confidence(laws, tokens), eligible)
     if sampling.selector == "threshold" and not piece.last:
         chosen = eligible & (confidence > math.log(sampling.threshold))
-        best = torch.zeros_like(eligible).scatter(1, selectors.top_places(confidence, 1), value=True) & eligible
+        best = torch.zeros_like(eligible).scatter(1, plackett_luce.choose(confidence, None, 1), value=True) & eligible
         chosen = torch.where(chosen.any(1, keepdim=True), chosen, best)
     else:
         count = piece.count
         if sampling.selector in {"ancestral", "threshold"}:
             count = int(eligible.sum(1).max()) if piece.last else round(piece.share * int(eligible.sum(1).max()))
-        chosen = torch.zeros_like(eligible).scatter(1, selectors.top_places(confidence, count), value=True) & eligible
+        chosen = (
+            torch.zeros_like(eligible).scatter(1, plackett_luce.choose(confidence, None, count), value=True) & eligible
+        )
     picked = torch.zeros(eligible.shape, dtype=torch.long).index_put(tuple(eligible.nonzero().T), tokens.cpu())
     counts = chosen.sum(1)
     width = int(counts.max())

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from plumbline.policies import places as at_places
+from plumbline.policies import plackett_luce
 from plumbline.policies.masked import selectors
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.recorded import Recorded
@@ -94,8 +95,8 @@ def selection_log_prob(
         return selectors.threshold_log_prob(confidence, eligible, law, chosen)
     scores = dense / sampling.position_temperature
     if sampling.selector == "plackett_luce":
-        return selectors.ordered_log_prob(scores, order, chosen.sum(1))
-    return selectors.set_log_prob(scores, chosen)
+        return plackett_luce.log_prob(scores, _ended(order, chosen))
+    return plackett_luce.set_log_prob(scores, chosen)
 
 
 def _low_confidence(
@@ -143,13 +144,10 @@ def _order_divergence(recorded: Recorded, laws: Places, other: Places, sampling:
     mine = scores(laws)
     with torch.no_grad():
         theirs = scores(other)
-    total = mine.new_zeros(len(mine))
-    counts = recorded.chosen.sum(1).to(device)
-    for rank in range(order.shape[1]):
-        gap = (mine.log_softmax(1) - theirs.log_softmax(1)).masked_fill(mine.isneginf(), 0.0)
-        total = total + (mine.softmax(1) * gap).sum(1) * (rank < counts)
-        place = order[:, rank : rank + 1]
-        mine, theirs = (value.scatter(1, place, float("-inf")) for value in (mine, theirs))
-        done = mine.isneginf().all(1, keepdim=True)  # nothing is left to choose from
-        mine, theirs = (torch.where(done, torch.zeros_like(value), value) for value in (mine, theirs))
-    return total
+    return plackett_luce.divergence(mine, theirs, _ended(order, recorded.chosen.to(device)))
+
+
+def _ended(order: Tensor, chosen: Tensor) -> Tensor:
+    """Filled places [S, n] with -1 behind the last of those that were chosen [S, L]."""
+    behind = torch.arange(order.shape[1], device=order.device) >= chosen.sum(1, keepdim=True)
+    return order.masked_fill(behind, -1)

@@ -30,10 +30,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from plumbline.policies import plackett_luce
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
 from plumbline.policies.places import Places, draw_tokens, largest_log_prob
-from plumbline.policies.slots import selection
 from plumbline.policies.slots.attention import ALL, Context, pad_prompts
 from plumbline.policies.slots.grid import Grid
 from plumbline.policies.slots.options import SlotSampling
@@ -181,14 +181,14 @@ class _Rollout:
             return torch.arange(count, device=self.device).expand(rows, -1), None
         uniforms = self.plan_uniforms[:, number, :open_slots]
         if self.sampling.selector == "random" and not self.sampling.greedy:
-            return selection.choose(torch.zeros_like(uniforms), uniforms, count).sort(1).values, None
+            return plackett_luce.choose(torch.zeros_like(uniforms), uniforms, count).sort(1).values, None
         law = Sampling() if self.sampling.greedy else self.sampling
         scores = largest_log_prob(self._laws(hidden.flatten(0, 1)), law).view(rows, open_slots)
         if self.sampling.greedy:
-            return selection.choose(scores, None, count), None
+            return plackett_luce.choose(scores, None, count), None
         scores = scores / self.sampling.position_temperature
-        columns = selection.choose(scores, uniforms, count)
-        return columns, selection.log_prob(scores, columns)
+        columns = plackett_luce.choose(scores, uniforms, count)
+        return columns, plackett_luce.log_prob(scores, columns)
 
     def _laws(self, hidden: Tensor) -> Places:
         """The laws at hidden states [N, H]."""

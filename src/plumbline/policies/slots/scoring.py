@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plumbline.policies import plackett_luce
 from plumbline.policies.places import Places, divergence, largest_log_prob
 from plumbline.policies.pretrained.head import head_log_prob
-from plumbline.policies.slots import selection
 from plumbline.policies.slots.attention import read_packed
 from plumbline.policies.slots.grid import Grid
 from plumbline.policies.slots.options import SlotSampling
@@ -41,7 +41,7 @@ def log_probs(packed: Pack, laws: PackLaws, law: SlotSampling) -> Tensor:
     tokens = head_log_prob(of.hidden, of.head.weight, of.bias, packed.targets, law)
     if len(packed.queries) == 0:
         return tokens[packed.order]
-    chosen = selection.log_prob(_scores(packed, laws, law), packed.chosen, packed.there)
+    chosen = plackett_luce.log_prob(_scores(packed, laws, law), packed.chosen)
     return torch.cat([tokens, chosen.to(tokens.dtype)])[packed.order]
 
 
@@ -55,14 +55,15 @@ def divergences(packed: Pack, laws: PackLaws, other: PackLaws, law: SlotSampling
     each = divergence(laws.tokens, other.tokens, law)
     if len(packed.queries):
         scores, others = _scores(packed, laws, law), _scores(packed, other, law)
-        of_choice = selection.divergence(scores, others, packed.chosen, packed.there)
+        of_choice = plackett_luce.divergence(scores, others, packed.chosen)
         each = torch.cat([each, of_choice.to(each.dtype)])
     return each.new_zeros(packed.num_steps).index_add(0, packed.step, each)
 
 
 def _scores(packed: Pack, laws: PackLaws, law: SlotSampling) -> Tensor:
-    """Scores [B, m] of open slots; something finite where there is none."""
-    return largest_log_prob(laws.slots, law).view(packed.queries.shape) / law.position_temperature
+    """Scores [B, m] of open slots; minus infinity where there is none."""
+    scores = largest_log_prob(laws.slots, law).view(packed.queries.shape) / law.position_temperature
+    return scores.masked_fill(~packed.there, float("-inf"))
 
 
 def by_rounds(
