@@ -33,7 +33,7 @@ class Flowed:
 
 @torch.no_grad()
 def flow(
-    law_of: LawOf, start: Tensor, sampling: FlowSampling, exponent: float, own: Sequence[torch.Generator]
+    law_of: LawOf, start_rl: Tensor, sampling: FlowSampling, exponent: float, own: Sequence[torch.Generator]
 ) -> Flowed:
     """Carry canvases from noise to text.
 
@@ -43,35 +43,35 @@ def flow(
 
     Args:
         law_of: the model.
-        start: [R, L] on the CPU, the noise.
+        start_rl: [R, L] on the CPU, the noise.
         sampling: the law.
         exponent: of the schedule.
         own: a CPU generator for each row, the only source of randomness.
     """
-    canvas = start.clone()
-    rows, places = canvas.shape
+    canvas_rl = start_rl.clone()
+    rows, places = canvas_rl.shape
     steps: list[list[Step]] = [[] for _ in range(rows)]
     for step in ticks(sampling, exponent):
         numbers = uniforms(own, 2, places).transpose(0, 1).flatten(1)
-        laws = law_of(canvas, step)
+        laws = law_of(canvas_rl, step)
         moved = laws.several(
             lambda part, now, first, second, step=step: _move(part, now, first, second, sampling, step),
-            *(value.to(laws.hidden.device) for value in (canvas.flatten(), *numbers)),
+            *(value.to(laws.hidden.device) for value in (canvas_rl.flatten(), *numbers)),
         )
-        following, logprobs = (value.cpu().view_as(canvas) for value in moved)
+        following_rl, logprobs_rl = (value.cpu().view_as(canvas_rl) for value in moved)
         for row in range(rows):
             steps[row].append(
                 Step(
                     positions=np.arange(places),
-                    tokens=following[row].numpy().copy(),
-                    logprobs=logprobs[row].numpy().copy(),
-                    state=canvas[row].numpy().copy(),
+                    tokens=following_rl[row].numpy().copy(),
+                    logprobs=logprobs_rl[row].numpy().copy(),
+                    state=canvas_rl[row].numpy().copy(),
                     time=step.time,
                     until=step.until,
                 )
             )
-        canvas = following
-    return Flowed(canvas.numpy(), steps)
+        canvas_rl = following_rl
+    return Flowed(canvas_rl.numpy(), steps)
 
 
 def _move(
