@@ -28,8 +28,7 @@ from plumbline.policies.flow.schedule import Tick, kappa, tick, ticks
 from plumbline.policies.places import Places
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.chat import Chat
-from plumbline.policies.pretrained.loading import Loaded, choose_device, choose_dtype, load_tokenizer
-from plumbline.policies.pretrained.quiet import quieten
+from plumbline.policies.pretrained.loading import Loaded, choose_device, choose_dtype, load_tokenizer, quieten
 from plumbline.policies.token_law import restrict
 from plumbline.records import Request, Trajectory
 

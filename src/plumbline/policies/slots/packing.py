@@ -72,23 +72,23 @@ def branch(trajectory: Trajectory, grid: Grid, mask_id: int) -> Branch:
     assert final.history is not None
     state, width = final.state, grid.width
     round_of = final.history[::width]
-    made = Branch(mask_id)
+    laid = Branch(mask_id)
     for number in range(numbers[-1] + 1):
         filled = np.flatnonzero(round_of == number)
         if number not in held:
             for slot in filled.tolist():
                 at = range(slot * width, (slot + 1) * width)
-                made.add(state[at.start : at.stop].tolist(), at, number, slot)
+                laid.add(state[at.start : at.stop].tolist(), at, number, slot)
             continue
         empty = (round_of < 0) | (round_of >= number)
         # The last slots' last tokens predict nothing, and no later round sees them.
         whole = state if number < numbers[-1] else None
-        _lay_out(made, held[number], number, grid, grid.open_slots(~empty), whole)
-    return made
+        _lay_out(laid, held[number], number, grid, grid.open_slots(~empty), whole)
+    return laid
 
 
 def _lay_out(
-    made: Branch,
+    laid: Branch,
     held: tuple[int, Step],
     number: int,
     grid: Grid,
@@ -103,18 +103,18 @@ def _lay_out(
     assert np.array_equal(open_slots[columns], chosen)
     asked = len(open_slots) if step.selection is not None else int(columns.max()) + 1
     places = (open_slots[:asked, None] * width + np.arange(width)).ravel()[: (asked - 1) * width + 1].tolist()
-    masks = made.add([made.mask_id] * len(places), places, number, MASKS)
+    masks = laid.add([laid.mask_id] * len(places), places, number, MASKS)
     if step.selection is not None:
         queries = [masks + column * width for column in range(asked)]
-        made.choices.append((index, queries, columns.tolist()))
+        laid.choices.append((index, queries, columns.tolist()))
     for slot, column in zip(chosen.tolist(), columns.tolist(), strict=True):
         mine = step.positions // width == slot
         drawn = step.tokens[mine].tolist()
         tokens = drawn[:-1] if whole is None else whole[slot * width : (slot + 1) * width].tolist()
-        at = made.add(tokens, range(slot * width, slot * width + len(tokens)), number, slot)
-        made.predictors += [masks + column * width, *range(at, at + len(drawn) - 1)]
-        made.targets += drawn
-        made.step += [index] * len(drawn)
+        at = laid.add(tokens, range(slot * width, slot * width + len(tokens)), number, slot)
+        laid.predictors += [masks + column * width, *range(at, at + len(drawn) - 1)]
+        laid.targets += drawn
+        laid.step += [index] * len(drawn)
 
 
 def _round(step: Step) -> int:
@@ -158,15 +158,15 @@ def pack(trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, device: t
             ids += trajectory.prompt.tolist()
             positions += range(length)
             attributes += [(number, 0, 0, 0)] * length
-        made = branch(trajectory, grid, mask_id)
+        laid = branch(trajectory, grid, mask_id)
         start = len(ids)
-        ids += made.ids
-        positions += [length + place for place in made.places]
-        attributes += [(number, index + 1, *at) for at in zip(made.rounds, made.slots, strict=True)]
-        predictors += [start + at for at in made.predictors]
-        targets += made.targets
-        token_step += [steps + step for step in made.step]
-        choices += [(steps + step, [start + at for at in queries], chosen) for step, queries, chosen in made.choices]
+        ids += laid.ids
+        positions += [length + place for place in laid.places]
+        attributes += [(number, index + 1, *at) for at in zip(laid.rounds, laid.slots, strict=True)]
+        predictors += [start + at for at in laid.predictors]
+        targets += laid.targets
+        token_step += [steps + step for step in laid.step]
+        choices += [(steps + step, [start + at for at in queries], chosen) for step, queries, chosen in laid.choices]
         steps += len(trajectory.steps)
     step = torch.tensor(token_step + [step for step, _, _ in choices])
     kind = torch.tensor([0] * len(token_step) + [1] * len(choices))

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from plumbline.policies.autoregressive.decoders.threads import threads_for
+from plumbline.policies.autoregressive.decoders import threads_for
 from plumbline.policies.pretrained.adapters import Projection
 from plumbline.policies.pretrained.inputs import padded
 
