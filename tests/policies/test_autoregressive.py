@@ -178,7 +178,7 @@ def test_packing_without_its_mask_is_wrong(tiny_policy):
     packed = pack(group, tiny_policy.device)
     body, head = tiny_policy.model.get_decoder(), tiny_policy.model.get_output_embeddings()
     plain = torch.ones_like(packed.mask).tril()
-    from plumbline.policies.autoregressive.probe import additive
+    from plumbline.policies.pretrained.inputs import additive
 
     results = []
     for mask in (packed.mask, plain):

@@ -37,21 +37,21 @@ def advantages(rewards: NDArray[np.float64], scale: Scale = "none") -> NDArray[n
     return advantages_by_item(rewards[:, None], scale)[:, 0]
 
 
-def advantages_by_item(earned: NDArray[np.float64], scale: Scale = "none") -> NDArray[np.float64]:
+def advantages_by_item(earned_gk: NDArray[np.float64], scale: Scale = "none") -> NDArray[np.float64]:
     """Advantages [G, K] of the items that rewards are the sums of: each against the group's mean of the same item.
 
     Each row adds up to the rollout's advantage.
 
     Args:
-        earned: [G, K], a row of NaN where a rollout could not be judged.
+        earned_gk: [G, K], a row of NaN where a rollout could not be judged.
         scale: as in `advantages`.
     """
-    if not any(has_signal(item) for item in earned.T):
-        return np.zeros_like(earned)
-    centred = earned - np.nanmean(earned, axis=0)
+    if not any(has_signal(item) for item in earned_gk.T):
+        return np.zeros_like(earned_gk)
+    centred_gk = earned_gk - np.nanmean(earned_gk, axis=0)
     if scale == "group":
-        centred = centred / (np.nanstd(earned.sum(axis=1), ddof=1) + 1e-4)
-    return np.nan_to_num(centred)
+        centred_gk = centred_gk / (np.nanstd(earned_gk.sum(axis=1), ddof=1) + 1e-4)
+    return np.nan_to_num(centred_gk)
 
 
 def shuffled(groups: Sequence[NDArray[np.float64]], rng: np.random.Generator) -> list[NDArray[np.float64]]:

@@ -74,9 +74,9 @@ class Algorithm(Section, ABC):
             ValueError: says which key to change.
         """
 
-    def advantages(self, earned_GK: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: N803 - letters of a shape
+    def advantages(self, earned_gk: NDArray[np.float64]) -> NDArray[np.float64]:
         """Advantages [G, K] of what the rollouts of a group earned by item; a row of NaN was not judged and gets 0."""
-        return advantages_by_item(earned_GK, self.scale_advantages)
+        return advantages_by_item(earned_gk, self.scale_advantages)
 
     def weights(self, lengths: Sequence[int], counted: Sequence[bool], max_tokens: int) -> NDArray[np.float64]:
         """The weight [n] of each term of a rollout (see `objective.weights`)."""

@@ -49,10 +49,10 @@ class Wd1(Algorithm):
     scale_advantages: Literal["none"] = "none"
     """The softmax is the scale."""
 
-    def advantages(self, earned_GK: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: N803 - letters of a shape
+    def advantages(self, earned_gk: NDArray[np.float64]) -> NDArray[np.float64]:
         """See `Algorithm.advantages`."""
-        rewards = earned_GK.sum(axis=1)
-        result = np.zeros_like(earned_GK)
+        rewards = earned_gk.sum(axis=1)
+        result = np.zeros_like(earned_gk)
         if has_signal(rewards):
             judged = ~np.isnan(rewards)
             centred = rewards[judged] - rewards[judged].mean()

@@ -1,18 +1,78 @@
-"""The canvas of a diffusion or flow policy: a fixed number of places that an answer is written into.
+"""The canvas of a policy that writes into a fixed number of places, and what such policies share.
+
+Letters in shapes: L places of the canvas, S recorded steps.
 
 An answer shorter than the canvas is followed by its end token up to the last place, in demonstrations and in what is
 sampled, so "how long" is learnt like everything else and needs no padding mask.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import DataError
+from plumbline.errors import DataError, RecipeError
+from plumbline.policies.chunks import Chunk, Law
 from plumbline.policies.policy import Demonstration
-from plumbline.policies.pretrained.chat import Chat
-from plumbline.records import Finish, Sampling, Step, Trajectory
+from plumbline.policies.pretrained.policy import PretrainedPolicy
+from plumbline.policies.saved import saved_settings
+from plumbline.records import Finish, Message, Request, Step, Trajectory
+
+
+class CanvasPolicy(PretrainedPolicy):
+    """The part of a `Policy` with a canvas that does not depend on how the canvas is filled."""
+
+    canvas: int | None
+    """L in demonstrations, and the most places that an answer may have; None where neither is settled."""
+
+    def settled(self, source: str) -> Mapping[str, Any]:
+        """What the model at `source` says about its use, in its own config or in its directory."""
+        return {**(getattr(self.model.config, "plumbline", None) or {}), **saved_settings(source)}
+
+    def finished(
+        self, chunk: Chunk[Law], row: int, canvas: NDArray[np.int64], steps: Sequence[Step]
+    ) -> tuple[Request, Trajectory]:
+        """A chunk's row, and its finished canvas [L] with the steps that filled it as a trajectory."""
+        answer, finish = answer_of(canvas, self.chat.stop_ids)
+        return chunk.requests[row], Trajectory(
+            prompt=np.array(chunk.prompts[int(chunk.prompt_of[row])], dtype=np.int64),
+            steps=tuple(steps),
+            text=self.chat.text(answer.tolist()),
+            sampling=chunk.sampling,
+            finish=finish,
+            answer=answer,
+            version=self.version,
+        )
+
+    def demonstrate(self, messages: Sequence[Message], *, allow_truncation: bool = False) -> Demonstration:
+        """See `Policy.demonstrate`: the prompt, and a canvas filled behind the answer with end tokens.
+
+        Raises:
+            RecipeError: the canvas has no size.
+            DataError: the answer does not fit, or the chat has several answers.
+        """
+        if self.canvas is None:
+            raise RecipeError("training fills a canvas, and model.canvas is not set", "set model.canvas")
+        whole = self.chat.demonstration(messages)
+        start = whole.is_target.index(True)
+        if not all(whole.is_target[start:]):
+            raise DataError(
+                f"a policy of family {self.family} learns one answer at a time, and this chat has several",
+                "split the chat into one record for each answer",
+            )
+        prompt, answer = whole.tokens[:start], whole.tokens[start:]
+        if len(answer) > self.canvas and not allow_truncation:
+            raise DataError(
+                f"an answer of {len(answer)} tokens exceeds the canvas of {self.canvas}",
+                "raise sampling.max_tokens (the canvas), or set sft.allow_truncation (the cut ones are counted)",
+            )
+        self.check_length(len(prompt), self.canvas)
+        return Demonstration(
+            tokens=(*prompt, *answer, *[self.chat.end_of_turn] * self.canvas)[: len(prompt) + self.canvas],
+            is_target=(False,) * len(prompt) + (True,) * self.canvas,
+            truncated=len(answer) > self.canvas,
+        )
 
 
 def answer_of(canvas: NDArray[np.int64], stop_ids: Collection[int]) -> tuple[NDArray[np.int64], Finish]:
@@ -23,64 +83,14 @@ def answer_of(canvas: NDArray[np.int64], stop_ids: Collection[int]) -> tuple[NDA
     return canvas[: ends[0] + 1], "stop"
 
 
-def read_off(
-    canvas: NDArray[np.int64],
-    steps: Sequence[Step],
-    prompt: Sequence[int],
-    sampling: Sampling,
-    chat: Chat,
-    version: int,
-) -> Trajectory:
-    """A finished canvas [L] and the steps that filled it as a trajectory of weights of this version."""
-    answer, finish = answer_of(canvas, chat.stop_ids)
-    return Trajectory(
-        prompt=np.array(prompt, dtype=np.int64),
-        steps=tuple(steps),
-        text=chat.text(answer.tolist()),
-        sampling=sampling,
-        finish=finish,
-        answer=answer,
-        version=version,
-    )
+def split(demonstration: Demonstration) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Prompt and canvas [L] of a demonstration."""
+    start = len(demonstration.tokens) - demonstration.num_targets
+    return demonstration.tokens[:start], demonstration.tokens[start:]
 
 
-def split_demonstration(
-    demonstration: Demonstration, length: int, end: int, *, allow_truncation: bool = False
-) -> tuple[list[int], list[int], bool]:
-    """A demonstration as prompt and canvas.
-
-    Args:
-        demonstration: a chat with one answer, at its end.
-        length: L, places of the canvas.
-        end: the token that fills the canvas behind the answer.
-        allow_truncation: cut a longer answer instead of refusing it.
-
-    Returns:
-        The prompt's ids, the canvas [L], and whether the answer was cut.
-
-    Raises:
-        DataError: the answer does not fit, or the chat has several answers.
-    """
-    start = demonstration.is_target.index(True)
-    if not all(demonstration.is_target[start:]):
-        raise DataError(
-            "a diffusion policy learns one answer at a time, and this chat has several",
-            "split the chat into one record for each answer",
-        )
-    answer = list(demonstration.tokens[start:])
-    if len(answer) > length and not allow_truncation:
-        raise DataError(
-            f"an answer of {len(answer)} tokens exceeds the canvas of {length}",
-            "raise sampling.max_tokens (the canvas), or set sft.allow_truncation (the cut ones are counted)",
-        )
-    cut = len(answer) > length
-    return list(demonstration.tokens[:start]), (answer + [end] * length)[:length], cut
-
-
-def joined(prompt: Sequence[int], canvas: Sequence[int], *, truncated: bool) -> Demonstration:
-    """Prompt and canvas as a demonstration whose targets are the canvas."""
-    return Demonstration(
-        tokens=(*prompt, *canvas),
-        is_target=(False,) * len(prompt) + (True,) * len(canvas),
-        truncated=truncated,
-    )
+def distinct_prompts(trajectories: Sequence[Trajectory]) -> tuple[list[list[int]], list[int]]:
+    """Each prompt once, and the number of the prompt of every step [S]."""
+    distinct = {trajectory.prompt.tobytes(): trajectory.prompt.tolist() for trajectory in trajectories}
+    number = {key: index for index, key in enumerate(distinct)}
+    return [*distinct.values()], [number[each.prompt.tobytes()] for each in trajectories for _ in each.steps]

@@ -1,4 +1,4 @@
-"""Requests as a device draws them: those of one law together, each distinct prompt once, so many rows at a time.
+"""Requests as a device draws them, and trajectories as it scores them: each distinct prompt once, so many at a time.
 
 Letters in shapes: P prompts, G copies of the prompt that has most, R rows (requests).
 """
@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from plumbline.policies.draws import generators
-from plumbline.records import Message, Request, Sampling
+from plumbline.records import Message, Request, Sampling, Trajectory
 
 Law = TypeVar("Law", bound=Sampling)
 """The kind of law that a family draws by."""
@@ -100,3 +101,39 @@ def _shared(prompts: Sequence[list[int]]) -> int:
     parting = next((place for place, (one, other) in enumerate(ends) if one != other), len(min(prompts)))
     count = min(parting, min(map(len, prompts)) - 1)
     return count if count * (len(prompts) - 1) >= WORTH_SHARING else 0
+
+
+def pack_sizes(
+    trajectories: Sequence[Trajectory], lengths: Sequence[int], tokens_per_pass: int, width: int, pass_cost: float
+) -> list[list[int]]:
+    """Cut trajectories into packs: consecutive ones of one prompt, so many that the arithmetic is least.
+
+    A longer pack reads the prompt fewer times but attends over its whole square, most of it masked. Per layer, T
+    tokens of width H cost about 24 H^2 T in the linear maps and 4 H T^2 in the attention, and a pass costs something
+    whatever its length.
+
+    Args:
+        trajectories: equal prompts side by side.
+        lengths: tokens that each adds to its prompt in a pack.
+        tokens_per_pass: the longest pack that memory allows; one trajectory always makes a pack.
+        width: H.
+        pass_cost: operations of starting one more pass, per layer.
+
+    Returns:
+        Lists of indices, in order.
+    """
+    packs: list[list[int]] = []
+    start = 0
+    for end in range(1, len(trajectories) + 1):
+        if end < len(trajectories) and np.array_equal(trajectories[end].prompt, trajectories[start].prompt):
+            continue
+        count, prompt, longest = end - start, len(trajectories[start].prompt), max(lengths[start:end])
+        costs = {
+            size: -(-count // size) * (pass_cost + 24 * width**2 * length + 4 * width * length**2)
+            for size in range(1, count + 1)
+            if (length := prompt + size * longest) <= tokens_per_pass or size == 1
+        }
+        size = min(costs, key=costs.__getitem__)
+        packs += [list(range(at, min(at + size, end))) for at in range(start, end, size)]
+        start = end
+    return packs

@@ -6,7 +6,7 @@ Slices of the places are pushed through the head one at a time; with a gradient 
 backward pass.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,24 +15,26 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from plumbline.policies.pretrained.head import rows_at_once
-from plumbline.policies.token_law import draw, restrict
+from plumbline.policies.token_law import draw, kl, restrict
 from plumbline.records import Sampling
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """The laws of Q places: hidden states, a linear head, and what their logits are divided by besides."""
+    """The laws of Q places: hidden states, a linear head, and what their logits are divided by besides.
+
+    A mask is a question and never an answer: its logit is minus infinity for the sampler and for the scorer alike.
+    """
 
     head: Any
-    mask_id: int | None
-    """The mask token: it says that a place is hidden, so no place is ever filled with it. None: there is none."""
+    mask_id: int | None  # None: there is none
     hidden: Tensor  # [Q, H]
-    divisor: Tensor | None  # [Q], the exploration's
+    divisor: Tensor | None = None  # [Q], the exploration's
 
     def __len__(self) -> int:
         return len(self.hidden)
 
-    def __getitem__(self, index: Tensor) -> "Places":
+    def __getitem__(self, index: Tensor | slice) -> "Places":
         return replace(self, hidden=self.hidden[index], divisor=None if self.divisor is None else self.divisor[index])
 
     def plain(self) -> Tensor:
@@ -51,20 +53,55 @@ class Places:
             logits[..., self.mask_id] = float("-inf")
         return logits
 
+    @property
+    def bias(self) -> Tensor | None:
+        """The head's bias [V] with the mask token suppressed, for what reads hidden states without logits between."""
+        bias, weight = self.head.bias, self.head.weight
+        if self.mask_id is None:
+            return bias
+        bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
+        return bias.masked_fill(torch.arange(len(bias), device=bias.device) == self.mask_id, float("-inf"))
+
+    def _slices(self, arguments: Sequence[Tensor]) -> Iterator[tuple["Places", list[Tensor]]]:
+        rows = rows_at_once(self.head.weight)
+        for start in range(0, len(self), rows):
+            at = slice(start, start + rows)
+            yield self[at], [argument[at] for argument in arguments]
+
     def each(self, work: Callable[..., Tensor], *arguments: Tensor) -> Tensor:
         """`work(places, *arguments)` over slices of the places, joined; `arguments` are sliced alike."""
-        rows = rows_at_once(self.head.weight)
-        parts = []
-        for start in range(0, len(self), rows):
-            at = torch.arange(start, min(start + rows, len(self)), device=self.hidden.device)
-            given = [argument[at] for argument in arguments]
-            if torch.is_grad_enabled() and len(self) > rows:
-                parts.append(checkpoint(work, self[at], *given, use_reentrant=False))
-            else:
-                parts.append(work(self[at], *given))
+        again = torch.is_grad_enabled() and len(self) > rows_at_once(self.head.weight)
+        parts = [
+            checkpoint(work, part, *given, use_reentrant=False) if again else work(part, *given)
+            for part, given in self._slices(arguments)
+        ]
         if not parts:  # of no places, and yet with a gradient: a pass in which nothing is hidden has a loss of 0
             return self.hidden.float().sum(-1)
         return torch.cat(parts)
+
+    def several(self, work: Callable[..., tuple[Tensor, ...]], *arguments: Tensor) -> tuple[Tensor, ...]:
+        """The same for work of several results, of at least one place, without gradient."""
+        parts = [work(part, *given) for part, given in self._slices(arguments)]
+        return tuple(torch.cat(results) for results in zip(*parts, strict=True))
+
+    def against(
+        self, reference: "Places", sampling: Sampling, work: Callable[..., Tensor], *arguments: Tensor
+    ) -> Tensor:
+        """`work(restricted, theirs, *arguments)` over slices, as `each`: unnormalised laws [., V] here and there.
+
+        The reference's are without gradient, and within the support of those here: what the filters removed adds 0.
+        """
+
+        def compare(part: Places, hidden: Tensor, divisor: Tensor, *given: Tensor) -> Tensor:
+            mine = restrict(part.logits(), sampling)
+            with torch.no_grad():
+                theirs = replace(reference, hidden=hidden, divisor=divisor).logits().float() / sampling.temperature
+                theirs = theirs.masked_fill(mine.isneginf(), float("-inf"))
+            return work(mine, theirs, *given)
+
+        ones = torch.ones(len(reference), device=reference.hidden.device)
+        divisor = ones if reference.divisor is None else reference.divisor
+        return self.each(compare, reference.hidden, divisor, *arguments)
 
 
 def token_log_prob(places: Places, tokens: Tensor, sampling: Sampling) -> Tensor:
@@ -101,17 +138,22 @@ def _confidence(plain: Tensor, tokens: Tensor) -> Tensor:
     return plain.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - plain.logsumexp(-1)
 
 
+def draw_tokens(places: Places, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+    """A token [Q] for each place, and its log-probability [Q]."""
+    tokens, logprobs = places.several(lambda part, numbers: draw(part.logits(), numbers, sampling), uniforms)
+    return tokens, logprobs
+
+
 def draw_with_confidence(places: Places, uniforms: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor, Tensor]:
     """A token [Q] for each place, its log-probability [Q], and its log-confidence [Q], from one pass of the head."""
 
-    def work(part: Places, numbers: Tensor) -> Tensor:
+    def work(part: Places, numbers: Tensor) -> tuple[Tensor, ...]:
         plain = part.plain()
         tokens, logprobs = draw(plain if part.divisor is None else part.logits(), numbers, sampling)
-        # In float64, which holds every token id.
-        return torch.stack([tokens.double(), logprobs.double(), _confidence(plain, tokens).double()], 1)
+        return tokens, logprobs, _confidence(plain, tokens)
 
-    found = places.each(work, uniforms)
-    return found[:, 0].long(), found[:, 1].float(), found[:, 2].float()
+    tokens, logprobs, confidence = places.several(work, uniforms)
+    return tokens, logprobs, confidence
 
 
 def log_less_confident(places: Places, sampling: Sampling, bound: Tensor, ties: Tensor) -> Tensor:
@@ -132,15 +174,4 @@ def log_less_confident(places: Places, sampling: Sampling, bound: Tensor, ties: 
 
 def divergence(places: Places, reference: Places, sampling: Sampling) -> Tensor:
     """KL [Q] of each place's token law to the reference's, summed over the vocabulary."""
-
-    def work(part: Places, hidden: Tensor, divisor: Tensor) -> Tensor:
-        theirs = replace(reference, hidden=hidden, divisor=divisor)
-        mine = restrict(part.logits(), sampling)
-        with torch.no_grad():
-            other = theirs.logits().float() / sampling.temperature
-            other = other.masked_fill(mine.isneginf(), float("-inf")).log_softmax(-1)
-        log_p = mine.log_softmax(-1)
-        return (log_p.exp() * (log_p - other).masked_fill(log_p.isneginf(), 0.0)).sum(-1)
-
-    ones = torch.ones(len(reference), device=reference.hidden.device)
-    return places.each(work, reference.hidden, ones if reference.divisor is None else reference.divisor)
+    return places.against(reference, sampling, lambda mine, theirs: kl(mine.log_softmax(-1), theirs.log_softmax(-1)))

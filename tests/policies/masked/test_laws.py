@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.policies.masked import selectors
+from plumbline.policies import plackett_luce
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.testing import check_policy, sampled
 from tests.policies.masked.conftest import opened
@@ -120,14 +120,14 @@ class TestSelectors:
             total = torch.zeros(2, dtype=torch.float64)
             for places in itertools.combinations(range(4), count):
                 orders = [
-                    selectors.ordered_log_prob(self.scores, torch.tensor([order, order]))
+                    plackett_luce.log_prob(self.scores, torch.tensor([order, order]))
                     for order in itertools.permutations(places)
                 ]
                 summed = torch.stack(orders).exp().sum(0)
                 chosen = torch.zeros((2, 4), dtype=torch.bool)
                 chosen[:, places] = True
                 torch.testing.assert_close(
-                    selectors.set_log_prob(self.scores, chosen).exp(), summed, atol=1e-9, rtol=1e-6
+                    plackett_luce.set_log_prob(self.scores, chosen).exp(), summed, atol=1e-9, rtol=1e-6
                 )
                 total += summed
             torch.testing.assert_close(total, torch.ones(2, dtype=torch.float64))
@@ -135,8 +135,8 @@ class TestSelectors:
     def test_gradients_are_finite_at_extreme_scores(self):
         scores = torch.tensor([[30.0, -30.0, 0.0, float("-inf")]], dtype=torch.float64, requires_grad=True)
         chosen = torch.tensor([[True, False, True, False]])
-        loss = selectors.ordered_log_prob(scores, torch.tensor([[0, 2]])).sum()
-        (loss + selectors.set_log_prob(scores, chosen).sum()).backward()
+        loss = plackett_luce.log_prob(scores, torch.tensor([[0, 2]])).sum()
+        (loss + plackett_luce.set_log_prob(scores, chosen).sum()).backward()
         assert scores.grad.isfinite().all()
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from plumbline.policies import plackett_luce
 from plumbline.policies.masked import selectors
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.schedule import slices
@@ -50,7 +51,7 @@ def errors(log_prob, gap, size=8, count=4):
 @pytest.mark.parametrize("gap", GAPS)
 @pytest.mark.parametrize(("size", "count"), [(4, 1), (8, 4), (9, 7)])
 def test_a_sets_probability_is_the_sum_over_its_orders(gap, size, count):
-    assert errors(selectors.set_log_prob, gap, size, count).max() < 1e-11
+    assert errors(plackett_luce.set_log_prob, gap, size, count).max() < 1e-11
 
 
 def by_gauss(scores, chosen):
@@ -72,7 +73,9 @@ def test_many_places_at_once():
     """32 of 64 equal places: one of the sets of that size."""
     chosen = torch.arange(64).unsqueeze(0) < 32
     wanted = -(np.log(np.arange(33, 65)).sum() - np.log(np.arange(1, 33)).sum())
-    assert float(selectors.set_log_prob(torch.zeros((1, 64)).double(), chosen)[0]) == pytest.approx(wanted, abs=1e-9)
+    assert float(plackett_luce.set_log_prob(torch.zeros((1, 64)).double(), chosen)[0]) == pytest.approx(
+        wanted, abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("temperature", [0.05, 0.3, 2.0])

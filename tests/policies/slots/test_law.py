@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.policies import token_law
-from plumbline.policies.slots import sampler, selection
+from plumbline.policies import places, plackett_luce
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.testing import _chi_square_p, _key, check_policy, sampled
 from tests.policies.slots.models import PROMPT, A
@@ -86,18 +85,16 @@ def test_both_laws_hold(policy, name):
 
 
 def test_a_sampler_of_other_tokens_fails_law_2(policy, monkeypatch):
-    honest = token_law.draw
-    monkeypatch.setattr(token_law, "draw", lambda logits, uniforms, law: honest(logits, uniforms**1.3, law))
+    honest = places.draw
+    monkeypatch.setattr(places, "draw", lambda logits, uniforms, law: honest(logits, uniforms**1.3, law))
     laws = check_policy(policy, PROMPT, LAW, draws=5000, seed=0)
     assert laws.gap < 1e-5
     assert laws.chi_square_p < 1e-6
 
 
 def test_a_sampler_of_other_slots_fails_law_2(policy, monkeypatch):
-    honest = selection.choose
-    monkeypatch.setattr(
-        sampler.selection, "choose", lambda scores, uniforms, count: honest(scores * 3, uniforms, count)
-    )
+    honest = plackett_luce.choose
+    monkeypatch.setattr(plackett_luce, "choose", lambda scores, uniforms, count: honest(scores * 3, uniforms, count))
     laws = check_policy(policy, PROMPT, LAW, draws=5000, seed=0)
     assert laws.gap < 1e-5
     assert laws.chi_square_p < 1e-6
@@ -186,25 +183,24 @@ class TestPlackettLuce:
         scores = spread * torch.randn(5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         for count in (1, 2, 5):
             orders = torch.tensor(list(itertools.permutations(range(5), count)))
-            logs = selection.log_prob(scores.expand(len(orders), -1), orders)
+            logs = plackett_luce.log_prob(scores.expand(len(orders), -1), orders)
             assert logs.exp().sum().item() == pytest.approx(1, abs=1e-12)
 
     def test_padding_changes_nothing(self):
         scores = torch.randn((1, 3), generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
         other = scores.detach().flip(1)
-        alone = selection.log_prob(scores, torch.tensor([[2, 0]]))
-        there = torch.tensor([[True, True, True, False]])
-        wide, wide_other = (torch.cat([s, torch.full((1, 1), 9.0)], 1).double() for s in (scores, other))
+        alone = plackett_luce.log_prob(scores, torch.tensor([[2, 0]]))
+        wide, wide_other = (torch.cat([s, torch.full((1, 1), float("-inf"))], 1).double() for s in (scores, other))
         chosen = torch.tensor([[2, 0, -1]])
-        padded = selection.log_prob(wide, chosen, there)
+        padded = plackett_luce.log_prob(wide, chosen)
         torch.testing.assert_close(padded, alone)
         torch.testing.assert_close(
-            selection.divergence(wide, wide_other, chosen, there),
-            selection.divergence(scores, other, torch.tensor([[2, 0]])),
+            plackett_luce.divergence(wide, wide_other, chosen),
+            plackett_luce.divergence(scores, other, torch.tensor([[2, 0]])),
         )
         (gradient,) = torch.autograd.grad(padded.sum(), scores)
         assert bool(gradient.isfinite().all())
 
     def test_without_numbers_the_best_come_first(self):
         scores = torch.tensor([[0.1, 3.0, 3.0, -1.0]])
-        assert selection.choose(scores, None, 3).tolist() == [[1, 2, 0]]
+        assert plackett_luce.choose(scores, None, 3).tolist() == [[1, 2, 0]]

@@ -18,12 +18,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from plumbline.policies.pretrained.inputs import padded
 from plumbline.records import Trajectory
+
+PASS_TOKENS = 100
+"""What starting one more pass costs, in tokens, whatever its length: every weight's gradient is added once.
+
+With it the cheapest size was predicted on a CPU for widths 96 and 256, prompts of 64 to 300 and answers of 30 to 256
+tokens.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,7 +168,6 @@ def shared_attention(
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
-    blocks: Sequence[Block] | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
     """Attention over a pack without its square: prompts among themselves, completions to their prompt and their past.
@@ -175,11 +181,12 @@ def shared_attention(
         key: [1, key-value heads, T, D].
         value: like `key`.
         attention_mask: of a plain pass; unread where `blocks` says the same.
-        blocks: of the pack; None is a plain pass, left to transformers.
-        kwargs: scaling and what else transformers gives.
+        kwargs: what else transformers gives, such as `scaling`, and the pack's `blocks`; without them it is a plain
+            pass, left to transformers.
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+    blocks: Sequence[Block] | None = kwargs.pop("blocks", None)
     if blocks is None:
         result: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
         return result
@@ -226,44 +233,6 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, sees: Tensor | None, scal
     return scores.softmax(-1, dtype=torch.float32).to(query.dtype) @ value
 
 
-def pack_sizes(trajectories: Sequence[Trajectory], tokens_per_pass: int, width: int) -> list[list[int]]:
-    """Cut trajectories into packs: consecutive ones of one prompt, so many that the arithmetic is least.
-
-    A longer pack reads the prompt fewer times but attends over its whole square, most of it masked. Per layer, T
-    tokens of width H cost about 24 H^2 T in the linear maps and 4 H T^2 in the attention; a pass costs about 100
-    tokens more, whatever its length (every weight's gradient is added once). With these the cheapest size was
-    predicted on a CPU for widths 96 and 256, prompts of 64 to 300 and answers of 30 to 256 tokens.
-
-    Args:
-        trajectories: equal prompts side by side.
-        tokens_per_pass: the longest pack that memory allows; one trajectory always makes a pack.
-        width: H.
-
-    Returns:
-        Lists of indices, in order.
-    """
-    packs: list[list[int]] = []
-    start = 0
-    for end in range(1, len(trajectories) + 1):
-        if end == len(trajectories) or not np.array_equal(trajectories[end].prompt, trajectories[start].prompt):
-            packs += _cut(range(start, end), trajectories, tokens_per_pass, width)
-            start = end
-    return packs
-
-
-def _cut(group: range, trajectories: Sequence[Trajectory], tokens_per_pass: int, width: int) -> list[list[int]]:
-    prompt = len(trajectories[group[0]].prompt)
-    longest = max(trajectories[index].num_tokens for index in group)
-
-    def cost(size: int) -> float:
-        length = prompt + size * longest
-        return -(-len(group) // size) * (24 * width**2 * (length + 100) + 4 * width * length**2)
-
-    sizes = [size for size in range(1, len(group) + 1) if size == 1 or prompt + size * longest <= tokens_per_pass]
-    size = min(sizes, key=cost)
-    return [list(group[at : at + size]) for at in range(0, len(group), size)]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
     """Tensors of one padded forward pass: a row a sequence, padded on the right, where a causal model never sees it."""
@@ -275,12 +244,8 @@ class Rows:
 
 def rows(sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], device: torch.device) -> Rows:
     """Pad (tokens, is_target) sequences to one rectangle."""
-    longest = max(len(tokens) for tokens, _ in sequences)
-    ids = torch.zeros((len(sequences), longest), dtype=torch.long)
-    is_target = torch.zeros((len(sequences), longest), dtype=torch.bool)
-    for row, (tokens, targets) in enumerate(sequences):
-        ids[row, : len(tokens)] = torch.tensor(tokens)
-        is_target[row, : len(tokens)] = torch.tensor(targets)
+    ids, _ = padded([tokens for tokens, _ in sequences])
+    is_target, _ = padded([targets for _, targets in sequences])
     row_of, column_of = is_target.nonzero(as_tuple=True)
     return Rows(
         ids=ids.to(device),

@@ -19,9 +19,10 @@ from plumbline.policies.autoregressive.decoders import Decoder
 from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.policies.autoregressive.packing import pack, pack_sizes, reach, rows
+from plumbline.policies.autoregressive.packing import PASS_TOKENS, pack, reach, rows
 from plumbline.policies.autoregressive.probe import probe, see
 from plumbline.policies.autoregressive.sampler import Drawn, decode
+from plumbline.policies.chunks import pack_sizes
 from plumbline.policies.draws import Noise
 from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.head import head_log_prob
@@ -41,8 +42,7 @@ class AutoregressivePolicy(PretrainedPolicy):
     stepwise = False
 
     def __init__(self, loaded: Loaded, section: AutoregressiveModel) -> None:
-        super().__init__(loaded)
-        self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else 512)
+        super().__init__(loaded, section)
         self._abilities = probe(self.model)
         self._reach = reach(self.model)
         self._lean = self._choose_decoder(section)
@@ -123,7 +123,8 @@ class AutoregressivePolicy(PretrainedPolicy):
     def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
         """See `Policy.batches`: consecutive trajectories of one prompt, as many as are cheapest together."""
         width = self.model.config.get_text_config().hidden_size
-        return pack_sizes(trajectories, tokens_per_pass, width)
+        lengths = [trajectory.num_tokens for trajectory in trajectories]
+        return pack_sizes(trajectories, lengths, tokens_per_pass, width, 24 * width**2 * PASS_TOKENS)
 
     def exact(self, sampling: Sampling) -> bool:  # noqa: ARG002 - every law of this family is scored exactly
         """See `Policy.exact`."""

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder, unsupported
 from plumbline.policies.autoregressive.packing import Pack, install_shared_attention, pack, remove_shared_attention
 from plumbline.policies.pretrained.adapters import fuse, lora_layers, unfuse
+from plumbline.policies.pretrained.inputs import additive
 from plumbline.records import Sampling, Step, Trajectory
 
 PLAUSIBLE = 32
@@ -251,8 +252,3 @@ def see(packed: Pack, dtype: torch.dtype, *, shared: bool) -> dict[str, Any]:
             "blocks": packed.blocks,
         }
     return {"attention_mask": additive(packed.mask, dtype)}
-
-
-def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """A bool mask (may attend) as the additive one that every attention of transformers takes."""
-    return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)

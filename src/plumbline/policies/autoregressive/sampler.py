@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from plumbline.policies.autoregressive.decoders import Decoder
-from plumbline.policies.autoregressive.decoders.threads import threads_for
+from plumbline.policies.autoregressive.decoders import Decoder, threads_for
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
 from plumbline.policies.token_law import draw

@@ -59,7 +59,6 @@ def convert(
     *,
     heads: int = 32,
     context: int = 1024,
-    vocabulary: int | None = None,
     weights: str | None = None,
 ) -> FlowConfig:
     """Write a flow model's directory from a checkpoint.
@@ -67,11 +66,10 @@ def convert(
     Args:
         checkpoint: the .pth file.
         folder: where the model goes.
-        tokenizer: a directory or hub name of the tokenizer that the model was trained with (GPT-2's, as published).
+        tokenizer: a directory or hub name of the tokenizer that the model was trained with (GPT-2's, as published). An
+            embedding of one row more than it has tokens is that of a mask source.
         heads: attention heads.
         context: tokens of the sequences that it was trained on.
-        vocabulary: tokens without the mask; None takes the tokenizer's, and an embedding of one row more is then that
-            of a mask source.
         weights: a key of the dictionary; None takes the first of `CHOICES` that is there.
 
     Raises:
@@ -80,7 +78,7 @@ def convert(
     """
     claims.check(folder, MODEL)
     tensors = _tensors(_read(checkpoint), weights, checkpoint)
-    config = _config(tensors, heads, context, vocabulary or _tokens(tokenizer), checkpoint)
+    config = _config(tensors, heads, context, len(_load(tokenizer)), checkpoint)
     network = FlowNetwork(config)
     renamed = {_rename(name, checkpoint): tensor.float() for name, tensor in tensors.items()}
     missing, unexpected = network.load_state_dict(renamed, strict=False)
@@ -91,7 +89,7 @@ def convert(
         )
     claims.claim(folder, MODEL)
     network.save_pretrained(folder)
-    _save_tokenizer(tokenizer, folder)
+    _load(tokenizer).save_pretrained(folder)
     return config
 
 
@@ -165,11 +163,3 @@ def _load(tokenizer: str) -> Any:
     from plumbline.recipe import ModelSection
 
     return load_tokenizer(tokenizer, ModelSection(name=tokenizer))
-
-
-def _tokens(tokenizer: str) -> int:
-    return len(_load(tokenizer))
-
-
-def _save_tokenizer(tokenizer: str, folder: Path) -> None:
-    _load(tokenizer).save_pretrained(folder)

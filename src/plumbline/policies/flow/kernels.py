@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from plumbline.policies.flow.options import Kernel
 from plumbline.policies.flow.schedule import Tick
-from plumbline.policies.token_law import draw
+from plumbline.policies.token_law import draw, kl
 from plumbline.records import Sampling
 
 SMALL = 1e-2
@@ -70,7 +70,7 @@ def divergence(restricted: Tensor, reference: Tensor, current: Tensor, kernel: K
         last step: sum over all j of p_j (l_j - l'_j)
     """
     log_p, log_r = restricted.log_softmax(-1), reference.log_softmax(-1)
-    gap = (log_p.exp() * (log_p - log_r).masked_fill(log_p.isneginf(), 0.0)).sum(-1)
+    gap = kl(log_p, log_r)
     if step.last:
         return gap
     at = current.unsqueeze(-1)

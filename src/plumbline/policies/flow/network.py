@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from plumbline.errors import ModelError
 from plumbline.policies.flow.kernels import sinusoid
+from plumbline.policies.pretrained.inputs import padded
 from plumbline.storage import read_object
 
 MODEL_TYPE = "plumbline-flow"
@@ -108,18 +109,15 @@ class FlowNetwork(nn.Module):
 
     def encode(self, prompts: Sequence[Sequence[int]]) -> Prefix:
         """Pad prompts on the right, and under prefix attention run them through the layers."""
-        lengths = torch.tensor([len(prompt) for prompt in prompts], device=self.device)
-        ids = torch.zeros((len(prompts), max(1, int(lengths.max()))), dtype=torch.long)
-        for row, prompt in enumerate(prompts):
-            ids[row, : len(prompt)] = torch.tensor(prompt, dtype=torch.long)
-        ids = ids.to(self.device)
+        ids, there = (each.to(self.device) for each in padded(prompts))
+        lengths = there.sum(1)
         if self.config.attention == "full":
             return Prefix(ids, lengths)
         rows, width = ids.shape
         clean = torch.ones(rows, device=self.device)
         condition = self._condition(clean, torch.zeros_like(clean))
         positions = torch.arange(width, device=self.device).expand(rows, -1)
-        seen = (torch.arange(width, device=self.device) < lengths.unsqueeze(1))[:, None, None]
+        seen = there[:, None, None]
         states, keys, values = self.embed(ids), [], []
         for layer in self.layers:
             states, key, value = layer(states, condition, self._rotation(positions), seen, None)

@@ -19,7 +19,7 @@ from plumbline.policies.places import Places
 from plumbline.policies.token_law import draw, restrict
 from plumbline.records import Step
 
-Look = Callable[[Tensor, Tick], Places]
+LawOf = Callable[[Tensor, Tick], Places]
 """From canvases [R, L] and a step of the clock to the laws of all their places, row by row."""
 
 
@@ -32,7 +32,9 @@ class Flowed:
 
 
 @torch.no_grad()
-def flow(look: Look, start: Tensor, sampling: FlowSampling, exponent: float, own: Sequence[torch.Generator]) -> Flowed:
+def flow(
+    law_of: LawOf, start_rl: Tensor, sampling: FlowSampling, exponent: float, own: Sequence[torch.Generator]
+) -> Flowed:
     """Carry canvases from noise to text.
 
     At temperature 0 a place that jumps takes the most probable token, and the last step takes it everywhere; when a
@@ -40,45 +42,47 @@ def flow(look: Look, start: Tensor, sampling: FlowSampling, exponent: float, own
     until the last step).
 
     Args:
-        look: the model.
-        start: [R, L] on the CPU, the noise.
+        law_of: the model.
+        start_rl: [R, L] on the CPU, the noise.
         sampling: the law.
         exponent: of the schedule.
         own: a CPU generator for each row, the only source of randomness.
     """
-    canvas = start.clone()
-    rows, places = canvas.shape
+    canvas_rl = start_rl.clone()
+    rows, places = canvas_rl.shape
     steps: list[list[Step]] = [[] for _ in range(rows)]
     for step in ticks(sampling, exponent):
         numbers = uniforms(own, 2, places).transpose(0, 1).flatten(1)
-        laws = look(canvas, step)
-        moved = laws.each(
+        laws = law_of(canvas_rl, step)
+        moved = laws.several(
             lambda part, now, first, second, step=step: _move(part, now, first, second, sampling, step),
-            *(value.to(laws.hidden.device) for value in (canvas.flatten(), *numbers)),
-        ).cpu()
-        following, logprobs = moved[:, 0].long().view_as(canvas), moved[:, 1].float().view_as(canvas)
+            *(value.to(laws.hidden.device) for value in (canvas_rl.flatten(), *numbers)),
+        )
+        following_rl, logprobs_rl = (value.cpu().view_as(canvas_rl) for value in moved)
         for row in range(rows):
             steps[row].append(
                 Step(
                     positions=np.arange(places),
-                    tokens=following[row].numpy().copy(),
-                    logprobs=logprobs[row].numpy().copy(),
-                    state=canvas[row].numpy().copy(),
+                    tokens=following_rl[row].numpy().copy(),
+                    logprobs=logprobs_rl[row].numpy().copy(),
+                    state=canvas_rl[row].numpy().copy(),
                     time=step.time,
                     until=step.until,
                 )
             )
-        canvas = following
-    return Flowed(canvas.numpy(), steps)
+        canvas_rl = following_rl
+    return Flowed(canvas_rl.numpy(), steps)
 
 
-def _move(part: Places, now: Tensor, first: Tensor, second: Tensor, sampling: FlowSampling, step: Tick) -> Tensor:
-    """[N, 2]: the next token of each place, and its log-probability (in float64, which holds every token id)."""
+def _move(
+    part: Places, now: Tensor, first: Tensor, second: Tensor, sampling: FlowSampling, step: Tick
+) -> tuple[Tensor, Tensor]:
+    """The next token of each place [N], and its log-probability [N]."""
     logits = part.logits()
     if sampling.greedy:
         best = logits.argmax(-1)
         following = best if step.last else kernels.jump(best, now, second, step)
-        return torch.stack([following.double(), torch.zeros_like(first)], 1)
+        return following, torch.zeros_like(first, dtype=torch.float32)
     restricted = restrict(logits, sampling)
     if step.last or sampling.kernel == "conditional":
         drawn, _ = draw(logits, first, sampling)
@@ -86,4 +90,4 @@ def _move(part: Places, now: Tensor, first: Tensor, second: Tensor, sampling: Fl
         log_p = kernels.log_prob(restricted, now, following, sampling.kernel, step)
     else:
         following, log_p = kernels.marginal_move(restricted, now, first, second, step)
-    return torch.stack([following.double(), log_p.double()], 1)
+    return following, log_p.float()

@@ -40,9 +40,9 @@ def config_of(source: str) -> Any:
     if path is None:
         return None
     values = read_object(Path(path))
-    made = {"llada": _llada, "Dream": _dream}.get(str(values.get("model_type")))
+    build = {"llada": _llada, "Dream": _dream}.get(str(values.get("model_type")))
     try:
-        return None if made is None else made(values)
+        return None if build is None else build(values)
     except KeyError as error:
         raise ModelError(
             f"the config.json of {source} says model_type {values['model_type']}, but lacks {error}",

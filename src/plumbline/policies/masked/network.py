@@ -1,6 +1,7 @@
 """A causal transformers model as a bidirectional one: hidden states of the places of a canvas.
 
-Letters in shapes: P prompts, N longest prompt, R rows (canvases), L places, H hidden size.
+Letters in shapes: P prompts, N longest prompt, R rows (canvases), L places, H hidden size, K key heads, D size of a
+head.
 
 The mask is always given in four dimensions, so a causal model's own mask never acts. Two ways to attend:
 
@@ -15,8 +16,9 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from transformers import DynamicCache
 
-from plumbline.policies.masked.cache import Behind, Gathered
+from plumbline.policies.pretrained.inputs import additive, padded
 
 Attention = Literal["full", "prefix"]
 
@@ -42,6 +44,53 @@ class Prompts:
         )
 
 
+class Gathered(DynamicCache):
+    """Remembers each layer's keys and values [R, K, N, D].
+
+    A cache of transformers grows whenever a layer runs. Under gradient checkpointing every layer runs a second time in
+    the backward pass and would append its keys again, so this one and `Behind` do not grow. Neither drops keys outside
+    a sliding window: the mask alone says what is seen.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.computed: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """What transformers calls in every layer."""
+        del args, kwargs
+        self.computed[layer_idx] = (key_states, value_states)
+        return key_states, value_states
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Nothing stands before the prompt."""
+        del layer_idx
+        return 0
+
+
+class Behind(DynamicCache):
+    """Lets each layer see given keys and values [R, K, N, D] in front of its own [R, K, L, D], and forgets its own."""
+
+    def __init__(self, keys: tuple[Tensor, ...], values: tuple[Tensor, ...]) -> None:
+        super().__init__()
+        self.keys, self.values = keys, values
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """What transformers calls in every layer."""
+        del args, kwargs
+        keys = torch.cat([self.keys[layer_idx], key_states], dim=-2)
+        return keys, torch.cat([self.values[layer_idx], value_states], dim=-2)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Places of the (padded) prompt."""
+        del layer_idx
+        return self.keys[0].shape[-2]
+
+
 class Network:
     """Hidden states of canvases under one of the two attentions."""
 
@@ -53,19 +102,15 @@ class Network:
         """Pad prompts, and under prefix attention run them through the model once."""
         model = model or self.model
         device = model.device
-        lengths = torch.tensor([len(prompt) for prompt in prompts], device=device)
-        ids = torch.zeros((len(prompts), max(1, int(lengths.max()))), dtype=torch.long)
-        for row, prompt in enumerate(prompts):
-            ids[row, : len(prompt)] = torch.tensor(prompt, dtype=torch.long)
-        ids = ids.to(device)
+        ids, seen = (each.to(device) for each in padded(prompts))
+        lengths = seen.sum(1)
         if self.attention == "full":
             return Prompts(ids, lengths)
-        seen = torch.arange(ids.shape[1], device=device) < lengths.unsqueeze(1)
         gathered = Gathered()
-        mask = _additive(seen[:, None, None], ids.shape[1], model.dtype)
+        mask = _seen_by_all(seen, ids.shape[1], model.dtype)
         states = model.get_decoder()(ids, attention_mask=mask, past_key_values=gathered, use_cache=True)
         last = states.last_hidden_state[torch.arange(len(prompts), device=device), lengths - 1]
-        layers = [gathered.found[layer] for layer in sorted(gathered.found)]
+        layers = [gathered.computed[layer] for layer in sorted(gathered.computed)]
         return Prompts(ids, lengths, tuple(keys for keys, _ in layers), tuple(values for _, values in layers), last)
 
     def hidden(self, prompts: Prompts, canvas: Tensor, model: Any = None) -> Tensor:
@@ -81,7 +126,7 @@ class Network:
         at = prompts.lengths.unsqueeze(1) + torch.arange(places, device=canvas.device)  # [R, L]
         ids = ids.scatter(1, at, canvas)
         seen = torch.arange(width, device=canvas.device) < (prompts.lengths + places).unsqueeze(1)
-        mask = _additive(seen[:, None, None], width, model.dtype)
+        mask = _seen_by_all(seen, width, model.dtype)
         states = model.get_decoder()(ids, attention_mask=mask, use_cache=False).last_hidden_state
         if self.shifted:
             at = at - 1
@@ -95,7 +140,7 @@ class Network:
         positions = prompts.lengths.unsqueeze(1) + torch.arange(places, device=canvas.device)
         states = model.get_decoder()(
             canvas,
-            attention_mask=_additive(seen[:, None, None], places, model.dtype),
+            attention_mask=_seen_by_all(seen, places, model.dtype),
             position_ids=positions,
             past_key_values=Behind(prompts.keys, prompts.values),
             use_cache=True,
@@ -107,7 +152,6 @@ class Network:
         return result
 
 
-def _additive(seen: Tensor, queries: int, dtype: torch.dtype) -> Tensor:
-    """An additive mask [R, 1, queries, keys] from which keys may be seen [R, 1, 1, keys]."""
-    mask = torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill(~seen, torch.finfo(dtype).min)
-    return mask.expand(-1, -1, queries, -1)
+def _seen_by_all(seen: Tensor, queries: int, dtype: torch.dtype) -> Tensor:
+    """An additive mask [R, 1, queries, keys] from which keys may be seen [R, keys]."""
+    return additive(seen[:, None, None], dtype).expand(-1, -1, queries, -1)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from plumbline.errors import ModelError
 from plumbline.policies.masked.network import Network
+from plumbline.policies.pretrained.inputs import additive, agree
 
 FAMILIES = "use a model of plain attention and a linear head (Llama, Qwen, Mistral, LLaDA, Dream)"
 
@@ -26,7 +27,7 @@ def check_model(network: Network, source: str) -> None:
         raise ModelError(
             f"{source} stays causal whatever mask it is given, so it cannot be a masked-diffusion model", FAMILIES
         )
-    if not _close(model.get_output_embeddings()(plain.hidden), plain.logits):
+    if not agree(model.get_output_embeddings()(plain.hidden), plain.logits):
         raise ModelError(
             f"the logits of {source} are not those of its linear head (they are capped or scaled behind it)", FAMILIES
         )
@@ -34,7 +35,7 @@ def check_model(network: Network, source: str) -> None:
         plain = _plain(model, prompt, canvas, prompt_sees_canvas=False)
     kept = network.encode([prompt]).rows(torch.zeros(2, dtype=torch.long, device=model.device))
     wanted = plain.before if network.shifted else plain.hidden
-    if not _close(network.hidden(kept, canvas), wanted):
+    if not agree(network.hidden(kept, canvas), wanted):
         raise ModelError(
             f"{source} computes something else when its prompt is read once and kept",
             "set model.attention to full, or " + FAMILIES,
@@ -53,12 +54,6 @@ def _plain(model: Any, prompt: list[int], canvas: Tensor, *, prompt_sees_canvas:
     ids = torch.cat([torch.tensor([prompt] * len(canvas), device=canvas.device), canvas], 1)
     allowed = torch.ones((size, size), dtype=torch.bool, device=canvas.device)
     allowed[:start, start:] = prompt_sees_canvas
-    mask = torch.zeros((len(canvas), 1, size, size), dtype=model.dtype, device=canvas.device)
-    mask = mask.masked_fill(~allowed, torch.finfo(model.dtype).min)
+    mask = additive(allowed.expand(len(canvas), 1, size, size), model.dtype)
     hidden = model.get_decoder()(ids, attention_mask=mask, use_cache=False).last_hidden_state
     return _Plain(hidden, model(ids, attention_mask=mask, use_cache=False).logits, start)
-
-
-def _close(found: Tensor, wanted: Tensor) -> bool:
-    tolerance = 1e-3 if wanted.dtype == torch.float32 else 0.1
-    return bool((found - wanted).abs().max() <= tolerance * wanted.abs().max())

@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from plumbline.policies.canvas import distinct_prompts
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.schedule import Slice, slices
 from plumbline.policies.masked.selectors import FREE
-from plumbline.records import Step, Trajectory
+from plumbline.records import Trajectory
 
 
 class Recorded:
@@ -35,70 +36,59 @@ class Recorded:
     layout: Tensor  # [terms]
 
     @classmethod
-    def of(cls, trajectories: Sequence[Trajectory], mask_id: int) -> "Recorded":
-        """Lay out the steps of trajectories that share a law.
+    def of(cls, trajectories: Sequence[Trajectory], sampling: MaskedSampling, mask_id: int) -> "Recorded":
+        """Lay out the steps of trajectories that share the law `sampling`.
 
         Raises:
             ValueError: a step has no state, or fills a place that was not hidden in it.
         """
-        made = cls()
-        sampling = MaskedSampling.of(trajectories[0].sampling)
-        distinct: dict[bytes, int] = {}
-        prompts: list[list[int]] = []
-        steps: list[Step] = []
-        prompt_of: list[int] = []
-        for trajectory in trajectories:
-            key = trajectory.prompt.tobytes()
-            if key not in distinct:
-                distinct[key] = len(prompts)
-                prompts.append(trajectory.prompt.tolist())
-            for step in trajectory.steps:
-                steps.append(step)
-                prompt_of.append(distinct[key])
+        result = cls()
+        prompts, prompt_of = distinct_prompts(trajectories)
+        steps = [step for trajectory in trajectories for step in trajectory.steps]
         known = [step.state for step in steps if step.state is not None]
         if len(known) != len(steps):
             raise ValueError("a step without its state cannot be scored")
         states = np.stack(known)
         rows, places = states.shape
-        made.prompts, made.prompt_of = prompts, torch.tensor(prompt_of)
-        made.states = torch.from_numpy(states)
-        made.times = [step.time or 0.0 for step in steps]
+        result.prompts, result.prompt_of = prompts, torch.tensor(prompt_of)
+        result.states = torch.from_numpy(states)
+        result.times = [step.time or 0.0 for step in steps]
         counts = [len(step.positions) for step in steps]
-        made.step_of = torch.arange(rows).repeat_interleave(torch.tensor(counts))
+        result.step_of = torch.arange(rows).repeat_interleave(torch.tensor(counts))
         positions = torch.from_numpy(np.concatenate([step.positions for step in steps]))
-        made.tokens = torch.from_numpy(np.concatenate([step.tokens for step in steps]))
-        made.chosen = torch.zeros((rows, places), dtype=torch.bool)
-        made.chosen[made.step_of, positions] = True
-        made.selected = torch.tensor([step.selection is not None for step in steps])
-        made.eligible, made.pieces = made.chosen, []
-        if bool(made.selected.any()):
+        result.tokens = torch.from_numpy(np.concatenate([step.tokens for step in steps]))
+        result.chosen = torch.zeros((rows, places), dtype=torch.bool)
+        result.chosen[result.step_of, positions] = True
+        result.selected = torch.tensor([step.selection is not None for step in steps])
+        result.eligible, result.pieces = result.chosen, []
+        if bool(result.selected.any()):
             by_time = {piece.time: piece for piece in slices(sampling)}
-            made.pieces = [by_time[time] for time in made.times]
+            result.pieces = [by_time[time] for time in result.times]
             block = torch.zeros((rows, places), dtype=torch.bool)
-            for row, piece in enumerate(made.pieces):
+            for row, piece in enumerate(result.pieces):
                 block[row, piece.start : piece.end] = True
-            made.eligible = (made.states == mask_id) & block
-        looked_at = made.chosen if sampling.selector in FREE else made.eligible
-        made.looked_at = looked_at
+            result.eligible = (result.states == mask_id) & block
+        looked_at = result.chosen if sampling.selector in FREE else result.eligible
+        result.looked_at = looked_at
         index = torch.full((rows, places), -1, dtype=torch.long)
         index[looked_at] = torch.arange(int(looked_at.sum()))
-        made.filled = index[made.step_of, positions]
-        if bool((made.filled < 0).any()):
+        result.filled = index[result.step_of, positions]
+        if bool((result.filled < 0).any()):
             raise ValueError("a recorded step fills a place that was not hidden in its state")
         width = max(counts)
         column = torch.cat([torch.arange(count) for count in counts])
         first = torch.tensor([int(step.positions[:1].sum()) for step in steps]).unsqueeze(1).expand(-1, width)
-        made.order = first.clone().index_put((made.step_of, column), positions)
+        result.order = first.clone().index_put((result.step_of, column), positions)
         first = torch.tensor([int(step.tokens[:1].sum()) for step in steps]).unsqueeze(1).expand(-1, width)
-        made.order_tokens = first.clone().index_put((made.step_of, column), made.tokens)
+        result.order_tokens = first.clone().index_put((result.step_of, column), result.tokens)
         # Terms stand step by step, tokens first: where each is found in [all tokens, all selections].
         layout: list[int] = []
-        token, selection = 0, len(made.tokens)
+        token, selection = 0, len(result.tokens)
         for step, count in zip(steps, counts, strict=True):
             layout += range(token, token + count)
             token += count
             if step.selection is not None:
                 layout.append(selection)
                 selection += 1
-        made.layout = torch.tensor(layout)
-        return made
+        result.layout = torch.tensor(layout)
+        return result

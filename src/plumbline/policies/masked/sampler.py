@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from plumbline.policies import plackett_luce
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
 from plumbline.policies.masked import selectors
@@ -29,10 +30,10 @@ from plumbline.policies.places import Places, draw_with_confidence, largest_log_
 from plumbline.policies.token_law import draw
 from plumbline.records import Step
 
-Look = Callable[[Tensor, Tensor, Tensor, float], Places]
+LawOf = Callable[[Tensor, Tensor, Tensor, float], Places]
 """From the numbers of rows [A], their canvases [A, L], the places to look at [A, L] (bool) and the time to the laws of
 these places, row by row."""
-See = Callable[[Tensor, Tensor, float], Places]
+Settled = Callable[[Tensor, Tensor, float], Places]
 """The same for rows that are settled."""
 
 
@@ -42,12 +43,12 @@ Denoised = tuple[int, NDArray[np.int64], list[Step]]
 
 @torch.no_grad()
 def denoise(
-    look: Look, chunk: Chunk[MaskedSampling], mask_id: int, stop_ids: Collection[int], end: int
+    law_of: LawOf, chunk: Chunk[MaskedSampling], mask_id: int, stop_ids: Collection[int], end: int
 ) -> Iterator[Denoised]:
     """Fill a canvas for each row of a chunk from nothing, and yield it when its last block is finished.
 
     Args:
-        look: the model.
+        law_of: the model.
         chunk: its law is greedy where its temperature is 0.
         mask_id: the token of a hidden place.
         stop_ids: tokens that end an answer.
@@ -55,37 +56,39 @@ def denoise(
     """
     sampling, own, rows = chunk.sampling, chunk.generators(), len(chunk.requests)
     places = sampling.max_tokens
-    canvas = torch.full((rows, places), mask_id, dtype=torch.long)
-    hidden = torch.ones((rows, places), dtype=torch.bool)
+    canvas_rl = torch.full((rows, places), mask_id, dtype=torch.long)
+    hidden_rl = torch.ones((rows, places), dtype=torch.bool)
     unfinished = torch.ones((rows,), dtype=torch.bool)
     stops = torch.tensor(sorted(stop_ids), dtype=torch.long)
     steps: list[list[Step]] = [[] for _ in range(rows)]
     for piece in slices(sampling):
-        eligible = hidden.clone()
-        eligible[:, : piece.start] = False
-        eligible[:, piece.end :] = False
-        active = eligible.any(1).nonzero().flatten()
+        eligible_rl = hidden_rl.clone()
+        eligible_rl[:, : piece.start] = False
+        eligible_rl[:, piece.end :] = False
+        active = eligible_rl.any(1).nonzero().flatten()
         if len(active):
-            numbers = uniforms([own[row] for row in active.tolist()], 2 * places + 1)
-            made = _step(partial(look, active), canvas[active], eligible[active], piece, sampling, numbers)
+            numbers_ru = uniforms([own[row] for row in active.tolist()], 2 * places + 1)
+            filling = _step(
+                partial(law_of, active), canvas_rl[active], eligible_rl[active], piece, sampling, numbers_ru
+            )
             for index, row in enumerate(active.tolist()):
-                step = made.step(index, canvas[row], piece.time)
+                step = filling.step(index, canvas_rl[row], piece.time)
                 steps[row].append(step)
                 positions = torch.from_numpy(step.positions)
-                canvas[row, positions] = torch.from_numpy(step.tokens)
-                hidden[row, positions] = False
+                canvas_rl[row, positions] = torch.from_numpy(step.tokens)
+                hidden_rl[row, positions] = False
         if piece.last or sampling.selector == "leftmost":
-            behind = hidden & torch.isin(canvas[:, : piece.end], stops).any(1, keepdim=True)
-            canvas[behind] = end
-            hidden[behind] = False
-            finished = unfinished & ~hidden.any(1)
+            behind_rl = hidden_rl & torch.isin(canvas_rl[:, : piece.end], stops).any(1, keepdim=True)
+            canvas_rl[behind_rl] = end
+            hidden_rl[behind_rl] = False
+            finished = unfinished & ~hidden_rl.any(1)
             unfinished &= ~finished
             for row in finished.nonzero().flatten().tolist():
-                yield row, canvas[row].numpy().copy(), steps[row]
+                yield row, canvas_rl[row].numpy().copy(), steps[row]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Made:
+class _Filling:
     """One step of every row, on the CPU; a row's first `counts` columns count."""
 
     positions: Tensor  # [R, n]
@@ -108,66 +111,72 @@ class _Made:
 
 
 def _step(
-    look: See, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: MaskedSampling, uniforms: Tensor
-) -> _Made:
-    places = canvas.shape[1]
-    for_places, for_tokens = uniforms[:, :places], uniforms[:, places : 2 * places]
+    law_of: Settled, canvas_rl: Tensor, eligible_rl: Tensor, piece: Slice, sampling: MaskedSampling, uniforms_ru: Tensor
+) -> _Filling:
+    places = canvas_rl.shape[1]
+    for_places_rl, for_tokens_rl = uniforms_ru[:, :places], uniforms_ru[:, places : 2 * places]
     selector = sampling.selector
     if selector == "leftmost":
-        chosen = eligible & (eligible.cumsum(1) <= piece.count)
-        return _fill(look(canvas, chosen, piece.time), chosen, for_tokens, sampling, None)
+        chosen_rl = eligible_rl & (eligible_rl.cumsum(1) <= piece.count)
+        return _fill(law_of(canvas_rl, chosen_rl, piece.time), chosen_rl, for_tokens_rl, sampling, None)
     if sampling.greedy:
-        return _greedy(look, canvas, eligible, piece, sampling)
+        return _greedy(law_of, canvas_rl, eligible_rl, piece, sampling)
     if selector in {"random", "ancestral"}:
         if selector == "random":
-            order = selectors.top_places(for_places.masked_fill(~eligible, -1.0), piece.count)
-            chosen = torch.zeros_like(eligible).scatter(1, order, value=True)
+            order_rn = plackett_luce.choose(for_places_rl.masked_fill(~eligible_rl, -1.0), None, piece.count)
+            chosen_rl = torch.zeros_like(eligible_rl).scatter(1, order_rn, value=True)
         else:
-            chosen = eligible if piece.last else eligible & (for_places < piece.share)
-        selection = free_log_prob(eligible, chosen, [piece] * len(canvas), sampling)
-        return _fill(look(canvas, chosen, piece.time), chosen, for_tokens, sampling, selection)
+            chosen_rl = eligible_rl if piece.last else eligible_rl & (for_places_rl < piece.share)
+        selection = free_log_prob(eligible_rl, chosen_rl, [piece] * len(canvas_rl), sampling)
+        return _fill(law_of(canvas_rl, chosen_rl, piece.time), chosen_rl, for_tokens_rl, sampling, selection)
 
-    laws = look(canvas, eligible, piece.time)
+    laws = law_of(canvas_rl, eligible_rl, piece.time)
     if selector == "low_confidence":
-        return _keep_most_confident(laws, eligible, piece, sampling, for_tokens)
-    best = _spread(largest_log_prob(laws, sampling), eligible)
+        return _keep_most_confident(laws, eligible_rl, piece, sampling, for_tokens_rl)
+    best_rl = _spread(largest_log_prob(laws, sampling), eligible_rl)
     if selector == "threshold":
         law = (sampling.threshold, sampling.position_temperature)
-        confidence = best.exp()
-        chosen = eligible
+        confidence_rl = best_rl.exp()
+        chosen_rl = eligible_rl
         if not piece.last:
-            chosen = selectors.threshold_draw(confidence, eligible, law, torch.cat([for_places, uniforms[:, -1:]], 1))
+            chosen_rl = selectors.threshold_draw(
+                confidence_rl, eligible_rl, law, torch.cat([for_places_rl, uniforms_ru[:, -1:]], 1)
+            )
         # In a block's last step everything that is left is filled, whatever the model thinks: no choice, no term.
-        passed = None if piece.last else selectors.threshold_log_prob(confidence, eligible, law, chosen)
-        return _fill(laws[chosen[eligible].to(laws.hidden.device)], chosen, for_tokens, sampling, passed)
-    scores = best / sampling.position_temperature
-    order = selectors.top_places(scores.double() + selectors.gumbel(for_places), piece.count)
+        passed = None if piece.last else selectors.threshold_log_prob(confidence_rl, eligible_rl, law, chosen_rl)
+        return _fill(laws[chosen_rl[eligible_rl].to(laws.hidden.device)], chosen_rl, for_tokens_rl, sampling, passed)
+    scores_rl = best_rl / sampling.position_temperature
+    order_rn = plackett_luce.choose(scores_rl, for_places_rl, piece.count)
     if selector == "plackett_luce":
-        selection = selectors.ordered_log_prob(scores, order)
+        selection = plackett_luce.log_prob(scores_rl, order_rn)
     else:
-        order = order.sort(1).values
-        selection = selectors.set_log_prob(scores, torch.zeros_like(eligible).scatter(1, order, value=True))
-    return _fill_ordered(laws, eligible, order, for_tokens, sampling, selection)
+        order_rn = order_rn.sort(1).values
+        selection = plackett_luce.set_log_prob(
+            scores_rl, torch.zeros_like(eligible_rl).scatter(1, order_rn, value=True)
+        )
+    return _fill_ordered(laws, eligible_rl, order_rn, for_tokens_rl, sampling, selection)
 
 
-def _spread(values: Tensor, eligible: Tensor) -> Tensor:
+def _spread(values: Tensor, eligible_rl: Tensor) -> Tensor:
     """Values [Q] at the eligible places, row by row, as [R, L] on the CPU; minus infinity elsewhere."""
-    dense = torch.full(eligible.shape, float("-inf"), dtype=torch.float32)
-    dense[eligible] = values.float().cpu()
-    return dense
+    dense_rl = torch.full(eligible_rl.shape, float("-inf"), dtype=torch.float32)
+    dense_rl[eligible_rl] = values.float().cpu()
+    return dense_rl
 
 
-def _fill(laws: Places, chosen: Tensor, uniforms: Tensor, sampling: MaskedSampling, selection: Tensor | None) -> _Made:
+def _fill(
+    laws: Places, chosen_rl: Tensor, uniforms_rl: Tensor, sampling: MaskedSampling, selection: Tensor | None
+) -> _Filling:
     """Draw a token for every chosen place; `laws` are theirs, row by row."""
-    counts = chosen.sum(1)
+    counts = chosen_rl.sum(1)
     width = int(counts.max()) if len(counts) else 0
-    tokens, logprobs = draw(laws.logits(), uniforms[chosen].to(laws.hidden.device), sampling)
-    column = (chosen.cumsum(1) - 1)[chosen]
-    row = chosen.nonzero()[:, 0]
-    shape = (len(chosen), width)
-    positions = torch.zeros(shape, dtype=torch.long).index_put((row, column), chosen.nonzero()[:, 1])
-    return _Made(
-        positions,
+    tokens, logprobs = draw(laws.logits(), uniforms_rl[chosen_rl].to(laws.hidden.device), sampling)
+    column = (chosen_rl.cumsum(1) - 1)[chosen_rl]
+    row = chosen_rl.nonzero()[:, 0]
+    shape = (len(chosen_rl), width)
+    positions_rn = torch.zeros(shape, dtype=torch.long).index_put((row, column), chosen_rl.nonzero()[:, 1])
+    return _Filling(
+        positions_rn,
         torch.zeros(shape, dtype=torch.long).index_put((row, column), tokens.cpu()),
         torch.zeros(shape).index_put((row, column), logprobs.cpu()),
         counts,
@@ -176,48 +185,61 @@ def _fill(laws: Places, chosen: Tensor, uniforms: Tensor, sampling: MaskedSampli
 
 
 def _fill_ordered(
-    laws: Places, eligible: Tensor, order: Tensor, uniforms: Tensor, sampling: MaskedSampling, selection: Tensor
-) -> _Made:
+    laws: Places,
+    eligible_rl: Tensor,
+    order_rn: Tensor,
+    uniforms_rl: Tensor,
+    sampling: MaskedSampling,
+    selection: Tensor,
+) -> _Filling:
     """Draw tokens for places [R, n] in a given order."""
-    index = torch.full(eligible.shape, -1, dtype=torch.long)
-    index[eligible] = torch.arange(len(laws))
-    picked = laws[index.gather(1, order).flatten().to(laws.hidden.device)]
-    tokens, logprobs = draw(picked.logits(), uniforms.gather(1, order).flatten().to(laws.hidden.device), sampling)
-    counts = torch.full((len(order),), order.shape[1])
-    return _Made(order, tokens.cpu().view_as(order), logprobs.cpu().view_as(order), counts, selection)
+    index_rl = torch.full(eligible_rl.shape, -1, dtype=torch.long)
+    index_rl[eligible_rl] = torch.arange(len(laws))
+    picked = laws[index_rl.gather(1, order_rn).flatten().to(laws.hidden.device)]
+    tokens, logprobs = draw(picked.logits(), uniforms_rl.gather(1, order_rn).flatten().to(laws.hidden.device), sampling)
+    counts = torch.full((len(order_rn),), order_rn.shape[1])
+    return _Filling(order_rn, tokens.cpu().view_as(order_rn), logprobs.cpu().view_as(order_rn), counts, selection)
 
 
 def _keep_most_confident(
-    laws: Places, eligible: Tensor, piece: Slice, sampling: MaskedSampling, uniforms: Tensor
-) -> _Made:
+    laws: Places, eligible_rl: Tensor, piece: Slice, sampling: MaskedSampling, uniforms_rl: Tensor
+) -> _Filling:
     """A token for every hidden place; the most confident ones stay."""
-    tokens, logprobs, sure = draw_with_confidence(laws, uniforms[eligible].to(laws.hidden.device), sampling)
-    confidence = _spread(sure, eligible)
-    order = selectors.top_places(confidence, piece.count).sort(1).values
-    chosen = torch.zeros_like(eligible).scatter(1, order, value=True)
-    drawn = torch.zeros(eligible.shape, dtype=torch.long).index_put(tuple(eligible.nonzero().T), tokens.cpu())
-    told = torch.zeros(eligible.shape).index_put(tuple(eligible.nonzero().T), logprobs.cpu())
-    selection = selection_log_prob(laws, eligible, chosen, order, drawn.gather(1, order), sampling)
-    counts = torch.full((len(order),), order.shape[1])
-    return _Made(order, drawn.gather(1, order), told.gather(1, order), counts, selection.cpu())
+    tokens, logprobs, sure = draw_with_confidence(laws, uniforms_rl[eligible_rl].to(laws.hidden.device), sampling)
+    confidence_rl = _spread(sure, eligible_rl)
+    order_rn = plackett_luce.choose(confidence_rl, None, piece.count).sort(1).values
+    chosen_rl = torch.zeros_like(eligible_rl).scatter(1, order_rn, value=True)
+    drawn_rl = torch.zeros(eligible_rl.shape, dtype=torch.long).index_put(tuple(eligible_rl.nonzero().T), tokens.cpu())
+    told_rl = torch.zeros(eligible_rl.shape).index_put(tuple(eligible_rl.nonzero().T), logprobs.cpu())
+    selection = selection_log_prob(laws, eligible_rl, chosen_rl, order_rn, drawn_rl.gather(1, order_rn), sampling)
+    counts = torch.full((len(order_rn),), order_rn.shape[1])
+    return _Filling(order_rn, drawn_rl.gather(1, order_rn), told_rl.gather(1, order_rn), counts, selection.cpu())
 
 
-def _greedy(look: See, canvas: Tensor, eligible: Tensor, piece: Slice, sampling: MaskedSampling) -> _Made:
+def _greedy(
+    law_of: Settled, canvas_rl: Tensor, eligible_rl: Tensor, piece: Slice, sampling: MaskedSampling
+) -> _Filling:
     """The most probable tokens at the most confident places; nothing is drawn and nothing has a probability."""
-    laws = look(canvas, eligible, piece.time)
+    laws = law_of(canvas_rl, eligible_rl, piece.time)
     tokens = laws.each(lambda part: part.plain().argmax(-1))
-    confidence = _spread(log_confidence(laws, tokens), eligible)
+    confidence_rl = _spread(log_confidence(laws, tokens), eligible_rl)
     if sampling.selector == "threshold" and not piece.last:
-        chosen = eligible & (confidence > math.log(sampling.threshold))
-        best = torch.zeros_like(eligible).scatter(1, selectors.top_places(confidence, 1), value=True) & eligible
-        chosen = torch.where(chosen.any(1, keepdim=True), chosen, best)
+        chosen_rl = eligible_rl & (confidence_rl > math.log(sampling.threshold))
+        best_rl = (
+            torch.zeros_like(eligible_rl).scatter(1, plackett_luce.choose(confidence_rl, None, 1), value=True)
+            & eligible_rl
+        )
+        chosen_rl = torch.where(chosen_rl.any(1, keepdim=True), chosen_rl, best_rl)
     else:
         count = piece.count
         if sampling.selector in {"ancestral", "threshold"}:
-            count = int(eligible.sum(1).max()) if piece.last else round(piece.share * int(eligible.sum(1).max()))
-        chosen = torch.zeros_like(eligible).scatter(1, selectors.top_places(confidence, count), value=True) & eligible
-    picked = torch.zeros(eligible.shape, dtype=torch.long).index_put(tuple(eligible.nonzero().T), tokens.cpu())
-    counts = chosen.sum(1)
+            count = int(eligible_rl.sum(1).max()) if piece.last else round(piece.share * int(eligible_rl.sum(1).max()))
+        chosen_rl = (
+            torch.zeros_like(eligible_rl).scatter(1, plackett_luce.choose(confidence_rl, None, count), value=True)
+            & eligible_rl
+        )
+    picked_rl = torch.zeros(eligible_rl.shape, dtype=torch.long).index_put(tuple(eligible_rl.nonzero().T), tokens.cpu())
+    counts = chosen_rl.sum(1)
     width = int(counts.max())
-    order = (~chosen).to(torch.int8).sort(dim=1, stable=True).indices[:, :width]
-    return _Made(order, picked.gather(1, order), torch.zeros(order.shape), counts, None)
+    order_rn = (~chosen_rl).to(torch.int8).sort(dim=1, stable=True).indices[:, :width]
+    return _Filling(order_rn, picked_rl.gather(1, order_rn), torch.zeros(order_rn.shape), counts, None)

@@ -45,14 +45,14 @@ def slices(sampling: MaskedSampling) -> list[Slice]:
             f"{steps} steps do not fit {blocks} blocks of a canvas of {places} places",
             "set sampling.steps between sampling.blocks and sampling.max_tokens",
         )
-    made = []
+    result = []
     edges = _even(places, blocks)
     turns = _deal(steps, [end - start for start, end in pairwise(edges)])
     for block, (start, end) in enumerate(pairwise(edges)):
         number, before = turns[block], sum(turns[:block])
         filled = _even(end - start, number)
         for step in range(number):
-            made.append(
+            result.append(
                 Slice(
                     start=start,
                     end=end,
@@ -62,7 +62,7 @@ def slices(sampling: MaskedSampling) -> list[Slice]:
                     time=(before + step) / steps,
                 )
             )
-    return made
+    return result
 
 
 def _deal(steps: int, sizes: Sequence[int]) -> list[int]:

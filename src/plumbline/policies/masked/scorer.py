@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from plumbline.policies import places as at_places
+from plumbline.policies import plackett_luce
 from plumbline.policies.masked import selectors
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.recorded import Recorded
@@ -22,16 +23,16 @@ from plumbline.policies.places import (
 )
 
 
-def log_probs(recorded: Recorded, looked: Places, sampling: MaskedSampling) -> Tensor:
+def log_probs(recorded: Recorded, laws: Places, sampling: MaskedSampling) -> Tensor:
     """Log-probabilities of recorded steps in the order of `Trajectory.logprobs`.
 
     Args:
         recorded: the steps.
-        looked: the laws of their looked-at places, row by row.
+        laws: of their looked-at places, row by row.
         sampling: their law.
     """
-    device = looked.hidden.device
-    filled = looked[recorded.filled.to(device)]
+    device = laws.hidden.device
+    filled = laws[recorded.filled.to(device)]
     tokens = at_places.token_log_prob(filled, recorded.tokens.to(device), sampling)
     if not bool(recorded.selected.any()):
         return tokens
@@ -39,24 +40,24 @@ def log_probs(recorded: Recorded, looked: Places, sampling: MaskedSampling) -> T
         chosen = free_log_prob(recorded.eligible, recorded.chosen, recorded.pieces, sampling).to(device)
     else:
         chosen = selection_log_prob(
-            looked, recorded.eligible, recorded.chosen, recorded.order, recorded.order_tokens, sampling
+            laws, recorded.eligible, recorded.chosen, recorded.order, recorded.order_tokens, sampling
         )
     return torch.cat([tokens, chosen[recorded.selected.to(device)]])[recorded.layout.to(device)]
 
 
-def free_log_prob(eligible: Tensor, chosen: Tensor, pieces: Sequence[Slice], sampling: MaskedSampling) -> Tensor:
+def free_log_prob(eligible_sl: Tensor, chosen_sl: Tensor, pieces: Sequence[Slice], sampling: MaskedSampling) -> Tensor:
     """Log-probability [S] of a choice of places that does not depend on the model.
 
     random: one of the sets of its size, -log C(m, n). ancestral: each of m places by itself, so
     q^n (1 - q)^(m - n) with the step's share q.
 
     Args:
-        eligible: [S, L] bool.
-        chosen: [S, L] bool.
+        eligible_sl: [S, L] bool.
+        chosen_sl: [S, L] bool.
         pieces: the step of each row.
         sampling: the law.
     """
-    m, n = eligible.sum(1).double(), chosen.sum(1).double()
+    m, n = eligible_sl.sum(1).double(), chosen_sl.sum(1).double()
     if sampling.selector == "random":
         return -(torch.lgamma(m + 1) - torch.lgamma(n + 1) - torch.lgamma(m - n + 1)).float()
     share = torch.tensor([1.0 if piece.last else piece.share for piece in pieces], dtype=torch.float64)
@@ -65,91 +66,92 @@ def free_log_prob(eligible: Tensor, chosen: Tensor, pieces: Sequence[Slice], sam
 
 
 def selection_log_prob(
-    laws: Places, eligible: Tensor, chosen: Tensor, order: Tensor, tokens: Tensor, sampling: MaskedSampling
+    laws: Places, eligible_sl: Tensor, chosen_sl: Tensor, order_sn: Tensor, tokens_sn: Tensor, sampling: MaskedSampling
 ) -> Tensor:
     """Log-probability [S] of the choice of places, for the selectors in which the model has a say.
 
-    Rows may fill different numbers of places: only those of `chosen` count.
+    Rows may fill different numbers of places: only those of `chosen_sl` count.
 
     Args:
         laws: of the eligible places, row by row.
-        eligible: [S, L] bool: what could have been filled.
-        chosen: [S, L] bool: what was.
-        order: [S, n] the filled places in the order drawn (padded with any place where rows differ in length and the
+        eligible_sl: [S, L] bool: what could have been filled.
+        chosen_sl: [S, L] bool: what was.
+        order_sn: [S, n] the filled places in the order drawn (padded with any place where rows differ in length and the
             selector does not look at the order).
-        tokens: [S, n] what they were filled with.
+        tokens_sn: [S, n] what they were filled with.
         sampling: the law.
     """
     device = laws.hidden.device
-    eligible, chosen, order, tokens = (value.to(device) for value in (eligible, chosen, order, tokens))
+    eligible_sl, chosen_sl, order_sn, tokens_sn = (
+        value.to(device) for value in (eligible_sl, chosen_sl, order_sn, tokens_sn)
+    )
     if sampling.selector == "low_confidence":
-        return _low_confidence(laws, eligible, chosen, order, tokens, sampling)
+        return _low_confidence(laws, eligible_sl, chosen_sl, order_sn, tokens_sn, sampling)
     best = largest_log_prob(laws, sampling)
-    dense = best.new_full(eligible.shape, float("-inf"))
-    dense = dense.index_put(tuple(eligible.nonzero().T), best)
+    dense_sl = best.new_full(eligible_sl.shape, float("-inf"))
+    dense_sl = dense_sl.index_put(tuple(eligible_sl.nonzero().T), best)
     if sampling.selector == "threshold":
         # exp of minus infinity at places that are not eligible has a gradient of 0 * inf; they are masked out anyway.
-        confidence = dense.masked_fill(~eligible, 0.0).exp()
+        confidence_sl = dense_sl.masked_fill(~eligible_sl, 0.0).exp()
         law = (sampling.threshold, sampling.position_temperature)
-        return selectors.threshold_log_prob(confidence, eligible, law, chosen)
-    scores = dense / sampling.position_temperature
+        return selectors.threshold_log_prob(confidence_sl, eligible_sl, law, chosen_sl)
+    scores_sl = dense_sl / sampling.position_temperature
     if sampling.selector == "plackett_luce":
-        return selectors.ordered_log_prob(scores, order, chosen.sum(1))
-    return selectors.set_log_prob(scores, chosen)
+        return plackett_luce.log_prob(scores_sl, _ended(order_sn, chosen_sl))
+    return plackett_luce.set_log_prob(scores_sl, chosen_sl)
 
 
 def _low_confidence(
-    laws: Places, eligible: Tensor, chosen: Tensor, order: Tensor, tokens: Tensor, sampling: MaskedSampling
+    laws: Places, eligible_sl: Tensor, chosen_sl: Tensor, order_sn: Tensor, tokens_sn: Tensor, sampling: MaskedSampling
 ) -> Tensor:
     """That every other hidden place drew something less confident than the least confident kept token."""
-    index = torch.full(eligible.shape, -1, dtype=torch.long, device=eligible.device)
-    index[eligible] = torch.arange(len(laws), device=eligible.device)
+    index_sl = torch.full(eligible_sl.shape, -1, dtype=torch.long, device=eligible_sl.device)
+    index_sl[eligible_sl] = torch.arange(len(laws), device=eligible_sl.device)
     with torch.no_grad():
-        kept = log_confidence(laws[index.gather(1, order).flatten()], tokens.flatten()).view_as(order)
-        least = kept.amin(1, keepdim=True)
+        kept_sn = log_confidence(laws[index_sl.gather(1, order_sn).flatten()], tokens_sn.flatten()).view_as(order_sn)
+        least_s1 = kept_sn.amin(1, keepdim=True)
         # Of equally confident places the first are kept, so one behind the last kept of them may be as confident.
-        edge = torch.where(kept == least, order, torch.full_like(order, -1)).amax(1, keepdim=True)
-    others = eligible & ~chosen
-    row, place = others.nonzero().T
-    below = log_less_confident(laws[index[others]], sampling, least[row].squeeze(1), place > edge[row].squeeze(1))
-    return below.new_zeros(len(eligible)).index_add(0, row, below)
+        edge_s1 = torch.where(kept_sn == least_s1, order_sn, torch.full_like(order_sn, -1)).amax(1, keepdim=True)
+    others_sl = eligible_sl & ~chosen_sl
+    row, place = others_sl.nonzero().T
+    below = log_less_confident(
+        laws[index_sl[others_sl]], sampling, least_s1[row].squeeze(1), place > edge_s1[row].squeeze(1)
+    )
+    return below.new_zeros(len(eligible_sl)).index_add(0, row, below)
 
 
-def step_divergence(recorded: Recorded, looked: Places, other: Places, sampling: MaskedSampling) -> Tensor:
+def step_divergence(recorded: Recorded, laws: Places, other: Places, sampling: MaskedSampling) -> Tensor:
     """KL [S] of each step to the reference, whose laws of the same places are `other`.
 
     It is that of the filled places' tokens and of an ordered Plackett-Luce choice; the choices of the other selectors
     are left out.
     """
-    device = looked.hidden.device
+    device = laws.hidden.device
     filled = recorded.filled.to(device)
-    kl = at_places.divergence(looked[filled], other[filled], sampling)
+    kl = at_places.divergence(laws[filled], other[filled], sampling)
     total = kl.new_zeros(len(recorded.states)).index_add(0, recorded.step_of.to(device), kl)
     if sampling.selector != "plackett_luce":
         return total
-    return total + _order_divergence(recorded, looked, other, sampling)
+    return total + _order_divergence(recorded, laws, other, sampling)
 
 
-def _order_divergence(recorded: Recorded, looked: Places, other: Places, sampling: MaskedSampling) -> Tensor:
+def _order_divergence(recorded: Recorded, laws: Places, other: Places, sampling: MaskedSampling) -> Tensor:
     """KL [S] of the draws of places, one categorical after the other along the order that was drawn."""
-    device = looked.hidden.device
+    device = laws.hidden.device
     at = tuple(recorded.eligible.nonzero().T.to(device))
-    shape, order = recorded.eligible.shape, recorded.order.to(device)
+    shape, order_sn = recorded.eligible.shape, recorded.order.to(device)
 
-    def scores(laws: Places) -> Tensor:
-        best = largest_log_prob(laws, sampling) / sampling.position_temperature
+    def scores_of(of: Places) -> Tensor:
+        best = largest_log_prob(of, sampling) / sampling.position_temperature
         return best.new_full(shape, float("-inf")).index_put(at, best)
 
-    mine = scores(looked)
+    mine_sl = scores_of(laws)
     with torch.no_grad():
-        theirs = scores(other)
-    total = mine.new_zeros(len(mine))
-    counts = recorded.chosen.sum(1).to(device)
-    for rank in range(order.shape[1]):
-        gap = (mine.log_softmax(1) - theirs.log_softmax(1)).masked_fill(mine.isneginf(), 0.0)
-        total = total + (mine.softmax(1) * gap).sum(1) * (rank < counts)
-        place = order[:, rank : rank + 1]
-        mine, theirs = (value.scatter(1, place, float("-inf")) for value in (mine, theirs))
-        done = mine.isneginf().all(1, keepdim=True)  # nothing is left to choose from
-        mine, theirs = (torch.where(done, torch.zeros_like(value), value) for value in (mine, theirs))
-    return total
+        theirs_sl = scores_of(other)
+    return plackett_luce.divergence(mine_sl, theirs_sl, _ended(order_sn, recorded.chosen.to(device)))
+
+
+def _ended(order_sn: Tensor, chosen_sl: Tensor) -> Tensor:
+    """Filled places [S, n] with -1 behind the last of those that were chosen [S, L]."""
+    behind_sn = torch.arange(order_sn.shape[1], device=order_sn.device) >= chosen_sl.sum(1, keepdim=True)
+    return order_sn.masked_fill(behind_sn, -1)

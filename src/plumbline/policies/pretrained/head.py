@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from plumbline.policies.token_law import log_prob, restrict
 from plumbline.records import Sampling
@@ -27,26 +26,30 @@ def rows_at_once(weight: Tensor) -> int:
     return max(1, LOGITS_AT_ONCE.get(weight.device.type, 2**25) // weight.shape[0])
 
 
-def head_log_prob(hidden: Tensor, weight: Tensor, bias: Tensor | None, tokens: Tensor, sampling: Sampling) -> Tensor:
+def head_log_prob(
+    hidden_nh: Tensor, weight_vh: Tensor, bias: Tensor | None, tokens: Tensor, sampling: Sampling
+) -> Tensor:
     """Log-probability [N] of `tokens` [N] given hidden states [N, H] and a linear head [V, H].
 
     Equals `token_law.log_prob(hidden @ weight.T + bias, tokens, sampling)` in value and gradient (a test holds it).
     """
-    rows = rows_at_once(weight)
+    rows = rows_at_once(weight_vh)
     if not torch.is_grad_enabled():
         return torch.cat(
             [
-                log_prob(_logits(hidden[start : start + rows], weight, bias), tokens[start : start + rows], sampling)
+                log_prob(
+                    _logits(hidden_nh[start : start + rows], weight_vh, bias), tokens[start : start + rows], sampling
+                )
                 for start in range(0, len(tokens), rows)
             ]
-            or [hidden.new_zeros(0, dtype=torch.float32)]
+            or [hidden_nh.new_zeros(0, dtype=torch.float32)]
         )
-    result: Tensor = _HeadLogProb.apply(hidden, weight, bias, tokens, sampling, rows)
+    result: Tensor = _HeadLogProb.apply(hidden_nh, weight_vh, bias, tokens, sampling)
     return result
 
 
-def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return torch.nn.functional.linear(hidden, weight, bias)
+def _logits(hidden_nh: Tensor, weight_vh: Tensor, bias: Tensor | None) -> Tensor:
+    return torch.nn.functional.linear(hidden_nh, weight_vh, bias)
 
 
 class _HeadLogProb(torch.autograd.Function):
@@ -54,92 +57,53 @@ class _HeadLogProb(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, tokens: Tensor, sampling: Sampling, rows: int
+        ctx: Any, hidden_nh: Tensor, weight_vh: Tensor, bias: Tensor | None, tokens: Tensor, sampling: Sampling
     ) -> Tensor:
-        restricted = None
+        rows = rows_at_once(weight_vh)
+        restricted_nv = None
         chosen, log_totals = [], []
         for start in range(0, len(tokens), rows):
             part = tokens[start : start + rows]
-            restricted = restrict(_logits(hidden[start : start + rows], weight, bias), sampling, keep=part)
-            chosen.append(restricted.gather(-1, part.unsqueeze(-1)).squeeze(-1))
-            log_totals.append(restricted.logsumexp(-1))
-        log_total = torch.cat(log_totals) if log_totals else hidden.new_zeros(0, dtype=torch.float32)
+            restricted_nv = restrict(_logits(hidden_nh[start : start + rows], weight_vh, bias), sampling, keep=part)
+            chosen.append(restricted_nv.gather(-1, part.unsqueeze(-1)).squeeze(-1))
+            log_totals.append(restricted_nv.logsumexp(-1))
+        log_total = torch.cat(log_totals) if log_totals else hidden_nh.new_zeros(0, dtype=torch.float32)
         result = torch.cat(chosen) - log_total if chosen else log_total
-        single = restricted if len(tokens) <= rows else None
-        ctx.save_for_backward(hidden, weight, bias, tokens, log_total, single)
+        single_nv = restricted_nv if len(tokens) <= rows else None
+        ctx.save_for_backward(hidden_nh, weight_vh, bias, tokens, log_total, single_nv)
         ctx.sampling, ctx.rows = sampling, rows
         return result
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias, tokens, log_total, single = ctx.saved_tensors
+        hidden_nh, weight_vh, bias, tokens, log_total, single_nv = ctx.saved_tensors
         (gradient,) = upstream
         need_hidden, need_weight, need_bias = ctx.needs_input_grad[:3]
-        grad_hidden = torch.empty_like(hidden) if need_hidden else None
-        grad_weight = torch.zeros_like(weight, dtype=torch.float32) if need_weight else None
+        grad_hidden_nh = torch.empty_like(hidden_nh) if need_hidden else None
+        grad_weight_vh = torch.zeros_like(weight_vh, dtype=torch.float32) if need_weight else None
         grad_bias = torch.zeros_like(bias, dtype=torch.float32) if need_bias and bias is not None else None
         for start in range(0, len(tokens), ctx.rows):
             at = slice(start, start + ctx.rows)
             part = tokens[at]
-            if single is None:
-                logits = restrict(_logits(hidden[at], weight, bias), ctx.sampling, keep=part)
+            if single_nv is None:
+                logits_nv = restrict(_logits(hidden_nh[at], weight_vh, bias), ctx.sampling, keep=part)
             else:
-                logits = single
+                logits_nv = single_nv
             # (onehot - p) * upstream / temperature, built in place of the probabilities.
             scale = gradient[at].unsqueeze(-1) / ctx.sampling.temperature
-            flow = (logits - log_total[at].unsqueeze(-1)).exp_().mul_(-scale)
-            flow.scatter_add_(-1, part.unsqueeze(-1), scale.to(flow.dtype))
-            flow_16 = flow.to(hidden.dtype)
-            if grad_hidden is not None:
-                grad_hidden[at] = flow_16 @ weight
-            if grad_weight is not None:
-                grad_weight += flow_16.T @ hidden[at]
+            flow_nv = (logits_nv - log_total[at].unsqueeze(-1)).exp_().mul_(-scale)
+            flow_nv.scatter_add_(-1, part.unsqueeze(-1), scale.to(flow_nv.dtype))
+            flow_16_nv = flow_nv.to(hidden_nh.dtype)
+            if grad_hidden_nh is not None:
+                grad_hidden_nh[at] = flow_16_nv @ weight_vh
+            if grad_weight_vh is not None:
+                grad_weight_vh += flow_16_nv.T @ hidden_nh[at]
             if grad_bias is not None:
-                grad_bias += flow.sum(0)
+                grad_bias += flow_nv.sum(0)
         return (
-            grad_hidden,
-            None if grad_weight is None else grad_weight.to(weight.dtype),
-            None if grad_bias is None else grad_bias.to(weight.dtype),
-            None,
+            grad_hidden_nh,
+            None if grad_weight_vh is None else grad_weight_vh.to(weight_vh.dtype),
+            None if grad_bias is None else grad_bias.to(weight_vh.dtype),
             None,
             None,
         )
-
-
-def head_divergence(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, reference: tuple[Tensor, Tensor, Tensor | None], law: Sampling
-) -> Tensor:
-    """KL(p || p_ref) [N] of the token laws at hidden states [N, H], summed over the whole vocabulary.
-
-    Args:
-        hidden: [N, H], with gradient.
-        weight: [V, H].
-        bias: [V] or None.
-        reference: the reference's hidden states [N, H], head [V, H] and bias, without gradient.
-        law: temperature and filters; tokens outside p's support add 0.
-    """
-    rows = rows_at_once(weight)
-    parts = [
-        checkpoint(
-            _divergence,
-            hidden[at : at + rows],
-            weight,
-            bias,
-            (reference[0][at : at + rows], *reference[1:]),
-            law,
-            use_reentrant=False,
-        )
-        for at in range(0, len(hidden), rows)
-    ]
-    return torch.cat(parts) if parts else hidden.new_zeros(0, dtype=torch.float32)
-
-
-def _divergence(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, reference: tuple[Tensor, Tensor, Tensor | None], law: Sampling
-) -> Tensor:
-    mine = restrict(_logits(hidden, weight, bias), law)
-    with torch.no_grad():
-        theirs = _logits(*reference).float() / law.temperature
-        theirs = theirs.masked_fill(mine.isneginf(), float("-inf")).log_softmax(-1)
-    log_p = mine.log_softmax(-1)
-    return (log_p.exp() * (log_p - theirs).masked_fill(log_p.isneginf(), 0.0)).sum(-1)

@@ -4,7 +4,9 @@ transformers starts weights that a checkpoint lacks from random numbers and ment
 error, because a model that was never loaded looks like one that learns badly.
 """
 
+import os
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +22,6 @@ from plumbline.errors import ModelError
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.gguf_file import as_plain, header, is_gguf, split_as_trained, where, without_bars
-from plumbline.policies.pretrained.quiet import quieten
 from plumbline.policies.saved import ADAPTER, adapter_base, check_source, is_adapter
 from plumbline.recipe import LoraSection, ModelSection
 
@@ -321,3 +322,16 @@ def _context(model: Any, section: ModelSection) -> int:
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().split("\n")[0][:300]
+
+
+def quieten() -> None:
+    """Keep transformers' progress bars and advice off the terminal, where they would cut through the run's own view."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    # peft asks transformers by a name that is being retired: nothing that a user of either could fix.
+    warnings.filterwarnings("ignore", message=".*gradient_checkpointing", category=FutureWarning)
+    # Nor this one: peft looks for the base's config.json to see a changed vocabulary, and a GGUF file has none.
+    warnings.filterwarnings("ignore", message=r"Could not find a config file in .*\.gguf", category=UserWarning)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -13,6 +13,7 @@ from torch import Tensor
 from plumbline.errors import DataError
 from plumbline.policies.chunks import Chunk, Law, chunks
 from plumbline.policies.pretrained.loading import Loaded
+from plumbline.recipe import ModelSection
 from plumbline.records import Message, Request
 from plumbline.runs.cards import CARD
 from plumbline.storage import clear_os_errors, sync_folder, write_json
@@ -22,12 +23,13 @@ class PretrainedPolicy:
     """The part of a `Policy` that does not depend on how it samples and scores."""
 
     family: str
-    rows_at_once: int
-    """Answers that are drawn at once."""
+    rows_on_gpu = 512
+    """Answers that a GPU draws at once, unless `model.rows_at_once` says otherwise; a CPU draws 64."""
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, loaded: Loaded, section: ModelSection) -> None:
         self.model, self.adapter, self.chat, self.context = loaded.model, loaded.adapter, loaded.chat, loaded.context
         self.device: torch.device = self.model.device
+        self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else self.rows_on_gpu)
         self._reference: Any = None
         self.version = 0
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 
 from plumbline.policies.pretrained.chat import CHATML
-from plumbline.policies.pretrained.quiet import quieten
+from plumbline.policies.pretrained.loading import quieten
 from plumbline.recipe import TinySection
 from plumbline.storage import clear_os_errors
 

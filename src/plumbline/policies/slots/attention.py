@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plumbline.policies.autoregressive.probe import additive
+from plumbline.policies.pretrained.inputs import additive, padded
 
 ALL, PAD = -1, -2
 """Tags of tokens that see everything before them (the prompt, masks), and of tokens that nothing sees."""
@@ -84,12 +84,5 @@ class Context:
 
 def pad_prompts(prompts: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Ids, positions and tags [P, longest] of prompts padded on the left, where nothing sees the padding."""
-    longest = max(map(len, prompts))
-    ids = torch.zeros((len(prompts), longest), dtype=torch.long)
-    positions, tags = torch.zeros_like(ids), torch.full_like(ids, PAD)
-    for row, prompt in enumerate(prompts):
-        start = longest - len(prompt)
-        ids[row, start:] = torch.tensor(prompt)
-        positions[row, start:] = torch.arange(len(prompt))
-        tags[row, start:] = ALL
-    return ids.to(device), positions.to(device), tags.to(device)
+    ids, there = (each.to(device) for each in padded(prompts, left=True))
+    return ids, (there.cumsum(1) - 1).clamp(min=0), torch.where(there, ALL, PAD)

@@ -10,10 +10,9 @@ import torch
 from torch import nn
 
 from plumbline.errors import ModelError
+from plumbline.policies.pretrained.inputs import agree
+from plumbline.policies.pretrained.inputs import mask_token as named_mask
 from plumbline.policies.slots.attention import ALL, Context, read_packed
-
-TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3}
-"""Of hidden states that should agree, relative to their spread; half precision has 0.1."""
 
 
 def plain_config(source: str) -> Any:
@@ -40,23 +39,20 @@ def mask_token(model: Any, tokenizer: Any, source: str) -> int:
     Raises:
         ModelError: neither has one, or the model has no embedding for it.
     """
-    config = model.config.get_text_config()
-    found = tokenizer.mask_token_id
-    if found is None:
-        found = getattr(config, "mask_token_id", None)
-    if found is None:
+    token = named_mask(model, tokenizer)
+    if token is None:
         raise ModelError(
             f"the model in {source} has no mask token, and slots are planned at masks",
             "use a ReFusion checkpoint, or add one: tokenizer.add_special_tokens({'mask_token': '<|mask|>'}), "
             "model.resize_token_embeddings(len(tokenizer)), and save both",
         )
     rows = model.get_input_embeddings().weight.shape[0]
-    if not 0 <= found < rows:
+    if not 0 <= token < rows:
         raise ModelError(
-            f"the mask token of {source} is {found}, but the model has embeddings for {rows} tokens",
+            f"the mask token of {source} is {token}, but the model has embeddings for {rows} tokens",
             "use the tokenizer that was saved with this model, or resize the model's embeddings",
         )
-    return int(found)
+    return token
 
 
 @torch.no_grad()
@@ -90,19 +86,14 @@ def check_attention(model: Any, source: str, context: int) -> None:
         head = model.get_output_embeddings()
         logits = model(ids, use_cache=False).logits
         linear = type(head) is nn.Linear and head.weight.dtype.is_floating_point
-        agree = linear and all(
-            _close(one, other)
-            for one, other in ((shuffled, body[:, order]), (torch.cat(parts, 1), body), (head(body), logits))
+        exact = linear and all(
+            agree(found, wanted)
+            for found, wanted in ((shuffled, body[:, order]), (torch.cat(parts, 1), body), (head(body), logits))
         )
     except (TypeError, ValueError, RuntimeError, IndexError, AttributeError):  # no masks, positions or cache to give
-        agree = False
-    if not agree:
+        exact = False
+    if not exact:
         raise ModelError(
             f"the model in {source} does not follow an explicit attention mask and explicit positions exactly",
             "slots need a causal model with full attention and a linear head, such as Qwen3 or Llama",
         )
-
-
-def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
-    bound = TOLERANCE.get(one.dtype, 0.1) * max(1.0, float(other.float().std()))
-    return one.shape == other.shape and bool(((one - other).abs() <= bound).all())

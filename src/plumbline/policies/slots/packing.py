@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from plumbline.policies.pretrained.inputs import padded
 from plumbline.policies.slots.grid import Grid
 from plumbline.records import Step, Trajectory
 
@@ -71,23 +72,23 @@ def branch(trajectory: Trajectory, grid: Grid, mask_id: int) -> Branch:
     assert final.history is not None
     state, width = final.state, grid.width
     round_of = final.history[::width]
-    made = Branch(mask_id)
+    laid = Branch(mask_id)
     for number in range(numbers[-1] + 1):
         filled = np.flatnonzero(round_of == number)
         if number not in held:
             for slot in filled.tolist():
                 at = range(slot * width, (slot + 1) * width)
-                made.add(state[at.start : at.stop].tolist(), at, number, slot)
+                laid.add(state[at.start : at.stop].tolist(), at, number, slot)
             continue
         empty = (round_of < 0) | (round_of >= number)
         # The last slots' last tokens predict nothing, and no later round sees them.
         whole = state if number < numbers[-1] else None
-        _lay_out(made, held[number], number, grid, grid.open_slots(~empty), whole)
-    return made
+        _lay_out(laid, held[number], number, grid, grid.open_slots(~empty), whole)
+    return laid
 
 
 def _lay_out(
-    made: Branch,
+    laid: Branch,
     held: tuple[int, Step],
     number: int,
     grid: Grid,
@@ -102,18 +103,18 @@ def _lay_out(
     assert np.array_equal(open_slots[columns], chosen)
     asked = len(open_slots) if step.selection is not None else int(columns.max()) + 1
     places = (open_slots[:asked, None] * width + np.arange(width)).ravel()[: (asked - 1) * width + 1].tolist()
-    masks = made.add([made.mask_id] * len(places), places, number, MASKS)
+    masks = laid.add([laid.mask_id] * len(places), places, number, MASKS)
     if step.selection is not None:
         queries = [masks + column * width for column in range(asked)]
-        made.choices.append((index, queries, columns.tolist()))
+        laid.choices.append((index, queries, columns.tolist()))
     for slot, column in zip(chosen.tolist(), columns.tolist(), strict=True):
         mine = step.positions // width == slot
         drawn = step.tokens[mine].tolist()
         tokens = drawn[:-1] if whole is None else whole[slot * width : (slot + 1) * width].tolist()
-        at = made.add(tokens, range(slot * width, slot * width + len(tokens)), number, slot)
-        made.predictors += [masks + column * width, *range(at, at + len(drawn) - 1)]
-        made.targets += drawn
-        made.step += [index] * len(drawn)
+        at = laid.add(tokens, range(slot * width, slot * width + len(tokens)), number, slot)
+        laid.predictors += [masks + column * width, *range(at, at + len(drawn) - 1)]
+        laid.targets += drawn
+        laid.step += [index] * len(drawn)
 
 
 def _round(step: Step) -> int:
@@ -157,19 +158,19 @@ def pack(trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, device: t
             ids += trajectory.prompt.tolist()
             positions += range(length)
             attributes += [(number, 0, 0, 0)] * length
-        made = branch(trajectory, grid, mask_id)
+        laid = branch(trajectory, grid, mask_id)
         start = len(ids)
-        ids += made.ids
-        positions += [length + place for place in made.places]
-        attributes += [(number, index + 1, *at) for at in zip(made.rounds, made.slots, strict=True)]
-        predictors += [start + at for at in made.predictors]
-        targets += made.targets
-        token_step += [steps + step for step in made.step]
-        choices += [(steps + step, [start + at for at in queries], chosen) for step, queries, chosen in made.choices]
+        ids += laid.ids
+        positions += [length + place for place in laid.places]
+        attributes += [(number, index + 1, *at) for at in zip(laid.rounds, laid.slots, strict=True)]
+        predictors += [start + at for at in laid.predictors]
+        targets += laid.targets
+        token_step += [steps + step for step in laid.step]
+        choices += [(steps + step, [start + at for at in queries], chosen) for step, queries, chosen in laid.choices]
         steps += len(trajectory.steps)
     step = torch.tensor(token_step + [step for step, _, _ in choices])
     kind = torch.tensor([0] * len(token_step) + [1] * len(choices))
-    queries, there = _rectangle([queries for _, queries, _ in choices], 0)
+    queries, there = padded([queries for _, queries, _ in choices])
     return Pack(
         ids=torch.tensor([ids], device=device),
         positions=torch.tensor([positions], device=device),
@@ -178,7 +179,7 @@ def pack(trajectories: Sequence[Trajectory], grid: Grid, mask_id: int, device: t
         targets=torch.tensor(targets, device=device),
         queries=queries.to(device),
         there=there.to(device),
-        chosen=_rectangle([chosen for _, _, chosen in choices], -1)[0].to(device),
+        chosen=padded([chosen for _, _, chosen in choices], -1)[0].to(device),
         step=step.to(device),
         order=(step * 2 + kind).argsort(stable=True).to(device),
         num_steps=steps,
@@ -192,49 +193,3 @@ def _visible(attributes: Tensor) -> Tensor:
     beside = (number == number.unsqueeze(1)) & (slot == slot.unsqueeze(1))
     mine = (branch_of == branch_of.unsqueeze(1)) & (settled | beside)
     return ((prompt == prompt.unsqueeze(1)) & ((branch_of == 0) | mine)).tril_()
-
-
-def _rectangle(rows: Sequence[Sequence[int]], fill: int) -> tuple[Tensor, Tensor]:
-    """Rows padded on the right, and which entries are theirs."""
-    longest = max(map(len, rows), default=0)
-    padded = torch.full((len(rows), longest), fill, dtype=torch.long)
-    there = torch.zeros((len(rows), longest), dtype=torch.bool)
-    for index, row in enumerate(rows):
-        padded[index, : len(row)] = torch.tensor(row)
-        there[index, : len(row)] = True
-    return padded, there
-
-
-def cut(trajectories: Sequence[Trajectory], grid: Grid, tokens_per_pass: int, width: int) -> list[list[int]]:
-    """Cut trajectories into packs: consecutive ones of one prompt, so many that the arithmetic is least.
-
-    A longer pack reads the prompt fewer times but attends over its whole square, most of it masked. Per layer, T
-    tokens of width H cost about 24 H^2 T in the linear maps and 4 H T^2 in the attention, and a pass costs something
-    whatever its length.
-
-    Args:
-        trajectories: equal prompts side by side.
-        grid: how their canvases are cut.
-        tokens_per_pass: the longest pack that memory allows; one trajectory always makes a pack.
-        width: H.
-
-    Returns:
-        Lists of indices, in order.
-    """
-    packs: list[list[int]] = []
-    start = 0
-    for end in range(1, len(trajectories) + 1):
-        if end == len(trajectories) or not np.array_equal(trajectories[end].prompt, trajectories[start].prompt):
-            group = range(start, end)
-            prompt = len(trajectories[start].prompt)
-            longest = max(len(branch(trajectories[index], grid, 0).ids) for index in group)
-            lengths = {size: prompt + size * longest for size in range(1, len(group) + 1)}
-            costs = {
-                size: -(-len(group) // size) * (PASS_COST + 24 * width**2 * length + 4 * width * length**2)
-                for size, length in lengths.items()
-                if size == 1 or length <= tokens_per_pass
-            }
-            size = min(costs, key=costs.__getitem__)
-            packs += [list(group[at : at + size]) for at in range(0, len(group), size)]
-            start = end
-    return packs

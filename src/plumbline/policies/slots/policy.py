@@ -14,50 +14,47 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from plumbline.errors import DataError, ModelError, RecipeError
-from plumbline.policies.canvas import joined, read_off, split_demonstration
+from plumbline.errors import ModelError, RecipeError
+from plumbline.policies.canvas import CanvasPolicy
+from plumbline.policies.chunks import pack_sizes
 from plumbline.policies.draws import Noise
 from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
-from plumbline.policies.pretrained.policy import PretrainedPolicy
-from plumbline.policies.saved import saved_settings
 from plumbline.policies.slots.grid import Grid, count_slots
-from plumbline.policies.slots.head import Head
 from plumbline.policies.slots.loading import check_attention, mask_token, plain_config
 from plumbline.policies.slots.options import SlotModel, SlotSampling
-from plumbline.policies.slots.packing import Pack, cut, pack
+from plumbline.policies.slots.packing import PASS_COST, Pack, branch, pack
 from plumbline.policies.slots.sampler import Ids, roll_out
-from plumbline.policies.slots.scoring import divergences, log_probs, look
+from plumbline.policies.slots.scoring import divergences, laws_of, log_probs
 from plumbline.policies.slots.supervised import summed_loss
 from plumbline.policies.slots.threshold import decide
-from plumbline.records import Message, Request, Sampling, Trajectory
+from plumbline.records import Request, Sampling, Trajectory
 
 TOKENS_AT_ONCE = 8192
 """The longest pack that `score` makes of trajectories it was given together."""
 
 
-class SlotPolicy(PretrainedPolicy):
+class SlotPolicy(CanvasPolicy):
     """A causal model with slots as a `Policy`. Open one with `SlotPolicy.open`."""
 
     family = "slots"
     stepwise = False
 
     def __init__(self, loaded: Loaded, section: SlotModel, source: str) -> None:
-        super().__init__(loaded)
-        self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else 512)
+        super().__init__(loaded, section)
         self.width = section.slot
         self.ids = Ids(
             mask=mask_token(self.model, self.chat.tokenizer, source),
             end=self.chat.end_of_turn,
             stops=tuple(self.chat.stop_ids),
         )
-        saved = {**(getattr(self.model.config, "plumbline", None) or {}), **saved_settings(source)}
+        saved = self.settled(source)
         if saved.get("slot", self.width) != self.width:
             raise ModelError(
                 f"the model in {source} was trained with slots of {saved['slot']} tokens, not of {self.width}",
                 f"set model.slot to {saved['slot']}",
             )
-        self.canvas: int | None = section.canvas or saved.get("canvas")
+        self.canvas = section.canvas or saved.get("canvas")
         if self.canvas is not None:
             count_slots(self.canvas, self.width, "model.canvas")
         check_attention(self.model, source, self.context)
@@ -99,14 +96,10 @@ class SlotPolicy(PretrainedPolicy):
                 random threshold decoding.
         """
         grids = {law: self._grid(law) for law in dict.fromkeys(SlotSampling.of(each.sampling) for each in requests)}
-        head = Head.of(self.model, self.ids.mask)
         for chunk in self.chunks(requests, SlotSampling):
-            grid, prompt_of = grids[chunk.sampling], chunk.prompt_of.tolist()
             draw = decide if chunk.sampling.selector == "threshold" else roll_out
-            for row, drawn in draw(self.model, head, chunk, grid, self.ids):
-                prompt = chunk.prompts[prompt_of[row]]
-                made = read_off(drawn.canvas, drawn.steps, prompt, chunk.sampling, self.chat, self.version)
-                yield chunk.requests[row], made
+            for row, drawn in draw(self.model, chunk, grids[chunk.sampling], self.ids):
+                yield self.finished(chunk, row, drawn.canvas, drawn.steps)
 
     def _grid(self, sampling: SlotSampling) -> Grid:
         """The law's grid, or the error that says why this model cannot follow it."""
@@ -127,7 +120,9 @@ class SlotPolicy(PretrainedPolicy):
         if not trajectories:
             return []
         grid = self._scored_grid(SlotSampling.of(common_law(trajectories)))
-        return cut(trajectories, grid, tokens_per_pass, self.model.config.get_text_config().hidden_size)
+        width = self.model.config.get_text_config().hidden_size
+        lengths = [len(branch(trajectory, grid, self.ids.mask).ids) for trajectory in trajectories]
+        return pack_sizes(trajectories, lengths, tokens_per_pass, width, PASS_COST)
 
     def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
         """See `Policy.score`.
@@ -162,26 +157,12 @@ class SlotPolicy(PretrainedPolicy):
         other = None
         if reference or divergence:
             with torch.no_grad(), self.as_reference() as model:
-                other = look(model, self.ids.mask, packed)
+                other = laws_of(model, self.ids.mask, packed)
                 if reference:
                     return log_probs(packed, other, law), None
-        looked = look(self.model, self.ids.mask, packed)
-        logprobs = log_probs(packed, looked, law)
-        return logprobs, None if other is None else divergences(packed, looked, other, law)
-
-    def demonstrate(self, messages: Sequence[Message], *, allow_truncation: bool = False) -> Demonstration:
-        """See `Policy.demonstrate`: the answer on a canvas, with end tokens behind it."""
-        if self.canvas is None:
-            raise RecipeError("a slot policy learns to fill a canvas, and model.canvas is not set", "set model.canvas")
-        prompt, canvas, truncated = split_demonstration(
-            self.chat.demonstration(messages), self.canvas, self.ids.end, allow_truncation=allow_truncation
-        )
-        if len(prompt) + len(canvas) > self.context:
-            raise DataError(
-                f"a prompt of {len(prompt)} tokens and a canvas of {len(canvas)} exceed the context of {self.context}",
-                "shorten the prompt, or lower sampling.max_tokens (the canvas)",
-            )
-        return joined(prompt, canvas, truncated=truncated)
+        laws = laws_of(self.model, self.ids.mask, packed)
+        logprobs = log_probs(packed, laws, law)
+        return logprobs, None if other is None else divergences(packed, laws, other, law)
 
     def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
         """See `Policy.supervised_loss`, and `supervised` for the formula."""

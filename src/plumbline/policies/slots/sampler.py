@@ -30,14 +30,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from plumbline.policies import plackett_luce
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
-from plumbline.policies.slots import selection
+from plumbline.policies.places import Places, draw_tokens, largest_log_prob
 from plumbline.policies.slots.attention import ALL, Context, pad_prompts
 from plumbline.policies.slots.grid import Grid
-from plumbline.policies.slots.head import Head
 from plumbline.policies.slots.options import SlotSampling
-from plumbline.records import Step
+from plumbline.records import Sampling, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class _Filled:
 
 
 @torch.no_grad()
-def roll_out(model: Any, head: Head, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
+def roll_out(model: Any, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
     """Draw a canvas for each row of a chunk, and yield it with the row's number when it is done.
 
     Every row has its own uniform numbers, drawn before the first round, so what it becomes does not depend on the
@@ -78,19 +78,18 @@ def roll_out(model: Any, head: Head, chunk: Chunk[SlotSampling], grid: Grid, ids
 
     Args:
         model: a causal transformers model.
-        head: its output layer.
         chunk: its law is greedy where its temperature is 0.
         grid: how the canvas is cut.
         ids: mask and end tokens.
     """
-    yield from _Rollout(model, head, chunk, grid, ids).run()
+    yield from _Rollout(model, chunk, grid, ids).run()
 
 
 class _Rollout:
     """The rows that still run: their canvases, their context, and the numbers that they have yet to use."""
 
-    def __init__(self, model: Any, head: Head, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> None:
-        self.head, self.grid, self.sampling, self.ids = head, grid, chunk.sampling, ids
+    def __init__(self, model: Any, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> None:
+        self.head, self.grid, self.sampling, self.ids = model.get_output_embeddings(), grid, chunk.sampling, ids
         self.chunk, self.device = chunk, model.device
         rows, places = len(chunk.requests), grid.slots * grid.width
         own = chunk.generators()
@@ -118,40 +117,40 @@ class _Rollout:
 
     def _fill(self, number: int, count: int, *, last: bool) -> _Filled:
         """One round: plan, then draw the chosen slots' tokens place by place."""
-        slots = self._open()
-        hidden = self._plan(slots)  # [R, m, H]
-        columns, score = self._choose(hidden, number, count)
-        chosen = slots.gather(1, columns)
+        slots_rm = self._open()
+        hidden_rmh = self._plan(slots_rm)
+        columns_rn, score = self._choose(hidden_rmh, number, count)
+        chosen_rn = slots_rm.gather(1, columns_rn)
         width = self.grid.width
-        tokens = torch.full((*chosen.shape, width), self.ids.end, device=self.device)
-        logprobs = torch.zeros(tokens.shape, device=self.device)
-        drawn = torch.zeros(tokens.shape, dtype=torch.bool, device=self.device)
-        ended = torch.zeros_like(chosen, dtype=torch.bool)
+        tokens_rnk = torch.full((*chosen_rn.shape, width), self.ids.end, device=self.device)
+        logprobs_rnk = torch.zeros(tokens_rnk.shape, device=self.device)
+        drawn_rnk = torch.zeros(tokens_rnk.shape, dtype=torch.bool, device=self.device)
+        ended_rn = torch.zeros_like(chosen_rn, dtype=torch.bool)
         stops = torch.tensor(self.ids.stops, device=self.device)
-        ask = hidden.gather(1, columns.unsqueeze(2).expand(-1, -1, hidden.shape[2]))
+        ask_rnh = hidden_rmh.gather(1, columns_rn.unsqueeze(2).expand(-1, -1, hidden_rmh.shape[2]))
         for place in range(width):
-            where = chosen * width + place
-            drawn[:, :, place] = ~ended
-            rows = (~ended).flatten()
-            uniforms = self.token_uniforms.gather(1, where).flatten()[rows]
+            where_rn = chosen_rn * width + place
+            drawn_rnk[:, :, place] = ~ended_rn
+            rows = (~ended_rn).flatten()
+            uniforms = self.token_uniforms.gather(1, where_rn).flatten()[rows]
             if len(uniforms):
-                new, logprob = self.head.draw(ask.flatten(0, 1)[rows], uniforms, self.sampling)
-                tokens[:, :, place][~ended], logprobs[:, :, place][~ended] = new, logprob
-            ended = ended | torch.isin(tokens[:, :, place], stops)
-            read = (tokens[:, :, place], self.start + where, chosen)
+                new, logprob = draw_tokens(self._laws(ask_rnh.flatten(0, 1)[rows]), uniforms, self.sampling)
+                tokens_rnk[:, :, place][~ended_rn], logprobs_rnk[:, :, place][~ended_rn] = new, logprob
+            ended_rn = ended_rn | torch.isin(tokens_rnk[:, :, place], stops)
+            read = (tokens_rnk[:, :, place], self.start + where_rn, chosen_rn)
             if place + 1 < width:
-                ask = self.context.read(*read)
+                ask_rnh = self.context.read(*read)
             elif not last:
                 self.pending = read
-        return _Filled(chosen, score, tokens, logprobs, drawn)
+        return _Filled(chosen_rn, score, tokens_rnk, logprobs_rnk, drawn_rnk)
 
     def _open(self) -> Tensor:
         """The open slots [R, m], ascending; as many in every row, because rounds are the same for all rows."""
         filled = (self.round_of >= 0).cpu().numpy()
         return torch.from_numpy(np.stack([self.grid.open_slots(row) for row in filled])).to(self.device)
 
-    def _plan(self, slots: Tensor) -> Tensor:
-        """Hidden states [R, m, H] of the masks at the first places of `slots` [R, m].
+    def _plan(self, slots_rm: Tensor) -> Tensor:
+        """Hidden states [R, m, H] of the masks at the first places of `slots_rm` [R, m].
 
         All open slots' masks are read in order, up to the last one that is asked. The first round's plan depends on
         the prompt alone, so it is read once for all copies, with the prompt.
@@ -160,35 +159,40 @@ class _Rollout:
         if first:
             prompt_of = self.chunk.prompt_of.to(self.device)
             one_of_each = torch.searchsorted(prompt_of, torch.arange(len(self.chunk.prompts), device=self.device))
-            slots = slots[one_of_each]
+            slots_rm = slots_rm[one_of_each]
         offsets = torch.arange(width, device=self.device)
-        places = (slots.unsqueeze(2) * width + offsets).flatten(1)[:, : (slots.shape[1] - 1) * width + 1]
-        masks = torch.full_like(places, self.ids.mask)
-        tags = torch.full_like(places, ALL)
+        places_rt = (slots_rm.unsqueeze(2) * width + offsets).flatten(1)[:, : (slots_rm.shape[1] - 1) * width + 1]
+        masks_rt = torch.full_like(places_rt, self.ids.mask)
+        tags_rt = torch.full_like(places_rt, ALL)
         start = self.start[one_of_each] if first else self.start
         before = self.pending or pad_prompts(self.chunk.prompts, self.device)
-        read = [torch.cat(pair, 1) for pair in zip(before, (masks, start + places, tags), strict=True)]
-        hidden = self.context.read(*read, drop=masks.shape[1])[:, before[0].shape[1] :: width]
+        read = [torch.cat(pair, 1) for pair in zip(before, (masks_rt, start + places_rt, tags_rt), strict=True)]
+        hidden_rmh = self.context.read(*read, drop=masks_rt.shape[1])[:, before[0].shape[1] :: width]
         if first:
             self.context.select(prompt_of)
-            hidden = hidden[prompt_of]
+            hidden_rmh = hidden_rmh[prompt_of]
         self.context.settle()
-        return hidden
+        return hidden_rmh
 
-    def _choose(self, hidden: Tensor, number: int, count: int) -> tuple[Tensor, Tensor | None]:
+    def _choose(self, hidden_rmh: Tensor, number: int, count: int) -> tuple[Tensor, Tensor | None]:
         """Which columns [R, n] of the open slots are filled, and the log-probability [R] of that choice."""
-        rows, open_slots = hidden.shape[:2]
+        rows, open_slots = hidden_rmh.shape[:2]
         if count == open_slots:
             return torch.arange(count, device=self.device).expand(rows, -1), None
         uniforms = self.plan_uniforms[:, number, :open_slots]
         if self.sampling.selector == "random" and not self.sampling.greedy:
-            return selection.choose(torch.zeros_like(uniforms), uniforms, count).sort(1).values, None
-        scores = self.head.confidence(hidden.flatten(0, 1), self.sampling).view(rows, open_slots)
+            return plackett_luce.choose(torch.zeros_like(uniforms), uniforms, count).sort(1).values, None
+        law = Sampling() if self.sampling.greedy else self.sampling
+        scores_rm = largest_log_prob(self._laws(hidden_rmh.flatten(0, 1)), law).view(rows, open_slots)
         if self.sampling.greedy:
-            return selection.choose(scores, None, count), None
-        scores = scores / self.sampling.position_temperature
-        columns = selection.choose(scores, uniforms, count)
-        return columns, selection.log_prob(scores, columns)
+            return plackett_luce.choose(scores_rm, None, count), None
+        scores_rm = scores_rm / self.sampling.position_temperature
+        columns_rn = plackett_luce.choose(scores_rm, uniforms, count)
+        return columns_rn, plackett_luce.log_prob(scores_rm, columns_rn)
+
+    def _laws(self, hidden_nh: Tensor) -> Places:
+        """The laws at hidden states [N, H]."""
+        return Places(self.head, self.ids.mask, hidden_nh)
 
     def _record(self, filled: _Filled) -> None:
         """A `Step` for every row; the state and its history are as they were before the round."""

@@ -27,6 +27,7 @@ from torch import Tensor
 from plumbline.policies.draws import Noise
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.head import head_log_prob
+from plumbline.policies.pretrained.inputs import padded
 from plumbline.policies.slots.attention import read_packed
 from plumbline.records import Sampling
 
@@ -82,18 +83,18 @@ def summed_loss(model: Any, batch: Sequence[Demonstration], width: int, mask_id:
         mask_id: the mask token.
         noise: of each demonstration, the only source of randomness.
     """
-    made = [noised(each, width, mask_id, own) for each, own in zip(batch, noise, strict=True)]
-    longest = max(len(one.ids) for one in made)
-    ids = torch.zeros((len(made), longest), dtype=torch.long)
-    positions = torch.zeros_like(ids)
-    for row, one in enumerate(made):  # padded on the right, where nothing that counts looks
-        ids[row, : len(one.ids)], positions[row, : len(one.ids)] = one.ids, one.positions
-    device = model.device
+    rows = [noised(each, width, mask_id, own) for each, own in zip(batch, noise, strict=True)]
+    # Padded on the right, where nothing that counts looks.
+    ids, positions = (
+        padded([part.tolist() for part in parts])[0]
+        for parts in zip(*((one.ids, one.positions) for one in rows), strict=True)
+    )
+    longest, device = ids.shape[1], model.device
     causal = torch.ones((1, 1, longest, longest), dtype=torch.bool, device=device).tril_()
     hidden = read_packed(model, ids.to(device), positions.to(device), causal).flatten(0, 1)
-    predictors = torch.cat([row * longest + one.predictors for row, one in enumerate(made)]).to(device)
-    targets = torch.cat([one.targets for one in made]).to(device)
-    weights = torch.cat([one.weights for one in made]).to(device)
+    predictors = torch.cat([row * longest + one.predictors for row, one in enumerate(rows)]).to(device)
+    targets = torch.cat([one.targets for one in rows]).to(device)
+    weights = torch.cat([one.weights for one in rows]).to(device)
     head = model.get_output_embeddings()
     logprobs = head_log_prob(hidden[predictors], head.weight, head.bias, targets, PLAIN)
     return -(logprobs * weights.to(logprobs.dtype)).sum()

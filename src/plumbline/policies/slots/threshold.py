@@ -23,26 +23,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import linear
 
 from plumbline.policies.chunks import Chunk
+from plumbline.policies.places import Places
 from plumbline.policies.slots.attention import ALL, PAD, Context
 from plumbline.policies.slots.grid import Grid
-from plumbline.policies.slots.head import Head
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.sampler import Drawn, Ids
 from plumbline.records import Step
 
 
 @torch.no_grad()
-def decide(model: Any, head: Head, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
+def decide(model: Any, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
     """Fill a canvas for each prompt of a chunk, and yield it for each of its rows; see `sampler.roll_out`.
 
     Each settled part of a round is a step.
     """
     row = 0
     for prompt, count in zip(chunk.prompts, chunk.counts, strict=True):
-        decoding = _Decoding(model, head, prompt, grid, chunk.sampling.threshold, ids)
+        decoding = _Decoding(model, prompt, grid, chunk.sampling.threshold, ids)
         while (open_slots := decoding.open_slots()) is not None:
             decoding.round(open_slots)
         drawn = decoding.result()
@@ -54,8 +53,9 @@ def decide(model: Any, head: Head, chunk: Chunk[SlotSampling], grid: Grid, ids: 
 class _Decoding:
     """One canvas while it is filled."""
 
-    def __init__(self, model: Any, head: Head, prompt: Sequence[int], grid: Grid, threshold: float, ids: Ids) -> None:
-        self.head, self.grid, self.threshold, self.ids, self.start = head, grid, threshold, ids, len(prompt)
+    def __init__(self, model: Any, prompt: Sequence[int], grid: Grid, threshold: float, ids: Ids) -> None:
+        self.grid, self.threshold, self.ids, self.start = grid, threshold, ids, len(prompt)
+        self.head = model.get_output_embeddings()
         self.device = model.device
         self.canvas = np.full(grid.slots * grid.width, ids.mask, dtype=np.int64)
         self.round_of = np.full(grid.slots, -1)
@@ -165,27 +165,26 @@ class _Decoding:
 
     def _best(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """The most probable tokens [N] and their probabilities [N]."""
-        best, sure = [], []
-        for part in hidden.split(self.head.rows):
-            top = linear(part, self.head.weight, self.head.bias).float().softmax(-1).max(-1)
-            best.append(top.indices)
-            sure.append(top.values)
-        return torch.cat(best), torch.cat(sure)
+
+        def work(part: Places) -> tuple[Tensor, ...]:
+            top = part.plain().float().softmax(-1).max(-1)
+            return top.indices, top.values
+
+        best, sure = self._laws(hidden).several(work)
+        return best, sure
 
     def _passed(self, after: Tensor, tokens: Tensor) -> Tensor:
         """Which of `tokens` [n, k], read with hidden states [n k, H], are probable enough after those before them."""
+
+        def work(part: Places, wanted: Tensor) -> Tensor:
+            return part.plain().float().softmax(-1).gather(1, wanted.unsqueeze(1)).squeeze(1)
+
         probable = torch.ones_like(tokens, dtype=torch.bool)
         if tokens.shape[1] > 1:
-            before = after.view(*tokens.shape, -1)[:, :-1].flatten(0, 1)
-            chances = [
-                linear(part, self.head.weight, self.head.bias)
-                .float()
-                .softmax(-1)
-                .gather(1, wanted.unsqueeze(1))
-                .squeeze(1)
-                for part, wanted in zip(
-                    before.split(self.head.rows), tokens[:, 1:].flatten().split(self.head.rows), strict=True
-                )
-            ]
-            probable[:, 1:] = torch.cat(chances).view(len(tokens), -1) > self.threshold
+            before = self._laws(after.view(*tokens.shape, -1)[:, :-1].flatten(0, 1))
+            probable[:, 1:] = before.each(work, tokens[:, 1:].flatten()).view(len(tokens), -1) > self.threshold
         return probable
+
+    def _laws(self, hidden: Tensor) -> Places:
+        """The laws at hidden states [N, H]."""
+        return Places(self.head, self.ids.mask, hidden)

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plumbline.policies.pretrained.inputs import padded
+
 
 class CachedDecoder:
     """The general engine; see `decoders.Decoder`."""
@@ -23,14 +25,7 @@ class CachedDecoder:
     @torch.no_grad()
     def begin(self, prompts: Sequence[Sequence[int]], copies: int, max_tokens: int, shared: int = 0) -> Tensor:  # noqa: ARG002 - the cache grows, and its padding stands before what prompts share
         """See `Decoder.begin`."""
-        device = self.model.device
-        longest = max(map(len, prompts))
-        ids = torch.full((len(prompts), longest), self.pad_id, dtype=torch.long)
-        mask = torch.zeros((len(prompts), longest), dtype=torch.long)
-        for row, prompt in enumerate(prompts):
-            ids[row, longest - len(prompt) :] = torch.tensor(prompt)
-            mask[row, longest - len(prompt) :] = 1
-        ids, mask = ids.to(device), mask.to(device)
+        ids, mask = (each.long().to(self.model.device) for each in padded(prompts, self.pad_id, left=True))
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
         output = self.model(ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
         self.cache = output.past_key_values

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from plumbline.policies.autoregressive.decoders.threads import threads_for
+from plumbline.policies.autoregressive.decoders import threads_for
 from plumbline.policies.pretrained.adapters import Projection
+from plumbline.policies.pretrained.inputs import padded
 
 MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 GRAPH_SPAN = 128
@@ -62,18 +63,15 @@ class LeanDecoder:
         """See `Decoder.begin`. Padding stands on the right, where causal attention never sees it."""
         device, dtype = self.model.device, self.model.dtype
         self.projections = [_projections(layer) for layer in self.layers]
-        lengths = torch.tensor([len(prompt) for prompt in prompts])
-        ids = torch.zeros((len(prompts), int(lengths.max())), dtype=torch.long)
-        for row, prompt in enumerate(prompts):
-            ids[row, : len(prompt)] = torch.tensor(prompt)
+        ids, there = (each.to(device) for each in padded(prompts))
         before = self._behind(list(prompts[0][:shared]), len(prompts)) if shared else None
-        output = self.body(ids[:, shared:].to(device), past_key_values=before, use_cache=True)
+        output = self.body(ids[:, shared:], past_key_values=before, use_cache=True)
         cache = output.past_key_values.layers
         self.prompt_keys = [layer.keys.transpose(-1, -2) for layer in cache]  # [P, K, D, L]
         self.prompt_values = [layer.values for layer in cache]  # [P, K, L, D]
-        lengths = lengths.to(device)
-        self.prompt_bias = _bias(torch.arange(ids.shape[1], device=device) < lengths.unsqueeze(1), dtype)  # [P, L]
-        self.padded = bool((lengths < ids.shape[1]).any())
+        lengths = there.sum(1)
+        self.prompt_bias = _bias(there, dtype)  # [P, L]
+        self.padded = not bool(there.all())
         shape = (len(self.layers), len(prompts), self.kv_heads, copies, max_tokens, self.head_size)
         self.keys = torch.zeros(shape, dtype=dtype, device=device)
         self.values = torch.zeros(shape, dtype=dtype, device=device)

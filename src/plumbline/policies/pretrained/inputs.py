@@ -1,0 +1,42 @@
+"""Token ids and attention masks as models take them.
+
+Letters in shapes: R rows, T tokens of the longest row.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor
+
+TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3}
+"""Of what should agree, relative to its largest value; half precision has 0.1."""
+
+
+def padded(rows: Sequence[Sequence[int]], fill: int = 0, *, left: bool = False) -> tuple[Tensor, Tensor]:
+    """Rows as a rectangle [R, T] (int64, on the CPU), `fill` behind or `left` of each, and which entries are theirs."""
+    lengths = torch.tensor([len(row) for row in rows], dtype=torch.long)
+    longest = max(map(len, rows), default=0)
+    column = torch.arange(longest)
+    there_rt = column >= (longest - lengths).unsqueeze(1) if left else column < lengths.unsqueeze(1)
+    ids_rt = torch.full(there_rt.shape, fill, dtype=torch.long)
+    ids_rt[there_rt] = torch.tensor([*chain.from_iterable(rows)], dtype=torch.long)
+    return ids_rt, there_rt
+
+
+def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """A bool mask (may attend) as the additive one that every attention of transformers takes."""
+    return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
+
+
+def agree(found: Tensor, wanted: Tensor) -> bool:
+    """Whether a short cut gives what the model gives by itself, but for rounding."""
+    bound = TOLERANCE.get(wanted.dtype, 0.1) * wanted.abs().max()
+    return found.shape == wanted.shape and bool((found - wanted).abs().max() <= bound)
+
+
+def mask_token(model: Any, tokenizer: Any) -> int | None:
+    """The id of the mask token, as the tokenizer or else the model's config names it."""
+    named = tokenizer.mask_token_id
+    return getattr(model.config.get_text_config(), "mask_token_id", None) if named is None else int(named)
