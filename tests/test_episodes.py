@@ -133,7 +133,7 @@ class Engine:
     """Answers by a table of texts; remembers what it was asked, in one list for each call."""
 
     def __init__(self, texts, context=1000):
-        self.texts, self.context, self.calls = texts, context, []
+        self.texts, self.context, self.calls, self.chats = texts, context, [], {}
 
     def prompt_length(self, messages):
         return sum(len(message["content"]) for message in messages)
@@ -142,6 +142,7 @@ class Engine:
         self.calls.append([request.key for request in requests])
         for request in reversed(requests):
             *_, example, copy, turn = request.key
+            self.chats[example, copy, turn] = list(request.messages)
             yield request, trajectory(self.texts[example][copy][turn])
 
 
@@ -156,6 +157,9 @@ def test_live_episodes_are_asked_together_turn_by_turn(kind):
         [(7, name, copy, 0) for name in ("val-0", "val-1") for copy in (0, 1)],
         [(7, "val-0", 0, 1), (7, "val-1", 0, 1), (7, "val-1", 1, 1)],
     ]
+    first, answer, asked = engine.chats["val-1", 0, 1]
+    assert [first] == task.examples("val")[1].messages
+    assert (answer["content"], asked["content"]) == ("bb", "2!")
     found = [[[turn.text for turn in one.turns] for one in group.rollouts] for group in groups]
     assert found == list(TEXTS.values())
     first = groups[0].rollouts[0]

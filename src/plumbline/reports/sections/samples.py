@@ -76,10 +76,8 @@ def _side(name: str, row: Judged) -> str:
 
 def _turns(row: Judged) -> str:
     """The answer; of an episode of several turns all of them, with what was asked in between."""
-    if not row.turns:
-        return _text(row.completion, ANSWER)
-    body = ""
-    for number, (asked, answer) in enumerate(zip(("", *row.asked), row.turns, strict=True), 1):
+    body = "" if row.turns else _text(row.completion, ANSWER)
+    for number, (asked, answer) in enumerate(zip(("", *row.asked), row.turns, strict=False), 1):
         body += _folded(f"Asked before turn {number}", asked, PROMPT) if asked else ""
         body += f'<p class="why">Turn {number}</p>{_text(answer, ANSWER)}'
     return body + (
