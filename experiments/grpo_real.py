@@ -355,7 +355,9 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
         batch = [example for _, example in Source.of(task, train).draw(prompts, 0, "rl", 0)]
         groups = collect(policy, task, batch, copies=copies, sampling=recipe.sampling, key=(0, "signal"))
     rewards = np.concatenate([group.rewards() for group in groups])
-    entropy = -np.mean(np.concatenate([each.trajectory.logprobs for group in groups for each in group.rollouts]))
+    entropy = -np.mean(
+        np.concatenate([turn.logprobs for group in groups for each in group.rollouts for turn in each.turns])
+    )
     text = (
         f"{source}: {prompts} x {copies} answers, reward {np.nanmean(rewards):.3f}, spread within a group "
         f"{np.mean([np.nanstd(group.rewards()) for group in groups]):.3f}, entropy {entropy:.3f} nats a token\n"
@@ -376,7 +378,7 @@ def group_gradients(policy: Any, credits_: list[Any], copies: int) -> Any:
     for number in range(len(credits_) // copies):
         part = [c for c in credits_[number * copies : (number + 1) * copies] if not c.is_idle]
         if part:
-            terms = policy.score([c.trajectory for c in part])
+            terms = policy.score([turn for c in part for turn in c.turns])
             given = terms.logprobs.new_tensor(np.concatenate([c.term_advantages() * c.weight for c in part]))
             (-(terms.logprobs * given).sum()).backward()
         watched.add(number)

@@ -60,7 +60,7 @@ def test_judging_goes_on_while_the_model_samples():
     for group in groups:
         for rollout, text in zip(group.rollouts, texts[group.example.id], strict=True):
             outcome, score, failure = judge(task, group.example, text)
-            assert (rollout.trajectory.text, rollout.outcome, rollout.score) == (text, outcome, score)
+            assert (rollout.text, rollout.outcome, rollout.score) == (text, outcome, score)
             assert (rollout.failure is None) == (failure is None)
     assert groups[1].rollouts[1].failure.cause == "RuntimeError"
     assert all(name.startswith("judge-") for _, name in task.calls[:9])
@@ -74,7 +74,7 @@ def test_an_example_that_comes_twice_has_answers_of_its_own_each_time():
     task.begun = threading.Event()
     task.begun.set()
     groups = collect(Engine(task, texts), task, [example, example], copies=2, sampling=LAW, key=(0,))
-    assert [[one.trajectory.text for one in group.rollouts] for group in groups] == [["a", "ab"], ["b", "bb"]]
+    assert [[one.text for one in group.rollouts] for group in groups] == [["a", "ab"], ["b", "bb"]]
 
 
 class Grouped(Slow):

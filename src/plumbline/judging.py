@@ -1,8 +1,8 @@
 """Judges completions while the model goes on sampling: rewards that come from a browser take longer than tokens.
 
-Each completion is told as soon as the sampler has it. Threads of their own judge what was told, all that waits of one
-example in one call where the task has such a call (`tasks.task.Grouped`). A task whose verdicts cost nothing is judged
-in place, which saves the threads (`tasks.task.Threaded`).
+Each completion is told to its episode as soon as the sampler has it. Threads of their own do that, with all that waits
+of one example in one call where the task asks once and has such a call (`tasks.task.Grouped`). A task whose verdicts
+cost nothing is judged in place, which saves the threads (`tasks.task.Threaded`).
 """
 
 import threading
@@ -12,41 +12,21 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from plumbline.errors import TrainingStopped
-from plumbline.records import Example, Failure, Outcome, Score
-from plumbline.tasks.task import Grouped, Task, threads_of
+from plumbline.records import Example, Failure, Message, Outcome, Score
+from plumbline.tasks.episode import Episode
+from plumbline.tasks.task import Grouped, Task, episode_of, threads_of, turns_of
 
 MAX_FAILED = 0.2
 """Share of the completions of a step, or of an evaluation, that may fail to be judged."""
 Verdict = tuple[Outcome, Score | None, Failure | None]
+_FAILED = Outcome(how="failed")
 
 
 def judge(task: Task, example: Example, completion: str) -> Verdict:
-    """Judge one completion; see `judge_group`."""
-    return judge_group(task, example, [completion])[0]
-
-
-def judge_group(task: Task, example: Example, completions: Sequence[str]) -> list[Verdict]:
-    """Judge completions of one example, in one call where the task is `Grouped`.
-
-    A verifier that breaks is a counted failure with its cause, never a reward of 0. Every exception is caught here,
-    because beyond lies a task's own code, fed with whatever a model wrote. Where the call for all of them breaks, that
-    is warned of and each completion is judged by itself, so that one of them cannot take the others along.
-    """
-    if isinstance(task, Grouped) and len(completions) > 1:
-        try:
-            return [(outcome, score, None) for outcome, score in task.judge_group(example, completions)]
-        except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see above
-            broke = f"{type(error).__name__}: {error}"
-            warnings.warn(f"{task.name} could not judge a group at once, but one by one: {broke}", stacklevel=2)
-    verdicts: list[Verdict] = []
-    for completion in completions:
-        try:
-            outcome, score = task.judge(example, completion)
-            verdicts.append((outcome, score, None))
-        except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see above
-            failure = Failure(cause=type(error).__name__, detail=str(error)[:500])
-            verdicts.append((Outcome(how="failed"), None, failure))
-    return verdicts
+    """Judge one completion: the first and last of an episode. See `Judging`."""
+    judging = Judging(task, [example])
+    judging.judge(0, [(0, completion)])
+    return judging.verdict(0, 0)
 
 
 def check_failures(causes: Sequence[str], total: int) -> None:
@@ -74,13 +54,16 @@ class Judging:
         """Nothing is judged yet.
 
         Args:
-            task: see `threads_of`.
+            task: see `threads_of` and `turns_of`.
             examples: what completions are told of by their place.
         """
         self.task, self.examples = task, examples
         self._waiting: deque[int] = deque()
         self._told: dict[int, list[tuple[int, str]]] = defaultdict(list)
+        self._unjudged = 0
         self._found: dict[tuple[int, int], Verdict] = {}
+        self._episodes: dict[tuple[int, int], Episode] = {}
+        self._asked: dict[tuple[int, int], Sequence[Message]] = {}
         self._news = threading.Condition()
         self._ended = False
         self._threads = [
@@ -107,16 +90,25 @@ class Judging:
     def tell(self, prompt: int, copy: int, text: str) -> None:
         """Take a copy's text; where there are threads, the one that tells does not wait for the verdict."""
         if not self._threads:
-            self._found[prompt, copy] = judge(self.task, self.examples[prompt], text)
+            self.judge(prompt, [(copy, text)])
             return
         with self._news:
             if prompt not in self._told:
                 self._waiting.append(prompt)
             self._told[prompt].append((copy, text))
-            self._news.notify()
+            self._unjudged += 1
+            self._news.notify_all()
+
+    def asked(self) -> dict[tuple[int, int], Sequence[Message]]:
+        """What the episodes ask that are not over, by prompt and copy, once all that was told is judged."""
+        with self._news:
+            while self._unjudged:
+                self._news.wait()
+            asked, self._asked = self._asked, {}
+        return asked
 
     def verdict(self, prompt: int, copy: int) -> Verdict:
-        """The verdict of a completion that was told, after `with`."""
+        """The verdict of the completions of a copy that were told, after `with`."""
         return self._found[prompt, copy]
 
     def _work(self) -> None:
@@ -128,7 +120,41 @@ class Judging:
                     return
                 prompt = self._waiting.popleft()
                 told = self._told.pop(prompt)
-            verdicts = judge_group(self.task, self.examples[prompt], [text for _, text in told])
+            self.judge(prompt, told)
             with self._news:
-                for (copy, _), verdict in zip(told, verdicts, strict=True):
-                    self._found[prompt, copy] = verdict
+                self._unjudged -= len(told)
+                self._news.notify_all()
+
+    def judge(self, prompt: int, told: Sequence[tuple[int, str]]) -> None:
+        """Judge texts of copies of one prompt, in one call where the task is `Grouped` and asks once.
+
+        A verifier that breaks is a counted failure with its cause, never a reward of 0. Every exception is caught here,
+        because beyond lies a task's own code, fed with whatever a model wrote. Where the call for all of them breaks,
+        that is warned of and each is judged by itself, so that one of them cannot take the others along.
+        """
+        if isinstance(self.task, Grouped) and len(told) > 1 and turns_of(self.task) == 1:
+            try:
+                verdicts = self.task.judge_group(self.examples[prompt], [text for _, text in told])
+                found = {(prompt, copy): (*each, None) for (copy, _), each in zip(told, verdicts, strict=True)}
+            except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see above
+                broke = f"{type(error).__name__}: {error}"
+                warnings.warn(
+                    f"{self.task.name} could not judge a group at once, but one by one: {broke}", stacklevel=2
+                )
+            else:
+                self._found |= found
+                return
+        for copy, text in told:
+            self._tell((prompt, copy), text)
+
+    def _tell(self, place: tuple[int, int], text: str) -> None:
+        try:
+            if place not in self._episodes:
+                self._episodes[place] = episode_of(self.task, self.examples[place[0]])
+            episode = self._episodes[place]
+            episode.tell(text)
+            self._found[place] = (*episode.result(), None)
+            if (messages := episode.ask()) is not None:
+                self._asked[place] = messages
+        except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see `judge`
+            self._found[place] = (_FAILED, None, Failure(cause=type(error).__name__, detail=str(error)[:500]))

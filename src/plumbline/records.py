@@ -254,12 +254,35 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rollout:
-    """A trajectory and what became of it: an outcome and a score, or a failure with its cause."""
+    """An episode and what became of it: its turns, an outcome and a score, or a failure with its cause.
 
-    trajectory: Trajectory
+    The log-probability of an episode is the sum over its turns, because each prompt is given by the turns before it.
+    """
+
+    turns: tuple[Trajectory, ...]
+    """Each with its own prompt; one where the task asks once."""
     outcome: Outcome
     score: Score | None = None
     failure: Failure | None = None
+    asked: tuple[str, ...] = ()
+    """What the task said before each turn but the first."""
+    cut: bool = False
+    """Whether a further turn was asked for whose prompt did not fit into the context."""
+
+    @property
+    def text(self) -> str:
+        """The last answer, which is the one that counts."""
+        return self.turns[-1].text
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all its answers."""
+        return sum(turn.num_tokens for turn in self.turns)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the limit ended one of its answers."""
+        return any(turn.truncated for turn in self.turns)
 
     @property
     def reward(self) -> float:
@@ -295,6 +318,12 @@ class Judged:
     truncated: bool | None = None
     """None where nobody knows: a completion from elsewhere, an oracle, a control."""
     tokens: int | None = None
+    turns: tuple[str, ...] = ()
+    """All answers of an episode of several turns, `completion` the last of them; empty where there was one."""
+    asked: tuple[str, ...] = ()
+    """What the task said before each of them but the first."""
+    cut: bool = False
+    """See `Rollout.cut`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,16 @@ from plumbline.errors import DataError
 from plumbline.judging import Judging
 from plumbline.policies.policy import Sampler
 from plumbline.records import Example, Group, Key, Request, Rollout, Sampling, Trajectory
-from plumbline.tasks.task import Task
+from plumbline.tasks.task import Task, turns_of
 
 
 def collect(
     sampler: Sampler, task: Task, examples: Sequence[Example], *, copies: int, sampling: Sampling, key: Key
 ) -> list[Group]:
-    """Sample `copies` answers to each example and judge them, each as soon as it is finished.
+    """Go through `copies` episodes of each example, and judge each answer as soon as it is finished.
+
+    All episodes that are not over are asked together, turn by turn. One whose next prompt does not fit into the context
+    ends there, with what its answers came to so far (`Rollout.cut`).
 
     Args:
         sampler: draws.
@@ -30,22 +33,47 @@ def collect(
     Returns:
         One group an example, in the order of the examples.
     """
-    asked: Counter[str] = Counter()
-    requests: list[Request] = []
+    seen: Counter[str] = Counter()
+    keys: list[Key] = []  # of each episode; the turn follows
     for example in examples:
-        first = asked[example.id]
-        asked[example.id] += copies
-        requests += [
-            Request((*key, example.id, copy, 0), example.messages, sampling) for copy in range(first, first + copies)
-        ]
-    place = {request.key: index for index, request in enumerate(requests)}
-    drawn: dict[int, Trajectory] = {}
+        keys += [(*key, example.id, copy) for copy in range(seen[example.id], seen[example.id] + copies)]
+        seen[example.id] += copies
+    place = {each: index for index, each in enumerate(keys)}
+    turns: list[list[Trajectory]] = [[] for _ in keys]
+    asked: list[list[str]] = [[] for _ in keys]
+    cut: set[int] = set()
+    requests = [Request((*k, 0), examples[index // copies].messages, sampling) for index, k in enumerate(keys)]
     with Judging(task, examples) as judging:
-        for request, trajectory in sampler.sample(requests):
-            index = place[request.key]
-            drawn[index] = trajectory
-            judging.tell(*divmod(index, copies), trajectory.text)
-    rollouts = [_judged(judging, *divmod(index, copies), drawn[index]) for index in range(len(requests))]
+        for turn in range(1, turns_of(task) + 1):
+            for request, trajectory in sampler.sample(requests):
+                index = place[request.key[:-1]]
+                turns[index].append(trajectory)
+                judging.tell(*divmod(index, copies), trajectory.text)
+            if turn == turns_of(task):
+                break
+            requests = []
+            for (prompt, copy), messages in sorted(judging.asked().items(), key=lambda item: item[0]):
+                index = prompt * copies + copy
+                if sampler.prompt_length(messages) + sampling.max_tokens > sampler.context:
+                    cut.add(index)
+                    continue
+                asked[index].append(messages[-1]["content"])
+                requests.append(Request((*keys[index], turn), messages, sampling))
+            if not requests:
+                break
+    rollouts = []
+    for index, answers in enumerate(turns):
+        outcome, score, failure = judging.verdict(*divmod(index, copies))
+        rollouts.append(
+            Rollout(
+                turns=tuple(answers),
+                outcome=outcome,
+                score=score,
+                failure=failure,
+                asked=tuple(asked[index]),
+                cut=index in cut,
+            )
+        )
     return [
         Group(example=example, rollouts=tuple(rollouts[index * copies : (index + 1) * copies]))
         for index, example in enumerate(examples)
@@ -67,8 +95,3 @@ def check_prompts(sampler: Sampler, examples: Sequence[Example], sampling: Sampl
             f"and with an answer of up to {sampling.max_tokens} exceeds the context of {sampler.context}",
             "lower sampling.max_tokens, shorten the prompts, or use a model with a longer context",
         )
-
-
-def _judged(judging: Judging, prompt: int, copy: int, trajectory: Trajectory) -> Rollout:
-    outcome, score, failure = judging.verdict(prompt, copy)
-    return Rollout(trajectory=trajectory, outcome=outcome, score=score, failure=failure)

@@ -13,11 +13,12 @@ import numpy as np
 
 from plumbline.evaluation.evaluate import ORACLE, references
 from plumbline.policies.policy import Policy, Sampler
-from plumbline.records import Item, Message, Request, Sampling, Score, Trajectory
+from plumbline.records import Example, Item, Message, Request, Sampling, Score, Trajectory
+from plumbline.rollouts import collect
 from plumbline.tasks.precheck import HOSTILE
 from plumbline.tasks.task import Itemised, Task
 
-__all__ = ["HOSTILE", "PolicyLaws", "TaskLaws", "check_policy", "check_task", "sampled"]
+__all__ = ["HOSTILE", "PolicyLaws", "TaskLaws", "check_episodes", "check_policy", "check_task", "sampled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,30 @@ def check_policy(
         seed: of the sampler.
     """
     (trajectories,) = sampled(policy, [messages], draws, sampling, seed)
-    counts = Counter(_key(trajectory) for trajectory in trajectories)
-    one_of_each = list({_key(trajectory): trajectory for trajectory in trajectories}.values())
-    scored = policy.score(one_of_each)
+    return _laws(policy, [(trajectory,) for trajectory in trajectories])
+
+
+def check_episodes(
+    policy: Policy, task: Task, example: Example, sampling: Sampling, *, draws: int = 20_000, seed: int = 0
+) -> PolicyLaws:
+    """Measure both laws over whole episodes of a task with one example; see `check_policy`.
+
+    The probability of an episode is the product over its turns, each at the prompt that the turns before it led to.
+    """
+    (group,) = collect(policy, task, [example], copies=draws, sampling=sampling, key=(seed,))
+    return _laws(policy, [rollout.turns for rollout in group.rollouts])
+
+
+def _laws(policy: Policy, drawn: Sequence[Sequence[Trajectory]]) -> PolicyLaws:
+    draws = len(drawn)
+    counts = Counter(map(_key, drawn))
+    one_of_each = list({_key(turns): turns for turns in drawn}.values())
+    episode = np.array([number for number, turns in enumerate(one_of_each) for _ in turns])
+    scored = policy.score([turn for turns in one_of_each for turn in turns])
     logprobs, owner = scored.logprobs.detach().double().cpu().numpy(), scored.owner.cpu().numpy()
-    totals = np.bincount(owner, weights=logprobs, minlength=len(one_of_each))
+    totals = np.bincount(episode[owner], weights=logprobs, minlength=len(one_of_each))
     probabilities = np.exp(totals)
-    observed = np.array([counts[_key(trajectory)] for trajectory in one_of_each], dtype=np.float64)
+    observed = np.array([counts[_key(turns)] for turns in one_of_each], dtype=np.float64)
     gap = float((scored.logprobs.detach() - scored.recorded).abs().max())
     return PolicyLaws(
         gap=gap,
@@ -80,8 +98,10 @@ def check_policy(
     )
 
 
-def _key(trajectory: Trajectory) -> bytes:
-    return b"|".join(step.positions.tobytes() + b":" + step.tokens.tobytes() for step in trajectory.steps)
+def _key(turns: Sequence[Trajectory]) -> bytes:
+    return b"/".join(
+        b"|".join(step.positions.tobytes() + b":" + step.tokens.tobytes() for step in turn.steps) for turn in turns
+    )
 
 
 def _chi_square_p(observed: np.ndarray, expected: np.ndarray, draws: int) -> float:

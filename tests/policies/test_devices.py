@@ -68,7 +68,7 @@ def test_every_family_samples_scores_and_learns_on_a_gpu(family, tmp_path):
     closed = {"beta": 0.1, "kl": "sampled" if name == "autoregressive" else "closed"}
     for law in laws:
         trajectories = [t for group in sampled(policy, CHATS, 2, law, 0) for t in group]
-        credits_ = [Credit(t, (-1.0) ** index, 1 / 32) for index, t in enumerate(trajectories)]
+        credits_ = [Credit((t,), (-1.0) ** index, 1 / 32) for index, t in enumerate(trajectories)]
         for settings in ({"algorithm": "gspo", "inner_epochs": 2}, closed):
             section = RlSection.model_validate({"steps": 2, **settings})
             optimiser = Optimiser(policy.trainable(), section.optimiser, 2)

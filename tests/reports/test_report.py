@@ -192,6 +192,31 @@ def test_a_run_without_evaluations_says_what_is_missing(tmp_path):
     assert page.headings[0] == "Before and after"
 
 
+def in_turns(row: Judged) -> Judged:
+    return replace(row, turns=("first <b>try</b>", row.completion), asked=("the page says no",), cut=True)
+
+
+def test_episodes_are_shown_turn_by_turn(tmp_path):
+    """In the samples of two stages; and, before there are two, in the rollouts of training."""
+    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
+        row = in_turns(evaluation("rl", "train", "greedy", RL, 1, 0).rows[0])
+        kept = {"step": 1, "id": row.id, "text": row.completion, "reward": 0.5, "parts": {}, "how": "strict"}
+        run.sample({**kept, "turns": row.turns, "asked": row.asked})
+        _, training = report(run)
+        for number, (stage, level) in enumerate({"sft": SFT, "rl": RL}.items()):
+            found = evaluation(stage, "test", "greedy", level, 12, number, in_turns)
+            run.evaluation(EvaluationKey(stage, "test", "greedy"), found)
+    _, page = report(run)
+    assert training.text.count("Turn 2") == 1
+    assert page.text.count("Turn 2") == 16, "eight examples before and after"
+    for shown in (training, page):
+        assert "first <b>try</b>" in shown.text
+        assert "Asked before turn 2" in shown.text
+        assert "the page says no" in shown.text
+    assert "did not fit into the context" in page.text
+    assert not page.wrong
+
+
 def test_a_run_that_has_only_begun(tmp_path):
     with Run.start(recipe(), tmp_path / "run", resume=False) as run:
         pass

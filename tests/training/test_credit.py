@@ -31,7 +31,7 @@ def rollout(tokens, reward):
     law = Sampling(max_tokens=len(tokens))
     trajectory = Trajectory(prompt=np.array([1]), steps=(step,), text="", sampling=law, finish="stop")
     return Rollout(
-        trajectory=trajectory,
+        turns=(trajectory,),
         outcome=Outcome(how="strict"),
         score=None if np.isnan(reward) else Score(total=reward),
     )
@@ -146,7 +146,7 @@ def test_the_terms_of_a_span_are_the_tokens_that_begin_in_it(tiny_policy):
     text = 'não é "água", é só ãõ – 🦙🦙 fim'
     tokens = tiny_policy.chat.tokenizer(text, add_special_tokens=False)["input_ids"]
     tokens = [*tokens, tiny_policy.chat.end_of_turn]
-    one = rollout(tokens, 1.0).trajectory
+    (one,) = rollout(tokens, 1.0).turns
     starts = [tiny_policy.first_terms(one, [place])[0] for place in range(len(text) + 1)]
     assert starts == tiny_policy.first_terms(one, range(len(text) + 1))
     assert starts[0] == 0
@@ -171,7 +171,7 @@ def test_the_gradient_is_that_of_a_plain_sum_over_terms(tiny_folder):
     update_policy(policy, optimiser, credits_, section, 0, 0.0, np.random.default_rng(0))
 
     plain = open_policy(AutoregressiveModel(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
-    scored = plain.score([c.trajectory for c in credits_])
+    scored = plain.score([turn for c in credits_ for turn in c.turns])
     given = torch.tensor(np.concatenate([c.by_term for c in credits_]), dtype=torch.float32)
     (-scored.logprobs * given).sum().div(16 * 8).backward()
     for name, weight in plain.trainable().items():

@@ -182,12 +182,12 @@ def test_a_batch_cut_differently_measures_the_same(tiny_folder):
         groups = sampled(policy, chats, 4, Sampling(max_tokens=8), seed=0)
         section = RlSection.model_validate({"steps": 1, "tokens_per_pass": tokens_per_pass})
         credits_ = [
-            Credit(trajectory, [1.0, -0.5, -0.25, -0.25][copy] * (number < 2), 0.01)
+            Credit((trajectory,), [1.0, -0.5, -0.25, -0.25][copy] * (number < 2), 0.01)
             for number, group in enumerate(groups)
             for copy, trajectory in enumerate(group)
         ]
         optimiser = Optimiser(policy.trainable(), OptimiserSection(), 1)
-        passes = len(policy.batches([c.trajectory for c in credits_], tokens_per_pass))
+        passes = len(policy.batches([turn for c in credits_ for turn in c.turns], tokens_per_pass))
         update = update_policy(policy, optimiser, credits_, section, 0, 0.0, np.random.default_rng(0))
         found.append((passes, update.gradient))
     assert found[0][0] == 12

@@ -115,10 +115,10 @@ def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
     optimiser = Optimiser(policy.trainable(), section.optimiser, 1)
     optimiser.step = lambda step: gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
     update = update_policy(policy, optimiser, credits_, section, 0, 0.0, np.random.default_rng(0))
-    assert update.terms < sum(c.trajectory.num_tokens for c in credits_)
+    assert update.terms < sum(turn.num_tokens for c in credits_ for turn in c.turns)
 
     plain = open_policy(AutoregressiveModel(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
-    scored = plain.score([c.trajectory for c in credits_])
+    scored = plain.score([turn for c in credits_ for turn in c.turns])
     advantage = torch.tensor([c.advantage for c in credits_], dtype=torch.float32)[scored.owner]
     total = (-(scored.logprobs - scored.recorded).exp() * advantage).sum() / (16 * 8)
     total.backward()
@@ -215,7 +215,7 @@ def test_an_empty_training_split_is_an_error(tiny_policy, tmp_path):
 def test_masking_truncated_rollouts_takes_them_out(tiny_policy):
     section = RlSection(steps=1, group_size=4, mask_truncated=True)
     credits_ = credit(rollouts(tiny_policy), section, generator(0))
-    assert {c.weight == 0 for c in credits_ if c.trajectory.truncated} == {True}
+    assert {c.weight == 0 for c in credits_ if c.turns[0].truncated} == {True}
 
 
 def test_an_interrupt_while_a_checkpoint_is_read_is_no_error_of_the_checkpoint(tiny_folder, tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ exponent without bias, so there is no `keep`.
 
 Edge case. The mean of many terms stays near 0, so its ratio moves in thousandths: the paper clips at 3e-4 and 4e-4,
 and the default of 0.2 hardly ever acts.
+Each turn of an episode is a sequence of its own.
 """
 
 from collections.abc import Sequence

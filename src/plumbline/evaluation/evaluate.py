@@ -10,7 +10,7 @@ from typing import Any
 from plumbline.errors import DataError
 from plumbline.judging import Judging, Verdict, check_failures
 from plumbline.policies.policy import Policy
-from plumbline.records import Evaluation, Example, Judged, Rollout, Sampling, Trajectory, Unjudged
+from plumbline.records import Evaluation, Example, Judged, Rollout, Sampling, Unjudged
 from plumbline.rollouts import collect
 from plumbline.tasks.task import Task, gold_of, headline_of
 
@@ -30,7 +30,7 @@ def evaluate_policy(
     seed: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
-    """One answer of the policy to each example; `progress` is told how many of how many are judged.
+    """One episode of the policy with each example; `progress` is told how many of how many are judged.
 
     What is drawn for an example depends on the seed and its id, and not on the others: the answers to the first five
     are the first five answers to all.
@@ -45,17 +45,14 @@ def evaluate_policy(
         judged += [(group.example, group.rollouts[0]) for group in groups]
         if progress is not None:
             progress(len(judged), len(examples))
-    rows = [
-        _row(example, one.trajectory.text, (one.outcome, one.score, one.failure), one.trajectory)
-        for example, one in judged
-    ]
+    rows = [_row(example, one.text, (one.outcome, one.score, one.failure), one) for example, one in judged]
     return _evaluation(task, source, split, rows, asdict(sampling), seed)
 
 
 def evaluate_completions(
     task: Task, examples: Sequence[Example], completions: Sequence[str], *, source: str, split: str
 ) -> Evaluation:
-    """Completions from anywhere, one for each example in the same order.
+    """Completions from anywhere, one for each example in the same order; each is its episode's first and last answer.
 
     Raises:
         DataError: there are not as many as examples.
@@ -97,10 +94,8 @@ def references(task: Task, examples: Sequence[Example], split: str) -> dict[str,
     return {name: evaluate_reference(task, examples, source=name, split=split) for name in (*known, *task.controls)}
 
 
-def _row(
-    example: Example, completion: str, verdict: Verdict, trajectory: Trajectory | None = None
-) -> Judged | Unjudged:
-    """A row; the trajectory where a policy of ours wrote the completion."""
+def _row(example: Example, completion: str, verdict: Verdict, rollout: Rollout | None = None) -> Judged | Unjudged:
+    """A row; the rollout where a policy of ours wrote the completion."""
     outcome, score, failure = verdict
     if score is None:
         return Unjudged(id=example.id, stratum=example.stratum, completion=completion, failure=str(failure))
@@ -112,8 +107,11 @@ def _row(
         parts=dict(score.parts),
         readings=dict(score.readings),
         how=outcome.how,
-        truncated=None if trajectory is None else trajectory.truncated,
-        tokens=None if trajectory is None else trajectory.num_tokens,
+        truncated=None if rollout is None else rollout.truncated,
+        tokens=None if rollout is None else rollout.num_tokens,
+        turns=tuple(turn.text for turn in rollout.turns) if rollout is not None and rollout.asked else (),
+        asked=() if rollout is None else rollout.asked,
+        cut=rollout is not None and rollout.cut,
     )
 
 

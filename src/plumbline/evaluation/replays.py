@@ -52,7 +52,10 @@ def _replay(task: Replayable, example: Example, row: Judged) -> Replay:
     replay = Replay(id=row.id, stratum=row.stratum, reward=row.reward)
     try:
         replay = replace(replay, mistakes=tuple(task.mistakes(example, row.completion)))
-        replay = replace(replay, frames=tuple(task.replay(example, row.completion)))
+        for number, text in enumerate(row.turns or (row.completion,), 1):
+            turn = f"Turn {number}: " if row.turns else ""
+            frames = (replace(frame, caption=turn + frame.caption) for frame in task.replay(example, text))
+            replay = replace(replay, frames=(*replay.frames, *frames))
     except PlumblineError as error:
         return replace(replay, problem=f"{error.cause}; {error.fix}" if error.fix else error.cause)
     return replay if replay.frames else replace(replay, problem="no picture was taken")

@@ -51,8 +51,13 @@ class EvaluationKey:
 
 
 def to_json(evaluation: Evaluation) -> dict[str, Any]:
-    """Plain values, rows included."""
-    return asdict(evaluation)
+    """Plain values, rows included; what only episodes of several turns have stands in their rows alone."""
+    values = asdict(evaluation)
+    for row in values["rows"]:
+        for name in ("turns", "asked", "cut"):
+            if not row[name]:
+                del row[name]
+    return values
 
 
 def write_evaluation(path: Path, evaluation: Evaluation) -> None:
@@ -114,20 +119,29 @@ def _rows(values: list[dict[str, Any]]) -> tuple[tuple[Judged, ...], tuple[Unjud
         if failure:
             unjudged.append(Unjudged(**{key: row[key] for key in ("id", "stratum", "completion")}, failure=failure))
         else:
-            judged.append(Judged(**row))
+            turns, asked = (tuple(row.pop(name, ())) for name in ("turns", "asked"))
+            judged.append(Judged(**row, turns=turns, asked=asked))
     return tuple(judged), tuple(unjudged)
 
 
 def _check_judged(row: Judged) -> None:
     _check_texts({key: getattr(row, key) for key in ("id", "stratum", "completion", "how")}, "a row")
+    said = enumerate((*row.turns, *row.asked))
+    _check_texts({f"turn {number}": text for number, text in said}, f"the turns of {row.id}")
+    if row.turns and (len(row.turns) != len(row.asked) + 1 or row.turns[-1] != row.completion):
+        raise ValueError(f"the turns of {row.id} do not go with what was asked, or with its completion")
     if not isinstance(row.parts, dict) or not isinstance(row.readings, dict):
         raise TypeError(f"parts and readings of {row.id} are objects")
     shares = {"reward": row.reward, **row.readings, **{k: v for k, v in row.parts.items() if v is not None}}
     for name, value in shares.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
             raise ValueError(f"{name} of {row.id} is {str(value)[:40]}, and lies between 0 and 1")
-    if row.truncated not in {None, True, False} or not (row.tokens is None or type(row.tokens) is int):
-        raise TypeError(f"truncated of {row.id} is true, false or null, and tokens a whole number or null")
+    if (
+        row.truncated not in {None, True, False}
+        or type(row.cut) is not bool
+        or not (row.tokens is None or type(row.tokens) is int)
+    ):
+        raise TypeError(f"truncated (and cut) of {row.id} is true, false or null, and tokens a whole number or null")
 
 
 def _check_texts(values: Mapping[str, Any], where: str) -> None:

@@ -30,6 +30,8 @@ class _Sample(_Row):
     parts: dict[str, Share | None]
     id: str
     text: str
+    turns: list[str] = []
+    asked: list[str] = []
     how: str
 
 

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example, Frame, Headline, Item, Mistake, Outcome, Score
+from plumbline.tasks.episode import Episode, OneTurn
 
 Control = Callable[[Sequence[Example]], list[str]]
 """A way to answer without the knowledge that the task is about: a completion for each example."""
@@ -20,7 +21,8 @@ class Task(Protocol):
     control does on average, a better answer never scores lower, and hostile text never raises. A task whose examples
     have no gold answers has no oracle.
 
-    What a task may have besides: `Threaded`, `Grouped`, `Headlined`, `Replayable`, `Itemised`, `Prechecked`.
+    What a task may have besides: `Episodic`, `Threaded`, `Grouped`, `Headlined`, `Replayable`, `Itemised`,
+    `Prechecked`.
     """
 
     name: str
@@ -63,12 +65,26 @@ class Task(Protocol):
 
 
 @runtime_checkable
+class Episodic(Protocol):
+    """A task that may ask again. Its `judge` is what an episode comes to that ends after the first answer."""
+
+    @property
+    def turns(self) -> int:
+        """The most answers of an episode; where it is 1, `judge` (or `judge_group`) is called, and no `episode`."""
+        ...
+
+    def episode(self, example: Example) -> Episode:
+        """A new episode, before its first answer."""
+        ...
+
+
+@runtime_checkable
 class Threaded(Protocol):
     """A task whose verdicts take time, so that threads judge while the model goes on sampling."""
 
     @property
     def judges(self) -> int:
-        """How many threads; `judge` is called from them. 0 judges in place."""
+        """How many threads; `judge`, and `tell` of an episode, are called from them. 0 judges in place."""
         ...
 
 
@@ -143,8 +159,13 @@ def itemised(task: Task) -> Itemised:
     """The task as one that itemises its rewards.
 
     Raises:
-        RecipeError: it does not.
+        RecipeError: it does not, or its episodes have several turns, of which only the last has items.
     """
+    if turns_of(task) > 1:
+        raise RecipeError(
+            f"rl.credit: items needs episodes of one turn; {task.name} asks up to {turns_of(task)} times",
+            "set rl.credit to answer, or let the task ask once (forms: task.options.attempts: 1)",
+        )
     if not isinstance(task, Itemised):
         raise RecipeError(
             f"rl.credit: items needs a task that says which characters decide what; {task.name} does not",
@@ -156,6 +177,18 @@ def itemised(task: Task) -> Itemised:
 def headline_of(task: Task) -> Headline | None:
     """What a task's evaluations put first; None where it does not say."""
     return task.headline if isinstance(task, Headlined) else None
+
+
+def turns_of(task: Task) -> int:
+    """The most answers that an episode of a task has."""
+    return task.turns if isinstance(task, Episodic) else 1
+
+
+def episode_of(task: Task, example: Example) -> Episode:
+    """A new episode of any task."""
+    if turns_of(task) > 1 and isinstance(task, Episodic):
+        return task.episode(example)
+    return OneTurn(example, task.judge)
 
 
 def threads_of(task: Task) -> int:

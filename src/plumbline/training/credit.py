@@ -2,9 +2,14 @@
 
 Letters in shapes: G rollouts of a group, K items of a reward, the rest of it last; N terms of a trajectory.
 
-GRPO gives every token of an answer the answer's advantage (Shao et al. 2024, arXiv:2402.03300). Where a reward is a sum
-of items that single values decide, most of that is noise: the token that chose the sentiment is credited with the
-category's luck, too. `items` gives the tokens that wrote a value the advantage of what that value earned,
+GRPO gives every token of an answer the answer's advantage (Shao et al. 2024, arXiv:2402.03300), and so every token of
+every answer of an episode of several turns the episode's. The denominators count the tokens of all its answers, and
+Dr. GRPO's constant is rollouts * max_tokens * turns allowed: the most tokens that the rollouts could have had, whatever
+they had, so that a token weighs the same in an episode that took one turn and in one that took all.
+
+Where a reward is a sum of items that single values decide, most of that is noise: the token that chose the sentiment is
+credited with the category's luck, too. `items` gives the tokens that wrote a value the advantage of what that value
+earned,
 
     A_t = (rest_i - mean rest) + sum over items k whose characters t begins in of (earned_ik - mean earned_k)
 
@@ -34,13 +39,18 @@ Items = Mapping[str, tuple[float, list[slice]]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Credit:
-    """A trajectory with its advantage, and the weight of each of its terms in the loss."""
+    """The turns of a rollout with its advantage, and the weight of each of their terms in the loss."""
 
-    trajectory: Trajectory
+    turns: tuple[Trajectory, ...]
     advantage: float
     weight: float
     by_term: NDArray[np.float64] | None = None
-    """Advantages [N] of single terms, where they differ."""
+    """Advantages [N] of single terms, where they differ: of one turn only."""
+
+    @property
+    def prompt(self) -> bytes:
+        """The first turn's: rollouts of one group share it, and those of no other."""
+        return self.turns[0].prompt.tobytes()
 
     @property
     def is_idle(self) -> bool:
@@ -51,7 +61,7 @@ class Credit:
         """The advantage [N] of each term."""
         if self.by_term is not None:
             return self.by_term
-        return np.full(len(self.trajectory.logprobs), self.advantage)
+        return np.full(sum(len(turn.logprobs) for turn in self.turns), self.advantage)
 
 
 def locate_items(task: Task, policy: Policy) -> Callable[[Rollout], Items]:
@@ -65,7 +75,7 @@ def locate_items(task: Task, policy: Policy) -> Callable[[Rollout], Items]:
     def find(rollout: Rollout) -> Items:
         if rollout.score is None:
             return {}
-        trajectory = rollout.trajectory
+        (trajectory,) = rollout.turns
         found = items(trajectory.text, rollout.score)
         places = sorted({place for item in found.values() for span in item.spans for place in span})
         term = dict(zip(places, places_of(trajectory, places), strict=True))
@@ -80,6 +90,7 @@ def credit(
     rng: np.random.Generator,
     items: Mapping[str, Callable[[Rollout], Items]] | None = None,
     controls: ControlsSection = NO_CONTROLS,
+    turns: int = 1,
 ) -> list[Credit]:
     """Advantages and weights of all rollouts, group by group, as the section's algorithm says.
 
@@ -89,6 +100,7 @@ def credit(
         rng: deals advantages anew for the negative control.
         items: from `locate_items` by task, for credit by items; a task that has none is credited by answer.
         controls: the recipe's.
+        turns: the most that an episode may have.
     """
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     found: list[Items] = [
@@ -101,18 +113,17 @@ def credit(
     given = [section.algorithm.advantages(table) for table in np.split(_earned(rollouts, found, names), ends[:-1])]
     if controls.shuffle_advantages:
         given = shuffled(given, rng)
-    trajectories = [rollout.trajectory for rollout in rollouts]
-    lengths = [trajectory.num_tokens for trajectory in trajectories]
-    counted = [not (section.mask_truncated and trajectory.truncated) for trajectory in trajectories]
-    weight = section.algorithm.weights(lengths, counted, trajectories[0].sampling.max_tokens)
+    lengths = [rollout.num_tokens for rollout in rollouts]
+    counted = [not (section.mask_truncated and rollout.truncated) for rollout in rollouts]
+    weight = section.algorithm.weights(lengths, counted, turns * rollouts[0].turns[0].sampling.max_tokens)
     return [
         Credit(
-            trajectory,
+            rollout.turns,
             float(np.sum(advantage)),
             float(w),
-            None if items is None else _spread(len(trajectory.logprobs), advantage, places, names),
+            None if items is None else _spread(len(rollout.turns[0].logprobs), advantage, places, names),
         )
-        for trajectory, advantage, w, places in zip(trajectories, np.concatenate(given), weight, found, strict=True)
+        for rollout, advantage, w, places in zip(rollouts, np.concatenate(given), weight, found, strict=True)
     ]
 
 

@@ -24,7 +24,7 @@ from plumbline.runs.changes import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.tasks.source import Source
-from plumbline.tasks.task import Itemised
+from plumbline.tasks.task import Itemised, turns_of
 from plumbline.training import guards
 from plumbline.training.credit import NO_CONTROLS, Credit, credit, locate_items
 from plumbline.training.noise import smoothed_ratio
@@ -63,6 +63,7 @@ def train_rl(
     if section.credit == "items":
         itemising = {name: task for name, task in source.tasks.items() if isinstance(task, Itemised)} or source.tasks
         items = {name: locate_items(task, policy) for name, task in itemising.items()}
+    turns = max(turns_of(task) for task in source.tasks.values())
     optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps, RATES[STAGE])
     progress = Stage(run, STAGE, optimiser, options)
     if section.beta > 0:
@@ -74,7 +75,7 @@ def train_rl(
         began = time.perf_counter()
         groups = _collect(policy, source, section, sampling, step, seed)
         sampled = time.perf_counter()
-        credits_ = credit(groups, section, generator(seed, STAGE, "shuffle", step), items, controls)
+        credits_ = credit(groups, section, generator(seed, STAGE, "shuffle", step), items, controls, turns)
         beta = guards.adapted_beta(section, progress.memory)
         looks = generator(seed, STAGE, "likelihood", step)
         update = update_policy(policy, optimiser, credits_, section, step, beta, looks, controls)
@@ -132,14 +133,15 @@ def _collect(
 def _metrics(groups: Sequence[Group], update: Update, tasks: Collection[str]) -> dict[str, float | int | None]:
     """The metrics of one step, under the names that the field uses (docs/metrics.md says what each means)."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
-    lengths = [rollout.trajectory.num_tokens for rollout in rollouts]
-    logprobs = np.concatenate([rollout.trajectory.logprobs for rollout in rollouts])
+    logprobs = np.concatenate([turn.logprobs for rollout in rollouts for turn in rollout.turns])
     values: dict[str, float | int | None] = {
         **_rewards(groups, tasks),
         "train/reward_std": _mean([spread for group in groups if (spread := _spread(group)) is not None]),
         "train/frac_reward_zero_std": _mean([not has_signal(group.rewards()) for group in groups]),
-        "train/completion_length": _mean(lengths),
-        "train/frac_truncated": _mean([rollout.trajectory.truncated for rollout in rollouts]),
+        "train/completion_length": _mean([rollout.num_tokens for rollout in rollouts]),
+        "train/turns": _mean([len(rollout.turns) for rollout in rollouts]),
+        "train/frac_cut": _mean([rollout.cut for rollout in rollouts]),
+        "train/frac_truncated": _mean([rollout.truncated for rollout in rollouts]),
         "train/frac_strict": _mean([rollout.outcome.how == "strict" for rollout in rollouts]),
         "train/frac_failed": _mean([rollout.failure is not None for rollout in rollouts]),
         "train/entropy": float(-logprobs.mean(dtype=np.float64)),
@@ -196,14 +198,15 @@ def _samples(groups: Sequence[Group], credits_: Sequence[Credit], step: int) -> 
             "step": step,
             **({"task": group.task} if group.task else {}),
             "id": group.example.id,
-            "text": rollout.trajectory.text,
+            "text": rollout.text,
+            **({"turns": [turn.text for turn in rollout.turns], "asked": rollout.asked} if rollout.asked else {}),
             "reward": rollout.score.total if rollout.score else None,
             "parts": dict(rollout.score.parts) if rollout.score else {},
             "readings": dict(rollout.score.readings) if rollout.score else {},
             "how": rollout.outcome.how,
             "advantage": credited.advantage,
-            "tokens": rollout.trajectory.num_tokens,
-            "finish": rollout.trajectory.finish,
+            "tokens": rollout.num_tokens,
+            "finish": rollout.turns[-1].finish,
             "failure": rollout.failure.cause if rollout.failure else "",
         }
         for (group, rollout), credited in zip(rollouts, credits_, strict=True)

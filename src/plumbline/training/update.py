@@ -51,6 +51,8 @@ def update_policy(
 
     A rollout with advantage 0 has gradient 0 and is skipped, unless a KL is asked for, which has a gradient everywhere.
     Which states are looked at is drawn once: new, old and reference log-probabilities then differ by the weights alone.
+    Every turn of a rollout is scored at its own prompt and owned by the rollout's credit; a ratio of whole sequences is
+    one for each turn, because each is an answer of its own to a prompt of its own.
 
     Args:
         policy: any family.
@@ -62,13 +64,13 @@ def update_policy(
         rng: draws which steps or hidden positions are scored.
         controls: the recipe's.
     """
-    algorithm, sampling = section.algorithm, credits_[0].trajectory.sampling
+    algorithm, sampling = section.algorithm, credits_[0].turns[0].sampling
     useful = [c for c in credits_ if c.weight > 0 and (beta > 0 or not c.is_idle)]
     if not useful:
         gap = _probe_gap(policy, credits_)
         guards.check_gap(gap, section.max_gap, sampling, policy.family)
         return Update(0.0, 0.0, 0.0 if algorithm.has_ratio else None, None, gap, 0)
-    trajectories = [c.trajectory for c in useful]
+    owners, trajectories = [c for c in useful for _ in c.turns], [turn for c in useful for turn in c.turns]
     if (other := controls.score_temperature) is not None:
         trajectories = [replace(t, sampling=replace(t.sampling, temperature=other)) for t in trajectories]
     views = algorithm.views(policy, trajectories, rng)
@@ -76,7 +78,7 @@ def update_policy(
     passes = [
         _Pass(
             part := [views[index] for index in indices],
-            [useful[view.owner] for view in part],
+            [owners[view.owner] for view in part],
             None if sampled or section.inner_epochs == 1 else _plain(policy, part),
             _plain(policy, part, reference=True) if estimated else None,
         )
@@ -84,7 +86,7 @@ def update_policy(
     ]
     total = _Total()
     watched = GradientParts(optimiser.weights)
-    part_of, sizes = independent_parts([[v.trajectory.prompt.tobytes() for v in one.views] for one in passes])
+    part_of, sizes = independent_parts([[c.prompt for c in one.credited] for one in passes])
     for epoch in range(section.inner_epochs):
         epoch_loss = 0.0
         for number, one in zip(part_of, passes, strict=True):
@@ -110,7 +112,7 @@ def update_policy(
         total.kl / total.kl_terms if beta > 0 else None,
         total.gap / total.terms if sampled else None,
         total.terms,
-        watched.measure(sizes, len({c.trajectory.prompt.tobytes() for c in credits_})),
+        watched.measure(sizes, len({c.prompt for c in credits_})),
     )
 
 
@@ -189,5 +191,5 @@ def _plain(policy: Policy, part: Sequence[View], *, reference: bool = False) -> 
 @torch.no_grad()
 def _probe_gap(policy: Policy, credits_: Sequence[Credit]) -> float:
     """The gap on one rollout, where no rollout had to be scored: the two laws are watched at every step."""
-    terms = policy.score([credits_[0].trajectory])
+    terms = policy.score(credits_[0].turns)
     return float((terms.logprobs - terms.recorded).abs().mean())

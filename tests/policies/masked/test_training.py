@@ -182,7 +182,7 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
         (group,) = sampled(policy, CHATS[:1], 128, law, seed=step)
         rewards = np.array([np.mean([t == token for s in trajectory.steps for t in s.tokens]) for trajectory in group])
         credits_ = [
-            Credit(trajectory, float(reward - rewards.mean()), 1 / (128 * 2))
+            Credit((trajectory,), float(reward - rewards.mean()), 1 / (128 * 2))
             for trajectory, reward in zip(group, rewards, strict=True)
         ]
         update_policy(policy, optimiser, credits_, section, step, 0.0, np.random.default_rng(step))

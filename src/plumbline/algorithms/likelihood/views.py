@@ -11,12 +11,12 @@ from plumbline.records import Step, Trajectory
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """States to score for one rollout."""
+    """States to score for one trajectory: for a rollout, or one of its turns."""
 
     owner: int
-    """Index of the rollout."""
+    """Index of the trajectory among those that views were made of."""
     trajectory: Trajectory
-    """The rollout with the steps to score; each step has its weight."""
+    """The trajectory with the steps to score; each step has its weight."""
 
 
 class Scores(Protocol):

@@ -70,7 +70,18 @@ def _side(name: str, row: Judged) -> str:
     said = " · ".join(clip(fact, 300)[0] for fact in facts if fact)
     return (
         f'<div><div class="side"><b>{html(name)}</b> <span>reward {numbers.fixed(row.reward)}</span> '
-        f'<span class="how">{html(said)}</span></div>{_chips(row.parts)}{_text(row.completion, ANSWER)}</div>'
+        f'<span class="how">{html(said)}</span></div>{_chips(row.parts)}{_turns(row)}</div>'
+    )
+
+
+def _turns(row: Judged) -> str:
+    """The answer; of an episode of several turns all of them, with what was asked in between."""
+    body = "" if row.turns else _text(row.completion, ANSWER)
+    for number, (asked, answer) in enumerate(zip(("", *row.asked), row.turns, strict=False), 1):
+        body += _folded(f"Asked before turn {number}", asked, PROMPT) if asked else ""
+        body += f'<p class="why">Turn {number}</p>{_text(answer, ANSWER)}'
+    return body + (
+        paragraph("Another turn was asked for, and did not fit into the context.", "note") if row.cut else ""
     )
 
 
@@ -117,5 +128,7 @@ def _rollout(row: dict[str, Any]) -> str:
         readings={},
         how=str(row.get("how", "")),
         truncated=row.get("finish") == "length",
+        turns=tuple(row.get("turns", ())),
+        asked=tuple(row.get("asked", ())),
     )
     return f'<article class="sample"><h3>{html(clip(judged.id, 300)[0])}</h3>{_side("Rollout", judged)}</article>'

@@ -83,6 +83,9 @@ class FormsOptions(Section):
     """direct needs no browser. browser navigates and sends in a real Chromium; in-page uses one without navigation."""
     rubric: Literal["received", "seed-v6"] = "received"
     """received: what the server received. seed-v6: the rubric of the forms log's tables, to compare with them."""
+    attempts: int = Field(default=1, ge=1, le=8)
+    """Plans for one form, each on a fresh visit: after one that sent nothing complete, the next is asked for with what
+    the page and the server said. The last one's reward is the episode's, whatever came before it."""
 
     @field_validator("forms", "held_out")
     @classmethod
@@ -132,6 +135,11 @@ def read_options(values: dict[str, Any]) -> FormsOptions:
             "leave that out"
             if options.suite == "formfactory"
             else "set task.options.suite: formfactory, or leave it out",
+        )
+    if options.attempts > 1 and options.rubric == "seed-v6":
+        raise RecipeError(
+            "the rubric seed-v6 judges one plan, and task.options.attempts asks for more",
+            "set task.options.rubric: received, or attempts: 1",
         )
     if options.suite == "formfactory" and not options.path:
         raise RecipeError(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from plumbline.records import Message
+from plumbline.tasks.forms.executors.executor import Execution
 from plumbline.tasks.forms.plans.elements import elements_of
 from plumbline.tasks.forms.plans.oracle import ADDRESS
 from plumbline.tasks.forms.suite.declaration import Field, Form, Language
@@ -14,6 +15,8 @@ from plumbline.tasks.forms.telling import Told
 from plumbline.tasks.tables import read_table
 
 _TEXTS: Mapping[Language, Mapping[str, Any]] = read_table(Path(__file__).with_name("prompts.yaml"))
+MOST_FAILED, MOST_READ = 8, 400
+"""Steps that came to nothing, and characters of the page, that are told before a further attempt."""
 
 
 def values_text(told: Sequence[Told], aside: str = "") -> str:
@@ -48,6 +51,24 @@ def messages(form: Form, given: str, *, surface: str, plan: str, full: bool) -> 
     if full:
         chat.insert(0, {"role": "system", "content": words[plan]})
     return chat
+
+
+def again(form: Form, execution: Execution) -> str:
+    """What somebody at the page saw of an attempt that sent nothing complete, and the request for another.
+
+    Only the page, the server's messages and what became of the plan's own steps: nothing of what is right.
+    """
+    words = _TEXTS[form.language]
+    failed = [
+        f"- {words['step'].format(number)}: {attempt.reason}"
+        for number, attempt in enumerate(execution.attempts, 1)
+        if attempt.status != "ok"
+    ]
+    labels = {one.name: one.label for one in form.fields}
+    complaints = execution.receipts[-1].errors if execution.receipts else {}
+    seen = [*failed[:MOST_FAILED], *(f"- {labels.get(name, name)}: {said}" for name, said in complaints.items())]
+    seen += [] if execution.attempts else [f"- {words['nothing']}"]
+    return "\n".join([words["again"], *seen, f"{words['reads']} {execution.text[:MOST_READ]}", words["retry"]])
 
 
 def _outline(form: Form, plan: str) -> str:

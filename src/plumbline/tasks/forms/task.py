@@ -8,7 +8,7 @@ from typing import Any
 
 from plumbline.errors import DataError, PlumblineError, RecipeError
 from plumbline.imports import missing
-from plumbline.records import Example, Failure, Frame, Headline, Mistake, Outcome, Score
+from plumbline.records import Example, Failure, Frame, Headline, Message, Mistake, Outcome, Score
 from plumbline.seeds import generator
 from plumbline.tasks import Progress
 from plumbline.tasks.forms import headline, rubric, seed_rubric
@@ -21,6 +21,7 @@ from plumbline.tasks.forms.options import FormsOptions, Sloppiness, read_options
 from plumbline.tasks.forms.plans.actions import Plan
 from plumbline.tasks.forms.plans.agent import read_plan
 from plumbline.tasks.forms.plans.elements import Element, elements_of
+from plumbline.tasks.forms.prompts import again
 from plumbline.tasks.forms.rubric import Expected
 from plumbline.tasks.forms.site.receipts import submission_of
 from plumbline.tasks.forms.site.site import Site
@@ -100,9 +101,22 @@ class FormsTask:
 
     @property
     def rubric(self) -> str:
-        """See `Task.rubric`; the suite's identity is part of it, because it decides what is asked for."""
+        """See `Task.rubric`; the suite's identity is part of it, because it decides what is asked for, and how often.
+
+        A further attempt takes nothing away: whoever needs one has sent nothing yet, and one that sends is the last.
+        """
         identity = (seed_rubric.SEED_RUBRIC if self.options.rubric == "seed-v6" else rubric.RUBRIC).identity
-        return f"{identity}:{self.suite.identity}"
+        often = f":{self.turns} attempts" if self.turns > 1 else ""
+        return f"{identity}:{self.suite.identity}{often}"
+
+    @property
+    def turns(self) -> int:
+        """See `Episodic`."""
+        return self.options.attempts
+
+    def episode(self, example: Example) -> "Attempts":
+        """See `Episodic`."""
+        return Attempts(self, example)
 
     @property
     def judges(self) -> int:
@@ -144,12 +158,15 @@ class FormsTask:
         Raises:
             EpisodeFailed: the executor broke down on one of them.
         """
+        return [(outcome, score) for outcome, score, _ in self.attempt(example, completions)]
+
+    def attempt(self, example: Example, completions: Sequence[str]) -> list[tuple[Outcome, Score, Execution]]:
+        """Carry completions out, each on a fresh visit, and judge them; see `judge_group`."""
         prepared = self._prepare(example)
         plans = [read_plan(completion, prepared.elements) for completion in completions]
-        executions = self._run(prepared, plans)
         return [
-            (_outcome(plan, execution), self._score(prepared, plan, execution))
-            for plan, execution in zip(plans, executions, strict=True)
+            (_outcome(plan, execution), self._score(prepared, plan, execution), execution)
+            for plan, execution in zip(plans, self._run(prepared, plans), strict=True)
         ]
 
     def _run(self, prepared: _Prepared, plans: Sequence[Plan]) -> list[Execution]:
@@ -241,6 +258,49 @@ class FormsTask:
             raise DataError(f"{example.id}: the form {name} is not among the chosen ones", "open the task with it")
         key = (name, tuple(sorted(prefilled.items())), example.reference["stars"])
         return self._views.setdefault(key, View(form, prefilled, example.reference["stars"]))
+
+
+class Attempts:
+    """Plans for one form until one sends it whole, which cannot be taken back; see `plumbline.tasks.episode`."""
+
+    def __init__(self, task: FormsTask, example: Example) -> None:
+        self.task, self.example = task, example
+        self._messages: list[Message] | None = list(example.messages)
+        self._left = task.turns
+        self._came_to: tuple[Outcome, Score] | None = None
+
+    def ask(self) -> Sequence[Message] | None:
+        """See `Episode.ask`: the chat goes on with the answer and what the page showed for it."""
+        return self._messages
+
+    def tell(self, text: str) -> None:
+        """See `Episode.tell`.
+
+        Raises:
+            EpisodeFailed: the executor broke down.
+            ValueError: the episode is over.
+        """
+        if self._messages is None:
+            raise ValueError(f"the episode of {self.example.id} is over")
+        ((outcome, score, execution),) = self.task.attempt(self.example, [text])
+        self._came_to = outcome, score
+        self._left -= 1
+        if outcome.facts["submitted"] or not self._left:
+            self._messages = None
+            return
+        shown = again(self.task.view_of(self.example).form, execution)
+        told: list[Message] = [{"role": "assistant", "content": text}, {"role": "user", "content": shown}]
+        self._messages = [*self._messages, *told]
+
+    def result(self) -> tuple[Outcome, Score]:
+        """See `Episode.result`: what the last plan came to.
+
+        Raises:
+            ValueError: nothing was told.
+        """
+        if self._came_to is None:
+            raise ValueError("an episode comes to nothing before its first answer")
+        return self._came_to
 
 
 def _outcome(plan: Plan, execution: Execution) -> Outcome:

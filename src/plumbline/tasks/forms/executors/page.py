@@ -89,6 +89,7 @@ def parse_page(html: bytes) -> PageModel:
         DataError: a conditional part is malformed (a page of ours never is).
     """
     tree = LexborHTMLParser(html.decode("utf-8", "replace"))
+    tree.strip_tags(["script"])  # nobody reads it on the page
     root, form = tree.root, tree.css_first("form")
     language = (root.attributes.get("lang") if root is not None else None) or "en"
     text = " ".join(tree.body.text(separator=" ").split()) if tree.body is not None else ""

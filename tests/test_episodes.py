@@ -1,0 +1,401 @@
+"""Episodes of several turns: laws over whole episodes, credit for every turn, records that keep them, and forms."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from plumbline.errors import DataError, RecipeError
+from plumbline.evaluation.evaluate import evaluate_policy
+from plumbline.evaluation.replays import replay_worst
+from plumbline.policies import open_policy
+from plumbline.policies.autoregressive.options import AutoregressiveModel
+from plumbline.policies.masked.options import MaskedSampling
+from plumbline.recipe import ModelSection, RlSection, RunSection
+from plumbline.records import Group, Outcome, Rollout, Sampling, Score
+from plumbline.rollouts import collect
+from plumbline.runs.evaluations import read_evaluation, write_evaluation
+from plumbline.runs.run import Run
+from plumbline.tasks import open_task
+from plumbline.tasks.task import episode_of, itemised, turns_of
+from plumbline.testing import check_episodes
+from plumbline.training.credit import credit
+from plumbline.training.noise import independent_parts
+from plumbline.training.optimiser import Optimiser
+from plumbline.training.rl import train_rl
+from plumbline.training.update import update_policy
+from tests.evaluation.shown_toy import ShownToy
+from tests.policies.masked.conftest import masked_folder, policy  # noqa: F401 - fixtures
+from tests.test_judging import trajectory
+from tests.toy import ToyTask
+from tests.training.toy_runs import toy_recipe
+
+SMALL = Sampling(top_k=3, max_tokens=1)
+
+
+class Twice:
+    """An episode that asks again after every answer but an empty one, and tells it what it said."""
+
+    def __init__(self, task, example):
+        self.task, self.example, self.told = task, example, []
+
+    def ask(self):
+        if len(self.told) == self.task.turns or "" in self.told:
+            return None
+        said = [
+            {"role": role, "content": text}
+            for answer in self.told
+            for role, text in (("assistant", answer), ("user", f"{len(answer)}!"))
+        ]
+        return [*self.example.messages, *said]
+
+    def tell(self, text):
+        self.told.append(text)
+        self.found = self.task.judge(self.example, text)
+
+    def result(self):
+        return self.found
+
+
+class Asks(ShownToy):
+    """The toy task in two turns."""
+
+    turns = 2
+
+    def episode(self, example):
+        return Twice(self, example)
+
+
+class Threads(Asks):
+    judges = 2
+
+
+def test_both_laws_hold_over_whole_episodes(tiny_policy):
+    task = Asks({"size": 1})
+    laws = check_episodes(tiny_policy, task, task.examples("val")[0], SMALL, draws=3000)
+    assert laws.gap < 2e-5
+    assert laws.chi_square_p > 1e-3
+    assert laws.mass == pytest.approx(1, abs=1e-4), "all that can happen has been drawn"
+    assert laws.kinds > 3, "more than one turn can make"
+
+
+def test_both_laws_hold_over_whole_episodes_of_a_diffusion_family(policy):  # noqa: F811 - a fixture
+    task = Asks({"size": 1})
+    law = MaskedSampling(max_tokens=2, steps=2, top_k=2, selector="plackett_luce")
+    laws = check_episodes(policy, task, task.examples("val")[0], law, draws=3000)
+    assert laws.gap < 2e-5
+    assert laws.chi_square_p > 1e-3
+    assert 0.97 < laws.mass < 1 + 1e-4
+    assert laws.kinds > 8, "more than one turn can make"
+
+
+class Wrong:
+    """A policy with one thing wrong: `sample` or `score` as given."""
+
+    def __init__(self, policy, **wrong):  # noqa: F811 - not the fixture
+        self.policy = policy
+        vars(self).update(wrong)
+
+    def __getattr__(self, name):
+        return getattr(self.policy, name)
+
+
+def test_turns_that_share_random_numbers_break_the_second_law_alone(tiny_policy):
+    """Each turn by itself is drawn from its law; the two together are not."""
+
+    def sample(requests):
+        known = {request.key[:-1]: request for request in requests}
+        first = [replace(request, key=(*request.key[:-1], 0)) for request in requests]
+        for request, drawn in tiny_policy.sample(first):
+            yield known[request.key[:-1]], drawn
+
+    task = Asks({"size": 1})
+    wrong = Wrong(tiny_policy, sample=sample)
+    laws = check_episodes(wrong, task, task.examples("val")[0], SMALL, draws=3000)
+    assert laws.gap < 2e-5
+    assert laws.chi_square_p < 1e-6
+
+
+def test_scoring_a_turn_at_the_first_prompt_breaks_the_first_law(tiny_policy):
+    task = Asks({"size": 1})
+    shortest = len(tiny_policy.chat.prompt(task.examples("val")[0].messages))
+
+    def score(trajectories):
+        return tiny_policy.score([replace(one, prompt=one.prompt[:shortest]) for one in trajectories])
+
+    laws = check_episodes(Wrong(tiny_policy, score=score), task, task.examples("val")[0], SMALL, draws=100)
+    assert laws.gap > 1e-3, "the first prompt alone would do"
+
+
+class Engine:
+    """Answers by a table of texts; remembers what it was asked, in one list for each call."""
+
+    def __init__(self, texts, context=1000):
+        self.texts, self.context, self.calls, self.chats = texts, context, [], {}
+
+    def prompt_length(self, messages):
+        return sum(len(message["content"]) for message in messages)
+
+    def sample(self, requests):
+        self.calls.append([request.key for request in requests])
+        for request in reversed(requests):
+            *_, example, copy, turn = request.key
+            self.chats[example, copy, turn] = list(request.messages)
+            yield request, trajectory(self.texts[example][copy][turn])
+
+
+TEXTS = {"val-0": [["a", "aa"], [""]], "val-1": [["bb", "ab"], ["b" * 50, "a"]]}
+
+
+@pytest.mark.parametrize("kind", [Asks, Threads])
+def test_live_episodes_are_asked_together_turn_by_turn(kind):
+    task, engine = kind({"size": 2}), Engine(TEXTS)
+    groups = collect(engine, task, task.examples("val"), copies=2, sampling=Sampling(max_tokens=4), key=(7,))
+    assert engine.calls == [
+        [(7, name, copy, 0) for name in ("val-0", "val-1") for copy in (0, 1)],
+        [(7, "val-0", 0, 1), (7, "val-1", 0, 1), (7, "val-1", 1, 1)],
+    ]
+    first, answer, asked = engine.chats["val-1", 0, 1]
+    assert [first] == task.examples("val")[1].messages
+    assert (answer["content"], asked["content"]) == ("bb", "2!")
+    found = [[[turn.text for turn in one.turns] for one in group.rollouts] for group in groups]
+    assert found == list(TEXTS.values())
+    first = groups[0].rollouts[0]
+    assert (first.asked, first.text, first.reward, first.cut) == (("1!",), "aa", 1.0, False)
+    assert groups[0].rollouts[1].asked == ()
+
+
+def test_a_prompt_that_does_not_fit_ends_its_episode_and_no_other():
+    task, engine = Asks({"size": 2}), Engine(TEXTS, context=60)
+    groups = collect(engine, task, task.examples("val"), copies=2, sampling=Sampling(max_tokens=4), key=(7,))
+    assert [[one.cut for one in group.rollouts] for group in groups] == [[False, False], [False, True]]
+    cut = groups[1].rollouts[1]
+    assert len(cut.turns) == 1
+    assert cut.failure is None
+    assert cut.reward == task.judge(groups[1].example, "b" * 50)[1].total, "what it came to so far"
+
+
+def test_a_verifier_that_breaks_in_a_later_turn_fails_that_rollout():
+    class Breaks(Threads):
+        def judge(self, example, completion):
+            if completion == "aa":
+                raise RuntimeError("gone")
+            return super().judge(example, completion)
+
+    task = Breaks({"size": 2})
+    law = Sampling(max_tokens=4)
+    groups = collect(Engine(TEXTS), task, task.examples("val"), copies=2, sampling=law, key=(7,))
+    failed = [[one.failure is not None for one in group.rollouts] for group in groups]
+    assert failed == [[True, False], [False, False]]
+    assert np.isnan(groups[0].rollouts[0].reward)
+
+
+def rollout(lengths, reward):
+    turns = []
+    for number, length in enumerate(lengths):
+        one = trajectory("text")
+        step = replace(one.steps[0], tokens=np.arange(length), logprobs=np.zeros(length, np.float32))
+        turns.append(replace(one, steps=(step,), prompt=np.array([1, number])))
+    return Rollout(turns=tuple(turns), outcome=Outcome(), score=Score(total=reward))
+
+
+@pytest.mark.parametrize(
+    ("normaliser", "expected"),
+    [("dr_grpo", [1 / (2 * 4 * 3)] * 2), ("grpo", [1 / (2 * 5), 1 / (2 * 1)]), ("dapo", [1 / 6] * 2)],
+)
+def test_denominators_count_the_tokens_of_all_turns(normaliser, expected):
+    """Two rollouts with 2 + 3 tokens and 1, of at most 4 in each of three turns."""
+    example = ToyTask({}).examples("train")[0]
+    group = Group(example=example, rollouts=(rollout([2, 3], 1.0), rollout([1], 0.0)))
+    section = RlSection(steps=1, algorithm={"name": "grpo", "normaliser": normaliser})
+    credits_ = credit([group], section, np.random.default_rng(0), turns=3)
+    np.testing.assert_allclose([c.weight for c in credits_], expected)
+    assert [len(c.turns) for c in credits_] == [2, 1]
+    assert len(credits_[0].term_advantages()) == 5
+    assert {c.prompt for c in credits_} == {np.array([1, 0]).tobytes()}, "one group, whatever later turns ask"
+
+
+def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(tiny_folder, monkeypatch):
+    """Against a plain sum over all terms; the signal is measured over groups, not over prompts of later turns."""
+    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))  # noqa: F811 - not the fixture
+    task, section = Asks({"size": 3}), RlSection(steps=1, tokens_per_pass=100)
+    groups = collect(policy, task, task.examples("train"), copies=4, sampling=Sampling(max_tokens=8), key=(0,))
+    credits_ = credit(groups, section, np.random.default_rng(0), turns=2)
+    assert {len(c.turns) for c in credits_ if not c.is_idle} >= {2}
+    gradients = []
+    optimiser = Optimiser(policy.trainable(), section.optimiser, 1)
+    optimiser.step = lambda step: gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
+    parts = []
+    monkeypatch.setattr(
+        "plumbline.training.update.independent_parts", lambda of: parts.extend(of) or independent_parts(of)
+    )
+    update = update_policy(policy, optimiser, credits_, section, 0, 0.0, np.random.default_rng(0))
+    assert update.gap < 2e-5
+    assert len(parts) > 1
+    assert {prompt for part in parts for prompt in part} <= {c.turns[0].prompt.tobytes() for c in credits_}
+
+    plain = open_policy(AutoregressiveModel(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
+    scored = plain.score([turn for c in credits_ for turn in c.turns])
+    given = torch.tensor(np.concatenate([c.term_advantages() for c in credits_]), dtype=torch.float32)
+    (-scored.logprobs * given).sum().div(12 * 8 * 2).backward()
+    for name, weight in plain.trainable().items():
+        torch.testing.assert_close(gradients[0][name], weight.grad, atol=2e-6, rtol=1e-3)
+
+
+def test_a_run_of_two_turns_keeps_them(tiny_folder, tmp_path):
+    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))  # noqa: F811 - not the fixture
+    recipe, task = toy_recipe(steps=1), Asks({})
+    with Run.start(recipe, tmp_path / "run", resume=False) as run:
+        train_rl(policy, task, task.examples("train"), recipe.rl, Sampling(max_tokens=8), run, RunSection(), seed=0)
+    (row,) = run.files["metrics"].rows()
+    samples = run.files["samples"].rows()
+    several = [sample for sample in samples if "turns" in sample]
+    assert several
+    assert all(len(s["turns"]) == 2 == len(s["asked"]) + 1 and s["turns"][-1] == s["text"] for s in several)
+    assert row["train/turns"] == 1 + len(several) / len(samples)
+    assert row["train/completion_length"] == np.mean([sample["tokens"] for sample in samples])
+    assert row["train/frac_cut"] == 0
+
+
+def test_an_evaluation_keeps_every_turn(tiny_policy, tmp_path):
+    task = Asks({"size": 4})
+    law = Sampling(max_tokens=6)
+    found = evaluate_policy(tiny_policy, task, task.examples("val"), source="tiny", split="val", sampling=law, seed=0)
+    several = [row for row in found.rows if row.turns]
+    assert several
+    assert all(row.turns[-1] == row.completion and len(row.asked) == 1 for row in several)
+    path = tmp_path / "evaluation.json"
+    write_evaluation(path, found)
+    assert read_evaluation(path) == found
+    replays = replay_worst(task, task.examples("val"), replace(found, rows=tuple(several)), 1)
+    assert [frame.caption for frame in replays[0].frames] == [
+        f"Turn {turn}: {caption}" for turn in (1, 2) for caption in ("<b>before</b>", "after")
+    ]
+    path.write_text(path.read_text().replace('"asked": [', '"asked": ["more", '))
+    with pytest.raises(DataError, match="do not go with what was asked"):
+        read_evaluation(path)
+
+
+def test_rows_of_one_turn_are_as_they_were(tiny_policy, tmp_path):
+    task = ToyTask({"size": 2})
+    law = Sampling(max_tokens=6)
+    found = evaluate_policy(tiny_policy, task, task.examples("val"), source="tiny", split="val", sampling=law, seed=0)
+    write_evaluation(tmp_path / "e.json", found)
+    assert not any(f'"{name}"' in (tmp_path / "e.json").read_text() for name in ("turns", "asked", "cut"))
+    assert read_evaluation(tmp_path / "e.json") == found
+
+
+def test_items_need_episodes_of_one_turn():
+    class Items(Asks):
+        def items(self, completion, score):
+            return {}
+
+    with pytest.raises(RecipeError, match="needs episodes of one turn; toy asks up to 2 times"):
+        itemised(Items({}))
+
+
+def test_a_task_that_asks_once_has_an_episode_of_one_turn():
+    task = ToyTask({})
+    example = task.examples("val")[0]
+    episode = episode_of(task, example)
+    assert turns_of(task) == 1
+    assert episode.ask() == example.messages
+    with pytest.raises(ValueError, match="before its first answer"):
+        episode.result()
+    episode.tell("ab")
+    assert episode.ask() is None
+    assert episode.result() == task.judge(example, "ab")
+
+
+# -- forms -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def twice():
+    return open_task("forms", {"attempts": 2}, Path("unused"))
+
+
+def test_the_oracle_earns_all_on_both_turns(twice):
+    """A form that was sent is over; one that was not may be sent at the second attempt, for the same reward."""
+    for example in twice.examples("val"):
+        episode = episode_of(twice, example)
+        assert episode.ask() == example.messages
+        episode.tell(example.gold)
+        assert episode.ask() is None
+        assert episode.result()[1].total == 1.0
+        episode = episode_of(twice, example)
+        unsent = example.gold.rpartition("\n")[0]
+        episode.tell(unsent)
+        *before, answer, shown = episode.ask()
+        assert (before, answer["content"], shown["role"]) == (example.messages, unsent, "user")
+        assert episode.result()[1].total == 0.0
+        episode.tell(example.gold)
+        assert episode.ask() is None
+        assert episode.result()[1].total == 1.0
+        with pytest.raises(ValueError, match="is over"):
+            episode.tell(example.gold)
+
+
+def test_a_further_attempt_shows_the_servers_errors_and_nothing_of_what_is_right(twice):
+    """Window start and end swapped: the server refuses what the browser lets through, and says so at the field."""
+    example = next(one for one in twice.examples("val") if one.stratum == "change-ticket")
+    values = example.reference["values"]
+    swap = {values["window_start"]: values["window_end"], values["window_end"]: values["window_start"]}
+    lines = []
+    for line in example.gold.splitlines():
+        for old, new in swap.items():
+            if f"'{old}'" in line:
+                line = line.replace(old, new)
+                break
+        lines.append(line)
+    episode = episode_of(twice, example)
+    episode.tell("\n".join(lines))
+    shown = episode.ask()[-1]["content"]
+    assert "- Window end: " in shown
+    assert "Please correct the marked entries." in shown
+    episode.tell(example.gold)
+    assert episode.result()[1].total == 1.0
+
+
+def test_what_is_shown_holds_no_gold_value(twice):
+    checked = 0
+    for example in twice.examples("val"):
+        form = twice.view_of(example).form
+        episode = episode_of(twice, example)
+        episode.tell(twice.controls["submit-only"]([example])[0])
+        if episode.ask() is None:
+            continue
+        shown = episode.ask()[-1]["content"]
+        assert "const now" not in shown, "no script"
+        for one in form.fields:
+            value = example.reference["values"].get(one.name)
+            if isinstance(value, str) and not one.options and len(value) > 4:
+                assert value not in shown
+                checked += 1
+    assert checked > 100
+
+
+def test_controls_earn_no_more_in_two_attempts(twice):
+    once = open_task("forms", {}, Path("unused"))
+    examples = twice.examples("val")[:30]
+    for name, control in twice.controls.items():
+        totals = {}
+        for task in (once, twice):
+            rewards = []
+            for example, text in zip(examples, control(examples), strict=True):
+                episode = episode_of(task, example)
+                while episode.ask() is not None:
+                    episode.tell(text)
+                rewards.append(episode.result()[1].total)
+            totals[task.turns] = np.mean(rewards)
+        assert totals[2] == totals[1], name
+
+
+def test_two_attempts_are_another_rubric(twice):
+    once = open_task("forms", {}, Path("unused"))
+    assert once.rubric == "forms-received/2+9f1f81:suite 1"
+    assert twice.rubric == f"{once.rubric}:2 attempts"
+    with pytest.raises(RecipeError, match="seed-v6 judges one plan"):
+        open_task("forms", {"attempts": 2, "rubric": "seed-v6"}, Path("unused"))
