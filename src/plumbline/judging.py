@@ -17,6 +17,8 @@ from plumbline.tasks.task import Grouped, Task, threads_of
 
 MAX_FAILED = 0.2
 """Share of the completions of a step, or of an evaluation, that may fail to be judged."""
+_in_place = threading.Lock()
+"""A task without threads is judged by one at a time, also where an evaluation and a sampler ahead do so at once."""
 Verdict = tuple[Outcome, Score | None, Failure | None]
 
 
@@ -107,7 +109,8 @@ class Judging:
     def tell(self, prompt: int, copy: int, text: str) -> None:
         """Take a copy's text; where there are threads, the one that tells does not wait for the verdict."""
         if not self._threads:
-            self._found[prompt, copy] = judge(self.task, self.examples[prompt], text)
+            with _in_place:
+                self._found[prompt, copy] = judge(self.task, self.examples[prompt], text)
             return
         with self._news:
             if prompt not in self._told:
