@@ -63,6 +63,16 @@ def test_a_run_has_its_metrics_and_its_laws_hold(finished):
     assert saved_settings(str(run.folder / "models" / "rl"))["family"] == family
 
 
+@pytest.mark.parametrize("family", sorted(SAMPLING))
+def test_a_sampler_behind_is_a_copy_that_draws_by_its_own_law(family, tmp_path):
+    learns = {"optimiser": {"learning_rate": 1e-2, "schedule": "constant"}}
+    run = run_recipe(recipe(family, lag=1, old="rescored", tis=2.0, steps=3, group_size=6, **learns), tmp_path)
+    rows = [row for row in run.rows("rl") if "train/reward" in row]
+    assert [row["train/staleness"] for row in rows] == [0, 1, 1]
+    assert max(row["train/sampler_scorer_gap"] for row in rows) < 1e-4
+    assert rows[0]["train/tis_gap"] < 1e-4 < max(row["train/tis_gap"] for row in rows)
+
+
 def test_a_saved_model_is_opened_as_what_it_is(finished):
     family, run = finished
     saved = str(run.folder / "models" / "rl")

@@ -126,3 +126,31 @@ def test_an_interrupt_does_not_wait_for_verdicts_that_nobody_wants():
     with pytest.raises(KeyboardInterrupt):
         interrupted(task)
     assert len(task.calls) < 10
+
+
+def test_a_task_without_threads_is_judged_by_one_at_a_time():
+    """Also where two ask at once: an evaluation, and a sampler that is ahead of its learner."""
+
+    class Watching(ToyTask):
+        inside, most = 0, 0
+
+        def judge(self, example, completion):
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+            time.sleep(0.01)
+            self.inside -= 1
+            return super().judge(example, completion)
+
+    task = Watching({})
+
+    def ask():
+        with Judging(task, task.examples("val")) as judging:
+            for copy in range(5):
+                judging.tell(0, copy, "a")
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert task.most == 1

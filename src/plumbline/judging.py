@@ -18,6 +18,8 @@ from plumbline.tasks.task import Grouped, Task, episode_of, threads_of, turns_of
 
 MAX_FAILED = 0.2
 """Share of the completions of a step, or of an evaluation, that may fail to be judged."""
+_in_place = threading.Lock()
+"""A task without threads is judged by one at a time, also where an evaluation and a sampler ahead do so at once."""
 Verdict = tuple[Outcome, Score | None, Failure | None]
 _FAILED = Outcome(how="failed")
 
@@ -90,7 +92,8 @@ class Judging:
     def tell(self, prompt: int, copy: int, text: str) -> None:
         """Take a copy's text; where there are threads, the one that tells does not wait for the verdict."""
         if not self._threads:
-            self.judge(prompt, [(copy, text)])
+            with _in_place:
+                self.judge(prompt, [(copy, text)])
             return
         with self._news:
             if prompt not in self._told:

@@ -83,10 +83,20 @@ def batch_for_trl(policy, groups, advantages, old, reference):
 
 
 @pytest.mark.parametrize(
-    ("loss_type", "beta"),
-    [("dr_grpo", 0.0), ("dr_grpo", 0.3), ("grpo", 0.1), ("dapo", 0.0), ("cispo", 0.0), ("cispo", 0.1)],
+    ("loss_type", "beta", "cap"),
+    [
+        ("dr_grpo", 0.0, None),
+        ("dr_grpo", 0.3, None),
+        ("grpo", 0.1, None),
+        ("dapo", 0.0, None),
+        ("cispo", 0.0, None),
+        ("cispo", 0.1, None),
+        ("grpo", 0.0, 1.1),
+        ("cispo", 0.0, 1.1),
+    ],
 )
-def test_same_batch_same_loss_and_gradients(trainer, tiny_folder, loss_type, beta):
+def test_same_batch_same_loss_and_gradients(trainer, tiny_folder, loss_type, beta, cap):
+    """With a cap there is a third law, the sampler's (TRL leaves the KL without its weight: no beta there)."""
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
     law = Sampling(temperature=TEMPERATURE, max_tokens=LIMIT)
     groups = sampled(policy, CHATS, G, law, seed=1)
@@ -98,6 +108,7 @@ def test_same_batch_same_loss_and_gradients(trainer, tiny_folder, loss_type, bet
         scored = policy.score(trajectories)
         noise = torch.from_numpy(rng.normal(size=len(scored.logprobs), scale=0.15)).float()
     old, reference = scored.logprobs + noise, scored.logprobs - noise.roll(1)
+    engine = old + noise.roll(2)  # an engine's own records
 
     # Ours: two passes, so that cutting a batch is tested, too.
     lengths = [t.num_tokens for t in trajectories]
@@ -121,6 +132,8 @@ def test_same_batch_same_loss_and_gradients(trainer, tiny_folder, loss_type, bet
             views=[],
             reference=reference[at : at + len(terms.logprobs)] if beta else None,
             beta=beta,
+            sampled=None if cap is None else engine[at : at + len(terms.logprobs)],
+            cap=cap or np.inf,
         )
         losses = algorithm.surrogate(scored_part)
         at += len(terms.logprobs)
@@ -131,6 +144,12 @@ def test_same_batch_same_loss_and_gradients(trainer, tiny_folder, loss_type, bet
     peer.model.train()
     peer.current_gradient_accumulation_steps = 1
     batch = batch_for_trl(policy, groups, advantages, old, reference)
+    if cap is not None:
+        peer.use_vllm = True  # what `vllm_importance_sampling_mode: token_truncate` makes of an engine's records
+        weights = torch.zeros_like(batch["old_per_token_logps"])
+        weights[batch["completion_mask"].bool()] = (old - engine).exp().clamp(max=cap)
+        assert (weights == cap).any()
+        batch["importance_sampling_ratio"] = weights
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
     theirs, *_ = peer._get_per_token_logps_and_entropies(peer.model, ids, mask, batch["completion_ids"].shape[1])

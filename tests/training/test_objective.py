@@ -1,5 +1,8 @@
 """Advantages and the clipped objective, against hand-computed numbers and against what must not matter."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.algorithms.advantages import advantages, advantages_by_item, has_signal, shuffled
-from plumbline.algorithms.objective import Compared, clipped_surrogate, weights
+from plumbline.algorithms.objective import Compared, clipped_surrogate, units, weights
 
 REWARDS = st.lists(st.floats(0, 1), min_size=2, max_size=16).map(np.array)
 
@@ -87,6 +90,39 @@ def test_the_kl_term_is_the_kl():
     terms = Compared(new, old, torch.zeros(9, dtype=torch.float64), old.exp(), reference=reference, beta=1.0)
     losses = clipped_surrogate(terms, 0.2, 0.2)
     assert losses.loss.item() == pytest.approx((new.exp() * (new - reference)).sum().item())
+
+
+@pytest.mark.parametrize("level", ["token", "sequence"])
+def test_weights_between_sampler_and_scorer_make_it_the_learners_expectation(level):
+    """Enumerated, with draws from a third law: the KL and the gradient are those of draws from the learner."""
+    generator = torch.Generator().manual_seed(5)
+    old, sampled, reference, advantage = (torch.randn(9, generator=generator, dtype=torch.float64) for _ in range(4))
+    old, sampled, reference = (law.log_softmax(-1) for law in (old, sampled, reference))
+    new = old.clone().requires_grad_(True)
+    each = torch.arange(9)
+    grouping = None if level == "token" else units("sequence", each, each, torch.ones(9, dtype=torch.float64))
+    terms = Compared(new, old, advantage, sampled.exp(), sampled=sampled, cap=math.inf)
+    losses = clipped_surrogate(terms, 0.2, 0.2, grouping)
+    losses.loss.backward()
+    torch.testing.assert_close(new.grad, -old.exp() * advantage)
+    assert int(losses.capped) == 0
+    if level == "token":
+        terms = replace(terms, advantage=torch.zeros(9), reference=reference, beta=1.0)
+        kl = clipped_surrogate(terms, 0.2, 0.2).loss.item()
+        assert kl == pytest.approx((old.exp() * (old - reference)).sum().item())
+
+
+def test_a_cap_on_weights_by_hand():
+    """Two answers of two terms: by term weights 2, 1/2, 1 and 4, by answer their geometric means 1 and 2."""
+    new = torch.zeros(4, requires_grad=True)
+    sampled = -torch.tensor([2.0, 0.5, 1.0, 4.0]).log()
+    terms = Compared(new, torch.zeros(4), torch.ones(4), torch.ones(4), sampled=sampled, cap=1.5)
+    owner = torch.tensor([0, 0, 1, 1])
+    losses = clipped_surrogate(terms, 0.2, 0.2)
+    assert (losses.loss.item(), int(losses.capped)) == (pytest.approx(-(1.5 + 0.5 + 1 + 1.5)), 2)
+    losses = clipped_surrogate(terms, 0.2, 0.2, units("sequence", owner, owner, torch.ones(4)))
+    assert (losses.loss.item(), int(losses.capped)) == (pytest.approx(-2 * (1 + 1.5)), 1)
+    assert clipped_surrogate(replace(terms, sampled=None), 0.2, 0.2).capped is None
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ from plumbline.training.update import update_policy
 from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe, train_toy
 
+BEHIND = {"train/tis_gap", "train/tis_capped"}
+"""Null where the sampler is not behind and nothing is weighted."""
 GRADIENT = {"train/grad_signal", "train/grad_noise", "train/grad_snr"}
 DESIGN_METRICS = {
     "train/reward",
@@ -41,6 +43,7 @@ DESIGN_METRICS = {
     "train/learning_rate",
     "train/epoch",
     "train/sampler_scorer_gap",
+    "train/staleness",
     "train/reward/letters",
     "train/reward/any",
 }
@@ -64,11 +67,12 @@ def test_every_metric_that_the_design_names_stands_at_every_step(tiny_folder, tm
     for row in rows:
         assert row.keys() >= DESIGN_METRICS
         assert row["train/kl"] is None, "without beta no KL is computed, and none is reported as 0"
+        assert {row[name] for name in BEHIND} == {None}
         assert all(row[name] is None or math.isfinite(row[name]) for name in GRADIENT)
         assert all(
             isinstance(v, (int, float)) and math.isfinite(v)
             for k, v in row.items()
-            if k.startswith("train/") and k not in {"train/kl", *GRADIENT}
+            if k.startswith("train/") and k not in {"train/kl", *BEHIND, *GRADIENT}
         )
     assert rows[-1]["train/epoch"] == pytest.approx(8 / 12)
     samples = run.files["samples"].rows()

@@ -16,12 +16,20 @@ The surrogate is PPO's (Schulman et al. 2017, arXiv:1707.06347, eq. 7). The weig
     grpo      1 / (n * len_i)          each rollout counts once
     dapo      1 / sum of lengths       each token counts once
 
+Truncated importance sampling (`rl.tis`), where the sampler's law is not the one that is trained (another engine, other
+weights): each unit's loss is weighted by min(exp(mean of old - sampled), cap), with `old` scored by the learner before
+the update and `sampled` recorded by the sampler. Of terms it is the rule of Yao et al. 2025 ("Your efficient RL
+framework secretly brings you off-policy RL training") and TRL's `token_truncate`; of steps and sequences it is a mean
+like their ratio, so that weight times ratio is always the ratio to the sampler's records. The KL is weighted, too:
+with the factor r in it its gradient stays that of the KL under the weights that are trained.
+
 The sum runs over all n rollouts of the batch, whether a pass holds some of them or all, and whether groups without
 signal were skipped: the gradient is the same (a test holds it), and so are TRL's loss and gradient on its batches.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Literal
@@ -105,6 +113,7 @@ class Losses:
 
     loss: Tensor  # scalar
     clipped: Tensor | None = None  # number of units that the clip acted on; None where nothing is clipped
+    capped: Tensor | None = None  # number of units whose importance weight was cut; None where there is none
     units: int = 0
     kl: Tensor | None = None  # summed estimate or closed form of the KL, where a reference was given
 
@@ -120,6 +129,8 @@ class Compared:
     _: KW_ONLY
     reference: Tensor | None = None  # [N] under the reference weights, where a sampled KL is asked for
     beta: float = 0.0  # weight of the KL
+    sampled: Tensor | None = None  # [N] as the sampler recorded them, where `old` was scored anew and `cap` is set
+    cap: float = math.inf  # of the importance weights between the two
 
 
 OfUnit = Callable[["Tensor", "Tensor", "Tensor"], "tuple[Tensor, Tensor]"]
@@ -170,6 +181,11 @@ def over_units(of_unit: OfUnit, terms: Compared, grouping: Units | None = None) 
         size = grouping.size.to(new.dtype)
         new, old = grouping.mean(new), grouping.mean(old)
         reference = None if reference is None else grouping.mean(reference)
+    capped = None
+    if terms.sampled is not None:
+        importance = (old - (terms.sampled if grouping is None else grouping.mean(terms.sampled))).exp()
+        capped = (importance > terms.cap).sum()
+        weight = weight * importance.clamp(max=terms.cap)
     ratio = (new - old).exp()
     per_unit, clipped = of_unit(new, ratio, advantages)
     kl = None
@@ -179,4 +195,5 @@ def over_units(of_unit: OfUnit, terms: Compared, grouping: Units | None = None) 
         per_unit = per_unit + terms.beta * (ratio * estimate if grouping is None else size * estimate)
         # A unit of n terms whose mean is m has the sum n m, so k2 of its sum is n^2 times that of its mean.
         kl = (estimate.detach() * (1 if grouping is None else size.square())).sum()
-    return Losses(loss=(per_unit * size * weight).sum(), clipped=clipped.sum(), units=len(ratio), kl=kl)
+    loss = (per_unit * size * weight).sum()
+    return Losses(loss=loss, clipped=clipped.sum(), capped=capped, units=len(ratio), kl=kl)

@@ -192,6 +192,18 @@ class RlSection(Section):
     """Weight of the KL to the model that RL started from; 0 computes none, and reports none."""
     kl: Literal["sampled", "closed"] = "sampled"
     """sampled: estimated from the sampled choices; closed: summed over all choices that a step could have made."""
+    lag: int = Field(default=0, ge=0)
+    """The sampler draws with weights that are so many versions behind, while the learner trains (`training.ahead`)."""
+    old: Literal["recorded", "rescored"] = "recorded"
+    """What a ratio's old log-probabilities are: those that the sampler recorded, or the learner's before the update.
+
+    recorded: new / sampler is one ratio with one clip. Right where sampler and learner agree, so at lag 0, and at a
+    small lag: the ratio corrects for it, but what was learnt since uses up the clip.
+    rescored: new / learner before the update, so the clip bounds this update alone, whatever the sampler was. It needs
+    `tis` where the sampler differs; without, what differs goes uncorrected into the gradient."""
+    tis: float | None = Field(default=None, ge=1)
+    """Weight losses by min(learner before the update / sampler, this cap), for example 2 (`algorithms.objective`); only
+    with `old: rescored`, because against recorded ones the ratio has this factor already."""
     kl_target: float | None = Field(default=None, gt=0)
     """Adapt beta so that the KL stays near this many nats: doubled above 1.5 times, halved below 1/1.5 times."""
     credit: Literal["answer", "items"] = "answer"
@@ -204,6 +216,11 @@ class RlSection(Section):
     """Stop when the sampler's and the scorer's log-probabilities differ by more than this many nats on average."""
     tokens_per_pass: PositiveInt = 8192
     optimiser: OptimiserSection = OptimiserSection(learning_rate=5e-6)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the sampler's records are the old log-probabilities; a bound is always scored anew."""
+        return self.algorithm.exact and self.old == "recorded"
 
     @field_validator("algorithm", mode="before")
     @classmethod
@@ -226,6 +243,16 @@ class RlSection(Section):
         how = self.algorithm
         if not how.has_ratio and (self.inner_epochs > 1 or self.beta > 0):
             raise ValueError(f"rl.algorithm: {how.name} has no ratio and no KL: one inner epoch, beta 0")
+        if not (how.exact and how.has_ratio) and (self.lag or self.old == "rescored" or self.tis is not None):
+            raise ValueError(
+                f"rl.algorithm: {how.name} has no ratio to what the sampler recorded, so nothing corrects for older "
+                "weights: leave out rl.lag, rl.old and rl.tis"
+            )
+        if self.tis is not None and self.old == "recorded":
+            raise ValueError(
+                "rl.tis weights by learner / sampler, which the ratio to recorded log-probabilities has in it already: "
+                "set rl.old: rescored, or leave out rl.tis"
+            )
         if self.credit == "items" and not how.by_term:
             raise ValueError(
                 "rl.credit: items gives tokens of one answer different advantages, so it needs an rl.algorithm with a "

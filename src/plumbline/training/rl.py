@@ -2,7 +2,8 @@
 
 Letters in shapes: P prompts of a step, G rollouts of each, N terms (log-probabilities of single choices).
 
-What it does not do: no value model, no reward model, no KL unless asked, no sampling that is older than this step.
+What it does not do: no value model, no reward model, no KL unless asked, and unless `rl.lag` says so no sampling
+with weights that are older than this step.
 Groups without signal cost neither a forward nor a backward pass; the denominator counts them all the same.
 """
 
@@ -16,7 +17,7 @@ import numpy as np
 from plumbline.algorithms.advantages import has_signal
 from plumbline.errors import DataError
 from plumbline.judging import check_failures
-from plumbline.policies.policy import Policy
+from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import ControlsSection, RlSection, RunSection
 from plumbline.records import Group, Key, Sampling
 from plumbline.rollouts import collect
@@ -26,6 +27,7 @@ from plumbline.seeds import generator
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import Itemised, turns_of
 from plumbline.training import guards
+from plumbline.training.ahead import drawing
 from plumbline.training.credit import NO_CONTROLS, Credit, credit, locate_items
 from plumbline.training.noise import smoothed_ratio
 from plumbline.training.optimiser import Optimiser
@@ -66,51 +68,63 @@ def train_rl(
     turns = max(turns_of(task) for task in source.tasks.values())
     optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps, RATES[STAGE])
     progress = Stage(run, STAGE, optimiser, options)
-    if section.beta > 0:
-        policy.keep_reference()  # before the stage resumes: the weights that this stage began with
-    for step in progress.steps():
-        if step == 0 and evaluate is not None:
-            run.metrics(STAGE, 0, evaluate(0))
-        policy.publish(step)  # a resumed stage does not begin at 0
-        began = time.perf_counter()
-        groups = _collect(policy, source, section, sampling, step, seed)
-        sampled = time.perf_counter()
-        credits_ = credit(groups, section, generator(seed, STAGE, "shuffle", step), items, controls, turns)
-        beta = guards.adapted_beta(section, progress.memory)
-        looks = generator(seed, STAGE, "likelihood", step)
-        update = update_policy(policy, optimiser, credits_, section, step, beta, looks, controls)
-        policy.publish(step + 1)
-        guards.adapt_beta(section, update.kl, progress.memory)
-        guards.check_signal(groups, section.patience, progress.memory)
-        updated = time.perf_counter()
-        for message in guards.dead_parts(groups, progress.memory):
-            run.event("dead_part", message)
-        for row in _samples(groups, credits_, step + 1):
-            run.sample(row)
-        rate = optimiser.learning_rate(step)
-        values = _metrics(groups, update, source.tasks) | {
-            "train/grad_snr": smoothed_ratio(update.gradient, progress.memory),
-            "train/learning_rate": rate,
-            "train/epoch": (step + 1) * section.prompts_per_step / source.size,
-            **source.epochs(section.prompts_per_step, step + 1, STAGE, seed),
-        }
-        for message in guards.mostly_noise(values["train/reward"], update.gradient, rate, progress.memory):
-            run.event("mostly_noise", message)
-        if section.kl_target is not None:
-            values["train/beta"] = beta
-        if evaluate is not None and evaluate_every and ((step + 1) % evaluate_every == 0 or step + 1 == section.steps):
-            values |= evaluate(step + 1)
-        run.metrics(STAGE, step + 1, values)
-        ended = time.perf_counter()
-        run.timings(
-            STAGE,
-            step + 1,
-            {"time/rollouts": sampled - began, "time/update": updated - sampled, "time/rest": ended - updated},
-        )
+
+    def draw(sampler: Sampler, step: int) -> list[Group]:
+        return _collect(sampler, source, section, sampling, step, seed)
+
+    with drawing(policy, draw, section, progress) as drawn:
+        if section.beta > 0:
+            policy.keep_reference()  # before the stage resumes: the weights that this stage began with
+        for step in progress.steps():
+            if step == 0 and evaluate is not None:
+                run.metrics(STAGE, 0, evaluate(0))
+            began = time.perf_counter()
+            found = drawn(step)
+            groups = found.groups
+            sampled = time.perf_counter()
+            credits_ = credit(groups, section, generator(seed, STAGE, "shuffle", step), items, controls, turns)
+            beta = guards.adapted_beta(section, progress.memory)
+            looks = generator(seed, STAGE, "likelihood", step)
+            update = update_policy(policy, optimiser, credits_, section, step, beta, looks, controls)
+            policy.publish(step + 1)
+            guards.adapt_beta(section, update.kl, progress.memory)
+            guards.check_signal(groups, section.patience, progress.memory)
+            updated = time.perf_counter()
+            for message in guards.dead_parts(groups, progress.memory):
+                run.event("dead_part", message)
+            for row in _samples(groups, credits_, step + 1):
+                run.sample(row)
+            rate = optimiser.learning_rate(step)
+            values = _metrics(groups, update, source.tasks) | {
+                "train/staleness": _mean([step - turn.version for c in credits_ for turn in c.turns]),
+                "train/sampler_scorer_gap": update.gap if found.gap is None else found.gap,
+                "train/tis_gap": update.gap if section.lag or section.tis is not None else None,
+                "train/grad_snr": smoothed_ratio(update.gradient, progress.memory),
+                "train/learning_rate": rate,
+                "train/epoch": (step + 1) * section.prompts_per_step / source.size,
+                **source.epochs(section.prompts_per_step, step + 1, STAGE, seed),
+            }
+            for message in guards.mostly_noise(values["train/reward"], update.gradient, rate, progress.memory):
+                run.event("mostly_noise", message)
+            if section.kl_target is not None:
+                values["train/beta"] = beta
+            if (
+                evaluate is not None
+                and evaluate_every
+                and ((step + 1) % evaluate_every == 0 or step + 1 == section.steps)
+            ):
+                values |= evaluate(step + 1)
+            run.metrics(STAGE, step + 1, values)
+            ended = time.perf_counter()
+            run.timings(
+                STAGE,
+                step + 1,
+                {"time/rollouts": sampled - began, "time/update": updated - sampled, "time/rest": ended - updated},
+            )
 
 
 def _collect(
-    policy: Policy, source: Source, section: RlSection, sampling: Sampling, step: int, seed: int
+    sampler: Sampler, source: Source, section: RlSection, sampling: Sampling, step: int, seed: int
 ) -> list[Group]:
     """The judged groups of a step, task by task.
 
@@ -123,7 +137,7 @@ def _collect(
         examples = [example for owner, example in batch if owner == name]
         if examples:
             key: Key = (seed, STAGE, "sample", step, *([name] if name else []))
-            found = collect(policy, task, examples, copies=section.group_size, sampling=sampling, key=key)
+            found = collect(sampler, task, examples, copies=section.group_size, sampling=sampling, key=key)
             failed = [str(one.failure) for group in found for one in group.rollouts if one.failure is not None]
             check_failures(failed, len(found) * section.group_size)
             groups += [replace(group, task=name) for group in found]
@@ -151,7 +165,7 @@ def _metrics(groups: Sequence[Group], update: Update, tasks: Collection[str]) ->
         "train/grad_noise": None if update.gradient is None else update.gradient.noise,
         "train/clip_fraction": update.clip_fraction,
         "train/kl": update.kl,
-        "train/sampler_scorer_gap": update.gap,
+        "train/tis_capped": update.capped,
         "train/scored_terms": update.terms,
     }
     return values

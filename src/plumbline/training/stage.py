@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from plumbline.recipe import RunSection
 from plumbline.runs.run import Run
 from plumbline.storage import read_object, write_json
@@ -33,6 +35,8 @@ class Stage:
         self.folder: Path = run.checkpoints(name)
         self.memory: dict[str, Any] = {}
         """Plain values that the loop must remember across a resume."""
+        self.older: dict[str, Tensor] = {}
+        """Weights of earlier versions that a resumed run samples with once more, by `VERSION:NAME`."""
         self._begin = run.marks()
 
     def resume(self) -> int:
@@ -47,6 +51,7 @@ class Stage:
             return 0
         tensors, state = checkpoints.read(checkpoint)
         self.optimiser.load(tensors)
+        self.older = {key: tensor for key, tensor in tensors.items() if key.partition(":")[0].isdigit()}
         self.run.rewind(state["marks"])
         self.memory = state["memory"]
         return int(state["step"])
@@ -75,7 +80,7 @@ class Stage:
         checkpoints.save(
             self.folder,
             step,
-            self.optimiser.state(),
+            self.optimiser.state() | self.older,
             {"marks": self.run.marks(), "memory": self.memory},
             self.section.keep_checkpoints,
         )

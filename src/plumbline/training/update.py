@@ -3,6 +3,7 @@
 Letters in shapes: N terms of a pass, V views.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,8 +13,10 @@ from torch import Tensor
 
 from plumbline.algorithms.algorithm import Scored
 from plumbline.algorithms.likelihood.views import View
+from plumbline.errors import RecipeError
 from plumbline.policies.policy import Policy, Terms
 from plumbline.recipe import ControlsSection, RlSection
+from plumbline.records import Trajectory
 from plumbline.training import guards
 from plumbline.training.credit import NO_CONTROLS, Credit
 from plumbline.training.noise import GradientParts, SignalNoise, independent_parts
@@ -30,9 +33,12 @@ class Update:
     kl: float | None
     """Mean nats: for each term where it is sampled, for each step where it is in closed form."""
     gap: float | None
-    """Mean |scored - recorded| log-probability [nats] before the first update: 0 up to rounding, by law 1."""
+    """Mean |scored - recorded| log-probability [nats] before the first update. Where the weights that are trained drew
+    the rollouts it is 0 up to rounding, by law 1; at a lag it has what was learnt since in it, too."""
     terms: int
     """Choices that were scored with gradient; 0 where no group had a signal."""
+    capped: float | None = None
+    """Share of units whose importance weight `rl.tis` cut."""
     gradient: SignalNoise | None = None
     """What of the first update's squared gradient norm is signal, and what noise; None where one part holds all."""
 
@@ -66,9 +72,10 @@ def update_policy(
     """
     algorithm, sampling = section.algorithm, credits_[0].turns[0].sampling
     useful = [c for c in credits_ if c.weight > 0 and (beta > 0 or not c.is_idle)]
+    limit = section.max_gap if section.lag == 0 else math.inf  # at a lag the sampler's copy is held to it
     if not useful:
-        gap = _probe_gap(policy, credits_)
-        guards.check_gap(gap, section.max_gap, sampling, policy.family)
+        gap = probe_gap(policy, credits_[0].turns)
+        guards.check_gap(gap, limit, sampling, policy.family)
         return Update(0.0, 0.0, 0.0 if algorithm.has_ratio else None, None, gap, 0)
     owners, trajectories = [c for c in useful for _ in c.turns], [turn for c in useful for turn in c.turns]
     if (other := controls.score_temperature) is not None:
@@ -79,7 +86,7 @@ def update_policy(
         _Pass(
             part := [views[index] for index in indices],
             [owners[view.owner] for view in part],
-            None if sampled or section.inner_epochs == 1 else _plain(policy, part),
+            None if section.recorded or section.inner_epochs == 1 else _plain(policy, part),
             _plain(policy, part, reference=True) if estimated else None,
         )
         for indices in policy.batches([view.trajectory for view in views], section.tokens_per_pass)
@@ -101,7 +108,7 @@ def update_policy(
                 watched.add(number)
             epoch_loss += float(loss.detach())
         if epoch == 0 and sampled:
-            guards.check_gap(total.gap / total.terms, section.max_gap, sampling, policy.family)
+            guards.check_gap(total.gap / total.terms, limit, sampling, policy.family)
         guards.check_finite(epoch_loss, "loss", step, optimiser.rate_key)
         total.loss += epoch_loss / section.inner_epochs
         total.norm += optimiser.step(step) / section.inner_epochs
@@ -112,6 +119,7 @@ def update_policy(
         total.kl / total.kl_terms if beta > 0 else None,
         total.gap / total.terms if sampled else None,
         total.terms,
+        total.capped / total.units if section.tis is not None else None,
         watched.measure(sizes, len({c.prompt for c in credits_})),
     )
 
@@ -124,7 +132,7 @@ class _Pass:
     credited: Sequence[Credit]
     """The credit of each view."""
     old: Tensor | None
-    """Log-probabilities before the first update; None where the sampler recorded them, or they are the new ones."""
+    """Log-probabilities before the first update; None where the sampler's records are, or they are the new ones."""
     reference: Tensor | None
 
 
@@ -137,6 +145,7 @@ class _Total:
     gap: float = 0.0
     terms: int = 0
     clipped: float = 0.0
+    capped: float = 0.0
     units: int = 0
     kl: float = 0.0
     kl_terms: int = 0
@@ -146,7 +155,7 @@ def _loss(
     terms: Terms, one: _Pass, section: RlSection, beta: float, total: _Total, controls: ControlsSection
 ) -> Tensor:
     """The loss of one pass; sums for the metrics go to `total`."""
-    old = terms.recorded if section.algorithm.exact else terms.logprobs.detach() if one.old is None else one.old
+    old = terms.recorded if section.recorded else terms.logprobs.detach() if one.old is None else one.old
     given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in one.credited])
     advantage, weight = given[terms.owner].unbind(1)
     if section.credit == "items":  # every view is a whole trajectory (`Algorithm.by_term`, `Locates`)
@@ -163,9 +172,15 @@ def _loss(
         views=one.views,
         reference=None if one.reference is None else one.reference[counted],
         beta=beta,
+        sampled=None if section.tis is None else terms.recorded[counted],
+        cap=section.tis or math.inf,
     )
     losses = section.algorithm.surrogate(scored)
     loss = losses.loss
+    if losses.capped is not None:
+        total.capped += float(losses.capped)
+    elif section.tis is not None:
+        raise RecipeError(f"rl.algorithm: {section.algorithm.name} does not weight by rl.tis", "leave out rl.tis")
     if losses.clipped is not None:
         total.clipped += float(losses.clipped)
         total.units += losses.units
@@ -189,7 +204,7 @@ def _plain(policy: Policy, part: Sequence[View], *, reference: bool = False) -> 
 
 
 @torch.no_grad()
-def _probe_gap(policy: Policy, credits_: Sequence[Credit]) -> float:
-    """The gap on one rollout, where no rollout had to be scored: the two laws are watched at every step."""
-    terms = policy.score(credits_[0].turns)
+def probe_gap(policy: Policy, trajectories: Sequence[Trajectory]) -> float:
+    """The gap on one rollout, where not all have to be scored: the two laws are watched at every step."""
+    terms = policy.score(trajectories)
     return float((terms.logprobs - terms.recorded).abs().mean())

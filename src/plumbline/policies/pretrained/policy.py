@@ -5,7 +5,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -32,6 +32,14 @@ class PretrainedPolicy:
         self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else self.rows_on_gpu)
         self._reference: Any = None
         self.version = 0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        """A policy with trainable weights of its own; frozen ones, such as those below adapters, are shared."""
+        memo |= {id(weight): weight for weight in self.model.parameters() if not weight.requires_grad}
+        other = object.__new__(type(self))
+        memo[id(self)] = other
+        other.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return other
 
     def facts(self) -> dict[str, str]:
         """What every family says about its engine."""

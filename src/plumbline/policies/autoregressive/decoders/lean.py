@@ -146,7 +146,8 @@ class LeanDecoder:
             head(self._forward(self.tokens, span, masked=True))  # because it writes the same keys to the same place
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # thread_local: what a learner allocates in another thread meanwhile (`rl.lag`) must not end the capture.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             logits = head(self._forward(self.tokens, span, masked=True))
         return graph, logits
 

@@ -1,0 +1,127 @@
+"""Rollouts that are made while the learner trains: those of step n are of version max(0, n - lag) of the weights.
+
+Which version answers is fixed by the step and not by what happens to be ready, so a run is the same to the bit however
+fast sampler and learner are, and a resumed one is the run that was not interrupted. The sampler has weights of its own:
+a copy of the policy, in which frozen weights (below adapters) are shared. It works in one thread, and holds at most
+`lag` steps of finished rollouts. What that gains is the time in which one side would wait for the other: for verdicts
+(a browser, a judge), or for a device of its own. On one busy device it gains little.
+
+The gap between sampler and scorer is measured by the sampler's copy under the very weights that drew, so it is
+rounding at any lag (law 1), and `rl.max_gap` means the same. How far the learner has gone since is `train/tis_gap`.
+"""
+
+import copy
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from plumbline.policies.policy import Policy, Sampler
+from plumbline.recipe import RlSection
+from plumbline.records import Group, Message, Request, Sampling, Trajectory
+from plumbline.training import guards
+from plumbline.training.stage import Stage
+from plumbline.training.update import probe_gap
+
+Draw = Callable[[Sampler, int], list[Group]]
+"""Draws and judges the rollouts of a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The judged rollouts of a step."""
+
+    groups: list[Group]
+    gap: float | None
+    """Mean |scored - recorded| log-probability [nats] of one rollout under the weights that drew it; None at lag 0,
+    where the update measures it on all of them."""
+
+
+@contextmanager
+def drawing(policy: Policy, draw: Draw, section: RlSection, progress: Stage) -> Iterator[Callable[[int], Drawn]]:
+    """A function that gives the rollouts of a step, called once for each, in order, before it changes the weights.
+
+    Each call publishes the policy's present weights as the version of that step. With a lag the sampler begins to draw
+    with them what is trained on `lag` steps later; with 0 the policy itself draws, at once.
+
+    Args:
+        policy: what is trained.
+        draw: is called in a thread of its own where there is a lag; what it raises is raised to whoever asks for the
+            step. Leaving the block ends it after the answer in progress.
+        section: the recipe's; its `lag` is how many versions the sampler is behind.
+        progress: of the stage; its checkpoints keep the versions that a resumed run draws with once more.
+
+    Raises:
+        TrainingStopped: when called, where the sampler's copy does not score what it recorded (`rl.max_gap`).
+    """
+    lag = section.lag
+    if lag == 0:
+
+        def at_once(step: int) -> Drawn:
+            policy.publish(step)
+            return Drawn(draw(policy, step), None)
+
+        yield at_once
+        return
+    twin = copy.deepcopy(policy)
+    sampler = _Stoppable(twin)
+    waiting: dict[int, Future[Drawn]] = {}
+    with ThreadPoolExecutor(1, thread_name_prefix="sampler") as thread:
+
+        def behind(step: int, version: int, weights: Mapping[str, Tensor]) -> Drawn:
+            """In the sampler's thread: take a version of the weights over, and draw a step's rollouts with them."""
+            with torch.no_grad():
+                for name, weight in twin.trainable().items():
+                    weight.copy_(weights[name])
+            twin.publish(version)
+            groups = draw(sampler, step)
+            probed = groups[0].rollouts[0].turns
+            gap = probe_gap(twin, probed)
+            guards.check_gap(gap, section.max_gap, probed[0].sampling, twin.family)
+            return Drawn(groups, gap)
+
+        def begin(step: int) -> None:
+            if step < progress.optimiser.total:
+                version = max(0, step - lag)
+                weights = {name: progress.older[f"{version}:{name}"] for name in twin.trainable()}
+                waiting[step] = thread.submit(behind, step, version, weights)
+
+        def drawn(step: int) -> Drawn:
+            policy.publish(step)
+            own = {f"{step}:{name}": weight.detach().clone() for name, weight in policy.trainable().items()}
+            progress.older |= own
+            for later in range(step + lag if waiting else step, step + lag + 1):
+                begin(later)
+            for key in [key for key in progress.older if int(key.partition(":")[0]) <= step - lag]:
+                del progress.older[key]
+            return waiting.pop(step).result()
+
+        try:
+            yield drawn
+        finally:
+            sampler.stopped.set()
+            thread.shutdown(cancel_futures=True)
+
+
+class _Stoppable:
+    """A policy as a `Sampler` that ends between two answers once it is told to."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.family, self.context, self.engine = policy, policy.family, policy.context, policy.engine
+        self.stopped = threading.Event()
+
+    def prompt_length(self, messages: Sequence[Message]) -> int:
+        return self.policy.prompt_length(messages)
+
+    def exact(self, sampling: Sampling) -> bool:
+        return self.policy.exact(sampling)
+
+    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+        for pair in self.policy.sample(requests):
+            if self.stopped.is_set():
+                raise CancelledError
+            yield pair

@@ -1,0 +1,164 @@
+"""A sampler that is behind its learner: as good on a toy, the same to the bit after a resume, and it ends cleanly."""
+
+import copy
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from plumbline.errors import RecipeError, TrainingStopped
+from plumbline.policies import open_policy
+from plumbline.policies.autoregressive import sampler
+from plumbline.recipe import parse
+from plumbline.records import Request, Sampling
+from plumbline.rollouts import collect
+from plumbline.runs.run import Run
+from plumbline.training import guards
+from plumbline.training import rl as loop
+from tests.toy import ToyTask
+from tests.training.toy_runs import train_toy
+
+LEARNS = {
+    "steps": 60,
+    "prompts_per_step": 4,
+    "group_size": 8,
+    "optimiser": {"learning_rate": 5e-3, "schedule": "constant"},
+}
+TIS = {"old": "rescored", "tis": 2.0}
+
+
+def reward_of(policy) -> float:
+    """The mean reward of the learner's own law, whatever drew its rollouts."""
+    task = ToyTask({})
+    groups = collect(policy, task, task.examples("val"), copies=8, sampling=Sampling(max_tokens=8), key=(1,))
+    return float(np.mean([rollout.reward for group in groups for rollout in group.rollouts]))
+
+
+def answers(policy) -> list[list[int]]:
+    requests = [Request((copy,), [{"role": "user", "content": "escreva"}], Sampling(max_tokens=8)) for copy in range(4)]
+    return [trajectory.tokens.tolist() for _, trajectory in policy.sample(requests)]
+
+
+def test_a_sampler_behind_reaches_what_one_that_waits_reaches(tiny_folder, tmp_path):
+    for lag, settings in ((0, {}), (1, {}), (1, TIS)):
+        policy, run = train_toy(tiny_folder, tmp_path / f"{lag}{len(settings)}", lag=lag, **LEARNS, **settings)
+        rows = run.rows("rl")
+        assert np.mean([row["train/reward"] for row in rows[:5]]) < 0.3
+        assert reward_of(policy) > 0.95
+        assert [row["train/staleness"] for row in rows] == [min(step, lag) for step in range(60)]
+        assert max(row["train/sampler_scorer_gap"] for row in rows) < 1e-5, "by law 1, under the weights that drew"
+        gaps = [row["train/tis_gap"] for row in rows]
+        assert gaps == [None] * 60 if lag == 0 else max(gaps) > 0.01 > 1e-5 > gaps[0]
+        assert {row["train/tis_capped"] is None for row in rows} == {not settings}
+
+
+def test_where_the_sampler_differs_learning_takes_the_correction(tiny_folder, tmp_path, monkeypatch):
+    """The sampler's logits are off by a number for each token (standard deviation 3); it records what it does."""
+    honest, noise = sampler.draw, 3 * torch.randn(300, generator=torch.Generator().manual_seed(0))
+    monkeypatch.setattr(sampler, "draw", lambda logits, *rest: honest(logits + noise[: logits.shape[-1]], *rest))
+    reached, last = {}, {}
+    for name, settings in (("clipped", {}), ("uncorrected", {"old": "rescored"}), ("corrected", TIS)):
+        policy, run = train_toy(tiny_folder, tmp_path / name, lag=1, max_gap=10, patience=60, **LEARNS, **settings)
+        last[name] = run.rows("rl")[-1]
+        with monkeypatch.context() as own:
+            own.setattr(sampler, "draw", honest)
+            reached[name] = reward_of(policy)
+    assert reached["corrected"] > 0.9
+    assert reached["uncorrected"] < 0.7
+    assert reached["clipped"] < 0.4, "the mismatch alone takes the ratios out of the clip"
+    assert last["corrected"]["train/tis_gap"] > 0.1
+    with pytest.raises(TrainingStopped, match="differ from the sampler's"):
+        train_toy(tiny_folder, tmp_path / "watched", lag=1, **LEARNS)
+    assert Run.read(tmp_path / "watched").rows("rl") == [], "before the first update"
+
+
+@pytest.mark.parametrize("lag", [1, 3])
+def test_a_resumed_run_is_the_run_that_was_not_interrupted(tiny_folder, tmp_path, monkeypatch, lag):
+    settings = {"lag": lag, "steps": 7, "optimiser": {"learning_rate": 1e-2, "schedule": "constant"}, "beta": 0.01}
+    whole, run = train_toy(tiny_folder, tmp_path / "whole", **settings)
+    for steps_done in (2, 5):
+        folder, counted = tmp_path / f"cut{steps_done}", iter(range(7))
+
+        def stop(*_, counted=counted, steps_done=steps_done):
+            if next(counted) == steps_done:
+                raise TrainingStopped("pulled the plug")
+            return ()
+
+        with monkeypatch.context() as cut:
+            cut.setattr(guards, "dead_parts", stop)
+            with pytest.raises(TrainingStopped, match="plug"):
+                train_toy(tiny_folder, folder, checkpoint_every=1, **settings)
+        again, resumed = train_toy(tiny_folder, folder, checkpoint_every=1, resume=True, **settings)
+        assert resumed.rows("rl") == run.rows("rl")
+        assert resumed.files["samples"].rows() == run.files["samples"].rows()
+        for name, weight in again.trainable().items():
+            assert torch.equal(weight, whole.trainable()[name])
+
+
+def test_an_error_in_the_samplers_thread_ends_the_run_with_itself(tiny_folder, tmp_path):
+    with pytest.raises(TrainingStopped, match=r"8 of 8 completions could not be judged.*database is gone"):
+        train_toy(tiny_folder, tmp_path / "run", options={"reward": "raises"}, lag=1)
+    assert not samplers()
+
+
+def test_an_error_in_the_loop_ends_the_sampler_after_the_answer_in_progress(tiny_folder, tmp_path, monkeypatch):
+    drawn, going, failed = [], threading.Event(), threading.Event()
+    honest = loop.collect
+
+    def slow(sampler, task, examples, *, key, **rest):
+        if key[-1] == 1:  # the step that is drawn while the first is trained on
+            going.set()
+            failed.wait(60)
+            for _ in sampler.sample([]):
+                pass
+        groups = honest(sampler, task, examples, key=key, **rest)
+        drawn.append(key[-1])
+        return groups
+
+    def fail(*_):
+        going.wait(60)
+        threading.Timer(0.2, failed.set).start()  # by then the loop is waiting for the thread
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "collect", slow)
+    monkeypatch.setattr(guards, "dead_parts", fail)
+    with pytest.raises(KeyboardInterrupt):
+        train_toy(tiny_folder, tmp_path / "run", lag=1)
+    assert drawn == [0]
+    assert not samplers()
+
+
+def samplers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("sampler")]
+
+
+def test_a_copy_shares_what_is_frozen_and_nothing_that_trains(tiny_folder):
+    section = parse({"name": "toy", "model": {"name": str(tiny_folder), "lora": {"rank": 4}}}).model
+    policy = open_policy(section, str(tiny_folder))
+    twin = copy.deepcopy(policy)
+    own = {id(weight) for weight in policy.trainable().values()}
+    assert not own & {id(weight) for weight in twin.model.parameters()}
+    frozen = {id(weight) for weight in policy.model.parameters()} - own
+    assert frozen == {id(weight) for weight in twin.model.parameters()} - {id(w) for w in twin.trainable().values()}
+    before = answers(twin)
+    with torch.no_grad():
+        for weight in policy.trainable().values():
+            weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+    assert before == answers(twin) != answers(policy)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"tis": 2.0}, "set rl.old: rescored"),
+        ({"tis": 0.5, "old": "rescored"}, "greater than or equal to 1"),
+        ({"lag": -1}, "greater than or equal to 0"),
+        ({"lag": 1, "algorithm": "espo"}, "nothing corrects for older weights"),
+        ({"old": "rescored", "algorithm": "wd1"}, "nothing corrects for older weights"),
+    ],
+)
+def test_what_does_not_go_together_is_an_error_of_the_recipe(settings, message):
+    family = "masked" if "algorithm" in settings else "autoregressive"
+    with pytest.raises(RecipeError, match=message):
+        parse({"name": "toy", "model": {"name": "given", "family": family}, "rl": {"steps": 1, **settings}})
