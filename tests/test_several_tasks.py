@@ -320,7 +320,7 @@ def group(task: str, parts: dict[str, float], copies: int = 2) -> Group:
         finish="stop",
     )
     score = Score(total=float(np.mean(list(parts.values()))), parts=parts)
-    rollout = Rollout(trajectory=trajectory, outcome=Outcome(), score=score)
+    rollout = Rollout(turns=(trajectory,), outcome=Outcome(), score=score)
     return Group(example=Example(id="x", messages=[]), rollouts=(rollout,) * copies, task=task)
 
 
@@ -351,12 +351,12 @@ def test_tasks_that_ask_the_same_draw_answers_of_their_own(tiny_policy):
     assert (first.task, second.task) == ("a", "b")
     assert first.example.id == second.example.id
     pairs = zip(first.rollouts, second.rollouts, strict=True)
-    assert any(one.trajectory.text != other.trajectory.text for one, other in pairs)
+    assert any(one.text != other.text for one, other in pairs)
 
 
 def test_credit_by_items_is_given_where_a_task_itemises_and_by_answer_elsewhere():
     groups = [group("a", {"x": 1.0}), group("b", {"x": 1.0})]
-    poor = Rollout(trajectory=groups[0].rollouts[0].trajectory, outcome=Outcome(), score=Score(total=0.0))
+    poor = Rollout(turns=groups[0].rollouts[0].turns, outcome=Outcome(), score=Score(total=0.0))
     groups = [replace(one, rollouts=(one.rollouts[0], poor)) for one in groups]
     found = {"a": lambda rollout: {"x": (rollout.reward, [slice(0, 0)])}}  # it decides no term of these answers
     given = credit(groups, RlSection(steps=1, credit="items"), np.random.default_rng(0), found)

@@ -108,12 +108,9 @@ def train_rl(
                 run.event("mostly_noise", message)
             if section.kl_target is not None:
                 values["train/beta"] = beta
-            if (
-                evaluate is not None
-                and evaluate_every
-                and ((step + 1) % evaluate_every == 0 or step + 1 == section.steps)
-            ):
-                values |= evaluate(step + 1)
+            done = step + 1
+            if evaluate is not None and evaluate_every and (done % evaluate_every == 0 or done == section.steps):
+                values |= evaluate(done)
             run.metrics(STAGE, step + 1, values)
             ended = time.perf_counter()
             run.timings(

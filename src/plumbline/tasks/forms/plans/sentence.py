@@ -7,6 +7,7 @@ as much for the one as for the other, nothing is read. A sentence is never compl
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 
 from plumbline.tasks.forms.plans.context import contexts_of, evidence
@@ -56,6 +57,7 @@ def sentences(text: str, names: Names) -> list[Sentence] | None:
     return _sentences(without_file_buttons(text, names.has), names, 3)
 
 
+@lru_cache(maxsize=4096)  # a text of forty quotation marks asks for its halves half a million times
 def _sentences(text: str, names: Names, depth: int) -> list[Sentence] | None:
     best: list[Sentence] | None = None
     rank, leaves_no_doubt = 0.0, False
