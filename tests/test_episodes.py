@@ -19,6 +19,7 @@ from plumbline.rollouts import collect
 from plumbline.runs.evaluations import read_evaluation, write_evaluation
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
+from plumbline.tasks.source import Source
 from plumbline.tasks.task import episode_of, itemised, turns_of
 from plumbline.testing import check_episodes
 from plumbline.training.credit import credit
@@ -248,7 +249,8 @@ def test_a_run_of_two_turns_keeps_them(tiny_folder, tmp_path):
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))  # noqa: F811 - not the fixture
     recipe, task = toy_recipe(steps=1), Asks({})
     with Run.start(recipe, tmp_path / "run", resume=False) as run:
-        train_rl(policy, task, task.examples("train"), recipe.rl, Sampling(max_tokens=8), run, RunSection(), seed=0)
+        source = Source.of(task, task.examples("train"))
+        train_rl(policy, source, recipe.rl, Sampling(max_tokens=8), run, RunSection(), seed=0)
     (row,) = run.files["metrics"].rows()
     samples = run.files["samples"].rows()
     several = [sample for sample in samples if "turns" in sample]

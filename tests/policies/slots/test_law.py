@@ -67,9 +67,11 @@ def test_tokens_alone_do_not_sum_to_one(exact):
 def test_the_sampler_draws_the_oracles_law(policy, name):
     law, counts = LAWS[name]
     trajectories, wanted = listed(policy, law, counts)
-    chances = dict(zip(map(_key, trajectories), (wanted.double().exp() / ways(law)).tolist(), strict=True))
+    chances = dict(
+        zip((_key([one]) for one in trajectories), (wanted.double().exp() / ways(law)).tolist(), strict=True)
+    )
     (drawn,) = sampled(policy, [PROMPT], 6000, law, seed=3)
-    counted = Counter(map(_key, drawn))
+    counted = Counter(_key([one]) for one in drawn)
     assert set(counted) <= set(chances)
     observed = np.array([counted[key] for key in chances], dtype=float)
     assert _chi_square_p(observed, 6000 * np.array(list(chances.values())), 6000) > 1e-3
