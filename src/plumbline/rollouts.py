@@ -1,7 +1,7 @@
 """Sampler times task gives judged groups. Training and evaluation both use this and nothing else.
 
-The seed's teams sampled in one place for training and in another for evaluation, and the two drifted apart (10
-denoising steps against 64, greedy against sampled). Here both call `collect`.
+Two places that sample drift apart (10 denoising steps in one against 64 in the other, greedy against sampled), so both
+call `collect`.
 """
 
 from collections import Counter
