@@ -196,7 +196,7 @@ def _supervise(run: Run, policy: Policy, source: Source, section: SftSection, st
         name: [_demonstration(policy, source.tasks[name], example, section, seed) for example in examples]
         for name, examples in source.examples.items()
     }
-    train_sft(policy, demonstrations, section, run, run.recipe.run, seed=seed, stage=stage, source=source)
+    train_sft(policy, demonstrations, section, run, source=source, stage=stage)
 
 
 def _demonstration(policy: Policy, task: Task, example: Example, section: SftSection, seed: int) -> Demonstration:
@@ -214,27 +214,10 @@ def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[Ground], mode
     folder = run.model("rl")
     if run.is_done("rl"):
         return str(folder)
-    assert recipe.rl is not None
     policy = _open(run, model, "rl")
-    law = recipe.sampling
     for ground in grounds:
-        check_prompts(policy, [*ground.train, *_by_id(ground).values()], law)
-
-    def evaluate(step: int) -> dict[str, float]:
-        return _evaluate_inside(run, policy, grounds, step)
-
-    train_rl(
-        policy,
-        train,
-        recipe.rl,
-        law,
-        run,
-        recipe.run,
-        seed=recipe.seed,
-        evaluate=evaluate if recipe.evaluation.every else None,
-        evaluate_every=recipe.evaluation.every,
-        controls=recipe.controls,
-    )
+        check_prompts(policy, [*ground.train, *_by_id(ground).values()], recipe.sampling)
+    train_rl(policy, train, run, lambda done: _evaluate_inside(run, policy, grounds, done))
     _finish_stage(run, policy, _section(recipe), "rl", model, train)
     return str(folder)
 

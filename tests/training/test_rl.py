@@ -108,17 +108,17 @@ def rollouts(policy, **options):
 
 def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
     """Against a plain sum over all rollouts in rows, nothing skipped, nothing packed."""
-    section = RlSection(steps=1, group_size=4, tokens_per_pass=60)
+    recipe = toy_recipe(steps=1, tokens_per_pass=60)
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
     groups = rollouts(policy)
     dull = replace(groups[1], rollouts=(groups[1].rollouts[0],) * 4)
-    credits_ = credit([groups[0], dull, *groups[2:]], section, np.random.default_rng(0))
+    credits_ = credit([groups[0], dull, *groups[2:]], recipe.rl, np.random.default_rng(0))
     assert sum(c.advantage == 0 for c in credits_) >= 4
 
     gradients = []
-    optimiser = Optimiser(policy.trainable(), section.optimiser, 1)
+    optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
     optimiser.step = lambda step: gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
-    update = update_policy(policy, optimiser, credits_, section, 0, 0.0, np.random.default_rng(0))
+    update = update_policy(policy, optimiser, credits_, recipe, 0, 0.0)
     assert update.terms < sum(turn.num_tokens for c in credits_ for turn in c.turns)
 
     plain = open_policy(AutoregressiveModel(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
@@ -213,7 +213,7 @@ def test_a_nan_stops_before_the_weights_change(tiny_folder, tmp_path, monkeypatc
 def test_an_empty_training_split_is_an_error(tiny_policy, tmp_path):
     recipe = toy_recipe()
     with Run.start(recipe, tmp_path / "run", resume=False) as run, pytest.raises(DataError, match="empty"):
-        train_rl(tiny_policy, Source.of(ToyTask({}), []), recipe.rl, Sampling(max_tokens=8), run, recipe.run, seed=0)
+        train_rl(tiny_policy, Source.of(ToyTask({}), []), run)
 
 
 def test_masking_truncated_rollouts_takes_them_out(tiny_policy):
