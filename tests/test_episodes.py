@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from plumbline.errors import DataError, RecipeError
-from plumbline.evaluation.evaluate import evaluate_policy
+from plumbline.evaluation.evaluate import Conditions, evaluate_policy
 from plumbline.evaluation.replays import replay_worst
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
@@ -263,8 +263,8 @@ def test_a_run_of_two_turns_keeps_them(tiny_folder, tmp_path):
 
 def test_an_evaluation_keeps_every_turn(tiny_policy, tmp_path):
     task = Asks({"size": 4})
-    law = Sampling(max_tokens=6)
-    found = evaluate_policy(tiny_policy, task, task.examples("val"), source="tiny", split="val", sampling=law, seed=0)
+    under = Conditions(source="tiny", split="val", sampling=Sampling(max_tokens=6), seed=0)
+    found = evaluate_policy(tiny_policy, task, task.examples("val"), under)
     several = [row for row in found.rows if row.turns]
     assert several
     assert all(row.turns[-1] == row.completion and len(row.asked) == 1 for row in several)
@@ -282,8 +282,8 @@ def test_an_evaluation_keeps_every_turn(tiny_policy, tmp_path):
 
 def test_rows_of_one_turn_are_as_they_were(tiny_policy, tmp_path):
     task = ToyTask({"size": 2})
-    law = Sampling(max_tokens=6)
-    found = evaluate_policy(tiny_policy, task, task.examples("val"), source="tiny", split="val", sampling=law, seed=0)
+    under = Conditions(source="tiny", split="val", sampling=Sampling(max_tokens=6), seed=0)
+    found = evaluate_policy(tiny_policy, task, task.examples("val"), under)
     write_evaluation(tmp_path / "e.json", found)
     assert not any(f'"{name}"' in (tmp_path / "e.json").read_text() for name in ("turns", "asked", "cut"))
     assert read_evaluation(tmp_path / "e.json") == found

@@ -24,7 +24,7 @@ from plumbline.checks import (
 )
 from plumbline.errors import DataError
 from plumbline.evaluation.comparison import fall
-from plumbline.evaluation.evaluate import evaluate_policy, references
+from plumbline.evaluation.evaluate import Conditions, evaluate_policy, references
 from plumbline.evaluation.replays import replay_worst
 from plumbline.evaluation.summary import summarise
 from plumbline.policies import open_policy
@@ -336,16 +336,15 @@ def _replay(run: Run, ground: Ground) -> None:
 
 
 def _evaluate(run: Run, policy: Policy, task: Task, examples: Sequence[Example], key: EvaluationKey) -> Evaluation:
-    check_prompts(policy, examples, _modes(run.recipe)[key.mode])
-    return evaluate_policy(
-        policy,
-        task,
-        examples,
+    under = Conditions(
         source=key.stage if key.step is None else f"{key.stage}@{key.step}",
         split=key.split,
         sampling=_modes(run.recipe)[key.mode],
         seed=derive(run.recipe.seed, "evaluation", *([key.task] if key.task else []), key.split, key.mode),
-        progress=lambda done, total: run.working(f"evaluating {key}", done, total),
+    )
+    check_prompts(policy, examples, under.sampling)
+    return evaluate_policy(
+        policy, task, examples, under, lambda done, total: run.working(f"evaluating {key}", done, total)
     )
 
 

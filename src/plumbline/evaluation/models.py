@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plumbline.errors import DataError, PlumblineError, RecipeError
-from plumbline.evaluation.evaluate import ORACLE, evaluate_policy, evaluate_reference
+from plumbline.evaluation.evaluate import ORACLE, Conditions, evaluate_policy, evaluate_reference
 from plumbline.policies import check_model, open_policy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import slowness
@@ -23,7 +23,7 @@ from plumbline.tasks.task import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
-    """How a model is opened and decoded on the command line."""
+    """How a model is opened and decoded by `plumbline eval` and `plumbline.evaluate`."""
 
     temperature: float = 0.0
     greedy: bool = False
@@ -108,16 +108,10 @@ def evaluate_model(
     if message := slowness(policy):
         listener.event("slow", message)
     check_prompts(policy, examples, sampling)
+    under = Conditions(source=model, split=split, sampling=sampling, seed=options.seed)
     with clear_memory_errors("draw fewer answers at once with --rows-at-once, or use --device cpu"):
         return evaluate_policy(
-            policy,
-            task,
-            examples,
-            source=model,
-            split=split,
-            sampling=sampling,
-            seed=options.seed,
-            progress=lambda done, total: listener.working(f"evaluating {split}", done, total),
+            policy, task, examples, under, lambda done, total: listener.working(f"evaluating {split}", done, total)
         )
 
 
