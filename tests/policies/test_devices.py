@@ -70,7 +70,7 @@ def test_every_family_samples_scores_and_learns_on_a_gpu(family, tmp_path):
         trajectories = [t for group in sampled(policy, CHATS, 2, law, 0) for t in group]
         credits_ = [Credit((t,), (-1.0) ** index, 1 / 32) for index, t in enumerate(trajectories)]
         for settings in ({"algorithm": "gspo", "inner_epochs": 2}, closed):
-            recipe = toy_recipe(steps=2, optimiser={"learning_rate": 5e-6}, **settings)
+            recipe = toy_recipe(family=name, steps=2, optimiser={"learning_rate": 5e-6}, **settings)
             optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 2)
             update = update_policy(policy, optimiser, credits_, recipe, 0, recipe.rl.beta)
             assert update.terms > 0

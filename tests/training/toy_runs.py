@@ -18,13 +18,14 @@ def toy_recipe(
     controls: dict[str, Any] | None = None,
     max_tokens: int = 8,
     checkpoint_every: int = 100,
+    family: str = "autoregressive",
     **rl: Any,
 ) -> Recipe:
     values = {"steps": 4, "prompts_per_step": 2, "group_size": 4, "optimiser": {"learning_rate": 1e-3}, **rl}
     return parse(
         {
             "name": name,
-            "model": {"name": "given"},
+            "model": {"name": "given", "family": family},
             "rl": values,
             "task": {"name": "tests.toy:open_toy"},
             "sampling": {"max_tokens": max_tokens},

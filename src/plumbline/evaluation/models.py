@@ -5,6 +5,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from plumbline.errors import DataError, PlumblineError, RecipeError
 from plumbline.evaluation.evaluate import ORACLE, Conditions, evaluate_policy, evaluate_reference
@@ -24,6 +25,8 @@ from plumbline.tasks.task import Task
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
     """How a model is opened and decoded by `plumbline eval` and `plumbline.evaluate`."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # how the keywords of `plumbline.evaluate` are checked
 
     temperature: float = 0.0
     greedy: bool = False

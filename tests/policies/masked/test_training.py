@@ -175,7 +175,7 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
             total += float(pick[place] * (first[place] * share).sum() / 2)
         return total
 
-    recipe = toy_recipe(steps=24, optimiser={"learning_rate": 1e-2})
+    recipe = toy_recipe(family="masked", steps=24, optimiser={"learning_rate": 1e-2})
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 24)
     values = [expected()]
     for step in range(24):
