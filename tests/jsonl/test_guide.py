@@ -151,11 +151,8 @@ def test_a_misspelt_control_is_suggested_and_no_hub_is_asked(workplace):
         plumbline.evaluate("oracle", task, split="val", temprature=1.0)
     with pytest.raises(plumbline.PlumblineError, match="max_tokens: Input should be a valid integer"):
         plumbline.evaluate("oracle", task, split="val", max_tokens="many")
-    with pytest.raises(
-        plumbline.PlumblineError, match=r"^the temperature is -1\.0\n  fix: give a number from 0 on"
-    ) as caught:
+    with pytest.raises(plumbline.PlumblineError, match=r"^the temperature is -1\.0\n  fix: give a number.*inf$"):
         plumbline.evaluate("oracle", task, split="val", temperature=-1)
-    assert str(caught.value).count("fix:") == 1
 
 
 def test_every_option_of_a_model_is_documented():

@@ -14,7 +14,7 @@ from plumbline.errors import DataError, RunError, TrainingStopped
 from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.recipe import ModelSection, RlSection, parse
+from plumbline.recipe import EvaluationSection, ModelSection, RlSection, parse
 from plumbline.records import Sampling
 from plumbline.rollouts import collect
 from plumbline.runs.run import Run
@@ -214,6 +214,20 @@ def test_an_empty_training_split_is_an_error(tiny_policy, tmp_path):
     recipe = toy_recipe()
     with Run.start(recipe, tmp_path / "run", resume=False) as run, pytest.raises(DataError, match="empty"):
         train_rl(tiny_policy, Source.of(ToyTask({}), []), run)
+
+
+@pytest.mark.parametrize(("every", "evaluated"), [(0, []), (3, [0, 3, 4]), (2, [0, 2, 4])])
+def test_it_is_evaluated_as_the_recipe_says_and_at_both_ends(tiny_folder, tmp_path, every, evaluated):
+    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+    task, asked = ToyTask({}), []
+    recipe = toy_recipe().model_copy(update={"evaluation": EvaluationSection(every=every)})
+    with Run.start(recipe, tmp_path / "run", resume=False) as run:
+        train_rl(
+            policy, Source.of(task, task.examples("train")), run, lambda done: asked.append(done) or {"eval/done": done}
+        )
+    assert asked == evaluated
+    assert [row["step"] for row in run.rows("rl")] == [*evaluated[:1], 1, 2, 3, 4]
+    assert [row["eval/done"] for row in run.rows("rl") if "eval/done" in row] == evaluated
 
 
 def test_masking_truncated_rollouts_takes_them_out(tiny_policy):
