@@ -131,6 +131,18 @@ def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
     assert update.loss == pytest.approx(total.item(), abs=1e-5)
 
 
+def test_what_is_looked_at_depends_on_the_step_and_on_nothing_that_ran_before(tiny_folder, tmp_path, monkeypatch):
+    """Pinned: a run that is resumed with another version of this package is still the same run."""
+    honest, drawn = Grpo.views, []
+    monkeypatch.setattr(
+        Grpo, "views", lambda how, policy, given, rng: drawn.append(rng.random()) or honest(how, policy, given, rng)
+    )
+    _, run = train_toy(tiny_folder, tmp_path / "run")
+    steps = [row["step"] - 1 for row in run.rows("rl") if row["train/scored_terms"]]
+    assert len(steps) > 1
+    assert drawn == [generator(0, "rl", "likelihood", step).random() for step in steps]
+
+
 def test_every_prompt_comes_once_before_any_comes_again():
     examples = ToyTask({"size": 10}).examples("train")
     source = Source.of(ToyTask({}), examples)
