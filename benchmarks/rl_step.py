@@ -24,7 +24,7 @@ import torch
 from models import HALF_BILLION, SMALL, prompts, save_model
 from pairing import HEADER, compare
 from plumbline.policies import open_policy
-from plumbline.recipe import ModelSection, OptimiserSection, RlSection
+from plumbline.recipe import ModelSection, parse
 from plumbline.records import Example, Outcome, Sampling, Score, Step, Trajectory
 from plumbline.rollouts import collect
 from plumbline.training.credit import credit
@@ -79,18 +79,18 @@ def measure(source: str, device: torch.device, point: tuple[int, int, int, int],
 def our_step(source, device, chats, answer, copies):
     policy = open_policy(ModelSection(name=source, device=str(device)), source)
     policy.chat.stop_ids = (-1,)
-    optimiser_section = OptimiserSection(learning_rate=RATE, schedule="constant", betas=(0.9, 0.999))
-    section = RlSection(steps=10**6, group_size=copies, optimiser=optimiser_section, tokens_per_pass=16384)
-    optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps)
+    rates = {"learning_rate": RATE, "schedule": "constant", "betas": (0.9, 0.999)}
+    rl = {"steps": 10**6, "group_size": copies, "optimiser": rates, "tokens_per_pass": 16384}
+    recipe = parse({"name": "ours", "model": {"name": source}, "rl": rl, "sampling": {"max_tokens": answer}})
+    optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, recipe.rl.steps)
     examples = [Example(id=str(i), messages=chat, gold="") for i, chat in enumerate(chats)]
-    law = Sampling(max_tokens=answer)
     count = [0]
 
     def step():
         count[0] += 1
-        groups = collect(policy, AnyText(), examples, copies=copies, sampling=law, key=(count[0],))
-        rng = np.random.default_rng(0)
-        update_policy(policy, optimiser, credit(groups, section, rng), section, count[0], section.beta, rng)
+        groups = collect(policy, AnyText(), examples, copies=copies, sampling=recipe.sampling, key=(count[0],))
+        credits_ = credit(groups, recipe.rl, np.random.default_rng(0))
+        update_policy(policy, optimiser, credits_, recipe, count[0], recipe.rl.beta)
 
     return step, policy
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from plumbline.errors import DataError, RecipeError
-from plumbline.evaluation.evaluate import evaluate_policy
+from plumbline.evaluation.evaluate import Conditions, evaluate_policy
 from plumbline.evaluation.replays import replay_worst
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.recipe import ModelSection, RlSection, RunSection
+from plumbline.recipe import ModelSection, RlSection
 from plumbline.records import Group, Outcome, Rollout, Sampling, Score
 from plumbline.rollouts import collect
 from plumbline.runs.evaluations import read_evaluation, write_evaluation
@@ -221,18 +221,18 @@ def test_denominators_count_the_tokens_of_all_turns(normaliser, expected):
 def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(tiny_folder, monkeypatch):
     """Against a plain sum over all terms; the signal is measured over groups, not over prompts of later turns."""
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))  # noqa: F811 - not the fixture
-    task, section = Asks({"size": 3}), RlSection(steps=1, tokens_per_pass=100)
+    task, recipe = Asks({"size": 3}), toy_recipe(steps=1, tokens_per_pass=100)
     groups = collect(policy, task, task.examples("train"), copies=4, sampling=Sampling(max_tokens=8), key=(0,))
-    credits_ = credit(groups, section, np.random.default_rng(0), turns=2)
+    credits_ = credit(groups, recipe.rl, np.random.default_rng(0), turns=2)
     assert {len(c.turns) for c in credits_ if not c.is_idle} >= {2}
     gradients = []
-    optimiser = Optimiser(policy.trainable(), section.optimiser, 1)
+    optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
     optimiser.step = lambda step: gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
     parts = []
     monkeypatch.setattr(
         "plumbline.training.update.independent_parts", lambda of: parts.extend(of) or independent_parts(of)
     )
-    update = update_policy(policy, optimiser, credits_, section, 0, 0.0, np.random.default_rng(0))
+    update = update_policy(policy, optimiser, credits_, recipe, 0, 0.0)
     assert update.gap < 2e-5
     assert len(parts) > 1
     assert {prompt for part in parts for prompt in part} <= {c.turns[0].prompt.tobytes() for c in credits_}
@@ -247,10 +247,10 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(tiny_folder, monk
 
 def test_a_run_of_two_turns_keeps_them(tiny_folder, tmp_path):
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))  # noqa: F811 - not the fixture
-    recipe, task = toy_recipe(steps=1), Asks({})
-    with Run.start(recipe, tmp_path / "run", resume=False) as run:
+    task = Asks({})
+    with Run.start(toy_recipe(steps=1), tmp_path / "run", resume=False) as run:
         source = Source.of(task, task.examples("train"))
-        train_rl(policy, source, recipe.rl, Sampling(max_tokens=8), run, RunSection(), seed=0)
+        train_rl(policy, source, run)
     (row,) = run.files["metrics"].rows()
     samples = run.files["samples"].rows()
     several = [sample for sample in samples if "turns" in sample]
@@ -263,8 +263,8 @@ def test_a_run_of_two_turns_keeps_them(tiny_folder, tmp_path):
 
 def test_an_evaluation_keeps_every_turn(tiny_policy, tmp_path):
     task = Asks({"size": 4})
-    law = Sampling(max_tokens=6)
-    found = evaluate_policy(tiny_policy, task, task.examples("val"), source="tiny", split="val", sampling=law, seed=0)
+    under = Conditions(source="tiny", split="val", sampling=Sampling(max_tokens=6), seed=0)
+    found = evaluate_policy(tiny_policy, task, task.examples("val"), under)
     several = [row for row in found.rows if row.turns]
     assert several
     assert all(row.turns[-1] == row.completion and len(row.asked) == 1 for row in several)
@@ -282,8 +282,8 @@ def test_an_evaluation_keeps_every_turn(tiny_policy, tmp_path):
 
 def test_rows_of_one_turn_are_as_they_were(tiny_policy, tmp_path):
     task = ToyTask({"size": 2})
-    law = Sampling(max_tokens=6)
-    found = evaluate_policy(tiny_policy, task, task.examples("val"), source="tiny", split="val", sampling=law, seed=0)
+    under = Conditions(source="tiny", split="val", sampling=Sampling(max_tokens=6), seed=0)
+    found = evaluate_policy(tiny_policy, task, task.examples("val"), under)
     write_evaluation(tmp_path / "e.json", found)
     assert not any(f'"{name}"' in (tmp_path / "e.json").read_text() for name in ("turns", "asked", "cut"))
     assert read_evaluation(tmp_path / "e.json") == found

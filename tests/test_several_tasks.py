@@ -25,9 +25,11 @@ from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, shares
 from plumbline.training import guards
 from plumbline.training.credit import credit
-from plumbline.training.rl import _collect, _rewards
+from plumbline.training.metrics import _rewards
+from plumbline.training.rl import _collect
 from tests.reports.building import RL, SFT, evaluation
 from tests.toy import ToyTask
+from tests.training.toy_runs import toy_recipe
 
 TASKS = {
     "letters": {"name": "tests.toy:open_toy", "options": {"size": 8}, "weight": 3},
@@ -346,8 +348,7 @@ def test_rewards_of_two_rubrics_are_averaged_as_means_and_not_at_all_where_a_tas
 
 def test_tasks_that_ask_the_same_draw_answers_of_their_own(tiny_policy):
     made = source({"a": 1, "b": 1}, {"a": 1, "b": 1})
-    law = Sampling(max_tokens=8)
-    first, second = _collect(tiny_policy, made, RlSection(steps=1, prompts_per_step=2), law, 0, 0)
+    first, second = _collect(tiny_policy, made, toy_recipe(steps=1), 0)
     assert (first.task, second.task) == ("a", "b")
     assert first.example.id == second.example.id
     pairs = zip(first.rollouts, second.rollouts, strict=True)

@@ -11,7 +11,7 @@ from plumbline.errors import RecipeError
 from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
 from plumbline.imports import named
 from plumbline.pipeline import run_recipe
-from plumbline.recipe import Recipe
+from plumbline.recipe import Recipe, section
 from plumbline.records import Evaluation
 from plumbline.runs.live import LiveView
 from plumbline.runs.run import Observer, Run, Silent
@@ -79,10 +79,7 @@ def evaluate(
     *,
     split: str = "test",
     limit: int | None = None,
-    temperature: float = 0.0,
-    max_tokens: int | None = None,
-    seed: int = 0,
-    device: str = "auto",
+    **options: Any,
 ) -> Evaluation:
     """Evaluate a model, the oracle or a control on a fixed split (`plumbline eval`).
 
@@ -91,28 +88,26 @@ def evaluate(
         task: what it is asked.
         split: train, val, test, or another one of the task.
         limit: only the first so many examples.
-        temperature: 0 is greedy decoding.
-        max_tokens: the longest answer; None takes what the model's own run evaluated with, else 256.
-        seed: of sampled answers.
-        device: auto, cpu or cuda.
+        options: how a model is opened and asked, as `plumbline eval` has it: temperature (0 is greedy decoding, and
+            what is taken), seed (of sampled answers), max_tokens and steps (what the model's own run evaluated with),
+            device, dtype, rows_at_once, family, chat_template, allow_overlap (with prompts that it was trained on).
 
     Returns:
         The judged answers; `.mean_reward` is their mean.
 
     Raises:
-        RecipeError: the run is not finished; a misspelt control.
+        RecipeError: the run is not finished; a misspelt control; an option that there is not, or of a wrong value.
         DataError: the model was trained on some of these prompts; no such split.
         ModelError: there is no such model.
     """
+    how = section(ModelOptions, options, "evaluate", advice="help(plumbline.evaluate) names all options")
     if isinstance(source, Run):
         result = source.result()
         if result is None:
             raise RecipeError(f"the run {source.folder} is not finished", "go on with it: run(..., resume=True)")
         source = str(result["model"])
-    options = ModelOptions(temperature=temperature, max_tokens=max_tokens, seed=seed, device=device)
-    check_name(str(source), task, options)
-    examples = task.examples(split)[:limit]
-    return evaluate_model(str(source), task, examples, split, options, Silent())
+    check_name(str(source), task, how)
+    return evaluate_model(str(source), task, task.examples(split)[:limit], split, how, Silent())
 
 
 def _by_name(values: Any) -> Any:

@@ -24,7 +24,7 @@ from plumbline.checks import (
 )
 from plumbline.errors import DataError
 from plumbline.evaluation.comparison import fall
-from plumbline.evaluation.evaluate import evaluate_policy, references
+from plumbline.evaluation.evaluate import Conditions, evaluate_policy, references
 from plumbline.evaluation.replays import replay_worst
 from plumbline.evaluation.summary import summarise
 from plumbline.policies import open_policy
@@ -196,7 +196,7 @@ def _supervise(run: Run, policy: Policy, source: Source, section: SftSection, st
         name: [_demonstration(policy, source.tasks[name], example, section, seed) for example in examples]
         for name, examples in source.examples.items()
     }
-    train_sft(policy, demonstrations, section, run, run.recipe.run, seed=seed, stage=stage, source=source)
+    train_sft(policy, demonstrations, section, run, source=source, stage=stage)
 
 
 def _demonstration(policy: Policy, task: Task, example: Example, section: SftSection, seed: int) -> Demonstration:
@@ -214,27 +214,10 @@ def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[Ground], mode
     folder = run.model("rl")
     if run.is_done("rl"):
         return str(folder)
-    assert recipe.rl is not None
     policy = _open(run, model, "rl")
-    law = recipe.sampling
     for ground in grounds:
-        check_prompts(policy, [*ground.train, *_by_id(ground).values()], law)
-
-    def evaluate(step: int) -> dict[str, float]:
-        return _evaluate_inside(run, policy, grounds, step)
-
-    train_rl(
-        policy,
-        train,
-        recipe.rl,
-        law,
-        run,
-        recipe.run,
-        seed=recipe.seed,
-        evaluate=evaluate if recipe.evaluation.every else None,
-        evaluate_every=recipe.evaluation.every,
-        controls=recipe.controls,
-    )
+        check_prompts(policy, [*ground.train, *_by_id(ground).values()], recipe.sampling)
+    train_rl(policy, train, run, lambda done: _evaluate_inside(run, policy, grounds, done))
     _finish_stage(run, policy, _section(recipe), "rl", model, train)
     return str(folder)
 
@@ -353,16 +336,15 @@ def _replay(run: Run, ground: Ground) -> None:
 
 
 def _evaluate(run: Run, policy: Policy, task: Task, examples: Sequence[Example], key: EvaluationKey) -> Evaluation:
-    check_prompts(policy, examples, _modes(run.recipe)[key.mode])
-    return evaluate_policy(
-        policy,
-        task,
-        examples,
+    under = Conditions(
         source=key.stage if key.step is None else f"{key.stage}@{key.step}",
         split=key.split,
         sampling=_modes(run.recipe)[key.mode],
         seed=derive(run.recipe.seed, "evaluation", *([key.task] if key.task else []), key.split, key.mode),
-        progress=lambda done, total: run.working(f"evaluating {key}", done, total),
+    )
+    check_prompts(policy, examples, under.sampling)
+    return evaluate_policy(
+        policy, task, examples, under, lambda done, total: run.working(f"evaluating {key}", done, total)
     )
 
 

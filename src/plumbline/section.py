@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from plumbline.errors import RecipeError
+from plumbline.errors import PlumblineError, RecipeError
 
 PositiveInt = Annotated[int, Field(gt=0)]
 ALL_KEYS = "`plumbline recipe NAME` prints all keys"
@@ -84,6 +84,9 @@ def section(
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
+        for problem in error.errors():
+            if isinstance(ours := problem.get("ctx", {}).get("error"), PlumblineError):
+                raise ours from error  # it has a fix of its own
         said = "; ".join(_problems(error, kind, inside, hint))
         raise RecipeError(f"{name}: {said}" if name else said, advice) from error
 

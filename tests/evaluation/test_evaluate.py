@@ -8,7 +8,13 @@ import pytest
 from plumbline.errors import DataError, IncomparableError, TrainingStopped
 from plumbline.evaluation.comparison import compare, fall
 from plumbline.evaluation.completions import evaluate_file
-from plumbline.evaluation.evaluate import evaluate_completions, evaluate_policy, evaluate_reference, references
+from plumbline.evaluation.evaluate import (
+    Conditions,
+    evaluate_completions,
+    evaluate_policy,
+    evaluate_reference,
+    references,
+)
 from plumbline.evaluation.summary import summarise
 from plumbline.records import Sampling
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation, to_json, write_evaluation
@@ -88,9 +94,9 @@ def test_a_control_that_equals_the_oracle_leaves_the_skill_open(tmp_path):
 
 
 def test_a_model_is_evaluated_the_same_twice_and_its_lengths_are_known(tiny_policy, task):
-    arguments = {"source": "tiny", "split": "val", "sampling": Sampling(max_tokens=6), "seed": 1}
-    one = evaluate_policy(tiny_policy, task, task.examples("val"), **arguments)
-    assert one == evaluate_policy(tiny_policy, task, task.examples("val"), **arguments)
+    under = Conditions(source="tiny", split="val", sampling=Sampling(max_tokens=6), seed=1)
+    one = evaluate_policy(tiny_policy, task, task.examples("val"), under)
+    assert one == evaluate_policy(tiny_policy, task, task.examples("val"), under)
     summary = summarise(one)
     assert 0 < summary["mean_tokens"] <= 6
     assert 0 <= summary["truncated"] <= 1

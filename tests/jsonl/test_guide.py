@@ -5,6 +5,7 @@ import re
 import runpy
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 
 import plumbline
 from plumbline.cli import app
+from plumbline.evaluation.models import ModelOptions
 from plumbline.runs.run import Run
 from plumbline.storage import write_jsonl
 from plumbline.tasks.jsonl.options import JsonlOptions
@@ -145,3 +147,13 @@ def test_a_misspelt_control_is_suggested_and_no_hub_is_asked(workplace):
     assert plumbline.evaluate("oracle", task, split="val").mean_reward == 1
     with pytest.raises(plumbline.PlumblineError, match="did you mean oracle"):
         plumbline.evaluate("orcale", task, split="val")
+    with pytest.raises(plumbline.PlumblineError, match=r"unknown key temprature \(did you mean temperature\?\)"):
+        plumbline.evaluate("oracle", task, split="val", temprature=1.0)
+    with pytest.raises(plumbline.PlumblineError, match="max_tokens: Input should be a valid integer"):
+        plumbline.evaluate("oracle", task, split="val", max_tokens="many")
+    with pytest.raises(plumbline.PlumblineError, match=r"^the temperature is -1\.0\n  fix: give a number.*inf$"):
+        plumbline.evaluate("oracle", task, split="val", temperature=-1)
+
+
+def test_every_option_of_a_model_is_documented():
+    assert all(field.name in plumbline.evaluate.__doc__ for field in fields(ModelOptions) if field.name != "greedy")

@@ -3,7 +3,6 @@
 import copy
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 
@@ -17,7 +16,7 @@ from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.pretrained import loading
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.slots.options import SlotSampling
-from plumbline.recipe import RlSection, TinySection, parse
+from plumbline.recipe import TinySection, parse
 from plumbline.records import Sampling
 from plumbline.testing import sampled
 from plumbline.training.credit import Credit
@@ -25,6 +24,7 @@ from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import update_policy
 from tests.conftest import WORDS
 from tests.fake_gpu import fake_gpu, is_there
+from tests.training.toy_runs import toy_recipe
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto")]
 MASKED = MaskedSampling(max_tokens=8, steps=4)
@@ -70,10 +70,9 @@ def test_every_family_samples_scores_and_learns_on_a_gpu(family, tmp_path):
         trajectories = [t for group in sampled(policy, CHATS, 2, law, 0) for t in group]
         credits_ = [Credit((t,), (-1.0) ** index, 1 / 32) for index, t in enumerate(trajectories)]
         for settings in ({"algorithm": "gspo", "inner_epochs": 2}, closed):
-            section = RlSection.model_validate({"steps": 2, **settings})
-            optimiser = Optimiser(policy.trainable(), section.optimiser, 2)
-            draws = np.random.default_rng(0)
-            update = update_policy(policy, optimiser, credits_, section, 0, section.beta, draws)
+            recipe = toy_recipe(family=name, steps=2, optimiser={"learning_rate": 5e-6}, **settings)
+            optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 2)
+            update = update_policy(policy, optimiser, credits_, recipe, 0, recipe.rl.beta)
             assert update.terms > 0
         greedy = replace(law, temperature=0.0, selector="threshold") if name == "slots" else replace(law, temperature=0)
         sampled(policy, CHATS, 1, greedy, 0)

@@ -64,7 +64,7 @@ def test_they_would_not_for_a_sampler_of_another_law(opened, monkeypatch):
 def test_it_learns_by_rl_and_is_the_same_after_saving(opened, family, tmp_path):
     policy, run = train_toy(
         tmp_path / "model", tmp_path / "run", policy=opened, steps=60, beta=0.01,
-        optimiser={"learning_rate": 0.1}, sampling=Sampling(max_tokens=6),
+        optimiser={"learning_rate": 0.1}, max_tokens=6,
     )  # fmt: skip
     rewards = [row["train/reward"] for row in run.rows("rl")]
     assert sum(rewards[-5:]) / 5 > sum(rewards[:5]) / 5 + 0.3

@@ -20,7 +20,7 @@ from plumbline.training.credit import NO_CONTROLS, credit, locate_items
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import update_policy
 from tests.toy import ToyTask
-from tests.training.toy_runs import train_toy
+from tests.training.toy_runs import toy_recipe, train_toy
 
 SECTION = RlSection(steps=1, credit="items")
 EXAMPLE = Example(id="one", messages=[], gold="", reference={}, stratum="")
@@ -160,15 +160,15 @@ def test_the_terms_of_a_span_are_the_tokens_that_begin_in_it(tiny_policy):
 
 def test_the_gradient_is_that_of_a_plain_sum_over_terms(tiny_folder):
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
-    task, section = Letters({}), RlSection(steps=1, group_size=4, credit="items", tokens_per_pass=60)
+    task, recipe = Letters({}), toy_recipe(steps=1, credit="items", tokens_per_pass=60)
     law = Sampling(max_tokens=8)
     groups = collect(policy, task, task.examples("train")[:4], copies=4, sampling=law, key=(0,))
-    credits_ = credit(groups, section, np.random.default_rng(0), {"": locate_items(task, policy)})
+    credits_ = credit(groups, recipe.rl, np.random.default_rng(0), {"": locate_items(task, policy)})
     assert any(len(set(c.by_term)) > 1 for c in credits_)
     gradients = []
-    optimiser = Optimiser(policy.trainable(), section.optimiser, 1)
+    optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
     optimiser.step = lambda step: gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
-    update_policy(policy, optimiser, credits_, section, 0, 0.0, np.random.default_rng(0))
+    update_policy(policy, optimiser, credits_, recipe, 0, 0.0)
 
     plain = open_policy(AutoregressiveModel(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
     scored = plain.score([turn for c in credits_ for turn in c.turns])

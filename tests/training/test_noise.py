@@ -9,7 +9,7 @@ import torch
 
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.recipe import ModelSection, OptimiserSection, RlSection
+from plumbline.recipe import ModelSection, OptimiserSection
 from plumbline.records import Sampling
 from plumbline.storage import read_jsonl
 from plumbline.testing import sampled
@@ -26,6 +26,7 @@ from plumbline.training.noise import (
 )
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import update_policy
+from tests.training.toy_runs import toy_recipe
 
 MEAN = np.array([0.5, -0.3, 0.2, 0.0])
 SPREAD = np.array([1.0, 0.4, 0.7, 0.2])
@@ -180,7 +181,7 @@ def test_a_batch_cut_differently_measures_the_same(tiny_folder):
     for tokens_per_pass in (1, 60, 10_000):
         policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
         groups = sampled(policy, chats, 4, Sampling(max_tokens=8), seed=0)
-        section = RlSection.model_validate({"steps": 1, "tokens_per_pass": tokens_per_pass})
+        recipe = toy_recipe(steps=1, tokens_per_pass=tokens_per_pass)
         credits_ = [
             Credit((trajectory,), [1.0, -0.5, -0.25, -0.25][copy] * (number < 2), 0.01)
             for number, group in enumerate(groups)
@@ -188,7 +189,7 @@ def test_a_batch_cut_differently_measures_the_same(tiny_folder):
         ]
         optimiser = Optimiser(policy.trainable(), OptimiserSection(), 1)
         passes = len(policy.batches([turn for c in credits_ for turn in c.turns], tokens_per_pass))
-        update = update_policy(policy, optimiser, credits_, section, 0, 0.0, np.random.default_rng(0))
+        update = update_policy(policy, optimiser, credits_, recipe, 0, 0.0)
         found.append((passes, update.gradient))
     assert found[0][0] == 12
     assert found[2][0] < 12

@@ -14,7 +14,7 @@ from plumbline.errors import DataError, RunError, TrainingStopped
 from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.recipe import ModelSection, RlSection, parse
+from plumbline.recipe import EvaluationSection, ModelSection, RlSection, parse
 from plumbline.records import Sampling
 from plumbline.rollouts import collect
 from plumbline.runs.run import Run
@@ -108,17 +108,17 @@ def rollouts(policy, **options):
 
 def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
     """Against a plain sum over all rollouts in rows, nothing skipped, nothing packed."""
-    section = RlSection(steps=1, group_size=4, tokens_per_pass=60)
+    recipe = toy_recipe(steps=1, tokens_per_pass=60)
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
     groups = rollouts(policy)
     dull = replace(groups[1], rollouts=(groups[1].rollouts[0],) * 4)
-    credits_ = credit([groups[0], dull, *groups[2:]], section, np.random.default_rng(0))
+    credits_ = credit([groups[0], dull, *groups[2:]], recipe.rl, np.random.default_rng(0))
     assert sum(c.advantage == 0 for c in credits_) >= 4
 
     gradients = []
-    optimiser = Optimiser(policy.trainable(), section.optimiser, 1)
+    optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
     optimiser.step = lambda step: gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
-    update = update_policy(policy, optimiser, credits_, section, 0, 0.0, np.random.default_rng(0))
+    update = update_policy(policy, optimiser, credits_, recipe, 0, 0.0)
     assert update.terms < sum(turn.num_tokens for c in credits_ for turn in c.turns)
 
     plain = open_policy(AutoregressiveModel(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
@@ -129,6 +129,18 @@ def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
     for name, weight in plain.trainable().items():
         torch.testing.assert_close(gradients[0][name], weight.grad, atol=2e-6, rtol=1e-3)
     assert update.loss == pytest.approx(total.item(), abs=1e-5)
+
+
+def test_what_is_looked_at_depends_on_the_step_and_on_nothing_that_ran_before(tiny_folder, tmp_path, monkeypatch):
+    """Pinned: a run that is resumed with another version of this package is still the same run."""
+    honest, drawn = Grpo.views, []
+    monkeypatch.setattr(
+        Grpo, "views", lambda how, policy, given, rng: drawn.append(rng.random()) or honest(how, policy, given, rng)
+    )
+    _, run = train_toy(tiny_folder, tmp_path / "run")
+    steps = [row["step"] - 1 for row in run.rows("rl") if row["train/scored_terms"]]
+    assert len(steps) > 1
+    assert drawn == [generator(0, "rl", "likelihood", step).random() for step in steps]
 
 
 def test_every_prompt_comes_once_before_any_comes_again():
@@ -213,7 +225,21 @@ def test_a_nan_stops_before_the_weights_change(tiny_folder, tmp_path, monkeypatc
 def test_an_empty_training_split_is_an_error(tiny_policy, tmp_path):
     recipe = toy_recipe()
     with Run.start(recipe, tmp_path / "run", resume=False) as run, pytest.raises(DataError, match="empty"):
-        train_rl(tiny_policy, Source.of(ToyTask({}), []), recipe.rl, Sampling(max_tokens=8), run, recipe.run, seed=0)
+        train_rl(tiny_policy, Source.of(ToyTask({}), []), run)
+
+
+@pytest.mark.parametrize(("every", "evaluated"), [(0, []), (3, [0, 3, 4]), (2, [0, 2, 4])])
+def test_it_is_evaluated_as_the_recipe_says_and_at_both_ends(tiny_folder, tmp_path, every, evaluated):
+    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+    task, asked = ToyTask({}), []
+    recipe = toy_recipe().model_copy(update={"evaluation": EvaluationSection(every=every)})
+    with Run.start(recipe, tmp_path / "run", resume=False) as run:
+        train_rl(
+            policy, Source.of(task, task.examples("train")), run, lambda done: asked.append(done) or {"eval/done": done}
+        )
+    assert asked == evaluated
+    assert [row["step"] for row in run.rows("rl")] == [*evaluated[:1], 1, 2, 3, 4]
+    assert [row["eval/done"] for row in run.rows("rl") if "eval/done" in row] == evaluated
 
 
 def test_masking_truncated_rollouts_takes_them_out(tiny_policy):

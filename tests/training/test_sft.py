@@ -7,7 +7,7 @@ import torch
 from plumbline.errors import DataError
 from plumbline.policies import open_policy
 from plumbline.policies.policy import Demonstration
-from plumbline.recipe import ModelSection, OptimiserSection, RunSection, SftSection
+from plumbline.recipe import ModelSection, OptimiserSection, SftSection
 from plumbline.runs.run import Run
 from plumbline.tasks.source import Source
 from plumbline.training.sft import _backward, _passes, epoch_batches, train_sft
@@ -24,7 +24,7 @@ CHAT = [
 def train_alone(policy, demonstrations, section, run):
     """The demonstrations of one task."""
     source = Source.of(ToyTask({}), demonstrations)
-    train_sft(policy, {"": demonstrations}, section, run, RunSection(), source=source, seed=0)
+    train_sft(policy, {"": demonstrations}, section, run, source=source)
 
 
 def test_the_loss_is_transformers_loss_on_the_answer_alone(tiny_folder):

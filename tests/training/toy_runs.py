@@ -5,18 +5,34 @@ from typing import Any
 
 from plumbline.policies import open_policy
 from plumbline.policies.policy import Policy
-from plumbline.recipe import Recipe, RlSection, RunSection, parse
-from plumbline.records import Sampling
+from plumbline.recipe import Recipe, parse
 from plumbline.runs.run import Run
 from plumbline.tasks.source import Source
 from plumbline.training.rl import train_rl
 from tests.toy import ToyTask
 
 
-def toy_recipe(name: str = "toy", controls: dict[str, Any] | None = None, **rl: Any) -> Recipe:
+def toy_recipe(
+    name: str = "toy",
+    *,
+    controls: dict[str, Any] | None = None,
+    max_tokens: int = 8,
+    checkpoint_every: int = 100,
+    family: str = "autoregressive",
+    **rl: Any,
+) -> Recipe:
     values = {"steps": 4, "prompts_per_step": 2, "group_size": 4, "optimiser": {"learning_rate": 1e-3}, **rl}
-    task = {"name": "tests.toy:open_toy"}
-    return parse({"name": name, "model": {"name": "given"}, "rl": values, "task": task, "controls": controls or {}})
+    return parse(
+        {
+            "name": name,
+            "model": {"name": "given", "family": family},
+            "rl": values,
+            "task": {"name": "tests.toy:open_toy"},
+            "sampling": {"max_tokens": max_tokens},
+            "run": {"checkpoint_every": checkpoint_every},
+            "controls": controls or {},
+        }
+    )
 
 
 def train_toy(
@@ -24,28 +40,16 @@ def train_toy(
     folder: Path,
     *,
     options: dict[str, Any] | None = None,
-    sampling: Sampling | None = None,
     resume: bool = False,
-    checkpoint_every: int = 100,
     model_options: dict[str, Any] | None = None,
     policy: Policy | None = None,
-    **rl: Any,
+    **settings: Any,
 ) -> tuple[Policy, Run]:
-    """Train for a few steps; returns the policy and the (closed) run."""
-    recipe = toy_recipe(**rl)
-    section: RlSection = recipe.rl
+    """Train for a few steps, with the settings of `toy_recipe`; returns the policy and the (closed) run."""
+    recipe = toy_recipe(**settings)
     values = {"name": str(model), **(model_options or {})}
     policy = policy or open_policy(parse({"name": "toy", "model": values}).model, str(model))
     task = ToyTask(options or {})
     with Run.start(recipe, folder, resume=resume) as run:
-        train_rl(
-            policy,
-            Source.of(task, task.examples("train")),
-            section,
-            sampling or Sampling(max_tokens=8),
-            run,
-            RunSection(checkpoint_every=checkpoint_every),
-            seed=0,
-            controls=recipe.controls,
-        )
+        train_rl(policy, Source.of(task, task.examples("train")), run)
     return policy, run

@@ -4,7 +4,7 @@ Only a model needs torch; judging completions, the oracle and the controls runs 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from plumbline.errors import DataError
@@ -19,15 +19,23 @@ AT_ONCE = 64
 """Examples that are sampled together, after which `progress` is told; no answer depends on it."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """Under which a policy is evaluated, as the evaluation then says."""
+
+    source: str
+    """What the policy is called."""
+    split: str
+    """Where the examples are from."""
+    sampling: Sampling
+    seed: int
+
+
 def evaluate_policy(
     policy: Policy,
     task: Task,
     examples: Sequence[Example],
-    *,
-    source: str,
-    split: str,
-    sampling: Sampling,
-    seed: int,
+    under: Conditions,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """One episode of the policy with each example; `progress` is told how many of how many are judged.
@@ -41,12 +49,12 @@ def evaluate_policy(
     judged: list[tuple[Example, Rollout]] = []
     for start in range(0, len(examples), AT_ONCE):
         part = examples[start : start + AT_ONCE]
-        groups = collect(policy, task, part, copies=1, sampling=sampling, key=(seed, "evaluate"))
+        groups = collect(policy, task, part, copies=1, sampling=under.sampling, key=(under.seed, "evaluate"))
         judged += [(group.example, group.rollouts[0]) for group in groups]
         if progress is not None:
             progress(len(judged), len(examples))
     rows = [_row(example, one.text, (one.outcome, one.score, one.failure), one) for example, one in judged]
-    return _evaluation(task, source, split, rows, asdict(sampling), seed)
+    return _evaluation(task, under.source, under.split, rows, asdict(under.sampling), under.seed)
 
 
 def evaluate_completions(

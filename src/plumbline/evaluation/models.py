@@ -5,9 +5,10 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from plumbline.errors import DataError, PlumblineError, RecipeError
-from plumbline.evaluation.evaluate import ORACLE, evaluate_policy, evaluate_reference
+from plumbline.evaluation.evaluate import ORACLE, Conditions, evaluate_policy, evaluate_reference
 from plumbline.policies import check_model, open_policy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import slowness
@@ -23,7 +24,9 @@ from plumbline.tasks.task import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
-    """How a model is opened and decoded on the command line."""
+    """How a model is opened and decoded by `plumbline eval` and `plumbline.evaluate`."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # how the keywords of `plumbline.evaluate` are checked
 
     temperature: float = 0.0
     greedy: bool = False
@@ -108,16 +111,10 @@ def evaluate_model(
     if message := slowness(policy):
         listener.event("slow", message)
     check_prompts(policy, examples, sampling)
+    under = Conditions(source=model, split=split, sampling=sampling, seed=options.seed)
     with clear_memory_errors("draw fewer answers at once with --rows-at-once, or use --device cpu"):
         return evaluate_policy(
-            policy,
-            task,
-            examples,
-            source=model,
-            split=split,
-            sampling=sampling,
-            seed=options.seed,
-            progress=lambda done, total: listener.working(f"evaluating {split}", done, total),
+            policy, task, examples, under, lambda done, total: listener.working(f"evaluating {split}", done, total)
         )
 
 

@@ -30,7 +30,7 @@ from plumbline.algorithms.advantages import shuffled
 from plumbline.policies.policy import Policy, locating
 from plumbline.recipe import ControlsSection, RlSection
 from plumbline.records import Group, Rollout, Trajectory
-from plumbline.tasks.task import Task, itemised
+from plumbline.tasks.task import Itemised, Task, itemised
 
 NO_CONTROLS = ControlsSection()
 Items = Mapping[str, tuple[float, list[slice]]]
@@ -82,6 +82,16 @@ def locate_items(task: Task, policy: Policy) -> Callable[[Rollout], Items]:
         return {name: (item.earned, [slice(term[a], term[b]) for a, b in item.spans]) for name, item in found.items()}
 
     return find
+
+
+def locate_by_task(tasks: Mapping[str, Task], policy: Policy) -> dict[str, Callable[[Rollout], Items]]:
+    """`locate_items` of every task that itemises its reward; answers to the others are credited as a whole.
+
+    Raises:
+        RecipeError: none does, or the policy cannot tell which terms wrote what.
+    """
+    itemising = {name: task for name, task in tasks.items() if isinstance(task, Itemised)}
+    return {name: locate_items(task, policy) for name, task in (itemising or tasks).items()}
 
 
 def credit(

@@ -18,7 +18,7 @@ import numpy as np
 from plumbline.errors import DataError
 from plumbline.policies.draws import noises
 from plumbline.policies.policy import Demonstration, Policy
-from plumbline.recipe import RunSection, SftSection
+from plumbline.recipe import SftSection
 from plumbline.runs.changes import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import derive, generator
@@ -36,10 +36,8 @@ def train_sft(
     demonstrations: Mapping[str, Sequence[Demonstration]],
     section: SftSection,
     run: Run,
-    options: RunSection,
     *,
     source: Source,
-    seed: int,
     stage: str = "sft",
 ) -> None:
     """Train on demonstrations until the section's steps or epochs are done.
@@ -47,11 +45,9 @@ def train_sft(
     Args:
         policy: any family.
         demonstrations: of each task, in the order of the source's examples.
-        section: the recipe's.
+        section: the recipe's, or that of the tiny model's pretraining.
         run: where records and checkpoints go.
-        options: the recipe's.
         source: deals a batch to its tasks, as it deals a step of RL.
-        seed: the recipe's.
         stage: base or sft.
 
     Raises:
@@ -60,13 +56,14 @@ def train_sft(
     """
     if not all(demonstrations.values()):
         raise DataError("there is nothing to train on: the training split is empty")
+    seed = run.recipe.seed
     per_epoch = math.ceil(source.size / section.batch_size)
     total = section.steps or max(1, round((section.epochs or 0) * per_epoch))
     optimiser = Optimiser(policy.trainable(), section.optimiser, total, RATES[stage])
     truncated = sum(one.truncated for found in demonstrations.values() for one in found)
     if truncated:
         run.event("truncated", f"{truncated} of {source.size} demonstrations were cut to the context")
-    progress = Stage(run, stage, optimiser, options)
+    progress = Stage(run, stage, optimiser)
     batches: list[list[int]] = []
     epoch = -1
     for step in progress.steps():

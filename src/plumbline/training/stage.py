@@ -13,7 +13,6 @@ from typing import Any
 
 from torch import Tensor
 
-from plumbline.recipe import RunSection
 from plumbline.runs.run import Run
 from plumbline.storage import read_object, write_json
 from plumbline.training import checkpoints
@@ -24,14 +23,13 @@ class Stage:
     """A stage of a run (base, sft, rl) that can be stopped and resumed at any step.
 
     Args:
-        run: where records and checkpoints go.
+        run: where records and checkpoints go; its recipe says how often to leave one, and how many to keep.
         name: of the stage.
         optimiser: holds all weights and moments that change.
-        section: how often to leave a checkpoint, and how many to keep.
     """
 
-    def __init__(self, run: Run, name: str, optimiser: Optimiser, section: RunSection) -> None:
-        self.run, self.name, self.optimiser, self.section = run, name, optimiser, section
+    def __init__(self, run: Run, name: str, optimiser: Optimiser) -> None:
+        self.run, self.name, self.optimiser, self.section = run, name, optimiser, run.recipe.run
         self.folder: Path = run.checkpoints(name)
         self.memory: dict[str, Any] = {}
         """Plain values that the loop must remember across a resume."""

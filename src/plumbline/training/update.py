@@ -15,10 +15,11 @@ from plumbline.algorithms.algorithm import Scored
 from plumbline.algorithms.likelihood.views import View
 from plumbline.errors import RecipeError
 from plumbline.policies.policy import Policy, Terms
-from plumbline.recipe import ControlsSection, RlSection
+from plumbline.recipe import ControlsSection, Recipe, RlSection
 from plumbline.records import Trajectory
+from plumbline.seeds import generator
 from plumbline.training import guards
-from plumbline.training.credit import NO_CONTROLS, Credit
+from plumbline.training.credit import Credit
 from plumbline.training.noise import GradientParts, SignalNoise, independent_parts
 from plumbline.training.optimiser import Optimiser
 
@@ -47,11 +48,9 @@ def update_policy(
     policy: Policy,
     optimiser: Optimiser,
     credits_: Sequence[Credit],
-    section: RlSection,
+    recipe: Recipe,
     step: int,
     beta: float,
-    rng: np.random.Generator,
-    controls: ControlsSection = NO_CONTROLS,
 ) -> Update:
     """`inner_epochs` optimiser steps on one batch of rollouts.
 
@@ -64,12 +63,12 @@ def update_policy(
         policy: any family.
         optimiser: of its trainable weights.
         credits_: all rollouts of the step.
-        section: the recipe's.
+        recipe: of the run; with the step its seed decides which steps or hidden positions are scored.
         step: which.
         beta: weight of the KL in this step.
-        rng: draws which steps or hidden positions are scored.
-        controls: the recipe's.
     """
+    section = recipe.rl
+    assert section is not None
     algorithm, sampling = section.algorithm, credits_[0].turns[0].sampling
     useful = [c for c in credits_ if c.weight > 0 and (beta > 0 or not c.is_idle)]
     limit = section.max_gap if section.lag == 0 else math.inf  # at a lag the sampler's copy is held to it
@@ -78,9 +77,9 @@ def update_policy(
         guards.check_gap(gap, limit, sampling, policy.family)
         return Update(0.0, 0.0, 0.0 if algorithm.has_ratio else None, None, gap, 0)
     owners, trajectories = [c for c in useful for _ in c.turns], [turn for c in useful for turn in c.turns]
-    if (other := controls.score_temperature) is not None:
+    if (other := recipe.controls.score_temperature) is not None:
         trajectories = [replace(t, sampling=replace(t.sampling, temperature=other)) for t in trajectories]
-    views = algorithm.views(policy, trajectories, rng)
+    views = algorithm.views(policy, trajectories, generator(recipe.seed, "rl", "likelihood", step))
     sampled, estimated = algorithm.exact, beta > 0 and section.kl == "sampled"
     passes = [
         _Pass(
@@ -102,7 +101,7 @@ def update_policy(
                 total.gap += float((terms.logprobs.detach() - terms.recorded).abs().sum())
             if epoch == 0:
                 total.terms += len(terms.logprobs)
-            loss = _loss(terms, one, section, beta, total, controls)
+            loss = _loss(terms, one, section, beta, total, recipe.controls)
             loss.backward()
             if epoch == 0:
                 watched.add(number)

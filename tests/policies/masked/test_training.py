@@ -11,13 +11,13 @@ from plumbline.algorithms.likelihood.bound import bound_views
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
 from plumbline.algorithms.wd1 import LOOKS
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.recipe import OptimiserSection, RlSection
 from plumbline.testing import sampled
 from plumbline.training.credit import Credit
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import update_policy
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of, logits_of_many, trajectory_of
+from tests.training.toy_runs import toy_recipe
 
 CHATS = [[{"role": "user", "content": text}] for text in ("nota?", "o produto chegou atrasado?", "sim")]
 LAW = MaskedSampling(max_tokens=8, steps=4, selector="plackett_luce")
@@ -175,8 +175,8 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
             total += float(pick[place] * (first[place] * share).sum() / 2)
         return total
 
-    section = RlSection(steps=24, prompts_per_step=1, group_size=128, optimiser=OptimiserSection(learning_rate=1e-2))
-    optimiser = Optimiser(policy.trainable(), section.optimiser, 24)
+    recipe = toy_recipe(family="masked", steps=24, optimiser={"learning_rate": 1e-2})
+    optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 24)
     values = [expected()]
     for step in range(24):
         (group,) = sampled(policy, CHATS[:1], 128, law, seed=step)
@@ -185,7 +185,7 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
             Credit((trajectory,), float(reward - rewards.mean()), 1 / (128 * 2))
             for trajectory, reward in zip(group, rewards, strict=True)
         ]
-        update_policy(policy, optimiser, credits_, section, step, 0.0, np.random.default_rng(step))
+        update_policy(policy, optimiser, credits_, recipe, step, 0.0)
         if step < 10 or step == 23:
             values.append(expected())
     assert all(later > sooner for sooner, later in itertools.pairwise(values)), values

@@ -7,6 +7,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from plumbline.tasks import open_task
@@ -52,10 +53,10 @@ def controls_table(options: Mapping[str, Any] | None = None) -> list[dict[str, A
         means: dict[str, float] = {}
         for split in task.splits:
             found = rewards_of(task, source, split)
-            means[split] = _mean([reward for rewards in found.values() for reward in rewards])
+            means[split] = fmean([reward for rewards in found.values() for reward in rewards])
             for form, rewards in found.items():
                 by_form[form] += rewards
-        rows.append({"source": source, **means, "worst": max(map(_mean, by_form.values()))})
+        rows.append({"source": source, **means, "worst": max(map(fmean, by_form.values()))})
     return rows
 
 
@@ -70,7 +71,7 @@ def padded_table(split: str = "test") -> list[dict[str, Any]]:
     rows = []
     for name, pad in PADDED.items():
         rewards = [task.judge(example, pad(gold_of(example)))[1].total for example in examples]
-        rows.append({"source": name, split: _mean(rewards), "least": min(rewards)})
+        rows.append({"source": name, split: fmean(rewards), "least": min(rewards)})
     return rows
 
 
@@ -82,10 +83,6 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         cells = [f"{value:.3f}" if isinstance(value, float) else str(value) for value in row.values()]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from plumbline.errors import PlumblineError
 from plumbline.records import Frame
 from plumbline.tasks.forms.executors.browser import served
+from plumbline.tasks.forms.executors.browser.course import Course
 from plumbline.tasks.forms.executors.browser.executor import BrowserExecutor
 from plumbline.tasks.forms.executors.executor import Attempt, Case, Limits
 from plumbline.tasks.forms.plans.actions import Action, Navigate, Plan, Press, Submit
@@ -63,7 +64,7 @@ async def _film(page: "Page", address: str, site: Site, case: Case, plan: Plan, 
         elif isinstance(action, _LOADS):
             await shoot(f"after {step}")
 
-    await served.carry_out(page, site, address, case, plan, limits, watch)
+    await served.carry_out(page, site, address, case, Course(plan, limits), watch)
     await shoot("the end")
     return _shortened(frames)
 

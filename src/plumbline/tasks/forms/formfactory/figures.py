@@ -7,6 +7,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from plumbline.records import Example
@@ -61,17 +62,13 @@ def rewards_table(task: FormsTask, examples: Sequence[Example]) -> list[Row]:
             {
                 "source": source,
                 "submitted": int(sum(score.parts["submitted"] or 0 for score in scores)),
-                FILLABLE: _mean([score.readings[FILLABLE] for score in scores]),
-                STRICT: _mean([score.readings[STRICT] for score in scores]),
+                FILLABLE: fmean([score.readings[FILLABLE] for score in scores]),
+                STRICT: fmean([score.readings[STRICT] for score in scores]),
                 "exact": sum(score.parts["exact"] == 1 for score in scores),
-                "highest form": max(map(_mean, by_form.values())),
+                "highest form": max(map(fmean, by_form.values())),
             }
         )
     return rows
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def tables(task: FormsTask) -> dict[str, list[Row]]:

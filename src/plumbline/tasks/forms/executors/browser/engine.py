@@ -14,6 +14,7 @@ from plumbline.errors import PlumblineError
 from plumbline.records import Failure
 from plumbline.tasks.forms.executors.browser import in_page, served
 from plumbline.tasks.forms.executors.browser.chromium import VIEWPORT, launch
+from plumbline.tasks.forms.executors.browser.course import Course
 from plumbline.tasks.forms.executors.browser.steps import hand
 from plumbline.tasks.forms.executors.executor import Case, Execution, Limits
 from plumbline.tasks.forms.plans.actions import Plan
@@ -110,7 +111,8 @@ class Engine:
             found = []
             for plan in plans:
                 seat.notes.clear()
-                done = await served.carry_out(seat.page, self.site, self.address, case, plan, self.settings.limits)
+                course = Course(plan, self.settings.limits)
+                done = await served.carry_out(seat.page, self.site, self.address, case, course)
                 found.append(replace(done, notes=tuple(seat.notes[:_NOTES])))
             return found
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from plumbline.tasks.forms.executors.browser.course import Course
 from plumbline.tasks.forms.executors.browser.steps import Stretch, stretch
-from plumbline.tasks.forms.executors.executor import Attempt, Case, Execution, Limits
+from plumbline.tasks.forms.executors.executor import Attempt, Case, Execution
 from plumbline.tasks.forms.executors.page import PageModel, parse_page
-from plumbline.tasks.forms.plans.actions import Action, Plan
+from plumbline.tasks.forms.plans.actions import Action
 from plumbline.tasks.forms.site.site import Site
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ async def carry_out(
     site: Site,
     address: str,
     case: Case,
-    plan: Plan,
-    limits: Limits,
+    course: Course,
     watch: Watch | None = None,
 ) -> Execution:
     """Carry out a plan in an episode of its own.
@@ -41,15 +40,13 @@ async def carry_out(
         site: what is served.
         address: where.
         case: the form.
-        plan: what to do there.
-        limits: of the plan.
+        course: what to do there, from its first action on.
         watch: for those who look on; the actions are then carried out one at a time.
 
     Raises:
         playwright.async_api.Error: the browser broke down, or the site does not answer.
     """
-    course = Course(plan, limits)
-    until = time.monotonic() + limits.seconds
+    until = time.monotonic() + course.limits.seconds
     episode = site.open(case.view)
     try:
         base = address + site.address(episode, case.view)
@@ -59,7 +56,7 @@ async def carry_out(
             if watch is not None:
                 rest = rest[:1]
                 await watch(len(course.attempts) + 1, rest[0], None)
-            found = stretch(rest, model, case, limits)
+            found = stretch(rest, model, case, course.limits)
             result: dict[str, Any] = {"attempts": [], "send": False, "cut": False}
             if found.steps:
                 result = await _carry_out(page, site, episode, found, until)
