@@ -13,7 +13,7 @@ from plumbline.evaluation.replays import replay_worst
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.recipe import ModelSection, RlSection
+from plumbline.recipe import ModelSection, RlSection, SftSection
 from plumbline.records import Group, Outcome, Rollout, Sampling, Score
 from plumbline.rollouts import collect
 from plumbline.runs.evaluations import read_evaluation, write_evaluation
@@ -26,6 +26,7 @@ from plumbline.training.credit import credit
 from plumbline.training.noise import independent_parts
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import train_rl
+from plumbline.training.sft import demonstrate
 from plumbline.training.update import update_policy
 from tests.evaluation.shown_toy import ShownToy
 from tests.policies.masked.conftest import masked_folder, policy  # noqa: F401 - fixtures
@@ -393,6 +394,29 @@ def test_controls_earn_no_more_in_two_attempts(twice):
                 rewards.append(episode.result()[1].total)
             totals[task.turns] = np.mean(rewards)
         assert totals[2] == totals[1], name
+
+
+class Shown:
+    """Keeps the chats that it is shown."""
+
+    def demonstrate(self, messages, *, allow_truncation=False):
+        assert not allow_truncation
+        return list(messages)
+
+
+def test_sft_shows_the_second_attempt_after_a_careless_first(tmp_path):
+    options = {"attempts": 2, "records": 20, "sloppiness": {"unsent": 0.5}}
+    task = open_task("forms", options, tmp_path)
+    chats = {one.id: demonstrate(Shown(), task, one, SftSection(steps=1), 0) for one in task.examples("train")}
+    lengths = [len(turns) for turns in chats.values()]
+    assert {1, 2} == set(lengths), "what was sent at once is not asked again"
+    for example in task.examples("train"):
+        first, *rest = chats[example.id]
+        assert [*example.messages, first[-1]] == first
+        for second in rest:
+            assert first[-1]["content"] != example.gold
+            assert second[:-2] == first, "the chat goes on with what was answered and what came of it"
+            assert second[-1] == {"role": "assistant", "content": example.gold}
 
 
 def test_two_attempts_are_another_rubric(twice):

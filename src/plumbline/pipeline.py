@@ -22,7 +22,6 @@ from plumbline.checks import (
     final_splits,
     try_verifier,
 )
-from plumbline.errors import DataError
 from plumbline.evaluation.comparison import fall
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy, references
 from plumbline.evaluation.replays import replay_worst
@@ -30,9 +29,9 @@ from plumbline.evaluation.summary import summarise
 from plumbline.policies import open_policy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.options import CanvasModel, DenoisingModel, PretrainedModel
-from plumbline.policies.policy import Demonstration, Policy, locating, slowness
+from plumbline.policies.policy import Policy, locating, slowness
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
-from plumbline.records import Evaluation, Example, Message, Sampling, SteppedSampling
+from plumbline.records import Evaluation, Example, Sampling, SteppedSampling
 from plumbline.reports.write import write_report
 from plumbline.rollouts import check_prompts
 from plumbline.runs.cards import Card, trained_on
@@ -189,23 +188,14 @@ def _sft(recipe: Recipe, run: Run, train: Source, model: str) -> str:
 
 
 def _supervise(run: Run, policy: Policy, source: Source, section: SftSection, stage: str) -> None:
-    from plumbline.training.sft import train_sft
+    from plumbline.training.sft import demonstrate, train_sft
 
     seed = run.recipe.seed
     demonstrations = {
-        name: [_demonstration(policy, source.tasks[name], example, section, seed) for example in examples]
+        name: [demonstrate(policy, source.tasks[name], example, section, seed) for example in examples]
         for name, examples in source.examples.items()
     }
     train_sft(policy, demonstrations, section, run, source=source, stage=stage)
-
-
-def _demonstration(policy: Policy, task: Task, example: Example, section: SftSection, seed: int) -> Demonstration:
-    answer = task.demonstration(example, derive(seed, "demonstration", example.id))
-    chat: list[Message] = [*example.messages, {"role": "assistant", "content": answer}]
-    try:
-        return policy.demonstrate(chat, allow_truncation=section.allow_truncation)
-    except DataError as error:
-        raise DataError(f"example {example.id}: {error.cause}", error.fix) from error
 
 
 def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[Ground], model: str) -> str:

@@ -24,7 +24,7 @@ CHAT = [
 def train_alone(policy, demonstrations, section, run):
     """The demonstrations of one task."""
     source = Source.of(ToyTask({}), demonstrations)
-    train_sft(policy, {"": demonstrations}, section, run, source=source)
+    train_sft(policy, {"": [[one] for one in demonstrations]}, section, run, source=source)
 
 
 def test_the_loss_is_transformers_loss_on_the_answer_alone(tiny_folder):

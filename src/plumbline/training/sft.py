@@ -3,7 +3,10 @@
 Batches are drawn without replacement, epoch by epoch, from windows sorted by length, so that a batch's sequences are
 about equally long and little is padded. The loss of a batch is the sum over its targets divided by their number,
 however many passes it was cut into. Of several tasks every batch has each task's share, drawn as RL draws prompts; the
-shares are of demonstrations, so a task with longer answers has more of the targets.
+shares are of examples, so a task with longer answers, or with more turns, has more of the targets.
+
+Where a task asks again, its second turn is shown, too: the chat with what the careless first answer came to, and the
+gold answer to it.
 
 Not here: packing of several sequences into one row, which changes what a causal model attends to unless it is masked;
 sorting by length already leaves little padding.
@@ -19,10 +22,12 @@ from plumbline.errors import DataError
 from plumbline.policies.draws import noises
 from plumbline.policies.policy import Demonstration, Policy
 from plumbline.recipe import SftSection
+from plumbline.records import Example, Message
 from plumbline.runs.changes import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import derive, generator
 from plumbline.tasks.source import Source
+from plumbline.tasks.task import Task, episode_of, gold_of, turns_of
 from plumbline.training import guards
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage
@@ -33,7 +38,7 @@ WINDOW = 16
 
 def train_sft(
     policy: Policy,
-    demonstrations: Mapping[str, Sequence[Demonstration]],
+    demonstrations: Mapping[str, Sequence[Sequence[Demonstration]]],
     section: SftSection,
     run: Run,
     *,
@@ -44,7 +49,7 @@ def train_sft(
 
     Args:
         policy: any family.
-        demonstrations: of each task, in the order of the source's examples.
+        demonstrations: of each task, in the order of the source's examples, and of each example, turn by turn.
         section: the recipe's, or that of the tiny model's pretraining.
         run: where records and checkpoints go.
         source: deals a batch to its tasks, as it deals a step of RL.
@@ -57,12 +62,13 @@ def train_sft(
     if not all(demonstrations.values()):
         raise DataError("there is nothing to train on: the training split is empty")
     seed = run.recipe.seed
-    per_epoch = math.ceil(source.size / section.batch_size)
+    shown = [one for examples in demonstrations.values() for turns in examples for one in turns]
+    per_epoch = math.ceil((len(shown) if len(demonstrations) == 1 else source.size) / section.batch_size)
     total = section.steps or max(1, round((section.epochs or 0) * per_epoch))
     optimiser = Optimiser(policy.trainable(), section.optimiser, total, RATES[stage])
-    truncated = sum(one.truncated for found in demonstrations.values() for one in found)
+    truncated = sum(one.truncated for one in shown)
     if truncated:
-        run.event("truncated", f"{truncated} of {source.size} demonstrations were cut to the context")
+        run.event("truncated", f"{truncated} of {len(shown)} demonstrations were cut to the context")
     progress = Stage(run, stage, optimiser)
     batches: list[list[int]] = []
     epoch = -1
@@ -70,14 +76,13 @@ def train_sft(
         began = time.perf_counter()
         if len(demonstrations) > 1:
             dealt = source.deal(section.batch_size, step, stage, seed)
-            batch = [demonstrations[name][index] for name, indices in dealt.items() for index in indices]
+            batch = [one for name, indices in dealt.items() for index in indices for one in demonstrations[name][index]]
             batch.sort(key=lambda demonstration: len(demonstration.tokens))  # a pass of equally long ones pads little
         else:
-            (only,) = demonstrations.values()
             if step // per_epoch != epoch:
                 epoch = step // per_epoch
-                batches = epoch_batches(only, section.batch_size, generator(seed, stage, "order", epoch))
-            batch = [only[index] for index in batches[step % per_epoch]]
+                batches = epoch_batches(shown, section.batch_size, generator(seed, stage, "order", epoch))
+            batch = [shown[index] for index in batches[step % per_epoch]]
         loss = _backward(policy, batch, section.tokens_per_pass, derive(seed, stage, "noise", step))
         guards.check_finite(loss, "loss", step, optimiser.rate_key)
         norm = optimiser.step(step)
@@ -91,10 +96,33 @@ def train_sft(
                 "train/epoch": (step + 1) / per_epoch,
                 **source.epochs(section.batch_size, step + 1, stage, seed),
                 "train/tokens": sum(len(demonstration.tokens) for demonstration in batch),
-                "train/frac_truncated": truncated / source.size,
+                "train/frac_truncated": truncated / len(shown),
             },
         )
         run.timings(stage, step + 1, {"time/step": time.perf_counter() - began})
+
+
+def demonstrate(policy: Policy, task: Task, example: Example, section: SftSection, seed: int) -> list[Demonstration]:
+    """What is shown of an example: its demonstration and, where the episode then asks again, the gold answer to that.
+
+    Raises:
+        DataError: a turn exceeds the context.
+    """
+    answer = task.demonstration(example, derive(seed, "demonstration", example.id))
+    episode, shown = episode_of(task, example), list[Demonstration]()
+    for left in reversed(range(turns_of(task))):
+        asked = episode.ask()
+        if asked is None:
+            break
+        chat: list[Message] = [*asked, {"role": "assistant", "content": answer}]
+        try:
+            shown.append(policy.demonstrate(chat, allow_truncation=section.allow_truncation))
+        except DataError as error:
+            raise DataError(f"example {example.id}: {error.cause}", error.fix) from error
+        if left:
+            episode.tell(answer)
+            answer = gold_of(example)
+    return shown
 
 
 def epoch_batches(
