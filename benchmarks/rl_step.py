@@ -79,11 +79,15 @@ def measure(source: str, device: torch.device, point: tuple[int, int, int, int],
 def our_step(source, device, chats, answer, copies):
     policy = open_policy(ModelSection(name=source, device=str(device)), source)
     policy.chat.stop_ids = (-1,)
+    return stepping(policy, chats, Sampling(max_tokens=answer), copies), policy
+
+
+def stepping(policy, chats, law, copies):
+    """One of our RL steps, of any family."""
     optimiser_section = OptimiserSection(learning_rate=RATE, schedule="constant", betas=(0.9, 0.999))
     section = RlSection(steps=10**6, group_size=copies, optimiser=optimiser_section, tokens_per_pass=16384)
     optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps)
     examples = [Example(id=str(i), messages=chat, gold="") for i, chat in enumerate(chats)]
-    law = Sampling(max_tokens=answer)
     count = [0]
 
     def step():
@@ -92,7 +96,7 @@ def our_step(source, device, chats, answer, copies):
         rng = np.random.default_rng(0)
         update_policy(policy, optimiser, credit(groups, section, rng), section, count[0], section.beta, rng)
 
-    return step, policy
+    return step
 
 
 def their_trainer(source, device, chats, answer, copies, folder):
