@@ -79,20 +79,25 @@ def measure(source: str, device: torch.device, point: tuple[int, int, int, int],
 def our_step(source, device, chats, answer, copies):
     policy = open_policy(ModelSection(name=source, device=str(device)), source)
     policy.chat.stop_ids = (-1,)
+    return stepping(policy, chats, Sampling(max_tokens=answer), copies), policy
+
+
+def stepping(policy, chats, law, copies):
+    """One of our RL steps, of any family."""
     rates = {"learning_rate": RATE, "schedule": "constant", "betas": (0.9, 0.999)}
     rl = {"steps": 10**6, "group_size": copies, "optimiser": rates, "tokens_per_pass": 16384}
-    recipe = parse({"name": "ours", "model": {"name": source}, "rl": rl, "sampling": {"max_tokens": answer}})
+    recipe = parse({"name": "ours", "rl": rl})
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, recipe.rl.steps)
     examples = [Example(id=str(i), messages=chat, gold="") for i, chat in enumerate(chats)]
     count = [0]
 
     def step():
         count[0] += 1
-        groups = collect(policy, AnyText(), examples, copies=copies, sampling=recipe.sampling, key=(count[0],))
+        groups = collect(policy, AnyText(), examples, copies=copies, sampling=law, key=(count[0],))
         credits_ = credit(groups, recipe.rl, np.random.default_rng(0))
         update_policy(policy, optimiser, credits_, recipe, count[0], recipe.rl.beta)
 
-    return step, policy
+    return step
 
 
 def their_trainer(source, device, chats, answer, copies, folder):
