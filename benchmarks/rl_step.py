@@ -86,7 +86,7 @@ def stepping(policy, chats, law, copies):
     """One of our RL steps, of any family."""
     rates = {"learning_rate": RATE, "schedule": "constant", "betas": (0.9, 0.999)}
     rl = {"steps": 10**6, "group_size": copies, "optimiser": rates, "tokens_per_pass": 16384}
-    recipe = parse({"name": "ours", "rl": rl})
+    recipe = parse({"name": "ours", "model": {"name": "any", "family": policy.family}, "rl": rl})
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, recipe.rl.steps)
     examples = [Example(id=str(i), messages=chat, gold="") for i, chat in enumerate(chats)]
     count = [0]
