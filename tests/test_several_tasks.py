@@ -228,7 +228,7 @@ def test_the_model_knows_its_tasks_and_asks_which_one_is_meant(finished):
     assert len(card.trained_on) == 8, "the two toys ask the same"
     assert len(open_task_for(model, "words", {}, None, lambda *_: None).examples("val")) == 5
     assert len(open_task_for(model, "letters", {"size": 3}, None, lambda *_: None).examples("val")) == 3
-    for name in ("", "tests.toy:open_toy"):
+    for name in ("", "tests.toy:open_toy", "leters"):
         with pytest.raises(RecipeError, match="--task with one of letters, words"):
             open_task_for(model, name, {}, None, lambda *_: None)
 

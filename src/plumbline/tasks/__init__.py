@@ -13,6 +13,7 @@ from typing import Any
 
 from plumbline.errors import RecipeError
 from plumbline.imports import named
+from plumbline.recipe import find, names, tasks_in
 from plumbline.tasks.task import Task
 
 TASKS = {
@@ -62,9 +63,13 @@ def find_opener(name: str) -> Opener:
     Raises:
         RecipeError: there is no such task, or what is named takes no (options, folder, progress).
     """
-    if name not in TASKS and not name.partition(":")[2]:
-        close = difflib.get_close_matches(name, TASKS, n=1)
-        fix = f"did you mean {close[0]}?" if close else f"there are {', '.join(TASKS)}; a task of yours is module:name"
+    first, _, part = name.partition(":")
+    if name not in TASKS and (not part or first in names()):
+        (close,) = difflib.get_close_matches(first, [*TASKS, *names()], n=1) or [""]
+        fix = f"did you mean {close}?" if close else f"there are {', '.join(TASKS)}; a task of yours is module:name"
+        if close not in {"", *TASKS}:
+            fix = f"did you mean the recipe {close}? A recipe's task is named by the file: "
+            fix += " or ".join(tasks_in(str(find(close))))
         raise RecipeError(f"there is no task named {name}", fix)
     opener: Opener = named(TASKS.get(name, name), "task")
     try:
