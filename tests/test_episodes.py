@@ -396,6 +396,18 @@ def test_a_further_attempt_shows_the_servers_errors_and_nothing_of_what_is_right
     assert episode.result()[1].total == 1.0
 
 
+@pytest.mark.parametrize(
+    ("prefilled", "said"), [(0.0, "is empty again"), (1.0, "holds again what it came with, and nothing else")]
+)
+def test_a_further_attempt_says_how_the_form_is_found(prefilled, said):
+    task = open_task("forms", {"attempts": 2, "noise": {"prefilled": prefilled}}, Path("unused"))
+    example = next(one for one in task.examples("val") if one.stratum == "change-ticket")
+    episode = episode_of(task, example)
+    episode.tell("")
+    *_, last = episode.ask()[-1]["content"].splitlines()
+    assert last == f"The form {said}. Write the whole answer once more, from the beginning, and correct it."
+
+
 def test_what_is_shown_holds_no_gold_value(twice):
     checked = 0
     for example in twice.examples("val"):
