@@ -52,6 +52,7 @@ RECIPES = {
     "self": "extends: bad-self.yaml",
     "up": "extends: ..",
     "gone": "extends: gone.yaml",
+    "both": "name: x\nmodel: {name: y}\ntask: {name: forms}\ntasks: {a: {name: forms}}",
     "extends-list": "extends: [a]",
     "date": "seed: 2026-13-45",
     "tag": "seed: !!python/object/apply:os.getcwd []",

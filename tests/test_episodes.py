@@ -12,8 +12,10 @@ from plumbline.evaluation.evaluate import Conditions, evaluate_policy
 from plumbline.evaluation.replays import replay_worst
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
+from plumbline.policies.flow.options import FlowSampling
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.recipe import ModelSection, RlSection, SftSection
+from plumbline.policies.slots.options import SlotSampling
+from plumbline.recipe import RlSection, SftSection
 from plumbline.records import Group, Outcome, Rollout, Sampling, Score
 from plumbline.rollouts import collect
 from plumbline.runs.evaluations import read_evaluation, write_evaluation
@@ -29,12 +31,41 @@ from plumbline.training.rl import train_rl
 from plumbline.training.sft import demonstrate
 from plumbline.training.update import update_policy
 from tests.evaluation.shown_toy import ShownToy
-from tests.policies.masked.conftest import masked_folder, policy  # noqa: F401 - fixtures
+from tests.policies.flow import conftest as flow
+from tests.policies.masked import conftest as masked
+from tests.policies.masked.conftest import masked_folder  # noqa: F401 - a fixture
+from tests.policies.slots import models as slots
 from tests.test_judging import trajectory
 from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe
 
 SMALL = Sampling(top_k=3, max_tokens=1)
+LAWS = {
+    "autoregressive": SMALL,
+    "masked": MaskedSampling(max_tokens=2, steps=2, top_k=2, selector="plackett_luce"),
+    "slots": SlotSampling(max_tokens=4, steps=2, top_k=2, selector="plackett_luce"),
+    "flow": FlowSampling(max_tokens=1, steps=2, top_k=3),
+}
+"""Of each family, one under which the episodes of two turns can be counted."""
+ONE_TURN = {"autoregressive": 3, "masked": 8, "slots": 32, "flow": 9}
+"""What can happen in one turn, at most."""
+LONGER = {family: replace(law, max_tokens=4, top_k=0, temperature=3.0) for family, law in LAWS.items()}
+"""Answers that differ, as training needs them."""
+
+
+@pytest.fixture(scope="module")
+def folders(tiny_folder, masked_folder, tmp_path_factory):  # noqa: F811 - a fixture
+    new = tmp_path_factory.mktemp("families")
+    # A flow's noisy start has no term, and would be drawn anew each time.
+    start = flow.make(new / "flow", source="mask", context=128)
+    mini = slots.save_mini(new / "slots")
+    return {"autoregressive": tiny_folder, "masked": masked_folder, "slots": mini, "flow": start}
+
+
+def opened(family, folders, **of_autoregressive):
+    if family == "autoregressive":
+        return open_policy(AutoregressiveModel(name=str(folders[family]), **of_autoregressive), str(folders[family]))
+    return {"masked": masked, "slots": slots, "flow": flow}[family].opened(folders[family])
 
 
 class Twice:
@@ -74,29 +105,28 @@ class Threads(Asks):
     judges = 2
 
 
-def test_both_laws_hold_over_whole_episodes(tiny_policy):
-    task = Asks({"size": 1})
-    laws = check_episodes(tiny_policy, task, task.examples("val")[0], SMALL, draws=3000)
-    assert laws.gap < 2e-5
-    assert laws.chi_square_p > 1e-3
-    assert laws.mass == pytest.approx(1, abs=1e-4), "all that can happen has been drawn"
-    assert laws.kinds > 3, "more than one turn can make"
+class Varied(Asks):
+    """Pays by what the letters add up to as numbers, in which the answers of every family differ, learnt or not."""
+
+    def judge(self, example, completion):
+        outcome, score = super().judge(example, completion)
+        return outcome, replace(score, total=sum(map(ord, completion)) % 5 / 4)
 
 
-def test_both_laws_hold_over_whole_episodes_of_a_diffusion_family(policy):  # noqa: F811 - a fixture
+@pytest.mark.parametrize("family", LAWS)
+def test_both_laws_hold_over_whole_episodes(family, folders):
     task = Asks({"size": 1})
-    law = MaskedSampling(max_tokens=2, steps=2, top_k=2, selector="plackett_luce")
-    laws = check_episodes(policy, task, task.examples("val")[0], law, draws=3000)
+    laws = check_episodes(opened(family, folders), task, task.examples("val")[0], LAWS[family], draws=3000)
     assert laws.gap < 2e-5
     assert laws.chi_square_p > 1e-3
-    assert 0.97 < laws.mass < 1 + 1e-4
-    assert laws.kinds > 8, "more than one turn can make"
+    assert 0.97 < laws.mass < 1 + 1e-4, "all that can happen has been drawn"
+    assert laws.kinds > ONE_TURN[family], "more than one turn can make"
 
 
 class Wrong:
     """A policy with one thing wrong: `sample` or `score` as given."""
 
-    def __init__(self, policy, **wrong):  # noqa: F811 - not the fixture
+    def __init__(self, policy, **wrong):
         self.policy = policy
         vars(self).update(wrong)
 
@@ -120,15 +150,16 @@ def test_turns_that_share_random_numbers_break_the_second_law_alone(tiny_policy)
     assert laws.chi_square_p < 1e-6
 
 
-def test_scoring_a_turn_at_the_first_prompt_breaks_the_first_law(tiny_policy):
-    task = Asks({"size": 1})
-    shortest = len(tiny_policy.chat.prompt(task.examples("val")[0].messages))
+@pytest.mark.parametrize("family", LAWS)
+def test_scoring_a_turn_at_the_first_prompt_breaks_the_first_law(family, folders):
+    policy, task = opened(family, folders), Asks({"size": 1})
+    shortest = len(policy.chat.prompt(task.examples("val")[0].messages))
 
     def score(trajectories):
-        return tiny_policy.score([replace(one, prompt=one.prompt[:shortest]) for one in trajectories])
+        return policy.score([replace(one, prompt=one.prompt[:shortest]) for one in trajectories])
 
-    laws = check_episodes(Wrong(tiny_policy, score=score), task, task.examples("val")[0], SMALL, draws=100)
-    assert laws.gap > 1e-3, "the first prompt alone would do"
+    laws = check_episodes(Wrong(policy, score=score), task, task.examples("val")[0], LAWS[family], draws=100)
+    assert laws.gap > 2e-4, "the first prompt alone would do"
 
 
 class Engine:
@@ -219,11 +250,12 @@ def test_denominators_count_the_tokens_of_all_turns(normaliser, expected):
     assert {c.prompt for c in credits_} == {np.array([1, 0]).tobytes()}, "one group, whatever later turns ask"
 
 
-def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(tiny_folder, monkeypatch):
+@pytest.mark.parametrize("family", LAWS)
+def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, monkeypatch):
     """Against a plain sum over all terms; the signal is measured over groups, not over prompts of later turns."""
-    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))  # noqa: F811 - not the fixture
-    task, recipe = Asks({"size": 3}), toy_recipe(steps=1, tokens_per_pass=100)
-    groups = collect(policy, task, task.examples("train"), copies=4, sampling=Sampling(max_tokens=8), key=(0,))
+    policy = opened(family, folders)
+    task, recipe = Varied({"size": 3}), toy_recipe(steps=1, tokens_per_pass=100)
+    groups = collect(policy, task, task.examples("train"), copies=4, sampling=LONGER[family], key=(0,))
     credits_ = credit(groups, recipe.rl, np.random.default_rng(0), turns=2)
     assert {len(c.turns) for c in credits_ if not c.is_idle} >= {2}
     gradients = []
@@ -238,18 +270,20 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(tiny_folder, monk
     assert len(parts) > 1
     assert {prompt for part in parts for prompt in part} <= {c.turns[0].prompt.tobytes() for c in credits_}
 
-    plain = open_policy(AutoregressiveModel(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
+    plain = opened(family, folders, scoring="rows")
     scored = plain.score([turn for c in credits_ for turn in c.turns])
     given = torch.tensor(np.concatenate([c.term_advantages() for c in credits_]), dtype=torch.float32)
-    (-scored.logprobs * given).sum().div(12 * 8 * 2).backward()
+    (-scored.logprobs * given).sum().div(12 * 4 * 2).backward()
     for name, weight in plain.trainable().items():
         torch.testing.assert_close(gradients[0][name], weight.grad, atol=2e-6, rtol=1e-3)
 
 
-def test_a_run_of_two_turns_keeps_them(tiny_folder, tmp_path):
-    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))  # noqa: F811 - not the fixture
-    task = Asks({})
-    with Run.start(toy_recipe(steps=1), tmp_path / "run", resume=False) as run:
+@pytest.mark.parametrize("family", LAWS)
+def test_a_run_of_two_turns_keeps_them(family, folders, tmp_path):
+    policy, task = opened(family, folders), Varied({})
+    recipe = toy_recipe(steps=1, group_size=8).model_copy(update={"sampling": LONGER[family]})
+    before = {name: weight.detach().clone() for name, weight in policy.trainable().items()}
+    with Run.start(recipe, tmp_path / "run", resume=False) as run:
         source = Source.of(task, task.examples("train"))
         train_rl(policy, source, run)
     (row,) = run.files["metrics"].rows()
@@ -260,12 +294,15 @@ def test_a_run_of_two_turns_keeps_them(tiny_folder, tmp_path):
     assert row["train/turns"] == 1 + len(several) / len(samples)
     assert row["train/completion_length"] == np.mean([sample["tokens"] for sample in samples])
     assert row["train/frac_cut"] == 0
+    assert row["train/sampler_scorer_gap"] < 2e-5
+    assert any(not torch.equal(before[name], weight) for name, weight in policy.trainable().items())
 
 
-def test_an_evaluation_keeps_every_turn(tiny_policy, tmp_path):
-    task = Asks({"size": 4})
-    under = Conditions(source="tiny", split="val", sampling=Sampling(max_tokens=6), seed=0)
-    found = evaluate_policy(tiny_policy, task, task.examples("val"), under)
+@pytest.mark.parametrize("family", LAWS)
+def test_an_evaluation_keeps_every_turn(family, folders, tmp_path):
+    policy, task, law = opened(family, folders), Asks({"size": 4}), LONGER[family]
+    under = Conditions(source="tiny", split="val", sampling=law, seed=0)
+    found = evaluate_policy(policy, task, task.examples("val"), under)
     several = [row for row in found.rows if row.turns]
     assert several
     assert all(row.turns[-1] == row.completion and len(row.asked) == 1 for row in several)
@@ -360,6 +397,18 @@ def test_a_further_attempt_shows_the_servers_errors_and_nothing_of_what_is_right
     assert "Please correct the marked entries." in shown
     episode.tell(example.gold)
     assert episode.result()[1].total == 1.0
+
+
+@pytest.mark.parametrize(
+    ("prefilled", "said"), [(0.0, "is empty again"), (1.0, "holds again what it came with, and nothing else")]
+)
+def test_a_further_attempt_says_how_the_form_is_found(prefilled, said):
+    task = open_task("forms", {"attempts": 2, "noise": {"prefilled": prefilled}}, Path("unused"))
+    example = next(one for one in task.examples("val") if one.stratum == "change-ticket")
+    episode = episode_of(task, example)
+    episode.tell("")
+    *_, last = episode.ask()[-1]["content"].splitlines()
+    assert last == f"The form {said}. Write the whole answer once more, from the beginning, and correct it."
 
 
 def test_what_is_shown_holds_no_gold_value(twice):

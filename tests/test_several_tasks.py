@@ -230,7 +230,7 @@ def test_the_model_knows_its_tasks_and_asks_which_one_is_meant(finished):
     assert len(card.trained_on) == 8, "the two toys ask the same"
     assert len(open_task_for(model, "words", {}, None, lambda *_: None).examples("val")) == 5
     assert len(open_task_for(model, "letters", {"size": 3}, None, lambda *_: None).examples("val")) == 3
-    for name in ("", "tests.toy:open_toy"):
+    for name in ("", "tests.toy:open_toy", "leters"):
         with pytest.raises(RecipeError, match="--task with one of letters, words"):
             open_task_for(model, name, {}, None, lambda *_: None)
 
@@ -257,6 +257,45 @@ def test_what_is_held_out_of_one_task_is_not_trained_on_for_another(tmp_path):
     tasks = {"a": {"name": "tests.toy:open_toy"}, "b": {"name": "tests.test_several_tasks:swapped"}}
     with pytest.raises(DataError, match="prompts of val are also in train"):
         run_recipe(parse({**VALUES, "tasks": tasks}), tmp_path / "run")
+
+
+def leaking(count: int, model=None, **evaluation) -> dict:
+    """A run of SFT whose tiny model's records begin with so many prompts that `val` holds out."""
+    tiny = {**VALUES["model"]["tiny"], "steps": 1, "task_options": {"leaks": count}}
+    return {
+        **VALUES,
+        "tasks": None,
+        "task": {"name": "tests.test_several_tasks:leaky", "options": {"size": 8}},
+        "model": model or {"threads": 1, "tiny": tiny},
+        "sft": {"steps": 1, "batch_size": 4},
+        "rl": None,
+        "evaluation": {"every": 0, "final": ["val"], **evaluation},
+    }
+
+
+def left_out(run: Run) -> list[str]:
+    return [event["message"] for event in run.files["events"].rows() if event["kind"] == "left_out"]
+
+
+def test_a_tiny_model_is_not_pretrained_on_what_is_held_out(tmp_path):
+    """The demos of forms with one field were: 136 of 200 test prompts are also among the records of another seed."""
+    run = run_recipe(parse(leaking(3)), tmp_path / "run")
+    (told,) = left_out(run)
+    assert told.startswith("3 of 8 prompts for the tiny model's pretraining are held out in this run")
+    card = Card.read(run.model("base"))
+    assert card is not None
+    assert card.trained_on == {example.fingerprint() for example in ToyTask({"size": 8}).examples("train")[3:]}
+    assert left_out(run_recipe(parse(leaking(0)), tmp_path / "none")) == []
+    with pytest.raises(DataError, match="all 8 prompts for the tiny model's pretraining are held out"):
+        run_recipe(parse(leaking(8)), tmp_path / "all")
+
+
+def test_a_run_does_not_begin_from_a_model_that_was_trained_on_what_it_holds_out(tmp_path):
+    run = run_recipe(parse(leaking(3, split="test", final=["test"])), tmp_path / "run")
+    assert left_out(run) == [], "that run evaluates on another split"
+    again = leaking(0, {"name": str(run.model("base")), "threads": 1})
+    with pytest.raises(DataError, match=r"base was trained on 3 of the 8 prompts of val, for example val-0"):
+        run_recipe(parse(again), tmp_path / "again")
 
 
 def test_a_verifier_that_breaks_stops_the_run_however_small_its_tasks_share_is(tmp_path):
@@ -387,6 +426,14 @@ def test_the_verdict_names_a_task_that_fell(tmp_path):
     assert said.tone == "fall"
     assert said.sentence.startswith("Of 2 tasks words fell, letters rose. letters: GRPO raised")
     assert "words: GRPO lowered" in said.sentence
+
+
+def leaky(options, folder, progress):
+    """The toy task; its first `leaks` training examples are those of val."""
+    task = ToyTask(options)
+    examples, leaks = task.examples, options.get("leaks", 0)
+    task.examples = lambda split: [*examples("val" if split == "train" else split)[:leaks], *examples(split)[leaks:]]
+    return task
 
 
 def swapped(options, folder, progress):

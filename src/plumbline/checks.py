@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from plumbline.errors import DataError, RecipeError, RunError
+from plumbline.evaluation.models import check_unseen
 from plumbline.evaluation.replays import check_replayable
 from plumbline.policies import check_model
 from plumbline.recipe import Recipe
@@ -124,6 +125,44 @@ def check_disjoint(grounds: Sequence[Ground]) -> None:
                 f"{len(shared)} of {len(examples)} prompts of {split} are also in train, for example {shared[0]}",
                 "build the splits anew, disjoint",
             )
+
+
+def for_pretraining(run: Run, name: str, examples: Sequence[Example], grounds: Sequence[Ground]) -> list[Example]:
+    """What a tiny model may be pretrained on: records of its own, less those whose prompts some task holds out.
+
+    Records of another seed can ask the same where a form has few fields. How many were left out is an event of the run.
+
+    Args:
+        run: is told.
+        name: of the task, for the event.
+        examples: of the task, with the options of the pretraining.
+        grounds: what the run holds out.
+
+    Raises:
+        DataError: none are left.
+    """
+    held_out = {example.fingerprint() for ground in grounds for split in ground.held_out.values() for example in split}
+    kept = [example for example in examples if example.fingerprint() not in held_out]
+    left_out = len(examples) - len(kept)
+    what = f"prompts{name and f' of {name}'} for the tiny model's pretraining are held out in this run"
+    if not kept:
+        raise DataError(
+            f"all {len(examples)} {what}",
+            "draw others: give model.tiny.task_options another seed, or options that ask for more different things",
+        )
+    if left_out:
+        run.event("left_out", f"{left_out} of {len(examples)} {what}, and were left out of it")
+    return kept
+
+
+def check_start(model: str, grounds: Sequence[Ground]) -> None:
+    """Refuse to begin from a model that was trained on what the run evaluates on.
+
+    Raises:
+        DataError: names the split and an example.
+    """
+    for split, examples in (named for ground in grounds for named in ground.held_out.items()):
+        check_unseen(model, examples, f"the {len(examples)} prompts of {split}", "begin from another model, or anew")
 
 
 def try_verifier(run: Run, ground: Ground) -> None:

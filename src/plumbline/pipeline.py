@@ -18,8 +18,10 @@ from plumbline.checks import (
     check_disjoint,
     check_gold,
     check_recipe,
+    check_start,
     check_task,
     final_splits,
+    for_pretraining,
     try_verifier,
 )
 from plumbline.evaluation.comparison import fall
@@ -76,7 +78,8 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
         _evaluate_references(run, grounds)
 
         train = _mixed(recipe, {ground.name: (ground.task, ground.train) for ground in grounds})
-        model = recipe.model.name or _base(recipe, run)
+        model = recipe.model.name or _base(recipe, run, grounds)
+        check_start(model, grounds)
         _evaluate_stage(run, grounds, "base", model)
         if recipe.sft is not None:
             model = _sft(recipe, run, train, model)
@@ -139,7 +142,7 @@ def _evaluate_references(run: Run, grounds: Sequence[Ground]) -> None:
 # -- stages ------------------------------------------------------------------------------------------------------
 
 
-def _base(recipe: Recipe, run: Run) -> str:
+def _base(recipe: Recipe, run: Run, grounds: Sequence[Ground]) -> str:
     """Make and pretrain the tiny model where the recipe names none; its directory."""
     folder = run.model("base")
     if run.is_done("base"):
@@ -150,7 +153,7 @@ def _base(recipe: Recipe, run: Run) -> str:
     tasks = {}
     for name, one in recipe.each_task.items():
         task = open_task(one.name, recipe.tiny_options(name), run.folder / "data" / "base" / name, run.working)
-        tasks[name] = (task, task.examples("train"))
+        tasks[name] = (task, for_pretraining(run, name, task.examples("train"), grounds))
     source = _mixed(recipe, tasks)
     examples = [example for found in source.examples.values() for example in found]
     untrained = run.model("untrained")

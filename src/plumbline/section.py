@@ -11,8 +11,6 @@ from plumbline.errors import PlumblineError, RecipeError
 
 PositiveInt = Annotated[int, Field(gt=0)]
 ALL_KEYS = "`plumbline recipe NAME` prints all keys"
-WHOLE = "recipe: "
-"""Before what is wrong with no single key."""
 
 
 class Section(BaseModel):
@@ -36,7 +34,7 @@ class Section(BaseModel):
         try:
             return cls.model_validate(values)
         except ValidationError as error:
-            raise ValueError("; ".join(p.removeprefix(WHOLE) for p in _problems(error, cls, ""))) from error
+            raise ValueError("; ".join(_problems(error, cls, ""))) from error
 
 
 def no_flags(values: Any, types: Mapping[str, Any]) -> Any:
@@ -102,7 +100,7 @@ def _problems(error: ValidationError, kind: type, inside: str, hint: Hint | None
             close = difflib.get_close_matches(str(problem["loc"][-1]), known, n=1, cutoff=0.5)
             yield f"unknown key {where}" + (f" (did you mean {close[0]}?)" if close else "")
         else:
-            yield (f"{where}: " if where else WHOLE) + problem["msg"].removeprefix("Value error, ")
+            yield (f"{where}: " if where else "") + problem["msg"].removeprefix("Value error, ")
 
 
 def _keys_at(kind: type, location: Sequence[int | str]) -> list[str]:

@@ -14,7 +14,7 @@ from plumbline.records import Evaluation
 from plumbline.runs.cards import Card
 from plumbline.runs.replays import Replay
 from plumbline.runs.run import Listener
-from plumbline.tasks import Progress, open_task
+from plumbline.tasks import TASKS, Progress, open_task
 from plumbline.tasks.task import Prechecked, Task, gold_of
 
 TASK = "commerce"
@@ -91,7 +91,7 @@ def open_task_for(model: str, name: str, options: Mapping[str, Any], data: Path 
         progress: told about building.
 
     Raises:
-        RecipeError: the model was trained on several tasks, and none of them is named.
+        RecipeError: the model was trained on several tasks, and neither one of them nor another task is named.
     """
     card = Card.read(model)
     own = None if card is None else _own_task(card, name, model)
@@ -116,6 +116,11 @@ def _own_task(card: Card, name: str, model: str) -> tuple[str, TaskSection] | No
     meant = [label for label, one in card.tasks.items() if name in {"", one["name"]}]
     if len(meant) > 1:
         raise RecipeError(f"{model} was trained on several tasks", f"add --task with one of {', '.join(meant)}")
+    if not meant and name not in TASKS and ":" not in name:
+        raise RecipeError(
+            f"there is no task named {name}, and {model} was not trained on one",
+            f"add --task with one of {', '.join(card.tasks)}",
+        )
     return (meant[0], section(TaskSection, card.tasks[meant[0]])) if meant else None
 
 

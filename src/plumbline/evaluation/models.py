@@ -105,7 +105,9 @@ def evaluate_model(
     """
     if model == ORACLE or model in task.controls:
         return evaluate_reference(task, examples, source=model, split=split)
-    _check_unseen(model, examples, options)
+    if not options.allow_overlap:
+        advice = "evaluate on a split that it has not seen, or add --allow-overlap to measure memory"
+        check_unseen(model, examples, f"these {len(examples)} prompts", advice)
     opened, sampling = _as_trained(model, options)
     policy = open_policy(opened, model)
     if message := slowness(policy):
@@ -149,11 +151,13 @@ def _as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampli
     )
 
 
-def _check_unseen(model: str, examples: Sequence[Example], options: ModelOptions) -> None:
+def check_unseen(model: str, examples: Sequence[Example], which: str, fix: str) -> None:
+    """Refuse examples whose prompts a model was trained on, as far as its card says; `which` names them in the error.
+
+    Raises:
+        DataError: the model was trained on some of them.
+    """
     card = Card.read(model)
     seen = [example.id for example in examples if card is not None and example.fingerprint() in card.trained_on]
-    if seen and not options.allow_overlap:
-        raise DataError(
-            f"{model} was trained on {len(seen)} of these {len(examples)} prompts, for example {seen[0]}",
-            "evaluate on a split that it has not seen, or add --allow-overlap to measure memory",
-        )
+    if seen:
+        raise DataError(f"{model} was trained on {len(seen)} of {which}, for example {seen[0]}", fix)

@@ -6,7 +6,7 @@ resolved and complete, into its directory.
 """
 
 from plumbline.recipe.families import FamilyOptions, foreign_key, options_as_written, options_of, without_foreign
-from plumbline.recipe.files import differences, find, load, names, parse, task_section
+from plumbline.recipe.files import differences, find, load, names, parse, task_section, tasks_in
 from plumbline.recipe.sections import (
     ControlsSection,
     EvaluationSection,
@@ -50,5 +50,6 @@ __all__ = [
     "parse",
     "section",
     "task_section",
+    "tasks_in",
     "without_foreign",
 ]

@@ -62,10 +62,19 @@ def task_section(name: str, overrides: Sequence[str]) -> TaskSection:
             f"{path} has {len(tasks)} tasks, and {one or 'none of them'} was named"
             if "" not in tasks
             else f"{path} has one task, which has no name",
-            f"give one of {', '.join(f'{path}:{each}' for each in tasks)}" if "" not in tasks else f"give {path}",
+            f"give {' or '.join(tasks_in(path))}",
         )
     task = tasks[one]
     return TaskSection(name=task.name, options={**task.options, **options})
+
+
+def tasks_in(path: str) -> list[str]:
+    """What `task_section` takes for each task of a recipe.
+
+    Raises:
+        RecipeError: the recipe cannot be read.
+    """
+    return [f"{path}:{name}" if name else path for name in load(path).each_task]
 
 
 def parse(values: Mapping[str, Any], name: str = "recipe", *, written: bool = False) -> Recipe:

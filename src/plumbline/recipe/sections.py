@@ -41,7 +41,7 @@ class TinySection(Section):
     """A model made on the spot, for demos and tests: a Llama of this size with its own tokenizer.
 
     It is pretrained on the task's clean demonstrations, from records of its own (`task_options`, laid over the
-    recipe's; of several tasks by their names), so that what the run's splits hold out stays unseen.
+    recipe's; of several tasks by their names), less those whose prompts the run's splits hold out, which stay unseen.
     """
 
     hidden: PositiveInt = 96

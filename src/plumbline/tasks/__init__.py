@@ -62,10 +62,8 @@ def find_opener(name: str) -> Opener:
     Raises:
         RecipeError: there is no such task, or what is named takes no (options, folder, progress).
     """
-    if name not in TASKS and not name.partition(":")[2]:
-        close = difflib.get_close_matches(name, TASKS, n=1)
-        fix = f"did you mean {close[0]}?" if close else f"there are {', '.join(TASKS)}; a task of yours is module:name"
-        raise RecipeError(f"there is no task named {name}", fix)
+    if name not in TASKS and (not name.partition(":")[2] or _is_recipe(name)):
+        raise _no_task(name)
     opener: Opener = named(TASKS.get(name, name), "task")
     try:
         inspect.signature(opener).bind({}, Path(), silent)
@@ -75,3 +73,23 @@ def find_opener(name: str) -> Opener:
             "name a function or a class that takes these three and returns a task",
         ) from error
     return opener
+
+
+def _is_recipe(name: str) -> bool:
+    from plumbline.recipe import names  # here, because what reads JSON alone should not wait for it
+
+    return name.partition(":")[0] in names()
+
+
+def _no_task(name: str) -> RecipeError:
+    from plumbline.recipe import find, names, tasks_in
+
+    (close,) = difflib.get_close_matches(name.partition(":")[0], [*TASKS, *names()], n=1) or [""]
+    if not close:
+        fix = f"there are {', '.join(TASKS)}; a task of yours is module:name"
+    elif close in TASKS:
+        fix = f"did you mean {close}?"
+    else:
+        files = " or ".join(tasks_in(str(find(close))))
+        fix = f"did you mean the recipe {close}? A recipe's task is named by the file: {files}"
+    return RecipeError(f"there is no task named {name}", fix)

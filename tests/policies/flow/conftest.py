@@ -19,8 +19,8 @@ def make(folder, **options):
     make_tiny(folder, tiny, WORDS * 10, seed=0, family="flow")
     vocabulary = FlowNetwork.from_pretrained(folder).config.vocabulary
     config = FlowConfig(
-        vocabulary=vocabulary, hidden=16, conditioning=8, layers=1, heads=2, context=64,
-        **{"attention": "prefix", **options},
+        vocabulary=vocabulary, hidden=16, conditioning=8, layers=1, heads=2,
+        **{"attention": "prefix", "context": 64, **options},
     )  # fmt: skip
     network = FlowNetwork(config)
     generator = torch.Generator().manual_seed(1)

@@ -53,7 +53,7 @@ def messages(form: Form, given: str, *, surface: str, plan: str, full: bool) -> 
     return chat
 
 
-def again(form: Form, execution: Execution) -> str:
+def again(form: Form, execution: Execution, *, prefilled: bool) -> str:
     """What somebody at the page saw of an attempt that sent nothing complete, and the request for another.
 
     Only the page, the server's messages and what became of the plan's own steps: nothing of what is right.
@@ -68,7 +68,8 @@ def again(form: Form, execution: Execution) -> str:
     complaints = execution.receipts[-1].errors if execution.receipts else {}
     seen = [*failed[:MOST_FAILED], *(f"- {labels.get(name, name)}: {said}" for name, said in complaints.items())]
     seen += [] if execution.attempts else [f"- {words['nothing']}"]
-    return "\n".join([words["again"], *seen, f"{words['reads']} {execution.text[:MOST_READ]}", words["retry"]])
+    retry = f"{words['refilled' if prefilled else 'empty']} {words['retry']}"
+    return "\n".join([words["again"], *seen, f"{words['reads']} {execution.text[:MOST_READ]}", retry])
 
 
 def _outline(form: Form, plan: str) -> str:

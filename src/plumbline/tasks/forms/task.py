@@ -288,7 +288,8 @@ class Attempts:
         if outcome.facts["submitted"] or not self._left:
             self._messages = None
             return
-        shown = again(self.task.view_of(self.example).form, execution)
+        view = self.task.view_of(self.example)
+        shown = again(view.form, execution, prefilled=bool(view.prefilled))
         told: list[Message] = [{"role": "assistant", "content": text}, {"role": "user", "content": shown}]
         self._messages = [*self._messages, *told]
 
