@@ -71,24 +71,15 @@ def test_targets_are_the_answer_and_the_token_that_ends_it(tiny_policy):
     assert before == tiny_policy.chat.prompt(CHAT[:2]), "training shows exactly what sampling starts from"
 
 
-def test_every_assistant_turn_is_a_target_and_nothing_else(tiny_policy):
+def test_of_several_answers_the_last_is_the_target_and_the_rest_its_prompt(tiny_policy):
     chat = [*CHAT, {"role": "user", "content": "e agora"}, {"role": "assistant", "content": "ótima"}]
     demonstration = tiny_policy.demonstrate(chat)
     tokenizer = tiny_policy.chat.tokenizer
     targets = [t for t, is_target in zip(demonstration.tokens, demonstration.is_target, strict=True) if is_target]
-    assert tokenizer.decode(targets) == "nota 10, sim<|im_end|>ótima<|im_end|>"
+    assert tokenizer.decode(targets) == "ótima<|im_end|>"
+    assert list(demonstration.tokens[: -len(targets)]) == tiny_policy.chat.prompt(chat[:-1])
     whole = tokenizer.apply_chat_template(chat, tokenize=False).rstrip("\n")
     assert tokenizer.decode(demonstration.tokens) == whole
-
-
-def test_a_template_that_rewrites_earlier_turns_is_refused(tiny_folder):
-    policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
-    policy.chat.tokenizer.chat_template = (
-        "{{ messages | length }}:{% for m in messages %}{{ m['content'] }}<|im_end|>{% endfor %}"
-    )
-    chat = [*CHAT, {"role": "user", "content": "e agora"}, {"role": "assistant", "content": "ótima"}]
-    with pytest.raises(DataError, match="rewrites earlier turns"):
-        policy.demonstrate(chat)
 
 
 def test_a_demonstration_longer_than_the_context_is_an_error_unless_allowed(tiny_policy, tmp_path, tiny_folder):

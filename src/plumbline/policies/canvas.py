@@ -50,18 +50,12 @@ class CanvasPolicy(PretrainedPolicy):
 
         Raises:
             RecipeError: the canvas has no size.
-            DataError: the answer does not fit, or the chat has several answers.
+            DataError: the answer does not fit.
         """
         if self.canvas is None:
             raise RecipeError("training fills a canvas, and model.canvas is not set", "set model.canvas")
         whole = self.chat.demonstration(messages)
-        start = whole.is_target.index(True)
-        if not all(whole.is_target[start:]):
-            raise DataError(
-                f"a policy of family {self.family} learns one answer at a time, and this chat has several",
-                "split the chat into one record for each answer",
-            )
-        prompt, answer = whole.tokens[:start], whole.tokens[start:]
+        prompt, answer = split(whole)
         if len(answer) > self.canvas and not allow_truncation:
             raise DataError(
                 f"an answer of {len(answer)} tokens exceeds the canvas of {self.canvas}",

@@ -86,31 +86,18 @@ class Chat:
         return self._ids(self._render(messages, prompt=True))
 
     def demonstration(self, messages: Sequence[Message]) -> Demonstration:
-        """Ids of a chat with its answers; every assistant turn is a target, with the token that ends it.
+        """Ids of a chat whose last answer is the target, with the token that ends it; all before it is its prompt.
+
+        Earlier answers are what the last one follows, as when it is sampled, and are no targets.
 
         Raises:
-            DataError: the chat does not end with an answer, or has several and the template rewrites earlier turns.
+            DataError: the chat does not end with an answer.
         """
         if not messages or messages[-1]["role"] != "assistant":
             raise DataError("a demonstration ends with the assistant's answer")
-        tokens: list[int] = []
-        is_target: list[bool] = []
-        told = ""
-        for index, message in enumerate(messages):
-            if message["role"] != "assistant":
-                continue
-            context = self._render(messages[:index], prompt=True)
-            if not context.startswith(told):
-                raise DataError(
-                    "the chat template rewrites earlier turns, so not every answer of this chat can be trained at once",
-                    "split the chat into one record for each answer",
-                )
-            between = self._ids(context[len(told) :])
-            answer = [*self._ids(message["content"]), self.end_of_turn]
-            tokens += between + answer
-            is_target += [False] * len(between) + [True] * len(answer)
-            told = context + message["content"] + self.tokenizer.decode([self.end_of_turn])
-        return Demonstration(tuple(tokens), tuple(is_target))
+        prompt = self.prompt(messages[:-1])
+        answer = [*self._ids(messages[-1]["content"]), self.end_of_turn]
+        return Demonstration((*prompt, *answer), (False,) * len(prompt) + (True,) * len(answer))
 
     def text(self, tokens: Sequence[int]) -> str:
         """The text of an answer's ids, without the token that ended it and other special tokens."""
