@@ -219,10 +219,12 @@ def _open(run: Run, source: str, *names: str) -> Policy:
     """Open a stage's model as the recipe says, record what samples and scores it, and say once what makes it slow."""
     from plumbline.training.stage import stop_requests
 
+    run.working(f"opening {source}", 0, 1)
     with stop_requests() as asked:  # an interrupt inside safetensors would come out as an error of the model
         policy = open_policy(_section(run.recipe), source, derive(run.recipe.seed, "open", *names))
     if asked():
         raise KeyboardInterrupt
+    run.working(f"opening {source}", 1, 1)
     _record_move(run, policy)
     if run.recipe.rl is not None and run.recipe.rl.credit == "items":
         locating(policy)  # at the first stage, so before anything is trained

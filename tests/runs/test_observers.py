@@ -39,6 +39,29 @@ class TestLiveView:
         assert "rl 3/3  reward 0.300" in text.getvalue()
         assert "warning: look here" in text.getvalue()
 
+    def test_a_log_file_says_when_something_begins_how_long_it_takes_and_when_it_ended(self, monkeypatch):
+        now = [100.0]
+        monkeypatch.setattr(time, "monotonic", lambda: now[0])
+        text = io.StringIO()
+        view = LiveView(Console(file=text, width=200))
+
+        def said(call, *values, after=0.0):
+            now[0] += after
+            start = len(text.getvalue())
+            call(*values)
+            return text.getvalue()[start:].strip()
+
+        assert said(view.working, "evaluating sft", 0, 160) == "evaluating sft (160)", "at once, before any is done"
+        assert said(view.working, "evaluating sft", 16, 160, after=1) == "", "no line for every part"
+        assert said(view.working, "evaluating sft", 64, 160, after=31) == "evaluating sft 64/160  48 s left"
+        assert said(view.working, "evaluating sft", 160, 160, after=48) == "evaluating sft: done in 80 s"
+        assert said(view.stage, "rl", 110, 10) == "rl: 110 steps, 10 already done"
+        assert (
+            said(view.metrics, {"step": 11, "train/reward": 0.5}, after=60)
+            == "rl 11/110  reward 0.500  1 h 39 min left"
+        )
+        assert said(view.metrics, {"step": 110, "train/reward": 0.5}, after=6000) == "rl 110/110  reward 0.500"
+
     def test_a_terminal_gets_a_bar_numbers_and_a_curve(self, tmp_path):
         text = io.StringIO()
         view = LiveView(Console(file=text, force_terminal=True, width=100))

@@ -47,6 +47,8 @@ def evaluate_policy(
         TrainingStopped: too many could not be judged (see `check_failures`).
     """
     judged: list[tuple[Example, Rollout]] = []
+    if progress is not None:
+        progress(0, len(examples))
     for start in range(0, len(examples), AT_ONCE):
         part = examples[start : start + AT_ONCE]
         groups = collect(policy, task, part, copies=1, sampling=under.sampling, key=(under.seed, "evaluate"))

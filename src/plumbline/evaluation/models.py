@@ -109,7 +109,9 @@ def evaluate_model(
         advice = "evaluate on a split that it has not seen, or add --allow-overlap to measure memory"
         check_unseen(model, examples, f"these {len(examples)} prompts", advice)
     opened, sampling = _as_trained(model, options)
+    listener.working(f"opening {model}", 0, 1)
     policy = open_policy(opened, model)
+    listener.working(f"opening {model}", 1, 1)
     if message := slowness(policy):
         listener.event("slow", message)
     check_prompts(policy, examples, sampling)

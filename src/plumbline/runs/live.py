@@ -1,7 +1,7 @@
 """The run as it goes on, on the terminal: on standard error, so that standard output stays for results.
 
 On a terminal: a bar for the present stage with its latest metrics and a curve of the last rewards. Elsewhere (a log
-file, CI): a line now and then.
+file, CI): a line when something begins, one now and then with the time that is left, and one when it has ended.
 """
 
 import sys
@@ -62,6 +62,8 @@ class LiveView:
         self.name, self.total = "", 0
         self.live: Live | None = None
         self.last_line = 0.0
+        self.pace, self.work = Pace(), Pace()
+        self.what = ""
 
     def stage(self, name: str, total: int, done: int) -> None:
         """See `Observer.stage`."""
@@ -74,6 +76,7 @@ class LiveView:
             self.task = self.progress.add_task(name, total=total, completed=done)
         else:
             self.console.print(f"{name}: {total} steps" + (f", {done} already done" if done else ""))
+            self.pace = Pace(done)
 
     def metrics(self, row: Mapping[str, Any]) -> None:
         """See `Observer.metrics`."""
@@ -87,7 +90,9 @@ class LiveView:
             if now - self.last_line > SECONDS_BETWEEN_LINES or row["step"] == self.total:
                 self.last_line = now
                 values = "  ".join(f"{label} {_short(self.latest[key])}" for key, label in SHOWN if key in self.latest)
-                self.console.print(f"{self.name} {row['step']}/{self.total}  {values}", highlight=False, soft_wrap=True)
+                self._line(
+                    f"{self.name} {row['step']}/{self.total}  {values}  {self.pace.left(row['step'], self.total)}"
+                )
 
     def working(self, what: str, done: int, total: int) -> None:
         """See `Observer.working`."""
@@ -100,13 +105,23 @@ class LiveView:
                 self.latest = {}
                 self.task = self.progress.add_task(what, total=total)
             self.progress.update(self.task, completed=done)
+        elif what != self.what:
+            self.what, self.work, self.last_line = what, Pace(done), time.monotonic()
+            self._line(f"{what} ({total})")
         elif done == total:
-            self.console.print(f"{what} ({total})", highlight=False, soft_wrap=True)
+            self.what = ""
+            self._line(f"{what}: done in {_time(time.monotonic() - self.work.began)}")
+        elif time.monotonic() - self.last_line > SECONDS_BETWEEN_LINES:
+            self.last_line = time.monotonic()
+            self._line(f"{what} {done}/{total}  {self.work.left(done, total)}")
 
     def event(self, kind: str, message: str) -> None:
         """See `Observer.event`."""
         style = "yellow" if kind not in QUIET else ""
         self.console.print(Text(f"{kind}: {message}", style=style), soft_wrap=True)
+
+    def _line(self, text: str) -> None:
+        self.console.print(text.rstrip(), highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         """See `Observer.close`."""
@@ -126,6 +141,26 @@ class LiveView:
         if len(self.rewards) > 1:
             parts.append(Text.assemble(("reward ", "dim"), sparkline(list(self.rewards))))
         return Group(*parts)
+
+
+class Pace:
+    """When something began, and how much of it was done by then."""
+
+    def __init__(self, done: int = 0) -> None:
+        self.began, self.first = time.monotonic(), done
+
+    def left(self, done: int, total: int) -> str:
+        """The time that the rest takes at the pace so far; nothing where there is no rest, or no pace yet."""
+        if done >= total or done <= self.first:
+            return ""
+        return f"{_time((total - done) * (time.monotonic() - self.began) / (done - self.first))} left"
+
+
+def _time(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def sparkline(values: list[float]) -> str:
