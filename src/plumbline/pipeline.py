@@ -266,7 +266,7 @@ def _section(recipe: Recipe) -> ModelSection:
 
 
 def _finish_stage(run: Run, policy: Policy, section: ModelSection, stage: str, source: str, trained: Source) -> None:
-    """Save a stage's model with its card; its checkpoints only took room from here on."""
+    """Save a stage's model with its card; its checkpoints would only take up space from here on."""
     recipe = run.recipe
     model = section.meaning()
     if section.dtype == "auto" and (dtype := policy.engine.get("dtype")) in {"float32", "bfloat16"}:
