@@ -63,7 +63,7 @@ def everything(folder: Path) -> dict[str, bytes | None]:
 def test_it_makes_an_ordinary_model_directory_and_finds_it_again(plumbline, entry, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     code, out, err = plumbline("get", "tiny-model", "--json")
-    assert (code, err.count("converting")) == (0, 1), err
+    assert (code, err.count("converting (3)")) == (0, 1), err
     folder = tmp_path / "models" / "tiny-model"
     assert json.loads(out) == {"model": "tiny-model", "folder": str(folder), "found": False}
     assert [path.name for path in folder.parent.iterdir()] == ["tiny-model"], "no temporary folder stays"

@@ -63,7 +63,7 @@ class LiveView:
         self.live: Live | None = None
         self.last_line = 0.0
         self.pace, self.work = Pace(), Pace()
-        self.what = ""
+        self.what, self.done = "", 0
 
     def stage(self, name: str, total: int, done: int) -> None:
         """See `Observer.stage`."""
@@ -105,15 +105,15 @@ class LiveView:
                 self.latest = {}
                 self.task = self.progress.add_task(what, total=total)
             self.progress.update(self.task, completed=done)
-        elif what != self.what:
+        elif what != self.what or done < self.done:
             self.what, self.work, self.last_line = what, Pace(done), time.monotonic()
             self._line(f"{what} ({total})")
-        elif done == total:
-            self.what = ""
+        elif done == total > self.done:
             self._line(f"{what}: done in {_time(time.monotonic() - self.work.began)}")
         elif time.monotonic() - self.last_line > SECONDS_BETWEEN_LINES:
             self.last_line = time.monotonic()
             self._line(f"{what} {done}/{total}  {self.work.left(done, total)}")
+        self.done = done
 
     def event(self, kind: str, message: str) -> None:
         """See `Observer.event`."""
