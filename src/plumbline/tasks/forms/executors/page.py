@@ -50,6 +50,11 @@ class Control:
     disabled: bool = False
 
     @property
+    def called(self) -> str:
+        """What an attempt's reason calls it: its group, label or name, in quotation marks."""
+        return repr(self.group or self.label or self.name)
+
+    @property
     def is_typed(self) -> bool:
         """Whether a user can type into it."""
         return self.kind in _TYPED

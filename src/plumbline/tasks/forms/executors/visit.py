@@ -72,7 +72,7 @@ class Visit:
         result = typed(control.kind, before + entered.value, self.model.language, control.limit("maxlength"))
         self.texts[control.index] = result.value
         if entered.refused or result.refused:
-            return Attempt("refused", f"{control.label!r} takes no such {control.kind}")
+            return Attempt("refused", f"{control.called} takes no such {control.kind}")
         return OK
 
     def choose(self, operation: Choose) -> Attempt:
@@ -131,7 +131,7 @@ class Visit:
             if control.kind in {"button", "hidden"} or not self.usable(control):
                 continue
             if why := self._invalid(control):
-                return f"{control.group or control.label or control.name!r}: {why}"
+                return f"{control.called}: {why}"
         return ""
 
     def _invalid(self, control: Control) -> str:
@@ -173,4 +173,4 @@ class Visit:
 
 
 def _hidden(control: Control) -> Attempt:
-    return Attempt("refused", f"{control.group or control.label or control.name!r} is not shown now")
+    return Attempt("refused", f"{control.called} is not shown now")

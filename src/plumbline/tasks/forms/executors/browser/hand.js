@@ -25,7 +25,7 @@
     } else {
       write(control, step.clear ? step.text : control.value + step.text);
     }
-    return step.refused ? ["refused", "it takes no such text"] : ["ok", ""];
+    return step.refused ? ["refused", `${step.called} takes no such ${control.type}`] : ["ok", ""];
   };
   const choose = (control, step) => {
     const option = control.options[step.place];
@@ -50,16 +50,29 @@
   };
   const doing = { enter, choose, tick, put, touch: control => (control.focus(), ["ok", ""]) };
 
-  // Why the browser would not send the form, or "" where it would.
-  const problem = form => {
+  // Why the browser would not send the form, or "" where it would; in the words of the direct executor, because a model
+  // may read them, and not in those of this browser's language.
+  const REASONS = [
+    ["valueMissing", () => "missing"],
+    ["typeMismatch", control => `not a valid ${control.type}`],
+    ["patternMismatch", () => "not in the format that is asked for"],
+    ["tooShort", () => "too short"],
+    ["rangeUnderflow", () => "out of range (min)"],
+    ["rangeOverflow", () => "out of range (max)"],
+    ["stepMismatch", () => "out of range (step)"],
+  ];
+  const reason = control => {
+    const found = REASONS.find(([flag]) => control.validity[flag]);
+    return found ? found[1](control) : control.validationMessage || "too short";
+  };
+  const problem = (form, called) => {
     if (!form) return "there is no form on this page";
     if (form.noValidate) return "";
     const short = control =>
       edited.has(control) && control.minLength > 0 && control.value && control.value.length < control.minLength;
     const wrong = control => control.willValidate && (!control.validity.valid || short(control));
-    const first = controls().find(wrong);
-    if (!first) return "";
-    return `not sent, '${first.name}': ${first.validationMessage || "too short"}`;
+    const place = controls().findIndex(wrong);
+    return place < 0 ? "" : `not sent, ${called[place]}: ${reason(controls()[place])}`;
   };
   const pressed = () => {
     const last = window.plumblineLast;
@@ -82,14 +95,14 @@
         if (!sends) { attempts.push(["ok", ""]); continue; }
       }
       if (sends) {
-        const why = problem(formOf());
+        const why = problem(formOf(), step.called);
         if (!why) return { attempts, send: true, cut: false };
         attempts.push(["refused", why]);
         continue;
       }
       const control = controls()[step.index];
       if (!control) { attempts.push(["not found", "the page has changed"]); continue; }
-      if (!usable(control)) { attempts.push(["refused", `'${control.name}' is not shown now`]); continue; }
+      if (!usable(control)) { attempts.push(["refused", `${step.called} is not shown now`]); continue; }
       window.plumblineLast = control;
       attempts.push(doing[step.op](control, step));
     }

@@ -20,7 +20,7 @@ from plumbline.tasks.forms.executors.operations import (
     Touch,
     resolve,
 )
-from plumbline.tasks.forms.executors.page import PageModel
+from plumbline.tasks.forms.executors.page import Control, PageModel
 from plumbline.tasks.forms.executors.request import stub
 from plumbline.tasks.forms.executors.typing import typed
 from plumbline.tasks.forms.plans.actions import Action, Done
@@ -91,36 +91,40 @@ def stretch(actions: Sequence[Action], model: PageModel, case: Case, limits: Lim
 
 
 def step_of(operation: Operation, model: PageModel) -> Step:
-    """An operation as the hand reads it."""
+    """An operation as the hand reads it; a reason that it gives calls controls what the direct executor calls them."""
     match operation:
         case Enter(control, text, clear):
             # Length is the browser's business; what a date or a number means on this page is the law of typing.
             entered = typed(control.kind, text, model.language)
             return {
                 "op": "enter",
-                "index": control.index,
+                **_at(control),
                 "text": entered.value,
                 "clear": clear,
                 "refused": entered.refused,
             }
         case Choose(control, place, on):
-            return {"op": "choose", "index": control.index, "place": place, "on": on}
+            return {"op": "choose", **_at(control), "place": place, "on": on}
         case Tick(control, on):
-            return {"op": "tick", "index": control.index, "on": on}
+            return {"op": "tick", **_at(control), "on": on}
         case Put(control, name):
             kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
             return {
                 "op": "put",
-                "index": control.index,
+                **_at(control),
                 "name": name,
                 "type": kind,
                 "content": stub(name).decode("utf-8", "replace"),
             }
         case Touch(control):
-            return {"op": "touch", "index": control.index}
+            return {"op": "touch", **_at(control)}
         case Send():
-            return {"op": "send"}
+            return {"op": "send", "called": [one.called for one in model.controls]}
         case Return():
-            return {"op": "return"}
+            return {"op": "return", "called": [one.called for one in model.controls]}
         case Go():
             raise AssertionError("loading a page is no step on it")
+
+
+def _at(control: Control) -> Step:
+    return {"index": control.index, "called": control.called}
