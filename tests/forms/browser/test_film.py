@@ -17,7 +17,7 @@ def test_a_plan_as_a_strip_of_pictures():
     assert captions[0] == "before step 1: Type 'Ada' into the 'Name' field"
     assert captions[1].startswith("not found, nothing is called 'Nothing'; step 2")
     assert captions[2] == "before step 4: Click the Submit button"
-    assert captions[3].startswith("refused, not sent, 'code'")
+    assert captions[3].startswith("refused, not sent, 'Code': not in the format that is asked for")
     assert captions[-2:] == ["after step 6: Click the Submit button", "the end"]
 
 
