@@ -118,7 +118,7 @@ def check_disjoint(grounds: Sequence[Ground]) -> None:
         DataError: names the split and an example.
     """
     seen = {example.fingerprint() for ground in grounds for example in ground.train}
-    for split, examples in (named for ground in grounds for named in ground.held_out.items()):
+    for split, examples in _held_out(grounds):
         shared = [example.id for example in examples if example.fingerprint() in seen]
         if shared:
             raise DataError(
@@ -141,7 +141,7 @@ def for_pretraining(run: Run, name: str, examples: Sequence[Example], grounds: S
     Raises:
         DataError: none are left.
     """
-    held_out = {example.fingerprint() for ground in grounds for split in ground.held_out.values() for example in split}
+    held_out = {example.fingerprint() for _, split in _held_out(grounds) for example in split}
     kept = [example for example in examples if example.fingerprint() not in held_out]
     left_out = len(examples) - len(kept)
     what = f"prompts{name and f' of {name}'} for the tiny model's pretraining are held out in this run"
@@ -161,8 +161,13 @@ def check_start(model: str, grounds: Sequence[Ground]) -> None:
     Raises:
         DataError: names the split and an example.
     """
-    for split, examples in (named for ground in grounds for named in ground.held_out.items()):
+    for split, examples in _held_out(grounds):
         check_unseen(model, examples, f"the {len(examples)} prompts of {split}", "begin from another model, or anew")
+
+
+def _held_out(grounds: Sequence[Ground]) -> list[tuple[str, Sequence[Example]]]:
+    """Every split that is held out, with its name, of every task."""
+    return [named for ground in grounds for named in ground.held_out.items()]
 
 
 def try_verifier(run: Run, ground: Ground) -> None:

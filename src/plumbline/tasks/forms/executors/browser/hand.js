@@ -71,8 +71,11 @@
     const short = control =>
       edited.has(control) && control.minLength > 0 && control.value && control.value.length < control.minLength;
     const wrong = control => control.willValidate && (!control.validity.valid || short(control));
-    const place = controls().findIndex(wrong);
-    return place < 0 ? "" : `not sent, ${called[place]}: ${reason(controls()[place])}`;
+    const there = controls();
+    const place = there.findIndex(wrong);
+    if (place < 0) return "";
+    // A foreign page's script may have added controls since its model was read.
+    return `not sent, ${called[place] ?? `'${there[place].name}'`}: ${reason(there[place])}`;
   };
   const pressed = () => {
     const last = window.plumblineLast;
