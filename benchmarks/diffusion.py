@@ -31,7 +31,7 @@ from plumbline.testing import sampled
 
 CPU_POINTS = [(64, 64, 32, 2, 32_768), (64, 64, 32, 2, 151_936)]
 GPU_POINTS = [(256, 256, 128, 8, 151_936)]
-BIG = {"hidden": 1024, "layers": 28, "heads": 16, "kv_heads": 8, "kind": "qwen2"}
+BIG = {"hidden": 1024, "layers": 28, "heads": 16, "kv_heads": 8, "kind": "qwen3"}
 TEMPERATURE = 1.0
 
 

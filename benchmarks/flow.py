@@ -66,7 +66,7 @@ def measure(folder: Path, device: torch.device, point: tuple[int, int, int, int,
     tokenizer = str(save_model(folder / "tokenizer", hidden=32, layers=1, heads=1, kv_heads=1, vocabulary=vocabulary))
     torch.save({"student_model": theirs.state_dict()}, folder / "checkpoint.pth")
     convert(folder / "checkpoint.pth", folder / "ours", tokenizer, heads=SIZES["n_heads"], context=length + canvas)
-    section = FlowModel(name=str(folder / "ours"), canvas=canvas, device=str(device))
+    section = FlowModel(name=str(folder / "ours"), canvas=canvas, device=str(device), dtype="float32")  # as theirs
     policy = open_policy(section, str(folder / "ours"))
     theirs.to(device)
     chats = prompts(batch, length, vocabulary)

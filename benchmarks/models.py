@@ -16,12 +16,12 @@ def save_model(
     kind: str = "llama",
     masks: bool = False,
 ) -> Path:
-    """Write a random-init model (llama or qwen2) and its tokenizer; prompts of n words are n tokens.
+    """Write a random-init model (llama or qwen3) and its tokenizer; prompts of n words are n tokens.
 
     With `masks` the last word but one is the mask token of a diffusion model.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen2Config
+    from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
     vocab = {f"w{index}": index for index in range(vocabulary - 1)} | {"<eos>": vocabulary - 1}
     if masks:
@@ -45,7 +45,7 @@ def save_model(
         "eos_token_id": vocabulary - 1,
         "pad_token_id": vocabulary - 1,
     }
-    config = LlamaConfig(**sizes) if kind == "llama" else Qwen2Config(**sizes)
+    config = LlamaConfig(**sizes) if kind == "llama" else Qwen3Config(**sizes, head_dim=hidden // heads)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = AutoModelForCausalLM.from_config(config)
@@ -62,4 +62,4 @@ def prompts(count: int, length: int, vocabulary: int, seed: int = 0) -> list[lis
 
 
 SMALL = {"hidden": 256, "layers": 4, "heads": 4, "kv_heads": 4}
-HALF_BILLION = {"hidden": 896, "layers": 24, "heads": 14, "kv_heads": 2, "vocabulary": 151_936, "kind": "qwen2"}
+HALF_BILLION = {"hidden": 896, "layers": 24, "heads": 14, "kv_heads": 2, "vocabulary": 151_936, "kind": "qwen3"}

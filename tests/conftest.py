@@ -10,6 +10,13 @@ from pathlib import Path
 
 import pytest
 
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Hide GPUs from all tests but `pytest -m gpu`: where a device is "auto" they would be taken, and round otherwise."""
+    if config.option.markexpr != "gpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 WORDS = ["o produto chegou atrasado e com defeito", "não recomendo, 12 dias de atraso", "ótima compra, nota 10", "sim"]
 
 

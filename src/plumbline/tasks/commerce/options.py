@@ -28,6 +28,8 @@ class Sloppiness(Section):
     """A Markdown fence around the object."""
     chatty: Probability = 0.0
     """A sentence before the object."""
+    over: int = Field(default=0, ge=0)
+    """Only records of reviews with more characters than this are careless: people tire of long ones."""
 
 
 MOST_ORDERS = 10_000_000

@@ -102,7 +102,10 @@ class CommerceTask:
 
     def demonstration(self, example: Example, seed: int) -> str:
         """See `Task.demonstration`: the gold answer, as carelessly written as the options say."""
-        return sloppily(gold_of(example), self.options.sloppiness, generator(seed, "sloppiness"))
+        gold, sloppiness = gold_of(example), self.options.sloppiness
+        if len(example.reference["review"]) <= sloppiness.over:
+            return gold
+        return sloppily(gold, sloppiness, generator(seed, "sloppiness"))
 
     @property
     def controls(self) -> Mapping[str, Control]:
