@@ -130,8 +130,8 @@ def test_a_bad_input_is_one_message_and_leaves_nothing(plumbline, place, asked_n
 BLOCKED = [
     ("torch", "eval models/plain", "a model needs torch, which is not installed", "train"),
     ("transformers", "eval models/plain", "a model needs transformers", "train"),
-    ("torch", "run commerce-demo --out new", "a model needs torch", "train"),
-    ("torch", "sweep commerce-demo --vary seed=0,1 --out new", "a model needs torch", "train"),
+    ("torch", "run commerce-tiny --out new", "a model needs torch", "train"),
+    ("torch", "sweep commerce-tiny --vary seed=0,1 --out new", "a model needs torch", "train"),
     ("peft", "run commerce-grpo --out new --set model.name=models/plain", "a model needs peft", "train"),
     ("torch", "convert junk.pth --out new --tokenizer gpt2", "this command needs torch", "train"),
     ("selectolax", "eval oracle --task forms", "the direct executor needs selectolax", "forms"),
@@ -144,7 +144,7 @@ BLOCKED = [
         "browser",
     ),
     ("flask", "eval oracle --task forms --suite formfactory --path full", "flask, which is not", "formfactory"),
-    ("tensorboard", "run commerce-demo --out new --set run.trackers=[tensorboard]", "tensorboard", "tensorboard"),
+    ("tensorboard", "run commerce-tiny --out new --set run.trackers=[tensorboard]", "tensorboard", "tensorboard"),
 ]
 
 
@@ -176,8 +176,8 @@ def test_a_gpu_that_is_not_there_is_said_before_anything_is_built(plumbline, pla
     before = contents(place)
     for command in (
         "eval models/plain --device cuda",
-        "run commerce-demo --out new --set model.device=cuda",
-        "run commerce-demo --out new --set model.device=cuda:3",
+        "run commerce-tiny --out new --set model.device=cuda",
+        "run commerce-tiny --out new --set model.device=cuda:3",
     ):
         status, _, err = plumbline(command)
         assert status == 1
@@ -238,7 +238,7 @@ def test_what_a_model_wrote_is_no_error(plumbline, monkeypatch, text):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize(
-    "command", ["recipe", "recipe commerce-demo", "eval oracle", "eval oracle --json", "eval --help"]
+    "command", ["recipe", "recipe commerce-tiny", "eval oracle", "eval oracle --json", "eval --help"]
 )
 def test_a_full_device_is_said(place, command):
     """In a process of its own, with the buffers of one: what the interpreter writes at its end counts as well."""

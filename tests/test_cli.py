@@ -252,14 +252,14 @@ def test_recipe_lists_prints_and_overrides(plumbline):
     code, out, _ = plumbline("recipe")
     assert code == 0
     assert "commerce-demo" in out
-    code, out, _ = plumbline("recipe", "commerce-demo", "--set", "rl.steps=7")
+    code, out, _ = plumbline("recipe", "commerce-tiny", "--set", "rl.steps=7")
     assert "steps: 7" in out
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "commerce-demo", "--set", "rl.stepz=7"], "unknown key rl.stepz (did you mean steps?)"),
+        (["run", "commerce-tiny", "--set", "rl.stepz=7"], "unknown key rl.stepz (did you mean steps?)"),
         (["run", "no-such-recipe"], "no recipe named no-such-recipe"),
         (["eval", "./no/such/model"], "there is no model directory at ./no/such/model"),
         (["eval", "models/not-fetched"], "fetch a model (`plumbline get` lists them)"),

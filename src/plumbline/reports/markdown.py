@@ -88,7 +88,7 @@ def _sample(view: View, picked: Picked, gold: str | None, before: str, after: st
     blocks += ["Prompt:", _block(prompt)] if prompt else []
     blocks += ["Gold:", _block(gold)] if gold is not None else []
     for name, row in ((before, picked.before), (after, picked.after)):
-        parts = ", ".join(f"{part} {numbers.fixed(value, 2)}" for part, value in row.parts.items())
+        parts = ", ".join(f"{part} {value:.2f}" for part, value in row.parts.items() if value is not None)
         blocks += [f"{name}, reward {numbers.fixed(row.reward)}, read as {markdown(row.how)}. {markdown(parts)}"]
         blocks += [_block(row.completion)]
     return blocks

@@ -1,5 +1,6 @@
 """Samples side by side: the same held-out examples before and after, chosen by a rule."""
 
+import json
 from typing import Any
 
 from plumbline.evaluation.evaluate import ORACLE
@@ -8,13 +9,15 @@ from plumbline.reports import numbers
 from plumbline.reports.escaping import clip, html
 from plumbline.reports.page import Section, paragraph
 from plumbline.reports.select_samples import RULE, Picked, select
-from plumbline.reports.tables import minus
+from plumbline.reports.tables import Column, Row, Table, minus
 from plumbline.reports.view import View, name_of
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 
 ANSWER, PROMPT, GOLD = 3000, 4000, 2000
 """Most bytes of HTML that a text takes; what is left out is counted."""
 MOST_PARTS = 14
+SHORT = 600
+"""Characters up to which a prompt stands open: what was asked is then read beside what was answered."""
 
 
 def samples(view: View) -> Section:
@@ -51,16 +54,49 @@ def _sample(view: View, picked: Picked, gold: str | None, before: str, after: st
     row = picked.after
     stratum = f" · {html(clip(row.stratum, 300)[0])}" if row.stratum else ""
     prompt = prompt_of(view, row.id)
-    folded = _folded("Prompt (last user message)", prompt, PROMPT) if prompt else ""
-    folded += _folded("Gold answer", gold, GOLD) if gold is not None else ""
+    folded = _folded("Prompt (last user message)", prompt, PROMPT) if len(prompt) > SHORT else ""
+    read = _read(gold, {before: picked.before, after: row})
+    folded += _folded("Gold answer", gold, GOLD) if gold is not None and not read else ""
     change = minus(numbers.signed(picked.gain))
     return (
         f'<article class="sample"><h3>{html(clip(row.id, 300)[0])}{stratum}</h3>'
         f'<p class="why">{html(picked.why)}: {numbers.fixed(picked.before.reward)} to '
         f"{numbers.fixed(row.reward)} ({change})</p>"
+        f"{_text(prompt, PROMPT) if 0 < len(prompt) <= SHORT else ''}{read}"
         f'<div class="folded">{folded}</div>'
         f'<div class="sides">{_side(before, picked.before)}{_side(after, row)}</div></article>'
     )
+
+
+def _read(gold: str | None, answers: dict[str, Judged]) -> str:
+    """Where the gold answer and an answer are JSON objects: each value beside the gold one, with what its part earned."""
+    wanted = _object(gold)
+    if not wanted:
+        return ""
+    columns = [Column("key", "What is asked"), Column("gold", "Gold")]
+    cells: dict[str, list[str]] = {key: [_value(value)] for key, value in wanted.items()}
+    for name, row in answers.items():
+        columns.append(Column(name, name))
+        said = _object(row.completion)
+        for key, row_cells in cells.items():
+            earned = row.parts.get(key)
+            mark = "" if earned is None else "✓ " if earned == 1 else "✗ " if earned == 0 else f"{earned:.2f} "
+            row_cells.append(mark + (_value(said[key]) if key in said else "(not said)"))
+    rows = tuple(Row((clip(key, 120)[0], *row_cells)) for key, row_cells in list(cells.items())[:MOST_PARTS])
+    return Table("read", "What was read, ✓ right, ✗ wrong", tuple(columns), rows).to_html()
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    """The JSON object that a text is; empty where it is none as it stands."""
+    try:
+        value = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _value(value: object) -> str:
+    return clip(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), 300)[0]
 
 
 def _side(name: str, row: Judged) -> str:
@@ -86,10 +122,10 @@ def _turns(row: Judged) -> str:
 
 
 def _chips(parts: Any) -> str:
-    """Each part as a small bar with its value; a part that was not computed has a dash and no bar."""
+    """Each part that was asked for as a small bar with its value."""
     items = []
-    for name, value in list(dict(parts).items())[:MOST_PARTS]:
-        bar = f'<i><span style="width:{min(max(value, 0.0), 1.0) * 100:.0f}%"></span></i>' if value is not None else ""
+    for name, value in [pair for pair in dict(parts).items() if pair[1] is not None][:MOST_PARTS]:
+        bar = f'<i><span style="width:{min(max(value, 0.0), 1.0) * 100:.0f}%"></span></i>'
         items.append(f"<li><b>{html(clip(name, 120)[0])}</b> {bar}{numbers.fixed(value, 2)}</li>")
     return f'<ul class="chips">{"".join(items)}</ul>' if items else ""
 
