@@ -1,6 +1,7 @@
 # Two commands for a fresh machine that has Python 3.11, make and the network:
-#   make demo   makes .venv, runs the main job and its negative control on a CPU (about 4 minutes), says where the report is
-#   make test   makes .venv, runs the tests (about 5 minutes)
+#   make demo   makes .venv, fetches a real model of 135M (93 MB), runs the main job and its negative control on a CPU (says
+#               first how long that takes on this machine), says where the report is; it goes on where it was stopped
+#   make test   makes .venv, runs the tests (about ten minutes)
 # Others: lint, format, clean.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -33,13 +34,14 @@ export OMP_WAIT_POLICY := passive
 	@touch $@
 
 demo: .venv/train.stamp
+	@$(BIN)/plumbline get smollm2-135m
 	@$(BIN)/plumbline run commerce-demo --resume
 	@echo
 	@echo "The negative control: the same RL with the advantages dealt at random. Its reward must not rise."
 	@$(BIN)/plumbline run commerce-demo-control --resume
 	@echo
 	@echo "Reports:  runs/commerce-demo/report.html   runs/commerce-demo-control/report.html"
-	@echo "Next, with a real model on a GPU (a local directory or a hub name):"
+	@echo "Next, with a model of yours (a local directory or a hub name):"
 	@echo "    $(BIN)/plumbline run commerce-grpo --set model.name=DIRECTORY_OR_HUB_NAME"
 
 test: .venv/dev.stamp

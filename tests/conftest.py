@@ -12,7 +12,7 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hide GPUs from all tests but `pytest -m gpu`: where a device is "auto" they would be taken, and round otherwise."""
+    """Hide GPUs from all but `pytest -m gpu`: where a device is "auto" they would be taken, and round otherwise."""
     if config.option.markexpr != "gpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 

@@ -44,7 +44,7 @@ from plumbline.storage import JsonLines, clear_os_errors, clear_read_errors, rea
 
 STAGES = ("base", "sft", "rl")
 """In the order of training."""
-QUIET = frozenset({"note", "resumed", "changed", "engine"})
+QUIET = frozenset({"note", "resumed", "changed", "engine", "forecast"})
 """Kinds of events that are no warning."""
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
 

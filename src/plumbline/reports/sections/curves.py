@@ -154,7 +154,7 @@ def _health(view: View, rows: Rows) -> str:
         notes.append(f"Not computed: {', '.join(missing)}.")
     rl = view.run.recipe.rl
     if rl is not None and rl.inner_epochs == 1:
-        notes.append("One update is made on each batch, so a ratio differs from 1 by the gap alone, and the clip cuts no more.")
+        notes.append("One update is made on each batch, so a ratio differs from 1 by the gap alone.")
     if not figures:
         return ""
     intro, outro = paragraph(_ends_note(rows), "note"), paragraph(" ".join(notes), "note")

@@ -1,0 +1,78 @@
+"""How long a run will take, from a measured pass of each kind, said before it begins.
+
+A causal model's time is in three kinds of work: a token of a pass with gradient, a decoding step of all rows, and
+reading prompts. Each is measured once on the run's own prompts and multiplied by how many the recipe asks for.
+"""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+
+import torch
+
+from plumbline.policies.draws import noises
+from plumbline.policies.policy import Policy
+from plumbline.recipe import Recipe
+from plumbline.records import Request
+from plumbline.tasks.source import Source
+from plumbline.tasks.task import gold_of
+
+FEW, MORE = 2, 10
+"""Tokens of the two measured answers: their difference is decoding, what is left of the first is reading."""
+SHOWN = 4
+"""Demonstrations of the measured pass."""
+
+
+def forecast(policy: Policy, source: Source, recipe: Recipe, answers: int) -> Mapping[str, float]:
+    """Seconds of each kind of work of a run (`sft`, `rl`, `evaluations`), as one pass of each says.
+
+    Answers are taken to be as long as the gold ones, and before any training as long as they may be.
+
+    Args:
+        policy: a causal model; its gradients are cleared.
+        source: the training examples, with gold answers.
+        recipe: of the run.
+        answers: that the evaluations of one stage ask for.
+    """
+    rows = (8, 8) if recipe.rl is None else (recipe.rl.prompts_per_step, recipe.rl.group_size)
+    examples = [example for found in source.examples.values() for example in islice(found, max(rows[0], SHOWN))]
+    shown = [
+        policy.demonstrate([*each.messages, {"role": "assistant", "content": gold_of(each)}], allow_truncation=True)
+        for each in examples
+    ]
+    length = sum(one.num_targets for one in shown) / len(shown)
+    prompt = sum(len(one.tokens) for one in shown) / len(shown) - length
+
+    def drawing(tokens: int) -> float:
+        law = replace(recipe.sampling, max_tokens=tokens)
+        keys = [(each, copy) for each in examples[: rows[0]] for copy in range(rows[1])]
+        began = time.perf_counter()
+        for _ in policy.sample([Request(("forecast", each.id, copy), each.messages, law) for each, copy in keys]):
+            pass
+        return time.perf_counter() - began
+
+    def learning() -> float:
+        began = time.perf_counter()
+        policy.supervised_loss(shown[:SHOWN], noises(min(SHOWN, len(shown)), 0)).backward()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return time.perf_counter() - began
+
+    learning()  # the first pass also makes what later ones find
+    a_token = learning() / sum(len(one.tokens) for one in shown[:SHOWN])
+    for weight in policy.trainable().values():
+        weight.grad = None
+    reading = drawing(FEW)
+    a_step = max(0.0, drawing(MORE) - reading) / (MORE - FEW)
+    later = (recipe.sft is not None) + (recipe.rl is not None)
+    written = recipe.sampling.max_tokens + later * length
+    seconds = {"evaluations": answers * (a_step * written / math.prod(rows) + (1 + later) * a_token * prompt / 3)}
+    if (sft := recipe.sft) is not None:
+        steps = sft.steps or (sft.epochs or 0) * source.size / sft.batch_size
+        seconds["sft"] = steps * sft.batch_size * (prompt + length) * a_token
+    if (rl := recipe.rl) is not None:
+        learnt = rl.prompts_per_step * (prompt + rl.group_size * length) * a_token * rl.inner_epochs
+        seconds["rl"] = rl.steps * (reading + a_step * length + learnt)
+    return seconds
