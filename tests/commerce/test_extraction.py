@@ -274,6 +274,7 @@ def test_the_schema_and_the_check_of_a_value_agree():
 
 class TestSloppiness:
     gold = json.dumps(GOLD, ensure_ascii=False)
+    tired = Sloppiness(abridged=1, over=90)
 
     def write(self, **faults):
         return sloppily(self.gold, Sloppiness(**faults), np.random.default_rng(0))
@@ -291,6 +292,12 @@ class TestSloppiness:
         rng = np.random.default_rng(1)
         share = np.mean([sloppily(self.gold, Sloppiness(unclosed=0.3), rng)[-1] != "}" for _ in range(2000)])
         assert share == pytest.approx(0.3, abs=0.04)
+
+    def test_over_leaves_the_records_of_shorter_reviews_alone(self, commerce, monkeypatch):
+        monkeypatch.setattr(commerce, "options", commerce.options.model_copy(update={"sloppiness": self.tired}))
+        for example in commerce.examples("train"):
+            is_long = len(example.reference["review"]) > self.tired.over
+            assert (commerce.demonstration(example, 0) != example.gold) == is_long
 
 
 class TestRubric:

@@ -69,7 +69,7 @@ def _sample(view: View, picked: Picked, gold: str | None, before: str, after: st
 
 
 def _read(gold: str | None, answers: dict[str, Judged]) -> str:
-    """Where the gold answer is a JSON object: each of its values beside the answered ones, with what the part earned."""
+    """Where the gold answer is a JSON object: each of its values beside the answered ones, with what a part earned."""
     wanted = _object(gold)
     if not wanted:
         return ""
