@@ -248,7 +248,8 @@ def whole_step(options, folder: Path) -> str:
     trainer = their_trainer(*place, folder, getattr(torch, options.dtype), lora)
     warmups = 1 if options.device.type == "cuda" else 0
     ratio = compare(ours, lambda: their_step(trainer, asked, COPIES), options.device, options.pairs, warmups)
-    return ratio.row("TRL, a whole step", f"{len(asked)} x {COPIES} x {options.answer}", "LoRA 16, all linear")
+    shape = f"{len(asked)} x {COPIES} x {options.answer}"
+    return ratio.row("TRL, a whole step", shape, "LoRA 16, all linear") + " - | - | - |"
 
 
 if __name__ == "__main__":
