@@ -24,7 +24,8 @@ import torch
 from models import HALF_BILLION, SMALL, prompts, save_model
 from pairing import HEADER, compare
 from plumbline.policies import open_policy
-from plumbline.recipe import ModelSection, parse
+from plumbline.policies.autoregressive.options import AutoregressiveModel
+from plumbline.recipe import parse
 from plumbline.records import Example, Outcome, Sampling, Score, Step, Trajectory
 from plumbline.rollouts import collect
 from plumbline.training.credit import credit
@@ -76,8 +77,9 @@ def measure(source: str, device: torch.device, point: tuple[int, int, int, int],
     print(ratio.row(length, answer, copies, vocabulary), flush=True)
 
 
-def our_step(source, device, chats, answer, copies):
-    policy = open_policy(ModelSection(name=source, device=str(device)), source)
+def our_step(source, device, chats, answer, copies, **model):
+    """One step of ours, and its policy; `model` are further keys of the recipe's section, such as dtype and lora."""
+    policy = open_policy(AutoregressiveModel(name=source, device=str(device), **model), source)
     policy.chat.stop_ids = (-1,)
     return stepping(policy, chats, Sampling(max_tokens=answer), copies), policy
 
@@ -100,12 +102,14 @@ def stepping(policy, chats, law, copies):
     return step
 
 
-def their_trainer(source, device, chats, answer, copies, folder):
+def their_trainer(source, device, chats, answer, copies, folder, dtype=None, lora=None):
+    """TRL's trainer; `dtype` is float32 on a CPU and bfloat16 on a GPU unless given, `lora` a peft config."""
     import trl
     from datasets import Dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     on_cpu = device.type == "cpu"
+    dtype = dtype or (torch.float32 if on_cpu else torch.bfloat16)
     config = trl.GRPOConfig(
         output_dir=str(folder / "trl"),
         per_device_train_batch_size=len(chats) * copies,
@@ -117,12 +121,13 @@ def their_trainer(source, device, chats, answer, copies, folder):
         scale_rewards="none",
         temperature=1.0,
         use_cpu=on_cpu,
-        bf16=not on_cpu,
+        bf16=dtype == torch.bfloat16,
         gradient_checkpointing=False,
         report_to="none",
     )
     trainer = trl.GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32 if on_cpu else torch.bfloat16),
+        model=AutoModelForCausalLM.from_pretrained(source, dtype=dtype),
+        peft_config=lora,
         reward_funcs=lambda completions, **_: [judge(c[0]["content"]) for c in completions],
         args=config,
         train_dataset=Dataset.from_list([{"prompt": chat} for chat in chats]),

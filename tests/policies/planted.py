@@ -108,6 +108,20 @@ def adapters_ignored_in_decoding(patch, model):
     patch.setattr(lean, "Projection", Bare)
 
 
+def merged_adapters(patch, policy):
+    """The sampler merges adapters into weights of 16 bits: below half of what those stand apart nothing is left."""
+    true = policy.sample
+
+    def sample(requests):
+        policy.adapter.merge_adapter()
+        try:
+            yield from true(requests)
+        finally:
+            policy.adapter.unmerge_adapter()
+
+    patch.setattr(policy, "sample", sample)
+
+
 PLANTED = {
     late_positions_in_packs: ["packed scoring", "shared attention"],
     no_mask_between_completions: ["packed scoring", "shared attention"],

@@ -4,15 +4,20 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import nn
+from transformers import AutoModelForCausalLM
 
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import adapters
 from plumbline.policies.pretrained.loading import load
-from plumbline.recipe import LoraSection
+from plumbline.policies.pretrained.tiny import make_tiny
+from plumbline.recipe import LoraSection, TinySection
 from plumbline.records import Sampling
 from plumbline.storage import read_json, write_json
 from plumbline.testing import sampled
+from plumbline.training.update import probe_gap
+from tests.conftest import WORDS
+from tests.policies.planted import merged_adapters
 
 NAMES = ["one", "two", "bare", "biased"]
 
@@ -263,3 +268,64 @@ def test_a_loaded_adapters_dropout_is_off_and_so_is_its_references(tiny_folder, 
     policy.keep_reference()
     rates = [module.p for module in policy.model.modules() if isinstance(module, nn.Dropout)]
     assert not any(rates)
+
+
+CHAT = [{"role": "user", "content": "o produto"}]
+WEIGHT, ADAPTER = 0.09423828125, 0.05
+UPDATE = 0.94 * 2**-12
+"""A little less than half of what bfloat16 numbers stand apart at `WEIGHT`."""
+
+
+@pytest.fixture(scope="module")
+def even_folder(tmp_path_factory):
+    """A tiny Llama whose matrices are all of one size, so that an update is below the spacing of each or of none."""
+    made = tmp_path_factory.mktemp("even") / "tiny"
+    make_tiny(made, TinySection(hidden=128, layers=3, heads=4, vocabulary=300, context=128), WORDS * 10, seed=3)
+    model = AutoModelForCausalLM.from_pretrained(made)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("proj.weight"):
+                weight.copy_(weight.sign() * WEIGHT)
+        model.get_input_embeddings().weight.mul_(5.0)
+        model.get_decoder().norm.weight.mul_(4.0)
+    model.save_pretrained(made)
+    return made
+
+
+def learn(policy, seen):
+    """Four steps up the gradient's sign, after which every element of s B A is `UPDATE` or less."""
+    trainable = policy.trainable()
+    with torch.no_grad():
+        for name, weight in trainable.items():
+            weight.copy_(weight.sign() * ADAPTER if "lora_A" in name else weight)
+    for _ in range(4):
+        total = policy.score(seen).logprobs.sum()
+        gradients = torch.autograd.grad(total, list(trainable.values()))
+        with torch.no_grad():
+            for (name, weight), gradient in zip(trainable.items(), gradients, strict=True):
+                if "lora_B" in name:
+                    weight.add_(gradient.sign() * UPDATE / ADAPTER / 4)
+
+
+def test_a_sampler_that_merges_adapters_in_16_bits_stays_behind_and_the_gap_shows_it(even_folder, monkeypatch):
+    section = AutoregressiveModel(name=str(even_folder), dtype="bfloat16", lora=LoraSection(rank=1, alpha=1))
+    policy = open_policy(section, str(even_folder))
+    policy.chat.stop_ids = (-1,)
+
+    def drawn():
+        return sampled(policy, [CHAT], 2, Sampling(max_tokens=24), seed=0)[0]
+
+    seen = drawn()
+    learn(policy, seen)
+    gain = float((policy.score(seen).logprobs.detach() - torch.cat([torch.tensor(t.logprobs) for t in seen])).mean())
+    assert gain > 0.05, "nats a token: the scorer has learnt"
+    moved = drawn()
+    gap = probe_gap(policy, moved)
+    with monkeypatch.context() as patch:
+        merged_adapters(patch, policy)
+        behind = drawn()
+        merged_gap = probe_gap(policy, behind)
+    assert [t.logprobs.tolist() for t in behind] == [t.logprobs.tolist() for t in seen], "and the sampler has not"
+    assert [t.logprobs.tolist() for t in moved] != [t.logprobs.tolist() for t in seen]
+    assert gap < 0.05
+    assert merged_gap > max(0.06, 2 * gap)

@@ -4,6 +4,7 @@ import pytest
 import torch
 from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
+from plumbline.policies import token_law
 from plumbline.policies.token_law import draw, log_prob, restrict
 from plumbline.records import Sampling
 
@@ -56,6 +57,21 @@ def test_draws_follow_the_law(sampling, vocabulary):
     if kept.sum() > 1:
         assert stats.chisquare(observed[kept], expected[kept] * observed.sum() / expected.sum()).pvalue > 1e-3
     torch.testing.assert_close(logprobs.double(), law[tokens].log(), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("sampling", LAWS)
+def test_rows_drawn_in_slices_are_drawn_as_they_are_together(sampling, monkeypatch):
+    generator = torch.Generator().manual_seed(4)
+    logits = torch.randn(7, 300, generator=generator) * 4
+    uniforms = torch.rand(7, dtype=torch.float64, generator=generator)
+    tokens, logprobs = draw(logits, uniforms, sampling)
+    sizes, true = [], token_law._invert
+    monkeypatch.setattr(token_law, "_invert", lambda rows, *rest: sizes.append(len(rows)) or true(rows, *rest))
+    monkeypatch.setattr(token_law, "AT_ONCE", 2 * 300 + 1)
+    sliced, also = draw(logits, uniforms, sampling)
+    assert sizes == [2, 2, 2, 1]
+    assert torch.equal(sliced, tokens)
+    torch.testing.assert_close(also, logprobs, rtol=0, atol=1e-6)
 
 
 def test_draws_at_another_temperature_fail_the_same_test():

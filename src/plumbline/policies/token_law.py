@@ -71,6 +71,11 @@ def kl(log_p: Tensor, log_r: Tensor) -> Tensor:
     return (log_p.exp() * (log_p - log_r).masked_fill(log_p.isneginf(), 0.0)).sum(-1)
 
 
+AT_ONCE = 2**19
+"""Logits from which a CPU draws at once: 2 MiB stay in its caches, and larger tensors would be new pages at
+every step (1.1 ms instead of 1.6 to 6.6 for 32 rows of 49,152)."""
+
+
 def draw(logits_bv: Tensor, uniforms_b: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
     """Draw a token for each row by inverting the cumulative distribution.
 
@@ -88,6 +93,11 @@ def draw(logits_bv: Tensor, uniforms_b: Tensor, sampling: Sampling) -> tuple[Ten
     if sampling.greedy:
         tokens = logits_bv.argmax(-1)
         return tokens, torch.zeros_like(tokens, dtype=torch.float32)
+    rows = max(1, AT_ONCE // logits_bv.shape[-1])
+    if logits_bv.device.type == "cpu" and len(logits_bv) > rows:
+        parts = zip(logits_bv.split(rows), uniforms_b.split(rows), strict=True)
+        drawn = [draw(logits, uniforms, sampling) for logits, uniforms in parts]
+        return torch.cat([tokens for tokens, _ in drawn]), torch.cat([logprobs for _, logprobs in drawn])
     probabilities_bv = restrict(logits_bv, sampling).softmax(-1)
     tokens = _invert(probabilities_bv, uniforms_b.unsqueeze(-1))
     return tokens.squeeze(-1), probabilities_bv.gather(-1, tokens).squeeze(-1).log().float()

@@ -8,6 +8,7 @@ the sum over its tokens of log p(token | prompt, earlier tokens) under `token_la
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor
 from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies.autoregressive.decoders import Decoder
 from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
+from plumbline.policies.autoregressive.decoders.graphs import Graphs
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import PASS_TOKENS, pack, reach, rows
@@ -47,6 +49,7 @@ class AutoregressivePolicy(PretrainedPolicy):
         self._reach = reach(self.model)
         self._lean = self._choose_decoder(section)
         self._packed = self._choose_scoring(section)
+        self._graphs = Graphs() if self._lean and self._abilities.graphs else None
 
     @classmethod
     def open(cls, section: AutoregressiveModel, source: str, seed: int = 0) -> "AutoregressivePolicy":
@@ -89,11 +92,14 @@ class AutoregressivePolicy(PretrainedPolicy):
 
     def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`. Prompts are decoded in chunks of `rows_at_once` rows."""
-        decoder: Decoder = LeanDecoder(self.model) if self._lean else CachedDecoder(self.model, self.chat.stop_ids[0])
-        for chunk in self.chunks(requests, Sampling):
-            prompt_of = chunk.prompt_of.tolist()
-            for row, drawn in decode(decoder, chunk, self.chat.stop_ids, self.device):
-                yield chunk.requests[row], self._trajectory(chunk.prompts[prompt_of[row]], drawn, chunk.sampling)
+        with self._graphs.lent() if self._graphs is not None else nullcontext() as graphs:
+            decoder: Decoder = CachedDecoder(self.model, self.chat.stop_ids[0])
+            if self._lean:
+                decoder = LeanDecoder(self.model, graphs)
+            for chunk in self.chunks(requests, Sampling):
+                prompt_of = chunk.prompt_of.tolist()
+                for row, drawn in decode(decoder, chunk, self.chat.stop_ids, self.device):
+                    yield chunk.requests[row], self._trajectory(chunk.prompts[prompt_of[row]], drawn, chunk.sampling)
 
     def _trajectory(self, prompt: list[int], drawn: Drawn, sampling: Sampling) -> Trajectory:
         step = Step(

@@ -9,7 +9,7 @@ the log-probabilities of the tokens that are plausible there; the largest differ
 a token that is never drawn. Only what agrees is used; what is used, and what is left out, is recorded with the run.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from plumbline.policies.autoregressive.decoders.graphs import Graphs
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder, unsupported
 from plumbline.policies.autoregressive.packing import Pack, install_shared_attention, pack, remove_shared_attention
 from plumbline.policies.pretrained.adapters import fuse, lora_layers, unfuse
@@ -53,6 +54,10 @@ class Abilities:
     adapters: bool
     """LoRA layers give the same in the products of `pretrained.adapters`, which are in place from then on."""
     why_not_lean: str = ""
+    graphs: bool = False
+    """Its steps are CUDA graphs."""
+    why_no_graphs: str = ""
+    """Empty where there is no GPU to run them."""
 
     def left_out(self) -> str:
         """What is slower than it could be because a short cut did not agree; empty where all did."""
@@ -62,6 +67,7 @@ class Abilities:
             "shared attention": self.shared,
             f"lean decoder ({self.why_not_lean})": self.lean,
             "fused adapters": self.adapters,
+            f"CUDA graphs ({self.why_no_graphs})": not self.why_no_graphs,
         }
         return ", ".join(name for name, there in slow.items() if not there)
 
@@ -113,9 +119,14 @@ def probe(model: Any) -> Abilities:
         if not shared:
             remove_shared_attention(model)
         reason = unsupported(model)
-        if reason is None and not trial.agrees(_decoded(model, prompts, answers)):
-            reason = "its logits differ from the model's own"
-    return Abilities(linear_head, packing, shared, reason is None, adapters, reason or "")
+        if reason is None:
+            reason = _why_not(trial, lambda: _decoded(model, prompts, answers))
+        graphs, why = not reason and _on_gpu(model), ""
+        if graphs:
+            kept = Graphs()
+            for _ in range(2):  # captured, and then kept
+                why = why or _why_not(trial, lambda: _decoded(model, prompts, answers, kept))
+    return Abilities(linear_head, packing, shared, not reason, adapters, reason or "", graphs and not why, why)
 
 
 @contextmanager
@@ -233,9 +244,21 @@ def _packs(model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: Trial
     return trial.agrees(logits)
 
 
-def _decoded(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
+def _on_gpu(model: Any) -> bool:
+    return bool(model.device.type == "cuda")
+
+
+def _why_not(trial: Trial, logits: Callable[[], Tensor]) -> str:
+    """Why logits [M, V] that a decoder gives are not to be relied on; empty where they are."""
+    try:
+        return "" if trial.agrees(logits()) else "its logits differ from the model's own"
+    except RuntimeError as error:  # such as a kernel that this device or a graph does not have
+        return f"it fails here: {str(error).strip().splitlines()[0][:200]}"
+
+
+def _decoded(model: Any, prompts: Tokens, answers: NDArray[np.int64], graphs: Graphs | None = None) -> Tensor:
     """Logits [M, V] by the lean decoder."""
-    decoder = LeanDecoder(model)
+    decoder = LeanDecoder(model, graphs)
     begun = decoder.begin([prompt.tolist() for prompt in prompts], 2, ANSWER, SHARED_TOKENS)
     logits = [begun.repeat_interleave(2, 0)]
     for time in range(ANSWER - 1):

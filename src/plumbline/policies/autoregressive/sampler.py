@@ -69,7 +69,7 @@ def decode(
             tokens, logprobs = draw(logits, numbers_rc[cells, time], sampling)
         tokens_rc[cells, time], logprobs_rc[cells, time] = tokens, logprobs  # past its end a row's columns are unread
         stopped = live.flatten() & torch.isin(tokens, stops)
-        length[cells[stopped]] = time + 1
+        length[cells] = torch.where(stopped, time + 1, length[cells])  # of fixed shape, so that no GPU is waited for
         live &= ~stopped.view_as(live)
         if time + 1 == limit:
             break

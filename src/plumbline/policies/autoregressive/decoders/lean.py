@@ -5,8 +5,8 @@ prompt, C token limit, T tokens so far, H hidden size, V vocabulary.
 
 The layers' own modules are called (so 4-bit layers work as they are), the adapters of those that read the same input
 in one product, and the prompt's keys and values are held once for a group of copies: a query attends to two blocks,
-its prompt's [P, K, L, D] and its own [P, K, G, C, D], under one softmax. On a GPU the step is captured once as a CUDA
-graph and replayed, because at these sizes launching the kernels costs more than running them.
+its prompt's [P, K, L, D] and its own [P, K, G, C, D], under one softmax. On a GPU a step is a CUDA graph
+(`decoders.graphs`), because at these sizes launching the kernels costs more than running them.
 
 It is used only after `probe.py` has compared it with the model's forward pass on the loaded weights.
 """
@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from plumbline.policies.autoregressive.decoders import threads_for
+from plumbline.policies.autoregressive.decoders.graphs import Graphs, bucket
 from plumbline.policies.pretrained.adapters import Projection
 from plumbline.policies.pretrained.inputs import padded
 
@@ -40,11 +41,14 @@ def unsupported(model: Any) -> str | None:
 
 
 class LeanDecoder:
-    """The fast engine; see `decoders.Decoder`. Raises ValueError for a model that `unsupported` names."""
+    """The fast engine; see `decoders.Decoder`. Raises ValueError for a model that `unsupported` names.
+
+    With `graphs`, on a GPU, it replays steps captured there, and its grid stands in the corner of one of rounded shape.
+    """
 
     name = "lean"
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, graphs: Graphs | None = None) -> None:
         if reason := unsupported(model):
             raise ValueError(f"the lean decoder does not fit: {reason}")
         self.model = model
@@ -55,7 +59,7 @@ class LeanDecoder:
         self.kv_heads = config.num_key_value_heads or self.heads
         self.head_size = getattr(config, "head_dim", None) or config.hidden_size // self.heads
         self.scale = self.layers[0].self_attn.scaling
-        self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
+        self.graphs = graphs
         self.shared: tuple[list[int], list[tuple[Tensor, Tensor]]] = [], []  # tokens; of each layer keys and values
 
     @torch.no_grad()
@@ -69,21 +73,23 @@ class LeanDecoder:
         cache = output.past_key_values.layers
         self.prompt_keys = [layer.keys.transpose(-1, -2) for layer in cache]  # [P, K, D, L]
         self.prompt_values = [layer.values for layer in cache]  # [P, K, L, D]
-        lengths = there.sum(1)
         self.prompt_bias = _bias(there, dtype)  # [P, L]
-        self.padded = not bool(there.all())
-        shape = (len(self.layers), len(prompts), self.kv_heads, copies, max_tokens, self.head_size)
+        self.padded = min(map(len, prompts)) < ids.shape[1]
+        self.lengths = lengths = there.sum(1)
+        self.rope = self._rope(ids.shape[1] + max_tokens)
+        self.time = torch.zeros(1, dtype=torch.long, device=device)
+        self.past, self.limit = 0, max_tokens
+        self.shape = self.grid = (len(prompts), copies)
+        # Graphs have a place of their own for what is appended; see `_settle`.
+        limit = max_tokens if self.graphs is None else 0
+        shape = (len(self.layers), len(prompts), self.kv_heads, copies, limit, self.head_size)
         self.keys = torch.zeros(shape, dtype=dtype, device=device)
         self.values = torch.zeros(shape, dtype=dtype, device=device)
-        self.lengths = lengths
-        self.rope = self._rope(int(lengths.max()) + max_tokens)
-        self.time = torch.zeros(1, dtype=torch.long, device=device)
-        self.past = 0
-        self.shape = (len(prompts), copies)
-        self.tokens = torch.zeros(len(prompts) * copies, dtype=torch.long, device=device)
-        self.graphs = {}
         last = output.last_hidden_state[torch.arange(len(prompts), device=device), lengths - 1 - shared]
         logits: Tensor = self.model.get_output_embeddings()(last)
+        if self.graphs is not None:
+            self.logits = logits.unsqueeze(1)
+            self._settle(self.graphs, begins=True)
         return logits
 
     def _behind(self, shared: list[int], rows: int) -> Any:
@@ -112,8 +118,8 @@ class LeanDecoder:
     @torch.no_grad()
     def step(self, tokens: Tensor) -> Tensor:
         """See `Decoder.step`."""
-        if tokens.device.type == "cuda":
-            return self._replay(tokens)
+        if self.graphs is not None:
+            return self._replay(self.graphs, tokens)
         width = self.model.config.hidden_size
         with threads_for(len(tokens) * width * width):
             hidden = self._forward(tokens, self.past + 1, masked=False)
@@ -124,32 +130,51 @@ class LeanDecoder:
             logits: Tensor = head(hidden)
         return logits
 
-    def _replay(self, tokens: Tensor) -> Tensor:
-        """Replay the graph of this span, capturing it at its first use."""
-        capacity = self.keys.shape[4]
-        span = min(capacity, -(-(self.past + 1) // GRAPH_SPAN) * GRAPH_SPAN)
-        self.tokens.copy_(tokens)
-        if span not in self.graphs:
-            self.graphs[span] = self._capture(span)
-        graph, logits = self.graphs[span]
-        graph.replay()
+    def _settle(self, graphs: Graphs, *, begins: bool) -> None:
+        """Give what a step reads the rounded shape and the place that graphs know it by."""
+        (rows, copies), length = map(bucket, self.grid), bucket(self.prompt_bias.shape[1])
+        self.shape = rows, copies
+        if begins:
+            self.limit = bucket(self.limit)
+            parts = {
+                f"{index} {name}": part for index, each in enumerate(self.projections) for name, part in each.items()
+            }
+            adapters = [each for part in parts.values() for each in (part.down, *part.ups)]
+            shapes = [None if each is None else each.shape for each in adapters]
+            graphs.begin((*shapes, *(each.data_ptr() for each in self.model.parameters())))
+            for name, part in parts.items():
+                if part.down is not None:
+                    part.down = graphs.place(f"{name} down", part.down)
+                part.ups = [up if up is None else graphs.place(f"{name} {at}", up) for at, up in enumerate(part.ups)]
+            self.rope = graphs.place("rope", self.rope, (bucket(length + self.limit), *self.rope.shape[1:]))
+            self.time = graphs.place("time", self.time)
+        heads, size = self.kv_heads, self.head_size
+        for index in range(len(self.layers)):
+            keys, values = self.prompt_keys[index], self.prompt_values[index]
+            self.prompt_keys[index] = graphs.place(f"prompt keys {index}", keys, (rows, heads, size, length))
+            self.prompt_values[index] = graphs.place(f"prompt values {index}", values, (rows, heads, length, size))
+        self.prompt_bias = graphs.place("prompt bias", self.prompt_bias, (rows, length), fill=float("-inf"))
+        self.lengths = graphs.place("lengths", self.lengths, (rows,))
+        shape = (len(self.layers), rows, heads, copies, self.limit, size)
+        self.keys, self.values = (
+            graphs.place(name, each, shape) for name, each in (("keys", self.keys), ("values", self.values))
+        )
+        self.tokens = graphs.place("tokens", self.time.new_zeros(rows, copies))
+        self.logits = graphs.place("logits", self.logits[:0, :0], (rows, copies, self.logits.shape[2]))
+
+    def _replay(self, graphs: Graphs, tokens: Tensor) -> Tensor:
+        """A step by the graph of this shape and span; its logits are overwritten by the next."""
+        span = min(self.limit, -(-(self.past + 1) // GRAPH_SPAN) * GRAPH_SPAN)
+        (rows, copies), head = self.grid, self.model.get_output_embeddings()
+
+        def step() -> None:
+            self.logits.copy_(head(self._forward(self.tokens.flatten(), span, masked=True)).view_as(self.logits))
+
+        self.tokens[:rows, :copies] = tokens.view(rows, copies)
+        graphs.run((*self.shape, self.prompt_bias.shape[1], self.limit, span), step)
         self.past += 1
         self.time += 1
-        return logits
-
-    def _capture(self, span: int) -> tuple[torch.cuda.CUDAGraph, Tensor]:
-        """Record one step over `span` positions; its output tensor is overwritten by each replay."""
-        head = self.model.get_output_embeddings()
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # a warm-up outside the capture, as CUDA graphs require; it may run twice,
-            head(self._forward(self.tokens, span, masked=True))  # because it writes the same keys to the same place
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        # thread_local: what a learner allocates in another thread meanwhile (`rl.lag`) must not end the capture.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            logits = head(self._forward(self.tokens, span, masked=True))
-        return graph, logits
+        return self.logits[:rows, :copies].flatten(0, 1)
 
     def _forward(self, tokens: Tensor, span: int, *, masked: bool) -> Tensor:
         """The hidden states [R, H] of one more position; `span` own positions are read, those after `time` masked if
@@ -202,17 +227,18 @@ class LeanDecoder:
     @torch.no_grad()
     def keep(self, prompts: Tensor, copies: Tensor) -> None:
         """See `Decoder.keep`."""
-        if len(prompts) < self.shape[0]:
+        if self.graphs is not None or len(prompts) < self.grid[0]:
             self.prompt_keys = [keys[prompts] for keys in self.prompt_keys]
             self.prompt_values = [values[prompts] for values in self.prompt_values]
             self.prompt_bias, self.lengths = self.prompt_bias[prompts], self.lengths[prompts]
         rows, columns = prompts.unsqueeze(1), copies
+        used = self.keys.shape[4] if self.graphs is None else self.past
         # Advanced indices at axes 1 and 3 come first in the result: [P', G', layers, K, C, D].
-        self.keys = self.keys[:, rows, :, columns].permute(2, 0, 3, 1, 4, 5).contiguous()
-        self.values = self.values[:, rows, :, columns].permute(2, 0, 3, 1, 4, 5).contiguous()
-        self.shape = (len(prompts), copies.shape[1])
-        self.tokens = self.tokens.new_zeros(self.shape[0] * self.shape[1])
-        self.graphs = {}
+        self.keys = self.keys[:, rows, :, columns, :used].permute(2, 0, 3, 1, 4, 5).contiguous()
+        self.values = self.values[:, rows, :, columns, :used].permute(2, 0, 3, 1, 4, 5).contiguous()
+        self.shape = self.grid = (len(prompts), copies.shape[1])
+        if self.graphs is not None:
+            self._settle(self.graphs, begins=False)
 
 
 def _projections(layer: Any) -> dict[str, Projection]:
