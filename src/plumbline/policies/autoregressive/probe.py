@@ -173,6 +173,6 @@ def see(packed: Pack, dtype: torch.dtype, *, shared: bool) -> dict[str, Any]:
         # With no mask transformers would make one over the whole square; one of four dimensions it passes on as it is.
         return {
             "attention_mask": torch.zeros((1, 1, 1, 1), dtype=dtype, device=packed.ids.device),
-            "blocks": packed.blocks,
+            "groups": packed.groups,
         }
     return {"attention_mask": additive(packed.mask, dtype)}
