@@ -71,8 +71,8 @@ class Groups:
         behind = []
         for (start, length), lengths in zip(prompts, completions, strict=True):
             at = start + length
-            for own in lengths:
-                behind.append(range(at, at := at + own))
+            for tokens in lengths:
+                behind.append(range(at, at := at + tokens))
             behind += [range(0)] * (copies - len(lengths))
         first, first_there = padded([range(start, start + length) for start, length in prompts])
         own, own_there = padded(behind)
