@@ -28,26 +28,26 @@ def no_mask_between_completions(patch, model):
     patch.setattr(probe, "pack", lambda *args: replace(p := true(*args), branches=torch.zeros_like(p.branches)))
 
 
-def blocks_without_a_mask(patch, model):
+def groups_without_a_mask(patch, model):
     """A completion's token sees its own future."""
-    true = packing.Block.of
+    true = packing.Groups.of
 
     def wrong(*args):
-        block = true(*args)
-        return replace(block, sees=torch.ones_like(block.sees))
+        groups = true(*args)
+        return replace(groups, sees=torch.ones_like(groups.sees))
 
-    patch.setattr(packing.Block, "of", wrong)
+    patch.setattr(packing.Groups, "of", wrong)
 
 
-def blocks_of_a_neighbour(patch, model):
+def groups_of_a_neighbour(patch, model):
     """A completion attends to the keys of the one before it."""
-    true = packing.Block.of
+    true = packing.Groups.of
 
     def wrong(*args):
-        block = true(*args)
-        return replace(block, own=block.own.roll(1, 0))
+        groups = true(*args)
+        return replace(groups, own=groups.own.roll(1, 1))
 
-    patch.setattr(packing.Block, "of", wrong)
+    patch.setattr(packing.Groups, "of", wrong)
 
 
 def late_positions_in_decoding(patch, model):
@@ -125,8 +125,8 @@ def merged_adapters(patch, policy):
 PLANTED = {
     late_positions_in_packs: ["packed scoring", "shared attention"],
     no_mask_between_completions: ["packed scoring", "shared attention"],
-    blocks_without_a_mask: ["shared attention"],
-    blocks_of_a_neighbour: ["shared attention"],
+    groups_without_a_mask: ["shared attention"],
+    groups_of_a_neighbour: ["shared attention"],
     late_positions_in_decoding: [LEAN],
     wrong_rope_sign: [LEAN],
     scaled_head: ["sliced head", "packed scoring", "shared attention", LEAN],

@@ -41,6 +41,51 @@ def test_values_and_gradients_are_those_of_the_plain_way(monkeypatch, sampling, 
         torch.testing.assert_close(head.head_log_prob(states, weight, shift, tokens, sampling), plain)
 
 
+@pytest.mark.parametrize("trained", [False, True], ids=["frozen", "trained"])
+def test_a_frozen_head_is_computed_once_a_token(monkeypatch, trained):
+    states, weight, _, tokens = inputs(10, 6, 23, bias=False)
+    monkeypatch.setitem(head.LOGITS_AT_ONCE, "cpu", 3 * 23)
+    seen, true = [], head._law
+    monkeypatch.setattr(head, "_law", lambda hidden, *rest: seen.append(len(hidden)) or true(hidden, *rest))
+    head.head_log_prob(states, weight.requires_grad_(trained), None, tokens, Sampling()).sum().backward()
+    assert states.grad is not None
+    assert sum(seen) == (20 if trained else 10)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_gradient_changes_no_bit_of_a_value(monkeypatch, dtype):
+    """The ratio to old log-probabilities is 1 before any update."""
+    monkeypatch.setitem(head.LOGITS_AT_ONCE, "cpu", 30 * 500)
+    monkeypatch.setattr(head, "CACHED", 7 * 500)
+    states, weight, _, tokens = inputs(100, 64, 500, bias=False)
+    leaves = [leaf.detach().to(dtype) for leaf in (states, weight)]
+    ours = head.head_log_prob(leaves[0].requires_grad_(), leaves[1], None, tokens, Sampling(top_p=0.9))
+    with torch.no_grad():
+        assert torch.equal(head.head_log_prob(*leaves, None, tokens, Sampling(top_p=0.9)), ours)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_16_bit_head_is_as_exact_as_one_in_float32(dtype, bias):
+    """Logits of up to 30; every other row has recorded a token that is rare."""
+    states, weight, shift, tokens = inputs(200, 64, 3000, bias=bias)
+    with torch.no_grad():
+        leaves = [states.to(dtype), weight.to(dtype), None if shift is None else (shift * 4).to(dtype)]
+        whole = [None if leaf is None else leaf.float() for leaf in leaves]
+        tokens = torch.where(torch.arange(200) % 2 == 0, torch.nn.functional.linear(*whole).argmax(-1), tokens)
+        exact = log_prob(torch.nn.functional.linear(*whole), tokens, Sampling())
+        rounded = log_prob(torch.nn.functional.linear(*leaves), tokens, Sampling())
+    ours = head.head_log_prob(leaves[0].requires_grad_(), *leaves[1:], tokens, Sampling())
+    assert ours.dtype == torch.float32
+    error, plain = ((found - exact).abs().mean() for found in (ours, rounded))
+    assert error < plain / 10
+    assert plain > (0.01 if dtype == torch.bfloat16 else 1e-3)
+    ours.sum().backward()
+    wanted = whole[0].clone().requires_grad_()
+    log_prob(torch.nn.functional.linear(wanted, *whole[1:]), tokens, Sampling()).sum().backward()
+    assert (leaves[0].grad - wanted.grad).norm() < 0.01 * wanted.grad.norm()
+
+
 class LargestTensor(TorchDispatchMode):
     """Remembers the most elements that any operation returned in one tensor."""
 

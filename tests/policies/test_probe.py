@@ -8,10 +8,11 @@ from transformers import AutoModelForCausalLM, MambaConfig
 
 from plumbline.policies.autoregressive import probe as probing
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.policies.autoregressive.probe import FILLED, Trial, in_float32, probe
+from plumbline.policies.autoregressive.probe import FILLED, probe
 from plumbline.policies.pretrained.adapters import lora_layers
 from plumbline.policies.pretrained.loading import load
 from plumbline.policies.pretrained.tiny import make_tiny
+from plumbline.policies.pretrained.trial import Trial, in_float32
 from plumbline.recipe import LoraSection, TinySection
 from tests.conftest import WORDS
 from tests.policies.planted import PLANTED
@@ -78,7 +79,7 @@ def test_what_may_be_off_is_some_of_what_the_models_own_pass_is():
     generator = torch.Generator().manual_seed(0)
     exact = torch.randn(40, 300, generator=generator) * 4
     own, noise = (exact + 0.02 * torch.randn(exact.shape, generator=generator) for _ in range(2))
-    trial = Trial.of(exact, own)
+    trial = Trial.between(exact, own)
     logprobs = exact.double().log_softmax(-1)
     plausible = logprobs.argsort(-1, descending=True)[:, :32]
     moved = (own.double().log_softmax(-1) - logprobs).gather(-1, plausible)
@@ -90,7 +91,21 @@ def test_what_may_be_off_is_some_of_what_the_models_own_pass_is():
     assert not trial.agrees(own * float("nan"))
     unlikely = exact.clone().scatter_(-1, exact.argmin(-1, keepdim=True), -60.0)  # of a token that is never drawn
     assert trial.agrees(unlikely)
-    assert Trial.of(exact, exact).allowed == pytest.approx(1e-4)
+    assert Trial.between(exact, exact).allowed == pytest.approx(1e-4)
+
+
+def test_of_several_sequences_the_middle_one_decides():
+    """One that rounding threw far off refuses no model; errors in most of them do."""
+    generator = torch.Generator().manual_seed(0)
+    exact = torch.randn(50, 300, generator=generator) * 4
+    own, noise, wrong = (exact + size * torch.randn(exact.shape, generator=generator) for size in (0.02, 0.02, 0.2))
+    jumped = torch.cat([wrong[:10], noise[10:]])
+    assert not Trial.between(exact, own).agrees(jumped)
+    trial = Trial.between(exact, own, 5)
+    assert trial.agrees(jumped)
+    assert trial.agrees(exact + 2.9 * (own - exact))
+    assert not trial.agrees(exact + 3.3 * (own - exact))
+    assert not trial.agrees(torch.cat([wrong[:30], noise[30:]]))
 
 
 @pytest.mark.parametrize("at_once", [False, True])

@@ -12,6 +12,7 @@ from plumbline.policies.autoregressive import packing
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import pack
 from plumbline.policies.autoregressive.probe import probe
+from plumbline.policies.policy import Demonstration
 from plumbline.records import Sampling, Step, Trajectory
 from plumbline.storage import read_json
 
@@ -101,7 +102,7 @@ class Watched:
 
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["kept", "recomputed"])
 @pytest.mark.parametrize("written_out", [True, False], ids=["written-out", "sdpa"])
-def test_packs_with_blocks_score_as_rows_and_as_masked_packs_do(grouped, checkpointing, written_out, monkeypatch):
+def test_packs_in_groups_score_as_rows_and_as_masked_packs_do(grouped, checkpointing, written_out, monkeypatch):
     if not written_out:
         monkeypatch.setattr(packing, "SCORES_AT_ONCE", 0)
     trajectories = ragged()
@@ -118,6 +119,27 @@ def test_packs_with_blocks_score_as_rows_and_as_masked_packs_do(grouped, checkpo
     assert attention.height == len(pack(trajectories, policy.device).ids[0])
 
 
+@pytest.mark.parametrize("written_out", [True, False], ids=["written-out", "sdpa"])
+def test_demonstrations_end_to_end_train_as_rows_do(grouped, written_out, monkeypatch):
+    """Of unlike lengths, with targets in several places, none of them padded."""
+    if not written_out:
+        monkeypatch.setattr(packing, "SCORES_AT_ONCE", 0)
+    policy, rng = opened(grouped), np.random.default_rng(3)
+    shown = [
+        Demonstration(tuple(rng.integers(3, 290, length).tolist()), tuple((np.arange(length) % 5 > 2).tolist()))
+        for length in (12, 30, 5, 17)
+    ]
+    lengths, body = [], policy.model.get_decoder()
+    body.register_forward_pre_hook(lambda _, args: lengths.append(args[0].shape))
+    packed = with_gradients(policy, lambda: policy.supervised_loss(shown, ()).unsqueeze(0))
+    policy._abilities = replace(policy._abilities, shared=False)
+    rows = with_gradients(policy, lambda: policy.supervised_loss(shown, ()).unsqueeze(0))
+    assert lengths == [(1, 64), (4, 30)]
+    torch.testing.assert_close(packed[0], rows[0], atol=1e-3, rtol=0)
+    for name, gradient in rows[1].items():
+        assert (packed[1][name] - gradient).norm() < 1e-4 * gradient.norm(), name
+
+
 def test_a_pack_of_single_tokens_only(grouped):
     policy, trajectories = opened(grouped), ragged({6: [1, 1], 3: [1]})
     torch.testing.assert_close(
@@ -125,27 +147,35 @@ def test_a_pack_of_single_tokens_only(grouped):
     )
 
 
-def test_blocks_say_the_same_as_the_mask():
+def test_groups_say_the_same_as_the_mask():
     packed = pack(ragged(), torch.device("cpu"))
     length = packed.ids.shape[1]
     seen = torch.zeros(length, length, dtype=torch.bool)
-    for block in packed.blocks:
-        for place in range(block.prompt):
-            seen[block.start + place, block.start : block.start + place + 1] = True
-        for own, there in zip(block.own, block.there, strict=True):
-            columns = [*range(block.start, block.start + block.prompt), *own.tolist()]
-            for place in there.nonzero().flatten().tolist():
-                seen[own[place], [c for c, sees in zip(columns, block.sees[place], strict=True) if sees]] = True
+    groups, places = packed.groups, torch.cat([packed.groups.prompts.flatten(), packed.groups.own.flatten()])
+    assert torch.equal(places[groups.order], torch.arange(length))
+    real = torch.zeros(len(places), dtype=torch.bool)
+    real[groups.order] = True
+    first_there = real[: groups.prompts.numel()].view(groups.prompts.shape)
+    own_there = real[groups.prompts.numel() :].view(groups.own.shape)
+    for prompt, there, own, whose, sees in zip(
+        groups.prompts, first_there, groups.own, own_there, groups.sees[:, 0], strict=True
+    ):
+        for place in range(int(there.sum())):
+            seen[prompt[place], prompt[: place + 1]] = True
+        for mine, mine_there in zip(own, whose, strict=True):
+            columns = torch.cat([prompt, mine])
+            for place in mine_there.nonzero().flatten().tolist():
+                seen[mine[place], columns[sees[place]]] = True
     assert torch.equal(seen, packed.mask[0, 0])
 
 
-def test_a_blocked_pass_makes_no_mask_of_the_square(grouped, monkeypatch):
+def test_a_grouped_pass_makes_no_mask_of_the_square(grouped, monkeypatch):
     policy, seen = opened(grouped), []
     true = packing.shared_attention
     from transformers import AttentionInterface
 
     def look(module, query, key, value, attention_mask, **kwargs):
-        seen.append((kwargs.get("blocks") is not None, attention_mask.numel()))
+        seen.append((kwargs.get("groups") is not None, attention_mask.numel()))
         return true(module, query, key, value, attention_mask, **kwargs)
 
     monkeypatch.setitem(AttentionInterface._global_mapping, packing.SHARED, look)

@@ -8,8 +8,8 @@ shares are of examples, so a task with longer answers, or with more turns, has m
 Where a task asks again, its second turn is shown, too: the chat with what the careless first answer came to, and the
 gold answer to it.
 
-Not here: packing of several sequences into one row, which changes what a causal model attends to unless it is masked;
-sorting by length already leaves little padding.
+A policy may lay a pass's sequences end to end, each of which sees itself alone; sorting by length leaves little padding
+to those that do not.
 """
 
 import math

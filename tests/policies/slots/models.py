@@ -36,6 +36,25 @@ def save_mini(folder: Path, seed: int = 0, *, model_type: str = "qwen3", **confi
     return folder
 
 
+def save_outlier(folder: Path) -> Path:
+    """One whose channel 0 is 100 times as large as any other from beginning to end, and says nothing."""
+    from transformers import Qwen3ForCausalLM
+
+    sizes = {"hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 4, "num_key_value_heads": 2}
+    save_mini(folder, **sizes, head_dim=32, num_hidden_layers=3, initializer_range=0.1)
+    model, large = Qwen3ForCausalLM.from_pretrained(folder), 100.0
+    with torch.no_grad():
+        model.model.embed_tokens.weight[:, 0] = large
+        model.lm_head.weight[:, 0] = 0.0
+        model.model.norm.weight.mul_(large / 128**0.5)[0] = large
+        for layer in model.model.layers:
+            for norm in (layer.input_layernorm, layer.post_attention_layernorm):
+                norm.weight.mul_(large / 128**0.5)[0] = 0.0
+            layer.self_attn.o_proj.weight[0] = layer.mlp.down_proj.weight[0] = 0.0
+    model.save_pretrained(folder)
+    return folder
+
+
 def in_double(model) -> None:
     """transformers' own norms round to single precision whatever the weights are."""
     for module in list(model.modules()):

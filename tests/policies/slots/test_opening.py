@@ -17,7 +17,7 @@ from plumbline.policies.slots.options import SlotSampling
 from plumbline.recipe import LoraSection, TinySection
 from plumbline.testing import sampled
 from tests.conftest import WORDS
-from tests.policies.slots.models import PROMPT, opened, save_mini
+from tests.policies.slots.models import PROMPT, opened, save_mini, save_outlier
 
 LAW = SlotSampling(max_tokens=8, steps=2, selector="plackett_luce")
 
@@ -86,10 +86,15 @@ def test_a_model_that_keeps_to_a_window_is_an_error(tmp_path):
         opened(folder)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("broken", ["mask", "positions", "head"])
-def test_a_model_that_ignores_what_it_is_told_is_an_error(mini, monkeypatch, broken):
+@pytest.mark.parametrize("save", [save_mini, save_outlier])
+def test_a_model_that_ignores_what_it_is_told_is_an_error(tmp_path, monkeypatch, save, broken, dtype):
+    """An outlier channel makes the largest hidden state large, and hid errors that were measured against it."""
     from transformers import Qwen3Model
 
+    folder = save(tmp_path / "model")
+    assert opened(folder, dtype=dtype)
     honest = Qwen3Model.forward
 
     def deaf(self, *args, **kwargs):
@@ -111,7 +116,7 @@ def test_a_model_that_ignores_what_it_is_told_is_an_error(mini, monkeypatch, bro
     else:
         monkeypatch.setattr(Qwen3Model, "forward", deaf)
     with pytest.raises(ModelError, match="does not follow an explicit attention mask"):
-        opened(mini)
+        opened(folder, dtype=dtype)
 
 
 @pytest.mark.parametrize("lora", [None, LoraSection(rank=2)], ids=["full", "lora"])

@@ -8,7 +8,7 @@ Letters in shapes: T packed tokens, N completion tokens (terms).
 
 The last token of a completion predicts nothing that is scored, so it is left out of the pack. Exact: a completion's
 token attends to its prompt and to its own past, at the positions that it was sampled at. Several prompts may share a
-pack; the mask keeps them apart, too.
+pack; the mask keeps them apart, too. Demonstrations are prompts without completions: end to end, nothing is padded.
 
 The mask is always given. With permuted or restarting positions and no mask, transformers takes a sequence for packed
 documents and cuts the attention on its own (measured on 4.57: silently, in both sdpa and eager).
@@ -16,7 +16,8 @@ documents and cuts the attention on its own (measured on 4.57: silently, in both
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate, chain
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -43,8 +44,8 @@ class Pack:
     branches: Tensor  # [T]: 0 for a prompt's tokens, else the completion's number
     predictors: Tensor  # [N]: the packed position whose hidden state predicts each term
     targets: Tensor  # [N]
-    blocks: tuple["Block", ...]
-    """The same as the mask, prompt by prompt: what `shared_attention` needs."""
+    groups: "Groups"
+    """The same as the mask, as `shared_attention` needs it."""
 
     @property
     def mask(self) -> Tensor:
@@ -55,28 +56,36 @@ class Pack:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
-    """A prompt and its completions in a pack."""
+class Groups:
+    """The prompts of a pack, each with its completions, as rectangles: B prompts of up to P tokens, G times up to C."""
 
-    start: int
-    """Where the prompt begins; its completions follow it."""
-    prompt: int
-    """Tokens of the prompt, P."""
-    own: Tensor  # [G, C]: the packed position of each completion's tokens, filled up with its prompt's first
-    there: Tensor  # [G, C], bool: which of them are no filling
-    sees: Tensor  # [C, P + C], bool: a completion's token sees its prompt, and its own past
+    prompts: Tensor  # [B, P]: the packed position of each prompt's tokens, filled up with 0
+    own: Tensor  # [B, G, C]: of each completion's tokens, filled up alike
+    order: Tensor  # [T]: where a packed token stands in the two, the one behind the other
+    sees: Tensor  # [B, 1, C, P + C], bool: a completion's token sees its prompt, and its own past
 
     @classmethod
-    def of(cls, start: int, prompt: int, lengths: Sequence[int], device: torch.device) -> "Block":
-        """Lay out a prompt and completions of `lengths` tokens each, in the order of the pack."""
-        longest = max(lengths, default=0)
-        column = torch.arange(longest, device=device)
-        length = torch.tensor(list(lengths), device=device).unsqueeze(1)
-        there = column < length
-        first = start + prompt + length.cumsum(0) - length
-        past = column.unsqueeze(1) >= column
-        sees = torch.cat([past.new_ones((longest, prompt)), past], dim=1)
-        return cls(start, prompt, torch.where(there, first + column, start), there, sees)
+    def of(cls, prompts: Sequence[tuple[int, int]], completions: Sequence[Sequence[int]], device: torch.device) -> Self:
+        """Lay out prompts, as (start, length), and the lengths of what follows each, in the order of the pack."""
+        copies = max(map(len, completions))
+        behind = []
+        for (start, length), lengths in zip(prompts, completions, strict=True):
+            at = start + length
+            for tokens in lengths:
+                behind.append(range(at, at := at + tokens))
+            behind += [range(0)] * (copies - len(lengths))
+        first, first_there = padded([range(start, start + length) for start, length in prompts])
+        own, own_there = padded(behind)
+        there = torch.cat([first_there.flatten(), own_there.flatten()])
+        places = torch.cat([first.flatten(), own.flatten()])[there]
+        past = torch.ones((own.shape[1], own.shape[1]), dtype=torch.bool).tril()
+        sees = torch.cat([first_there.unsqueeze(1).expand(-1, len(past), -1), past.expand(len(first), -1, -1)], dim=2)
+        return cls(
+            first.to(device),
+            own.view(len(first), copies, own.shape[1]).to(device),
+            torch.empty_like(places).scatter_(0, places, there.nonzero().squeeze(1)).to(device),
+            sees.unsqueeze(1).to(device),
+        )
 
 
 def pack(trajectories: Sequence[Trajectory], device: torch.device) -> Pack:
@@ -117,7 +126,25 @@ def pack(trajectories: Sequence[Trajectory], device: torch.device) -> Pack:
         branches=torch.tensor(branch_of, device=device),
         predictors=torch.tensor(predictors, device=device),
         targets=torch.tensor(targets, device=device),
-        blocks=tuple(Block.of(*block, device) for block in laid),
+        groups=Groups.of([(start, length) for start, length, _ in laid], [lengths for *_, lengths in laid], device),
+    )
+
+
+def pack_demonstrations(sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], device: torch.device) -> Pack:
+    """Lay (tokens, is_target) sequences end to end, none of which sees another: nothing is padded."""
+    lengths = [len(tokens) for tokens, _ in sequences]
+    starts = [0, *accumulate(lengths)][:-1]
+    ids = torch.tensor([*chain.from_iterable(tokens for tokens, _ in sequences)], device=device)
+    targets = torch.tensor([*chain.from_iterable(is_target for _, is_target in sequences)]).nonzero().squeeze(1)
+    targets = targets.to(device)
+    return Pack(
+        ids=ids.unsqueeze(0),
+        positions=torch.cat([torch.arange(length) for length in lengths]).unsqueeze(0).to(device),
+        prompts=torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths)).to(device),
+        branches=torch.zeros_like(ids),
+        predictors=targets - 1,
+        targets=ids[targets],
+        groups=Groups.of([*zip(starts, lengths, strict=True)], [()] * len(lengths), device),
     )
 
 
@@ -172,44 +199,48 @@ def shared_attention(
 ) -> tuple[Tensor, None]:
     """Attention over a pack without its square: prompts among themselves, completions to their prompt and their past.
 
-    A pack of T tokens costs P^2 + G C (P + C) instead of T^2 products, and no mask of that size. Heads are shared as
-    in grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245).
+    A pack of T tokens costs P^2 + G C (P + C) a prompt instead of T^2 products, and no mask of that size. Heads are
+    shared as in grouped-query attention (Ainslie et al. 2023, arXiv:2305.13245).
 
     Args:
         module: the layer.
         query: [1, heads, T, D].
         key: [1, key-value heads, T, D].
         value: like `key`.
-        attention_mask: of a plain pass; unread where `blocks` says the same.
-        kwargs: what else transformers gives, such as `scaling`, and the pack's `blocks`; without them it is a plain
+        attention_mask: of a plain pass; unread where `groups` says the same.
+        kwargs: what else transformers gives, such as `scaling`, and the pack's `groups`; without them it is a plain
             pass, left to transformers.
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    blocks: Sequence[Block] | None = kwargs.pop("blocks", None)
-    if blocks is None:
+    groups: Groups | None = kwargs.pop("groups", None)
+    if groups is None:
         result: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
         return result
     scale = kwargs.get("scaling") or query.shape[-1] ** -0.5
-    times = query.shape[1] // key.shape[1]
-    key, value = (states.repeat_interleave(times, dim=1) for states in (key, value))
-    outputs = []
-    for block in blocks:
-        end = block.start + block.prompt
-        first_q, first_k, first_v = (states[:, :, block.start : end] for states in (query, key, value))
-        outputs.append(_attend(first_q, first_k, first_v, None, scale)[0])
-        groups, longest = block.own.shape
-        if longest == 0:
-            continue
-        own_q, own_k, own_v = (  # [G, heads, C, D]
-            states[0].index_select(1, block.own.flatten()).unflatten(1, (groups, longest)).transpose(0, 1)
-            for states in (query, key, value)
+    places = torch.cat([groups.prompts.flatten(), groups.own.flatten()])
+    counts = [groups.prompts.numel(), groups.own.numel()]
+    heads = key.shape[1]  # K
+    (first_q, own_q), (first_k, own_k), (first_v, own_v) = (
+        states[0].index_select(1, places).unflatten(0, (heads, -1)).split(counts, dim=2)
+        for states in (query, key, value)
+    )
+    first_q, first_k, first_v = (states.unflatten(2, groups.prompts.shape) for states in (first_q, first_k, first_v))
+    outputs = [_attend(first_q, first_k[:, 0], first_v[:, 0], None, scale).flatten(2, 3)]
+    if own_q.shape[2]:
+        count, copies, longest = groups.own.shape
+        seen_k, seen_v = (  # [K, B G, P + C, D]
+            torch.cat(
+                [first[:, 0].unsqueeze(2).expand(-1, -1, copies, -1, -1), own[:, 0].unflatten(1, groups.own.shape)],
+                dim=3,
+            ).flatten(1, 2)
+            for first, own in ((first_k, own_k), (first_v, own_v))
         )
-        seen_k = torch.cat([first_k.expand(groups, -1, -1, -1), own_k], dim=2)
-        seen_v = torch.cat([first_v.expand(groups, -1, -1, -1), own_v], dim=2)
-        mixed = _attend(own_q, seen_k, seen_v, block.sees, scale)
-        outputs.append(mixed.transpose(0, 1)[:, block.there])  # [heads, own tokens, D], in the order of the pack
-    return torch.cat(outputs, dim=1).transpose(0, 1).unsqueeze(0).contiguous(), None
+        sees = groups.sees.expand(-1, copies, -1, -1).flatten(0, 1)
+        own_q = own_q.unflatten(2, (count * copies, longest))
+        outputs.append(_attend(own_q, seen_k, seen_v, sees, scale).flatten(2, 3))
+    mixed = torch.cat(outputs, dim=2).flatten(0, 1)  # [heads, prompts' and completions' places, D]
+    return mixed.index_select(1, groups.order).transpose(0, 1).unsqueeze(0).contiguous(), None
 
 
 SCORES_AT_ONCE = 2**26
@@ -217,20 +248,26 @@ SCORES_AT_ONCE = 2**26
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, sees: Tensor | None, scale: float) -> Tensor:
-    """Attention of [B, heads, Q, D] to [B, heads, K, D] as `sees` [Q, K] allows; None is causal.
+    """Attention of [K, times, B, Q, D] to [K, B, S, D] as `sees` [B, Q, S] allows; None is causal.
 
-    On a CPU the products are written out, with the softmax in float32, as the lean decoder does it: forward and
-    backward take a third of the time of torch's flash attention there (8 x 9 heads, 40 to 150 positions, bfloat16).
+    On a CPU the products are written out, the query heads of a key as its rows: forward and backward take a third of
+    the time of torch's flash attention there (8 x 9 heads, 40 to 150 positions, bfloat16).
     """
-    places = (query.shape[2], key.shape[2])
-    if query.device.type != "cpu" or query.shape[0] * query.shape[1] * places[0] * places[1] > SCORES_AT_ONCE:
-        causal = sees is None
-        return functional.scaled_dot_product_attention(query, key, value, sees, is_causal=causal, scale=scale)
+    heads, times, count, places, size = query.shape
+    if query.device.type != "cpu" or query.shape[:4].numel() * key.shape[2] > SCORES_AT_ONCE:
+        wide_k, wide_v = (states.transpose(0, 1).repeat_interleave(times, 1) for states in (key, value))
+        mask = None if sees is None else sees.unsqueeze(1)
+        mixed = functional.scaled_dot_product_attention(
+            query.flatten(0, 1).transpose(0, 1), wide_k, wide_v, mask, is_causal=sees is None, scale=scale
+        )
+        return mixed.transpose(0, 1).unflatten(0, (heads, times))
     if sees is None:
-        sees = torch.ones(places, dtype=torch.bool).tril()
-    hidden = torch.zeros(places, dtype=query.dtype).masked_fill(~sees, float("-inf"))
-    scores = (query * scale) @ key.transpose(-1, -2) + hidden
-    return scores.softmax(-1, dtype=torch.float32).to(query.dtype) @ value
+        sees = torch.ones((1, places, places), dtype=torch.bool).tril()
+    hidden = torch.zeros(sees.shape, dtype=query.dtype).masked_fill(~sees, float("-inf"))
+    rows = (query * scale).transpose(1, 2).reshape(heads * count, times * places, size)
+    scores = (rows @ key.flatten(0, 1).transpose(1, 2)).view(heads, count, times, places, -1)
+    law = scores.add_(hidden.unsqueeze(1)).softmax(-1).view(heads * count, times * places, -1)  # summed in float32
+    return (law @ value.flatten(0, 1)).view(heads, count, times, places, size).transpose(1, 2)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ the sum over its tokens of log p(token | prompt, earlier tokens) under `token_la
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -21,7 +21,7 @@ from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
 from plumbline.policies.autoregressive.decoders.graphs import Graphs
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.policies.autoregressive.packing import PASS_TOKENS, pack, reach, rows
+from plumbline.policies.autoregressive.packing import PASS_TOKENS, Pack, pack, pack_demonstrations, reach, rows
 from plumbline.policies.autoregressive.probe import probe, see
 from plumbline.policies.autoregressive.sampler import Drawn, decode
 from plumbline.policies.chunks import pack_sizes
@@ -151,25 +151,28 @@ class AutoregressivePolicy(PretrainedPolicy):
         return Terms.of(trajectories, logprobs)
 
     def _score(self, model: Any, trajectories: Sequence[Trajectory], sampling: Sampling) -> Tensor:
-        if self._packed and self._within_reach(trajectories):
-            packed = pack(trajectories, self.device)
-            hidden = model.get_decoder()(
-                packed.ids,
-                **see(packed, model.dtype, shared=self._abilities.shared),
-                position_ids=packed.positions,
-                use_cache=False,
-            ).last_hidden_state[0, packed.predictors]
-            head = model.get_output_embeddings()
-            return head_log_prob(hidden, head.weight, head.bias, packed.targets, sampling)
+        if self._packed and self._within_reach(len(t.prompt) + t.num_tokens for t in trajectories):
+            return self._score_pack(model, pack(trajectories, self.device), sampling)
         sequences = []
         for trajectory in trajectories:
             prompt, answer = trajectory.prompt.tolist(), trajectory.tokens.tolist()
             sequences.append((prompt + answer, [False] * len(prompt) + [True] * len(answer)))
         return self._score_rows(model, sequences, sampling)
 
-    def _within_reach(self, trajectories: Sequence[Trajectory]) -> bool:
-        """Whether no layer's window cuts off any token of these."""
-        return self._reach is None or all(len(t.prompt) + t.num_tokens <= self._reach for t in trajectories)
+    def _within_reach(self, lengths: Iterable[int]) -> bool:
+        """Whether no layer's window cuts off any token of sequences of these lengths."""
+        return self._reach is None or all(length <= self._reach for length in lengths)
+
+    def _score_pack(self, model: Any, packed: Pack, sampling: Sampling) -> Tensor:
+        """Log-probabilities [N] of the targets of a pack."""
+        hidden = model.get_decoder()(
+            packed.ids,
+            **see(packed, model.dtype, shared=self._abilities.shared),
+            position_ids=packed.positions,
+            use_cache=False,
+        ).last_hidden_state[0, packed.predictors]
+        head = model.get_output_embeddings()
+        return head_log_prob(hidden, head.weight, head.bias, packed.targets, sampling)
 
     def _score_rows(
         self, model: Any, sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], sampling: Sampling
@@ -201,4 +204,7 @@ class AutoregressivePolicy(PretrainedPolicy):
     def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:  # noqa: ARG002
         """See `Policy.supervised_loss`: the summed negative log-likelihood of the targets; nothing is drawn."""
         sequences = [(demonstration.tokens, demonstration.is_target) for demonstration in batch]
+        # Without shared attention a pack would cost the square of the whole batch.
+        if self._packed and self._abilities.shared and self._within_reach(len(tokens) for tokens, _ in sequences):
+            return -self._score_pack(self.model, pack_demonstrations(sequences, self.device), PLAIN).sum()
         return -self._score_rows(self.model, sequences, PLAIN).sum()

@@ -1,6 +1,6 @@
 """What this model's weights allow, found by trying it once when the model is loaded.
 
-Letters in shapes: M compared positions, K plausible tokens at each, V vocabulary.
+Letters in shapes: M compared positions, V vocabulary.
 
 Short cuts that are exact for most models are wrong for some (a head with a soft cap, attention with a window, a layer
 that keeps a state). Each is compared with a float32 pass of the same weights, as the model's own plain pass in its
@@ -24,14 +24,9 @@ from plumbline.policies.autoregressive.decoders.lean import LeanDecoder, unsuppo
 from plumbline.policies.autoregressive.packing import Pack, install_shared_attention, pack, remove_shared_attention
 from plumbline.policies.pretrained.adapters import fuse, lora_layers, unfuse
 from plumbline.policies.pretrained.inputs import additive
+from plumbline.policies.pretrained.trial import Trial
 from plumbline.records import Sampling, Step, Trajectory
 
-PLAUSIBLE = 32
-"""Tokens compared at each position, the most probable ones."""
-FURTHER = 1.5
-"""How many times further from the float32 pass than the model's own pass a short cut may be (root mean square)."""
-EXACT = 1e-4
-"""Nats that a short cut may be off beyond that: what a float32 model may differ by from itself."""
 FILLED = 0.2
 """Size of B A while adapters are tried, as a share of a usual weight matrix of that width."""
 ANSWER = 8
@@ -72,32 +67,6 @@ class Abilities:
         return ", ".join(name for name, there in slow.items() if not there)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Trial:
-    """What a short cut has to reproduce, and how exactly."""
-
-    logprobs: Tensor  # [M, K], of the float32 pass
-    tokens: Tensor  # [M, K], the plausible ones
-    allowed: float
-    """Nats, root mean square over [M, K]."""
-
-    @classmethod
-    def of(cls, exact: Tensor, own: Tensor) -> "Trial":
-        """From the logits [M, V] of the float32 pass and of the model's own."""
-        logprobs, tokens = exact.log_softmax(-1).topk(min(PLAUSIBLE, exact.shape[-1]), dim=-1)
-        trial = cls(logprobs, tokens, 0.0)
-        return cls(logprobs, tokens, FURTHER * trial.distance(own) + EXACT)
-
-    def distance(self, logits: Tensor) -> float:
-        """How far logits [M, V] are from the float32 pass, in nats."""
-        found = logits.float().log_softmax(-1).gather(-1, self.tokens)
-        return float((found - self.logprobs).square().mean().sqrt())
-
-    def agrees(self, logits: Tensor) -> bool:
-        """Whether logits [M, V] are as near to the float32 pass as they should be."""
-        return logits.shape[0] == self.tokens.shape[0] and self.distance(logits) <= self.allowed
-
-
 @torch.no_grad()
 def probe(model: Any) -> Abilities:
     """Compare the short cuts with plain forward passes of a few tokens; puts fused adapters in place if they agree."""
@@ -108,7 +77,7 @@ def probe(model: Any) -> Abilities:
     # Answers repeat tokens of their prompt, so that what is attended to, and where, decides what is likely.
     answers = np.stack([rng.choice(prompts[index // 2], ANSWER) for index in range(4)])
     with _adapters_filled(model):
-        trial = Trial.of(_exact(model, prompts, answers), _plain(model, prompts, answers))
+        trial = Trial.of(model, lambda: _plain(model, prompts, answers))
         fuse(model)
         adapters = trial.agrees(_plain(model, prompts, answers))
         if not adapters:
@@ -127,41 +96,6 @@ def probe(model: Any) -> Abilities:
             for _ in range(2):  # captured, and then kept
                 why = why or _why_not(trial, lambda: _decoded(model, prompts, answers, kept))
     return Abilities(linear_head, packing, shared, not reason, adapters, reason or "", graphs and not why, why)
-
-
-@contextmanager
-def in_float32(model: Any, *, at_once: bool = False) -> Iterator[None]:
-    """While open, 16-bit weights are cast to float32 where they are used, one module at a time, or all `at_once`."""
-    kept: dict[nn.Module, dict[str, Tensor]] = {}
-
-    def widen(module: nn.Module, _: Any) -> None:
-        kept[module] = {}
-        for name, weight in module.named_parameters(recurse=False):
-            if weight.dtype in (torch.float16, torch.bfloat16):
-                kept[module][name] = weight.data
-                weight.data = weight.data.float()
-
-    def narrow(module: nn.Module, *_: Any) -> None:
-        for name, weight in kept.pop(module, {}).items():
-            getattr(module, name).data = weight
-
-    hooks = []
-    for module in model.modules():
-        if not at_once and next(module.parameters(recurse=False), None) is not None:
-            hooks += [
-                module.register_forward_pre_hook(widen),
-                module.register_forward_hook(narrow, always_call=True),
-            ]
-    try:
-        if at_once:
-            for module in model.modules():
-                widen(module, None)
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for module in list(kept):
-            narrow(module)
 
 
 @contextmanager
@@ -195,16 +129,6 @@ def _plain(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
     """Logits [M, V] of every token of the answers, by one plain forward pass a row."""
     rows = _rows(model, prompts, answers)
     return torch.cat([model(row, use_cache=False).logits[0, -ANSWER - 1 : -1].float() for row in rows])
-
-
-def _exact(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
-    """The same in float32."""
-    try:
-        with in_float32(model):
-            return _plain(model, prompts, answers)
-    except RuntimeError:  # a module that reads another's weights (Mamba's its convolution's) finds them in 16 bits
-        with in_float32(model, at_once=True):
-            return _plain(model, prompts, answers)
 
 
 def _head_is_linear(model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: Trial) -> bool:
@@ -272,6 +196,6 @@ def see(packed: Pack, dtype: torch.dtype, *, shared: bool) -> dict[str, Any]:
         # With no mask transformers would make one over the whole square; one of four dimensions it passes on as it is.
         return {
             "attention_mask": torch.zeros((1, 1, 1, 1), dtype=dtype, device=packed.ids.device),
-            "blocks": packed.blocks,
+            "groups": packed.groups,
         }
     return {"attention_mask": additive(packed.mask, dtype)}

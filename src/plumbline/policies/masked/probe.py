@@ -7,8 +7,11 @@ from torch import Tensor
 
 from plumbline.errors import ModelError
 from plumbline.policies.masked.network import Network
-from plumbline.policies.pretrained.inputs import additive, agree
+from plumbline.policies.pretrained.inputs import additive
+from plumbline.policies.pretrained.trial import Trial
 
+SEQUENCES, PROMPT, CANVAS = 6, 9, 12
+"""That are tried (see `Trial`), tokens of their prompts, and places behind them."""
 FAMILIES = "use a model of plain attention and a linear head (Llama, Qwen, Mistral, LLaDA, Dream)"
 
 
@@ -20,40 +23,44 @@ def check_model(network: Network, source: str) -> None:
         ModelError: a later token does not change an earlier hidden state, so the model stays causal whatever the mask;
             or its logits are more than a linear head's; or it computes something else behind a kept prompt.
     """
-    model = network.model
-    prompt, canvas = [1, 2, 3], torch.tensor([[1, 2, 3], [1, 2, 4]], device=model.device)
-    plain = _plain(model, prompt, canvas, prompt_sees_canvas=True)
-    if bool((plain.hidden[0, 0] - plain.hidden[1, 0]).abs().max() <= 1e-6 * plain.hidden.abs().max()):
+    model, head = network.model, network.model.get_output_embeddings()
+    generator = torch.Generator().manual_seed(0)
+    vocabulary = model.config.get_text_config().vocab_size
+    tokens = torch.randint(0, vocabulary, (SEQUENCES, PROMPT + CANVAS), generator=generator)
+    tokens[1] = tokens[0]
+    tokens[1, -1] = (tokens[1, -1] + 1) % vocabulary
+    tokens = tokens.to(model.device)
+
+    def plain(*, prompt_sees_canvas: bool, shifted: bool = False) -> tuple[Tensor, Tensor]:
+        return _plain(model, tokens, prompt_sees_canvas, int(shifted))
+
+    hidden, _ = plain(prompt_sees_canvas=True)
+    if bool((hidden[0] - hidden[CANVAS]).abs().max() <= 1e-6 * hidden.abs().max()):
         raise ModelError(
             f"{source} stays causal whatever mask it is given, so it cannot be a masked-diffusion model", FAMILIES
         )
-    if not agree(model.get_output_embeddings()(plain.hidden), plain.logits):
+    if not Trial.of(model, lambda: plain(prompt_sees_canvas=True)[1], SEQUENCES).agrees(head(hidden)):
         raise ModelError(
             f"the logits of {source} are not those of its linear head (they are capped or scaled behind it)", FAMILIES
         )
-    if network.attention == "prefix":
-        plain = _plain(model, prompt, canvas, prompt_sees_canvas=False)
-    kept = network.encode([prompt]).rows(torch.zeros(2, dtype=torch.long, device=model.device))
-    wanted = plain.before if network.shifted else plain.hidden
-    if not agree(network.hidden(kept, canvas), wanted):
+    kept = network.encode(tokens[:, :PROMPT].tolist())
+    sees = network.attention == "full"
+    trial = Trial.of(model, lambda: plain(prompt_sees_canvas=sees, shifted=network.shifted)[1], SEQUENCES)
+    if not trial.agrees(head(network.hidden(kept, tokens[:, PROMPT:]).flatten(0, 1))):
         raise ModelError(
             f"{source} computes something else when its prompt is read once and kept",
             "set model.attention to full, or " + FAMILIES,
         )
 
 
-class _Plain:
-    """One forward pass over prompt and canvases, without short cuts."""
-
-    def __init__(self, hidden: Tensor, logits: Tensor, start: int) -> None:
-        self.hidden, self.before, self.logits = hidden[:, start:], hidden[:, start - 1 : -1], logits[:, start:]
-
-
-def _plain(model: Any, prompt: list[int], canvas: Tensor, *, prompt_sees_canvas: bool) -> _Plain:
-    start, size = len(prompt), len(prompt) + canvas.shape[1]
-    ids = torch.cat([torch.tensor([prompt] * len(canvas), device=canvas.device), canvas], 1)
-    allowed = torch.ones((size, size), dtype=torch.bool, device=canvas.device)
-    allowed[:start, start:] = prompt_sees_canvas
-    mask = additive(allowed.expand(len(canvas), 1, size, size), model.dtype)
-    hidden = model.get_decoder()(ids, attention_mask=mask, use_cache=False).last_hidden_state
-    return _Plain(hidden, model(ids, attention_mask=mask, use_cache=False).logits, start)
+def _plain(model: Any, tokens: Tensor, prompt_sees_canvas: bool, back: int) -> tuple[Tensor, Tensor]:
+    """One forward pass without short cuts: hidden [R L, H] and logits [R L, V], `back` places before each."""
+    rows, size = tokens.shape
+    allowed = torch.ones((size, size), dtype=torch.bool, device=tokens.device)
+    allowed[:PROMPT, PROMPT:] = prompt_sees_canvas
+    dtype = model.get_input_embeddings()(tokens).dtype  # that in which this pass runs: `Trial` has one in float32
+    mask = additive(allowed.expand(rows, 1, size, size), dtype)
+    hidden = model.get_decoder()(tokens, attention_mask=mask, use_cache=False).last_hidden_state
+    logits = model(tokens, attention_mask=mask, use_cache=False).logits
+    at = slice(PROMPT - back, size - back)
+    return hidden[:, at].flatten(0, 1), logits[:, at].flatten(0, 1)

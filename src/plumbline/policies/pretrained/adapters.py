@@ -95,7 +95,7 @@ def halves(matrix: Tensor, dtype: torch.dtype) -> Tensor:
         return matrix.unsqueeze(0)
     high = matrix.to(dtype)
     with torch.no_grad():
-        low = (matrix - high.to(matrix.dtype)).to(dtype)
+        low = (matrix - high).to(dtype)
     return torch.stack([high, low])
 
 
@@ -122,11 +122,38 @@ def _forward(layer: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if part is None:
         result: Tensor = getattr(layer, ORIGINAL)(hidden, *args, **kwargs)
         return result
-    down, up = part
-    rows = hidden.flatten(0, -2)
-    low = functional.linear(rows, halves(down, hidden.dtype).flatten(0, 1))
-    base = layer.base_layer(hidden)
-    return _add(base.flatten(0, -2), low, _spread(up, hidden.dtype), len(down)).view(base.shape)
+    changed: Tensor = _AddLowRank.apply(layer.base_layer(hidden), hidden, *part)
+    return changed
+
+
+class _AddLowRank(torch.autograd.Function):
+    """base [..., O] + s B (A x), for x [..., H], A [r, H] and s B [O, r]; base is changed.
+
+    Beside x the backward pass needs A x alone. Its products take A and B as one 16-bit matrix each: there the low
+    halves would change less than the rounding of the gradient that comes in.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, base: Tensor, hidden: Tensor, down: Tensor, up: Tensor) -> Tensor:
+        rank = len(down)
+        low = functional.linear(hidden.flatten(0, -2), halves(down, hidden.dtype).flatten(0, 1))
+        _add(base.flatten(0, -2), low, _spread(up, hidden.dtype), rank)
+        ctx.mark_dirty(base)
+        ctx.save_for_backward(hidden, low if low.shape[1] == rank else low[:, :rank] + low[:, rank:], down, up)
+        return base
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, low, down, up = ctx.saved_tensors
+        gradient = upstream[0].flatten(0, -2).to(hidden.dtype)
+        back = gradient @ up.to(hidden.dtype)  # [N, r]
+        need_hidden, need_down, need_up = ctx.needs_input_grad[1:]
+        return (
+            upstream[0],
+            (back @ down.to(hidden.dtype)).view(hidden.shape) if need_hidden else None,
+            (back.T @ hidden.flatten(0, -2)).to(down.dtype) if need_down else None,
+            (low.T @ gradient).T.to(up.dtype) if need_up else None,
+        )
 
 
 def _spread(up: Tensor, dtype: torch.dtype) -> Tensor:

@@ -10,9 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3}
-"""Of what should agree, relative to its largest value; half precision has 0.1."""
-
 
 def padded(rows: Sequence[Sequence[int]], fill: int = 0, *, left: bool = False) -> tuple[Tensor, Tensor]:
     """Rows as a rectangle [R, T] (int64, on the CPU), `fill` behind or `left` of each, and which entries are theirs."""
@@ -28,12 +25,6 @@ def padded(rows: Sequence[Sequence[int]], fill: int = 0, *, left: bool = False) 
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """A bool mask (may attend) as the additive one that every attention of transformers takes."""
     return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
-
-
-def agree(found: Tensor, wanted: Tensor) -> bool:
-    """Whether a short cut gives what the model gives by itself, but for rounding."""
-    bound = TOLERANCE.get(wanted.dtype, 0.1) * wanted.abs().max()
-    return found.shape == wanted.shape and bool((found - wanted).abs().max() <= bound)
 
 
 def mask_token(model: Any, tokenizer: Any) -> int | None:
