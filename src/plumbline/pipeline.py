@@ -31,7 +31,7 @@ from plumbline.evaluation.summary import summarise
 from plumbline.policies import open_policy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.options import CanvasModel, DenoisingModel, PretrainedModel
-from plumbline.policies.policy import Policy, locating, slowness
+from plumbline.policies.policy import Policy, Tells, locating, slowness
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
 from plumbline.records import Evaluation, Example, Sampling, SteppedSampling
 from plumbline.reports.write import write_report
@@ -225,6 +225,8 @@ def _open(run: Run, source: str, *names: str) -> Policy:
     if asked():
         raise KeyboardInterrupt
     run.working(f"opening {source}", 1, 1)
+    if isinstance(policy, Tells):
+        policy.say = run.event
     _record_move(run, policy)
     if run.recipe.rl is not None and run.recipe.rl.credit == "items":
         locating(policy)  # at the first stage, so before anything is trained

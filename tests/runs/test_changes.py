@@ -10,7 +10,7 @@ from plumbline.pipeline import run_recipe
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.recipe import parse
 from plumbline.runs.run import Run
-from plumbline.training import rl, sft
+from plumbline.training import rl
 from plumbline.training.optimiser import Optimiser
 from tests.toy import ToyTask
 
@@ -116,7 +116,7 @@ def test_a_lower_rate_holds_from_the_checkpoint_on(tiny_folder, tmp_path, monkey
 
 def test_a_rate_of_a_stage_that_has_not_begun_holds_from_its_start(tiny_folder, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        break_at(patch, sft, "_backward", 3, fill_the_gpu)
+        break_at(patch, Optimiser, "step", 3, fill_the_gpu)
         with pytest.raises(DeviceMemoryError):
             run_recipe(recipe(tiny_folder), tmp_path / "run")
     other = {"rl__optimiser": {"learning_rate": 1e-4, "schedule": "constant"}, "sft__tokens_per_pass": 64}

@@ -3,7 +3,7 @@
 Letters in shapes: P prompts, G copies of the prompt that has most, R rows (requests).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -53,7 +53,7 @@ class Chunk(Generic[Law]):
 def chunks(
     requests: Sequence[Request], law: type[Law], encode: Callable[[Request], list[int]], rows_at_once: int
 ) -> Iterator[Chunk[Law]]:
-    """Cut requests into chunks of at most `rows_at_once` cells of a grid, a prompt with all of its copies at least.
+    """Cut requests into chunks of at most `rows_at_once` cells of a grid, copies of a prompt side by side.
 
     Args:
         requests: in any order, of any laws of that kind; their keys differ.
@@ -72,7 +72,7 @@ def chunks(
         laws.setdefault(law.of(request.sampling), {}).setdefault(_content(request.messages), []).append(request)
     encoded = [
         # Prompts of equally many copies stand together, so that the grid has few empty cells.
-        (one, sorted(((encode(group[0]), group) for group in groups.values()), key=lambda pair: len(pair[1])))
+        (one, sorted(_parts(groups.values(), encode, rows_at_once), key=lambda pair: len(pair[1])))
         for one, groups in laws.items()
     ]
     for sampling, pairs in encoded:
@@ -89,6 +89,16 @@ def chunks(
                 shared=shared,
             )
             start = end
+
+
+def _parts(
+    groups: Iterable[list[Request]], encode: Callable[[Request], list[int]], rows_at_once: int
+) -> Iterator[tuple[list[int], list[Request]]]:
+    """Each prompt's token ids with its copies, as many as the device holds."""
+    for group in groups:
+        ids = encode(group[0])
+        for start in range(0, len(group), rows_at_once):
+            yield ids, group[start : start + rows_at_once]
 
 
 def _content(messages: Sequence[Message]) -> tuple[tuple[str, str], ...]:

@@ -95,8 +95,8 @@ class ModelSection(Section):
     chat_template: str | None = None
     """For a tokenizer without one: `chatml`, or the path of a Jinja file."""
     rows_at_once: PositiveInt | None = None
-    """Answers drawn side by side, all of a prompt's together; None: 64 on a CPU, more on a GPU. Fewer need less memory,
-    and are the same answers."""
+    """Answers drawn side by side; None: 64 on a CPU, more on a GPU. Fewer need less memory, and are the same answers;
+    out of memory, a run goes on with half as many."""
     trust_remote_code: bool = False
 
     def meaning(self) -> dict[str, Any]:

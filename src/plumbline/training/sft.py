@@ -15,6 +15,7 @@ sorting by length already leaves little padding.
 import math
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -83,7 +84,11 @@ def train_sft(
                 epoch = step // per_epoch
                 batches = epoch_batches(shown, section.batch_size, generator(seed, stage, "order", epoch))
             batch = [shown[index] for index in batches[step % per_epoch]]
-        loss = _backward(policy, batch, section.tokens_per_pass, derive(seed, stage, "noise", step))
+        loss = optimiser.passes.fitting(
+            partial(_passes, batch),
+            partial(_backward, policy, seed=derive(seed, stage, "noise", step)),
+            section.tokens_per_pass,
+        )
         guards.check_finite(loss, "loss", step, optimiser.rate_key)
         norm = optimiser.step(step)
         run.metrics(
@@ -141,12 +146,12 @@ def epoch_batches(
     return [batches[index] for index in rng.permutation(len(batches))] + last
 
 
-def _backward(policy: Policy, batch: Sequence[Demonstration], tokens_per_pass: int, seed: int) -> float:
-    """Mean loss [nats a target] of a batch, its gradient left in the weights."""
-    targets = sum(demonstration.num_targets for demonstration in batch)
-    dealt = noises(len(batch), seed)  # before the batch is cut
+def _backward(policy: Policy, parts: Sequence[Sequence[Demonstration]], seed: int) -> float:
+    """Mean loss [nats a target] of a batch that is cut into parts, its gradient left in the weights."""
+    targets = sum(demonstration.num_targets for part in parts for demonstration in part)
+    dealt = noises(sum(map(len, parts)), seed)  # of the whole batch, however it is cut
     total, start = 0.0, 0
-    for part in _passes(batch, tokens_per_pass):
+    for part in parts:
         loss = policy.supervised_loss(part, dealt[start : start + len(part)]) / targets
         loss.backward()
         total += float(loss.detach())

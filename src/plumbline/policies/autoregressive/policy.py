@@ -87,7 +87,7 @@ class AutoregressivePolicy(PretrainedPolicy):
             **self.facts(),
         }
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`. Prompts are decoded in chunks of `rows_at_once` rows."""
         decoder: Decoder = LeanDecoder(self.model) if self._lean else CachedDecoder(self.model, self.chat.stop_ids[0])
         for chunk in self.chunks(requests, Sampling):

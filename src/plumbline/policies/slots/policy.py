@@ -87,7 +87,7 @@ class SlotPolicy(CanvasPolicy):
         """See `Policy.exact`: threshold decoding decides without a density; all else is covered."""
         return SlotSampling.of(sampling).selector != "threshold"
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`. Prompts are decoded in chunks of `rows_at_once` rows; by threshold one by one.
 
         Raises:
@@ -97,8 +97,8 @@ class SlotPolicy(CanvasPolicy):
         """
         grids = {law: self._grid(law) for law in dict.fromkeys(SlotSampling.of(each.sampling) for each in requests)}
         for chunk in self.chunks(requests, SlotSampling):
-            draw = decide if chunk.sampling.selector == "threshold" else roll_out
-            for row, drawn in draw(self.model, chunk, grids[chunk.sampling], self.ids):
+            fill = decide if chunk.sampling.selector == "threshold" else roll_out
+            for row, drawn in fill(self.model, chunk, grids[chunk.sampling], self.ids):
                 yield self.finished(chunk, row, drawn.canvas, drawn.steps)
 
     def _grid(self, sampling: SlotSampling) -> Grid:
