@@ -38,7 +38,8 @@ def weights(policy):
 
 def rows(run):
     """What is recorded, but for what is estimated from how a batch was cut into passes."""
-    return [{k: v for k, v in row.items() if not k.startswith("train/grad_s")} for row in run.rows("rl")]
+    estimated = {"train/grad_signal", "train/grad_noise", "train/grad_snr"}
+    return [{name: value for name, value in row.items() if name not in estimated} for row in run.rows("rl")]
 
 
 WAYS = {

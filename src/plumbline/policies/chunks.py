@@ -5,6 +5,7 @@ Letters in shapes: P prompts, G copies of the prompt that has most, R rows (requ
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -17,6 +18,8 @@ from plumbline.records import Message, Request, Sampling, Trajectory
 Law = TypeVar("Law", bound=Sampling)
 """The kind of law that a family draws by."""
 
+LAUNCHES = 1e12
+"""Operations per layer that a GPU could do while one more pass is started there: about 3 ms of an H100."""
 WORTH_SHARING = 128
 """Tokens that reading a common beginning once must save: the pass of its own that it takes costs about as much."""
 
@@ -114,13 +117,19 @@ def _shared(prompts: Sequence[list[int]]) -> int:
 
 
 def pack_sizes(
-    trajectories: Sequence[Trajectory], lengths: Sequence[int], tokens_per_pass: int, width: int, pass_cost: float
+    trajectories: Sequence[Trajectory],
+    lengths: Sequence[int],
+    tokens_per_pass: int,
+    width: int,
+    pass_cost: float,
+    *,
+    square: bool = True,
 ) -> list[list[int]]:
     """Cut trajectories into packs: consecutive ones of one prompt, so many that the arithmetic is least.
 
-    A longer pack reads the prompt fewer times but attends over its whole square, most of it masked. Per layer, T
-    tokens of width H cost about 24 H^2 T in the linear maps and 4 H T^2 in the attention, and a pass costs something
-    whatever its length.
+    A longer pack reads the prompt fewer times but may attend over its whole square, most of it masked. Per layer, T
+    tokens of width H cost about 24 H^2 T in the linear maps and 4 H times the attended pairs, and a pass costs
+    something whatever its length.
 
     Args:
         trajectories: equal prompts side by side.
@@ -128,6 +137,7 @@ def pack_sizes(
         tokens_per_pass: the longest pack that memory allows; one trajectory always makes a pack.
         width: H.
         pass_cost: operations of starting one more pass, per layer.
+        square: a pack's attention is a masked square; False: each answer is attended with its prompt alone.
 
     Returns:
         Lists of indices, in order.
@@ -139,11 +149,38 @@ def pack_sizes(
             continue
         count, prompt, longest = end - start, len(trajectories[start].prompt), max(lengths[start:end])
         costs = {
-            size: -(-count // size) * (pass_cost + 24 * width**2 * length + 4 * width * length**2)
+            size: -(-count // size) * (pass_cost + 24 * width**2 * length + 4 * width * pairs)
             for size in range(1, count + 1)
             if (length := prompt + size * longest) <= tokens_per_pass or size == 1
+            for pairs in [length**2 if square else prompt**2 + size * longest * (prompt + longest)]
         }
         size = min(costs, key=costs.__getitem__)
         packs += [list(range(at, min(at + size, end))) for at in range(start, end, size)]
         start = end
     return packs
+
+
+def joined(
+    packs: Sequence[list[int]], trajectories: Sequence[Trajectory], lengths: Sequence[int], most: int
+) -> list[list[int]]:
+    """Packs of several prompts, as few as hold at most so many tokens each, and about equally many.
+
+    At least two are left: signal and noise of a gradient are told from passes of different prompts. For the same reason
+    nothing is joined where a prompt needs several packs.
+
+    Args:
+        packs: of one prompt each, as `pack_sizes` gives them.
+        trajectories: what the packs have the indices of.
+        lengths: tokens that each adds to its prompt in a pack.
+        most: tokens of a pack. One that has more already stays as it is, and so do all others.
+    """
+    prompts = [trajectories[pack[0]].prompt for pack in packs]
+    if any(np.array_equal(one, other) for one, other in pairwise(prompts)):
+        return list(packs)
+    sizes = np.array([len(trajectories[pack[0]].prompt) + sum(lengths[at] for at in pack) for pack in packs])
+    middles = np.cumsum(sizes) - sizes / 2
+    for count in range(2, len(packs)):
+        place = (middles * count / sizes.sum()).astype(int)
+        if np.bincount(place, sizes).max() <= most:
+            return [[at for index in np.flatnonzero(place == each) for at in packs[index]] for each in np.unique(place)]
+    return list(packs)

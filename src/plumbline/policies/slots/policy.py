@@ -16,7 +16,7 @@ from torch import Tensor
 
 from plumbline.errors import ModelError, RecipeError
 from plumbline.policies.canvas import CanvasPolicy
-from plumbline.policies.chunks import pack_sizes
+from plumbline.policies.chunks import LAUNCHES, pack_sizes
 from plumbline.policies.draws import Noise
 from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
@@ -122,7 +122,9 @@ class SlotPolicy(CanvasPolicy):
         grid = self._scored_grid(SlotSampling.of(common_law(trajectories)))
         width = self.model.config.get_text_config().hidden_size
         lengths = [len(branch(trajectory, grid, self.ids.mask).ids) for trajectory in trajectories]
-        return pack_sizes(trajectories, lengths, tokens_per_pass, width, PASS_COST)
+        return pack_sizes(
+            trajectories, lengths, tokens_per_pass, width, PASS_COST if self.device.type == "cpu" else LAUNCHES
+        )
 
     def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
         """See `Policy.score`.
