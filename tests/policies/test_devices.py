@@ -19,6 +19,7 @@ from plumbline.policies.slots.options import SlotSampling
 from plumbline.recipe import TinySection, parse
 from plumbline.records import Sampling
 from plumbline.testing import sampled
+from plumbline.training import passes
 from plumbline.training.credit import Credit
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import update_policy
@@ -54,6 +55,8 @@ def family(request, tmp_path, monkeypatch):
     make_tiny(tmp_path / "m", sizes, WORDS * 10, 0, request.param, options.get("attention", "full"))
     monkeypatch.setattr(probe, "unsupported", lambda model: "its graphs need a GPU that can run them")
     monkeypatch.setattr(loading, "count_devices", lambda kind: 1)
+    for name, value in {"begin_peak": None, "peak": 10**6, "within_reach": 10**9}.items():
+        monkeypatch.setattr(passes, name, lambda device, value=value: value)
     values = {"name": "x", **options, "family": request.param, "device": "cuda", "dtype": "float32"}
     section = parse({"name": "x", "model": values}).model
     with fake_gpu():

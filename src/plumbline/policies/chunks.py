@@ -182,5 +182,6 @@ def joined(
     for count in range(2, len(packs)):
         place = (middles * count / sizes.sum()).astype(int)
         if np.bincount(place, sizes).max() <= most:
-            return [[at for index in np.flatnonzero(place == each) for at in packs[index]] for each in np.unique(place)]
+            together = [np.flatnonzero(place == each).tolist() for each in np.unique(place)]
+            return [[at for index in indices for at in packs[index]] for indices in together]
     return list(packs)

@@ -1,9 +1,12 @@
 """Out of memory, on a GPU or on a CPU, as an error that says what needs less of it."""
 
 import gc
+import resource
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from plumbline.errors import DeviceMemoryError
 
@@ -32,6 +35,31 @@ def release() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def begin_peak(device: Any) -> None:
+    """From here on `peak` counts; on a CPU it counts from the start of the process."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak(device: Any) -> int:
+    """The most bytes that tensors took on a GPU since `begin_peak`; on a CPU those of the process since it began."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def within_reach(device: Any) -> int:
+    """Bytes of a GPU that tensors of this process have or could have; other processes keep theirs."""
+    import torch
+
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(free) + torch.cuda.memory_reserved(device)
 
 
 Say = Callable[[str, str], None]

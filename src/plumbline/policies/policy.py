@@ -119,6 +119,15 @@ class Tells(Protocol):
     say: Say
 
 
+@runtime_checkable
+class Recomputes(Protocol):
+    """A policy that can do with less memory in training, at the price of time."""
+
+    def recompute(self) -> bool:
+        """Compute activations anew in the backward pass from now on; False: it does already, or may not."""
+        ...
+
+
 class Sampler(Protocol):
     """What draws trajectories: a model in this process, or an engine elsewhere that is given its weights."""
 

@@ -70,7 +70,8 @@ class Optimiser:
             weight_decay=section.weight_decay,
             fused=True,
         )
-        self.passes = Passes(self.clear)
+        first = next(iter(self.weights.values()))
+        self.passes = Passes(self.clear, first.device, sum(weight.numel() for weight in self.weights.values()))
         """In which the gradients of a step are added up."""
 
     def learning_rate(self, step: int) -> float:

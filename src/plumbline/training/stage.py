@@ -36,8 +36,6 @@ class Stage:
         self.older: dict[str, Tensor] = {}
         """Weights of earlier versions that a resumed run samples with once more, by `VERSION:NAME`."""
         self._begin = run.marks()
-        optimiser.passes.key = "" if name == "base" else f"{name}.tokens_per_pass"
-        optimiser.passes.say = run.event
 
     def resume(self) -> int:
         """Take up the newest checkpoint, if there is one; the number of steps already done."""

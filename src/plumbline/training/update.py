@@ -82,7 +82,9 @@ def update_policy(
         trajectories = [replace(t, sampling=replace(t.sampling, temperature=other)) for t in trajectories]
     views = algorithm.views(policy, trajectories, generator(recipe.seed, "rl", "likelihood", step))
     batch = _Batch(policy, recipe, beta, views, [owners[view.owner] for view in views])
-    cut, tokens = partial(policy.batches, [view.trajectory for view in views]), section.tokens_per_pass
+    cut = partial(policy.batches, [view.trajectory for view in views])
+    trial = replace(batch, beta=0.0) if batch.estimated else batch  # its reference is not scored yet
+    tokens = optimiser.passes.tokens(cut, partial(trial.backward, watch=False), section)
     if not section.recorded and section.inner_epochs > 1:
         batch.old = optimiser.passes.fitting(cut, batch.plain, tokens)
     if batch.estimated:

@@ -13,7 +13,7 @@ from torch import Tensor
 from plumbline.errors import DataError
 from plumbline.policies.chunks import Chunk, Law, chunks
 from plumbline.policies.memory import Say, free, is_full, unheard
-from plumbline.policies.pretrained.loading import Loaded
+from plumbline.policies.pretrained.loading import Loaded, checkpoint_layers
 from plumbline.recipe import ModelSection
 from plumbline.records import Key, Message, Request, Trajectory
 from plumbline.runs.cards import CARD
@@ -32,6 +32,7 @@ class PretrainedPolicy:
         self.device: torch.device = self.model.device
         self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else self.rows_on_gpu)
         self.say: Say = unheard
+        self.recomputes = getattr(section, "gradient_checkpointing", False)
         self._reference: Any = None
         self.version = 0
 
@@ -121,6 +122,14 @@ class PretrainedPolicy:
             return ids
 
         return chunks(requests, law, encode, self.rows_at_once)
+
+    def recompute(self) -> bool:
+        """See `Recomputes.recompute`; only where the recipe leaves it to the memory (auto)."""
+        if self.recomputes != "auto":
+            return False
+        checkpoint_layers(self.model)
+        self.recomputes = True
+        return True
 
     def publish(self, version: int) -> None:
         """See `Learner.publish`: sampler and learner share their weights, so only the version is new."""
