@@ -15,7 +15,7 @@ from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.recipe import parse
 from plumbline.reports.sections.record import tokens
 from plumbline.reports.view import View
-from plumbline.training import passes
+from plumbline.training import passes, rl
 from plumbline.training.optimiser import Optimiser
 from tests.runs.test_changes import recipe
 from tests.training.toy_runs import train_toy
@@ -144,8 +144,9 @@ class Gpu:
 
         monkeypatch.setattr(AutoregressivePolicy, "score", score)
         monkeypatch.setattr(passes.Passes, "__init__", on_gpu)
-        monkeypatch.setattr(passes, "begin_peak", begin_peak)
-        monkeypatch.setattr(passes, "peak", lambda device: self.peak)
+        for module in (passes, rl):
+            monkeypatch.setattr(module, "begin_peak", begin_peak)
+            monkeypatch.setattr(module, "peak", lambda device: self.peak)
         monkeypatch.setattr(passes, "within_reach", lambda device: size)
         monkeypatch.setattr(passes, "TRIALS", (60, 200))
 
