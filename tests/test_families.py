@@ -218,7 +218,7 @@ def test_how_a_batch_is_cut_into_passes_changes_no_loss(opened):
     found = []
     for tokens_per_pass in (10_000, 80, 1):
         assert len(_passes(batch, tokens_per_pass)) == {10_000: 1, 80: 3, 1: 6}[tokens_per_pass]
-        loss = _backward(opened, batch, tokens_per_pass, seed=3)
+        loss = _backward(opened, _passes(batch, tokens_per_pass), seed=3)
         found.append((loss, {name: weight.grad.clone() for name, weight in opened.trainable().items()}))
         for weight in opened.trainable().values():
             weight.grad = None
@@ -226,7 +226,7 @@ def test_how_a_batch_is_cut_into_passes_changes_no_loss(opened):
         assert loss == pytest.approx(found[0][0], rel=1e-5)
         for name, gradient in gradients.items():
             torch.testing.assert_close(gradient, found[0][1][name], atol=1e-6, rtol=1e-4)
-    assert _backward(opened, batch, 80, seed=4) != pytest.approx(found[0][0], rel=1e-3)
+    assert _backward(opened, _passes(batch, 80), seed=4) != pytest.approx(found[0][0], rel=1e-3)
 
 
 def test_rows_at_once_is_a_key(finished):

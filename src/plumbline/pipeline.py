@@ -29,9 +29,9 @@ from plumbline.evaluation.evaluate import Conditions, evaluate_policy, reference
 from plumbline.evaluation.replays import replay_worst
 from plumbline.evaluation.summary import summarise
 from plumbline.policies import open_policy
-from plumbline.policies.memory import clear_memory_errors
+from plumbline.policies.memory import clear_memory_errors, release
 from plumbline.policies.options import CanvasModel, DenoisingModel, PretrainedModel
-from plumbline.policies.policy import Policy, locating, slowness
+from plumbline.policies.policy import Policy, Tells, locating, slowness
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
 from plumbline.records import Evaluation, Example, Sampling, SteppedSampling
 from plumbline.reports.write import write_report
@@ -128,7 +128,7 @@ def _less_memory(recipe: Recipe) -> str:
     """What to do where the memory of the device is not enough: each of it may change at a resume."""
     passes = {"sft.tokens_per_pass": recipe.sft, "rl.tokens_per_pass": recipe.rl}
     advice = [f"lower {key} ({section.tokens_per_pass} now)" for key, section in passes.items() if section is not None]
-    if isinstance(recipe.model, PretrainedModel) and not recipe.model.gradient_checkpointing:
+    if isinstance(recipe.model, PretrainedModel) and recipe.model.gradient_checkpointing is False:
         advice.append("set model.gradient_checkpointing: true")
     return (
         ", ".join([*advice, "or, where answers were being drawn, set a small model.rows_at_once"]) + "; then --resume"
@@ -223,11 +223,14 @@ def _open(run: Run, source: str, *names: str) -> Policy:
     from plumbline.training.stage import stop_requests
 
     run.working(f"opening {source}", 0, 1)
+    release()  # the last stage's model, optimiser and graphs hold one another in cycles
     with stop_requests() as asked:  # an interrupt inside safetensors would come out as an error of the model
         policy = open_policy(_section(run.recipe), source, derive(run.recipe.seed, "open", *names))
     if asked():
         raise KeyboardInterrupt
     run.working(f"opening {source}", 1, 1)
+    if isinstance(policy, Tells):
+        policy.say = run.event
     _record_move(run, policy)
     if run.recipe.rl is not None and run.recipe.rl.credit == "items":
         locating(policy)  # at the first stage, so before anything is trained

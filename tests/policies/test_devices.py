@@ -19,6 +19,7 @@ from plumbline.policies.slots.options import SlotSampling
 from plumbline.recipe import TinySection, parse
 from plumbline.records import Sampling
 from plumbline.testing import sampled
+from plumbline.training import passes
 from plumbline.training.credit import Credit
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import update_policy
@@ -56,6 +57,8 @@ def family(request, tmp_path, monkeypatch):
     monkeypatch.setattr(graphs, "capture", Tape)
     monkeypatch.setattr(graphs, "_memory", lambda buffers: 8e10)
     monkeypatch.setattr(loading, "count_devices", lambda kind: 1)
+    for planted, value in {"begin_peak": None, "peak": 10**6, "within_reach": 10**9}.items():
+        monkeypatch.setattr(passes, planted, lambda device, value=value: value)
     values = {"name": "x", **options, "family": name, "device": "cuda", "dtype": "float32"}
     section = parse({"name": "x", "model": values}).model
     with fake_gpu():

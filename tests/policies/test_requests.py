@@ -1,5 +1,7 @@
 """A request is answered by its key and the weights alone: a law of sampling that every family is held to."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -86,6 +88,59 @@ def test_company_order_and_chunks_change_no_draw(policy, alone, order, count, ro
     for request, trajectory in found:
         assert trajectory.sampling == request.sampling
         same(trajectory, wanted[request.key])
+
+
+class Listener:
+    def __init__(self, told):
+        self.told = told
+
+    def event(self, kind, message):
+        self.told.append((kind, message))
+
+
+def test_out_of_memory_fewer_are_drawn_at_once_and_what_had_ended_is_kept(policy, alone, monkeypatch):
+    honest, wanted = policy.draw, {request.key: trajectory for request, trajectory in alone}
+    asked, told, largest = [], [], []
+    tell = Listener(told)
+
+    def full(requests):
+        asked.append([request.key for request in requests])
+        for count, pair in enumerate(honest(requests)):
+            if policy.rows_at_once > 3 and count == 2:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+            yield pair
+
+    monkeypatch.setattr(policy, "draw", full)
+    monkeypatch.setattr(policy, "say", tell.event)
+    assert copy.deepcopy(policy).say.__self__ is tell, "a copy, which samples for it, tells the same run"
+    policy.rows_at_once = 8
+    honest_chunks = policy.chunks
+
+    def seen(*given):
+        for chunk in honest_chunks(*given):
+            largest.append((policy.rows_at_once, len(chunk.requests)))
+            yield chunk
+
+    monkeypatch.setattr(policy, "chunks", seen)
+    found = list(policy.sample([request for request, _ in alone]))
+    assert [len(keys) for keys in asked] == [20, 18, 16]
+    assert sorted(request.key for request, _ in found) == sorted(wanted)
+    for request, trajectory in found:
+        same(trajectory, wanted[request.key])
+    assert policy.rows_at_once == 2
+    assert all(count <= rows for rows, count in largest), "copies of one prompt, too"
+    assert [kind for kind, _ in told] == ["out_of_memory"] * 2
+    assert "Set model.rows_at_once: 2 " in told[-1][1]
+
+
+def test_an_answer_that_does_not_fit_alone_is_an_error(policy, alone, monkeypatch):
+    def full(requests):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+        yield
+
+    monkeypatch.setattr(policy, "draw", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        list(policy.sample([request for request, _ in alone]))
 
 
 def test_copies_are_draws_of_their_own_and_keys_may_not_repeat(policy, alone):

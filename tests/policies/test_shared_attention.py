@@ -140,6 +140,36 @@ def test_demonstrations_end_to_end_train_as_rows_do(grouped, written_out, monkey
         assert (packed[1][name] - gradient).norm() < 1e-4 * gradient.norm(), name
 
 
+def test_prompts_share_a_pass_and_the_sum_is_the_same(grouped, monkeypatch):
+    """At least two passes are left; the gradient, term by term, is that of a pass a prompt."""
+    policy, trajectories = opened(grouped), ragged()
+    prompts = [[0, 1, 2, 3], [4, 5], [6], [7, 8]]
+    parts = policy.batches(trajectories, 10_000)
+    assert parts == [prompts[0], [4, 5, 6, 7, 8]], "about equally many tokens: 28 and 25"
+    scale = torch.linspace(-1, 2, sum(trajectory.num_tokens for trajectory in trajectories))
+
+    def summed(cut):
+        policy.model.zero_grad(set_to_none=True)
+        found, start = [], 0
+        for part in cut:
+            logprobs = policy.score([trajectories[index] for index in part]).logprobs
+            (logprobs * scale[start : start + len(logprobs)]).sum().backward()
+            found.append(logprobs.detach())
+            start += len(logprobs)
+        return torch.cat(found), {name: weight.grad for name, weight in policy.trainable().items()}
+
+    agree(summed(parts), summed(prompts))
+    monkeypatch.setattr(policy, "device", torch.device("cuda"))
+    many = ragged({40 + size: [30] * 8 for size in range(12)})
+    on_gpu, smaller = policy.batches(many, 10_000), policy.batches(many, 700)
+    assert [len(part) for part in on_gpu] == [48, 48]
+    assert max(len({many[i].prompt.tobytes() for i in part}) for part in smaller) == 2
+    assert [index for part in smaller for index in part] == list(range(96))
+    assert len(policy.batches(many, 200)) > 12, "nothing is joined to a part of a prompt"
+    monkeypatch.setattr(policy, "device", torch.device("cpu"))
+    assert max(sum(40 + 240 for i in part if i % 8 == 0) for part in policy.batches(many, 10_000)) < 1024
+
+
 def test_a_pack_of_single_tokens_only(grouped):
     policy, trajectories = opened(grouped), ragged({6: [1, 1], 3: [1]})
     torch.testing.assert_close(

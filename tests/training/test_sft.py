@@ -31,7 +31,7 @@ def test_the_loss_is_transformers_loss_on_the_answer_alone(tiny_folder):
     policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
     shorter = [*CHAT[:2], {"role": "assistant", "content": "sim"}]
     batch = [policy.demonstrate(chat) for chat in (CHAT, shorter)]
-    ours = _backward(policy, batch, 10_000, 0)
+    ours = _backward(policy, _passes(batch, 10_000), 0)
     gradients = {name: weight.grad.clone() for name, weight in policy.trainable().items()}
 
     longest = max(len(d.tokens) for d in batch)
@@ -55,7 +55,7 @@ def test_cutting_a_batch_into_passes_changes_nothing(tiny_folder):
         policy = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
         batch = [policy.demonstrate([*CHAT[:2], {"role": "assistant", "content": "sim " * n}]) for n in (1, 2, 9)]
         assert len(_passes(batch, budget)) == (1 if budget > 1000 else 3)
-        losses.append(_backward(policy, batch, budget, 0))
+        losses.append(_backward(policy, _passes(batch, budget), 0))
         gradients.append([weight.grad for weight in policy.trainable().values()])
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     for one, other in zip(*gradients, strict=True):

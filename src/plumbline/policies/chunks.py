@@ -3,8 +3,9 @@
 Letters in shapes: P prompts, G copies of the prompt that has most, R rows (requests).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -17,6 +18,8 @@ from plumbline.records import Message, Request, Sampling, Trajectory
 Law = TypeVar("Law", bound=Sampling)
 """The kind of law that a family draws by."""
 
+LAUNCHES = 1e12
+"""Operations per layer that a GPU could do while one more pass is started there: about 3 ms of an H100."""
 WORTH_SHARING = 128
 """Tokens that reading a common beginning once must save: the pass of its own that it takes costs about as much."""
 
@@ -53,7 +56,7 @@ class Chunk(Generic[Law]):
 def chunks(
     requests: Sequence[Request], law: type[Law], encode: Callable[[Request], list[int]], rows_at_once: int
 ) -> Iterator[Chunk[Law]]:
-    """Cut requests into chunks of at most `rows_at_once` cells of a grid, a prompt with all of its copies at least.
+    """Cut requests into chunks of at most `rows_at_once` cells of a grid, copies of a prompt side by side.
 
     Args:
         requests: in any order, of any laws of that kind; their keys differ.
@@ -72,7 +75,7 @@ def chunks(
         laws.setdefault(law.of(request.sampling), {}).setdefault(_content(request.messages), []).append(request)
     encoded = [
         # Prompts of equally many copies stand together, so that the grid has few empty cells.
-        (one, sorted(((encode(group[0]), group) for group in groups.values()), key=lambda pair: len(pair[1])))
+        (one, sorted(_parts(groups.values(), encode, rows_at_once), key=lambda pair: len(pair[1])))
         for one, groups in laws.items()
     ]
     for sampling, pairs in encoded:
@@ -91,6 +94,16 @@ def chunks(
             start = end
 
 
+def _parts(
+    groups: Iterable[list[Request]], encode: Callable[[Request], list[int]], rows_at_once: int
+) -> Iterator[tuple[list[int], list[Request]]]:
+    """Each prompt's token ids with its copies, as many as the device holds."""
+    for group in groups:
+        ids = encode(group[0])
+        for start in range(0, len(group), rows_at_once):
+            yield ids, group[start : start + rows_at_once]
+
+
 def _content(messages: Sequence[Message]) -> tuple[tuple[str, str], ...]:
     return tuple((message["role"], message["content"]) for message in messages)
 
@@ -104,13 +117,19 @@ def _shared(prompts: Sequence[list[int]]) -> int:
 
 
 def pack_sizes(
-    trajectories: Sequence[Trajectory], lengths: Sequence[int], tokens_per_pass: int, width: int, pass_cost: float
+    trajectories: Sequence[Trajectory],
+    lengths: Sequence[int],
+    tokens_per_pass: int,
+    width: int,
+    pass_cost: float,
+    *,
+    square: bool = True,
 ) -> list[list[int]]:
     """Cut trajectories into packs: consecutive ones of one prompt, so many that the arithmetic is least.
 
-    A longer pack reads the prompt fewer times but attends over its whole square, most of it masked. Per layer, T
-    tokens of width H cost about 24 H^2 T in the linear maps and 4 H T^2 in the attention, and a pass costs something
-    whatever its length.
+    A longer pack reads the prompt fewer times but may attend over its whole square, most of it masked. Per layer, T
+    tokens of width H cost about 24 H^2 T in the linear maps and 4 H times the attended pairs, and a pass costs
+    something whatever its length.
 
     Args:
         trajectories: equal prompts side by side.
@@ -118,6 +137,7 @@ def pack_sizes(
         tokens_per_pass: the longest pack that memory allows; one trajectory always makes a pack.
         width: H.
         pass_cost: operations of starting one more pass, per layer.
+        square: a pack's attention is a masked square; False: each answer is attended with its prompt alone.
 
     Returns:
         Lists of indices, in order.
@@ -129,11 +149,39 @@ def pack_sizes(
             continue
         count, prompt, longest = end - start, len(trajectories[start].prompt), max(lengths[start:end])
         costs = {
-            size: -(-count // size) * (pass_cost + 24 * width**2 * length + 4 * width * length**2)
+            size: -(-count // size) * (pass_cost + 24 * width**2 * length + 4 * width * pairs)
             for size in range(1, count + 1)
             if (length := prompt + size * longest) <= tokens_per_pass or size == 1
+            for pairs in [length**2 if square else prompt**2 + size * longest * (prompt + longest)]
         }
         size = min(costs, key=costs.__getitem__)
         packs += [list(range(at, min(at + size, end))) for at in range(start, end, size)]
         start = end
     return packs
+
+
+def joined(
+    packs: Sequence[list[int]], trajectories: Sequence[Trajectory], lengths: Sequence[int], most: int
+) -> list[list[int]]:
+    """Packs of several prompts, as few as hold at most so many tokens each, and about equally many.
+
+    At least two are left: signal and noise of a gradient are told from passes of different prompts. For the same reason
+    nothing is joined where a prompt needs several packs.
+
+    Args:
+        packs: of one prompt each, as `pack_sizes` gives them.
+        trajectories: what the packs have the indices of.
+        lengths: tokens that each adds to its prompt in a pack.
+        most: tokens of a pack. One that has more already stays as it is, and so do all others.
+    """
+    prompts = [trajectories[pack[0]].prompt for pack in packs]
+    if any(np.array_equal(one, other) for one, other in pairwise(prompts)):
+        return list(packs)
+    sizes = np.array([len(trajectories[pack[0]].prompt) + sum(lengths[at] for at in pack) for pack in packs])
+    middles = np.cumsum(sizes) - sizes / 2
+    for count in range(2, len(packs)):
+        place = (middles * count / sizes.sum()).astype(int)
+        if np.bincount(place, sizes).max() <= most:
+            together = [np.flatnonzero(place == each).tolist() for each in np.unique(place)]
+            return [[at for index in indices for at in packs[index]] for indices in together]
+    return list(packs)

@@ -1,9 +1,12 @@
 """Out of memory, on a GPU or on a CPU, as an error that says what needs less of it."""
 
+import gc
+import resource
+import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 from weakref import WeakSet
 
 from plumbline.errors import DeviceMemoryError
@@ -30,6 +33,63 @@ def release_spare() -> None:
         each.release()
 
 
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that the memory was not enough."""
+    # torch.OutOfMemoryError is a RuntimeError; torch itself is not needed to tell
+    return isinstance(error, RuntimeError) and (
+        type(error).__name__ == "OutOfMemoryError" or any(sign in str(error) for sign in SIGNS)
+    )
+
+
+def free(error: BaseException) -> None:
+    """Give back what failed with an error of a full memory held, so that it can be tried again with less."""
+    traceback.clear_frames(error.__traceback__)
+    release()
+
+
+def release() -> None:
+    """Give memory that nothing refers to any more, or that only makes things faster, back to the device."""
+    import torch
+
+    release_spare()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def begin_peak(device: Any) -> None:
+    """From here on `peak` counts; on a CPU it counts from the start of the process."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak(device: Any) -> int:
+    """The most bytes that tensors took on a GPU since `begin_peak`; on a CPU those of the process since it began."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def within_reach(device: Any) -> int:
+    """Bytes of a GPU that tensors of this process have or could have; other processes keep theirs."""
+    import torch
+
+    free, _ = torch.cuda.mem_get_info(device)
+    return int(free) + torch.cuda.memory_reserved(device)
+
+
+Say = Callable[[str, str], None]
+"""Takes an event: its kind, and a message for the user."""
+
+
+def unheard(kind: str, message: str) -> None:
+    """Where nobody asked to be told."""
+
+
 @contextmanager
 def clear_memory_errors(advice: str) -> Iterator[None]:
     """Turn torch's errors of a full memory inside the block into one with this advice.
@@ -42,8 +102,8 @@ def clear_memory_errors(advice: str) -> Iterator[None]:
     """
     try:
         yield
-    except RuntimeError as error:  # torch.OutOfMemoryError is one; torch itself is not needed to tell
-        if type(error).__name__ != "OutOfMemoryError" and not any(sign in str(error) for sign in SIGNS):
+    except RuntimeError as error:
+        if not is_full(error):
             raise
         traceback.clear_frames(error.__traceback__)
         release_spare()

@@ -24,7 +24,9 @@ class PretrainedModel(ModelSection):
     lora: LoraSection | None = None
     """None trains every weight."""
     quantize: Literal["4bit"] | None = None
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: bool | Literal["auto"] = "auto"
+    """Compute layers a second time in the backward pass, which takes a third more time and far less memory. auto: from
+    where the memory is not enough otherwise."""
 
     @model_validator(mode="after")
     def _adapters_on_few_bits(self) -> Self:

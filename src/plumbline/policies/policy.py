@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from plumbline.errors import RecipeError
+from plumbline.policies.memory import Say
 from plumbline.records import Message, Request, Sampling, Trajectory
 
 if TYPE_CHECKING:
@@ -109,6 +110,22 @@ def locating(policy: Policy) -> Locates:
             "set rl.credit to answer",
         )
     return policy
+
+
+@runtime_checkable
+class Tells(Protocol):
+    """A policy that has events to tell, such as an out of memory that it could help itself with."""
+
+    say: Say
+
+
+@runtime_checkable
+class Recomputes(Protocol):
+    """A policy that can do with less memory in training, at the price of time."""
+
+    def recompute(self) -> bool:
+        """Compute activations anew in the backward pass from now on; False: it does already, or may not."""
+        ...
 
 
 class Sampler(Protocol):

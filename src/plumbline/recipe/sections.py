@@ -95,8 +95,8 @@ class ModelSection(Section):
     chat_template: str | None = None
     """For a tokenizer without one: `chatml`, or the path of a Jinja file."""
     rows_at_once: PositiveInt | None = None
-    """Answers drawn side by side, all of a prompt's together; None: 64 on a CPU, more on a GPU. Fewer need less memory,
-    and are the same answers."""
+    """Answers drawn side by side; None: 64 on a CPU, more on a GPU. Fewer need less memory, and are the same answers;
+    out of memory, a run goes on with half as many."""
     trust_remote_code: bool = False
 
     def meaning(self) -> dict[str, Any]:
@@ -144,11 +144,14 @@ class OptimiserSection(Section):
 class SftSection(Section):
     """Supervised fine-tuning on the task's demonstrations."""
 
+    on_cpu: ClassVar[int] = 16384
+
     steps: PositiveInt | None = None
     epochs: float | None = Field(default=None, gt=0)
     batch_size: PositiveInt = 16
-    tokens_per_pass: PositiveInt = 16384
-    """A batch is cut into passes of at most this many tokens; the result is the same, the memory is not."""
+    tokens_per_pass: PositiveInt | Literal["auto"] = "auto"  # noqa: S105 - no password
+    """A batch is cut into passes of at most this many tokens; the result is the same, the memory is not. auto: as many
+    as the first batch is measured to leave memory for on a GPU; 16384 on a CPU."""
     allow_truncation: bool = False
     """A demonstration longer than the context is an error; allowed, it is cut and counted."""
     optimiser: OptimiserSection = OptimiserSection()
@@ -180,6 +183,8 @@ class ControlsSection(Section):
 
 class RlSection(Section):
     """RL over groups of rollouts."""
+
+    on_cpu: ClassVar[int] = 8192
 
     steps: PositiveInt
     algorithm: SerializeAsAny[Algorithm] = Grpo()
@@ -214,7 +219,8 @@ class RlSection(Section):
     """Stop when this many steps in a row gave no group with a signal."""
     max_gap: float = Field(default=0.1, gt=0)
     """Stop when the sampler's and the scorer's log-probabilities differ by more than this many nats on average."""
-    tokens_per_pass: PositiveInt = 8192
+    tokens_per_pass: PositiveInt | Literal["auto"] = "auto"  # noqa: S105 - no password
+    """As in SFT; auto: 8192 on a CPU."""
     optimiser: OptimiserSection = OptimiserSection(learning_rate=5e-6)
 
     @property

@@ -13,6 +13,7 @@ from torch import Tensor
 from plumbline.errors import RunError
 from plumbline.recipe import OptimiserSection, Schedule
 from plumbline.training.guards import check_finite
+from plumbline.training.passes import Passes
 
 
 def schedule(kind: Schedule, step: int, total: int, warmup: int) -> float:
@@ -69,6 +70,9 @@ class Optimiser:
             weight_decay=section.weight_decay,
             fused=True,
         )
+        first = next(iter(self.weights.values()))
+        self.passes = Passes(self.clear, first.device, sum(weight.numel() for weight in self.weights.values()))
+        """In which the gradients of a step are added up."""
 
     def learning_rate(self, step: int) -> float:
         """The learning rate of `step` (from 0)."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from plumbline.errors import DataError
 from plumbline.judging import check_failures
+from plumbline.policies.memory import begin_peak, peak
 from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import Recipe
 from plumbline.records import Group, Key
@@ -56,6 +57,7 @@ def train_rl(policy: Policy, source: Source, run: Run, evaluate: Evaluator | Non
     items = locate_by_task(source.tasks, policy) if section.credit == "items" else None
     turns = max(map(turns_of, source.tasks.values()))
     optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps, RATES[STAGE])
+    optimiser.passes.tell(run, STAGE, policy)
     progress = Stage(run, STAGE, optimiser)
 
     def draw(sampler: Sampler, step: int) -> list[Group]:
@@ -75,6 +77,7 @@ def train_rl(policy: Policy, source: Source, run: Run, evaluate: Evaluator | Non
                 run.metrics(STAGE, 0, before)
 
             began = time.perf_counter()
+            begin_peak(optimiser.passes.device)
             drawn = rollouts_of(step)
             sampled = time.perf_counter()
 
@@ -105,7 +108,8 @@ def train_rl(policy: Policy, source: Source, run: Run, evaluate: Evaluator | Non
             run.metrics(STAGE, done, {**values, **evaluated(done)})
             ended = time.perf_counter()
             seconds = {"rollouts": sampled - began, "update": updated - sampled, "rest": ended - updated}
-            run.timings(STAGE, done, {f"time/{name}": spent for name, spent in seconds.items()})
+            memory = {"memory/peak_gb": peak(optimiser.passes.device) / 1e9}
+            run.timings(STAGE, done, {f"time/{name}": spent for name, spent in seconds.items()} | memory)
 
 
 def _collect(sampler: Sampler, source: Source, recipe: Recipe, step: int) -> list[Group]:

@@ -15,11 +15,13 @@ to those that do not.
 import math
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from plumbline.errors import DataError
 from plumbline.policies.draws import noises
+from plumbline.policies.memory import begin_peak, peak
 from plumbline.policies.policy import Demonstration, Policy
 from plumbline.recipe import SftSection
 from plumbline.records import Example, Message
@@ -69,11 +71,13 @@ def train_sft(
     truncated = sum(one.truncated for one in shown)
     if truncated:
         run.event("truncated", f"{truncated} of {len(shown)} demonstrations were cut to the context")
+    optimiser.passes.tell(run, stage, policy)
     progress = Stage(run, stage, optimiser)
     batches: list[list[int]] = []
     epoch = -1
     for step in progress.steps():
         began = time.perf_counter()
+        begin_peak(optimiser.passes.device)
         if len(demonstrations) > 1:
             dealt = source.deal(section.batch_size, step, stage, seed)
             batch = [one for name, indices in dealt.items() for index in indices for one in demonstrations[name][index]]
@@ -83,7 +87,8 @@ def train_sft(
                 epoch = step // per_epoch
                 batches = epoch_batches(shown, section.batch_size, generator(seed, stage, "order", epoch))
             batch = [shown[index] for index in batches[step % per_epoch]]
-        loss = _backward(policy, batch, section.tokens_per_pass, derive(seed, stage, "noise", step))
+        cut, work = partial(_passes, batch), partial(_backward, policy, seed=derive(seed, stage, "noise", step))
+        loss = optimiser.passes.fitting(cut, work, optimiser.passes.tokens(cut, work, section))
         guards.check_finite(loss, "loss", step, optimiser.rate_key)
         norm = optimiser.step(step)
         run.metrics(
@@ -99,7 +104,8 @@ def train_sft(
                 "train/frac_truncated": truncated / len(shown),
             },
         )
-        run.timings(stage, step + 1, {"time/step": time.perf_counter() - began})
+        memory = {"memory/peak_gb": peak(optimiser.passes.device) / 1e9}
+        run.timings(stage, step + 1, {"time/step": time.perf_counter() - began} | memory)
 
 
 def demonstrate(policy: Policy, task: Task, example: Example, section: SftSection, seed: int) -> list[Demonstration]:
@@ -141,12 +147,12 @@ def epoch_batches(
     return [batches[index] for index in rng.permutation(len(batches))] + last
 
 
-def _backward(policy: Policy, batch: Sequence[Demonstration], tokens_per_pass: int, seed: int) -> float:
-    """Mean loss [nats a target] of a batch, its gradient left in the weights."""
-    targets = sum(demonstration.num_targets for demonstration in batch)
-    dealt = noises(len(batch), seed)  # before the batch is cut
+def _backward(policy: Policy, parts: Sequence[Sequence[Demonstration]], seed: int) -> float:
+    """Mean loss [nats a target] of a batch that is cut into parts, its gradient left in the weights."""
+    targets = sum(demonstration.num_targets for part in parts for demonstration in part)
+    dealt = noises(sum(map(len, parts)), seed)  # of the whole batch, however it is cut
     total, start = 0.0, 0
-    for part in _passes(batch, tokens_per_pass):
+    for part in parts:
         loss = policy.supervised_loss(part, dealt[start : start + len(part)]) / targets
         loss.backward()
         total += float(loss.detach())

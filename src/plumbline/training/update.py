@@ -4,8 +4,9 @@ Letters in shapes: N terms of a pass, V views.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from plumbline.algorithms.algorithm import Scored
 from plumbline.algorithms.likelihood.views import View
 from plumbline.errors import RecipeError
 from plumbline.policies.policy import Policy, Terms
-from plumbline.recipe import ControlsSection, Recipe, RlSection
+from plumbline.recipe import Recipe
 from plumbline.records import Trajectory
 from plumbline.seeds import generator
 from plumbline.training import guards
@@ -80,67 +81,44 @@ def update_policy(
     if (other := recipe.controls.score_temperature) is not None:
         trajectories = [replace(t, sampling=replace(t.sampling, temperature=other)) for t in trajectories]
     views = algorithm.views(policy, trajectories, generator(recipe.seed, "rl", "likelihood", step))
-    sampled, estimated = algorithm.exact, beta > 0 and section.kl == "sampled"
-    passes = [
-        _Pass(
-            part := [views[index] for index in indices],
-            [owners[view.owner] for view in part],
-            None if section.recorded or section.inner_epochs == 1 else _plain(policy, part),
-            _plain(policy, part, reference=True) if estimated else None,
-        )
-        for indices in policy.batches([view.trajectory for view in views], section.tokens_per_pass)
-    ]
-    total = _Total()
-    watched = GradientParts(optimiser.weights)
-    part_of, sizes = independent_parts([[c.prompt for c in one.credited] for one in passes])
+    batch = _Batch(policy, recipe, beta, views, [owners[view.owner] for view in views])
+    cut = partial(policy.batches, [view.trajectory for view in views])
+    trial = replace(batch, beta=0.0) if batch.estimated else batch  # its reference is not scored yet
+    tokens = optimiser.passes.tokens(cut, partial(trial.backward, watch=False), section)
+    if not section.recorded and section.inner_epochs > 1:
+        batch.old = optimiser.passes.fitting(cut, batch.plain, tokens)
+    if batch.estimated:
+        batch.reference = optimiser.passes.fitting(cut, partial(batch.plain, reference=True), tokens)
+    epochs: list[_Sums] = []
+    norm = 0.0
     for epoch in range(section.inner_epochs):
-        epoch_loss = 0.0
-        for number, one in zip(part_of, passes, strict=True):
-            terms = policy.score([view.trajectory for view in one.views], divergence=beta > 0 and not estimated)
-            if epoch == 0 and sampled:
-                total.gap += float((terms.logprobs.detach() - terms.recorded).abs().sum())
-            if epoch == 0:
-                total.terms += len(terms.logprobs)
-            loss = _loss(terms, one, section, beta, total, recipe.controls)
-            loss.backward()
-            if epoch == 0:
-                watched.add(number)
-            epoch_loss += float(loss.detach())
-        if epoch == 0 and sampled:
-            guards.check_gap(total.gap / total.terms, limit, sampling, policy.family)
-        guards.check_finite(epoch_loss, "loss", step, optimiser.rate_key)
-        total.loss += epoch_loss / section.inner_epochs
-        total.norm += optimiser.step(step) / section.inner_epochs
+        sums = optimiser.passes.fitting(cut, partial(batch.backward, watch=epoch == 0), tokens)
+        if epoch == 0 and algorithm.exact:
+            guards.check_gap(sums.gap / sums.terms, limit, sampling, policy.family)
+        guards.check_finite(sums.loss, "loss", step, optimiser.rate_key)
+        norm += optimiser.step(step) / section.inner_epochs
+        epochs.append(sums)
+    first, units = epochs[0], sum(each.units for each in epochs)
     return Update(
-        total.loss,
-        total.norm,
-        total.clipped / total.units if algorithm.has_ratio else None,
-        total.kl / total.kl_terms if beta > 0 else None,
-        total.gap / total.terms if sampled else None,
-        total.terms,
-        total.capped / total.units if section.tis is not None else None,
-        watched.measure(sizes, len({c.prompt for c in credits_})),
+        sum(each.loss / section.inner_epochs for each in epochs),
+        norm,
+        sum(each.clipped for each in epochs) / units if algorithm.has_ratio else None,
+        sum(each.kl for each in epochs) / sum(each.kl_terms for each in epochs) if beta > 0 else None,
+        first.gap / first.terms if algorithm.exact else None,
+        first.terms,
+        sum(each.capped for each in epochs) / units if section.tis is not None else None,
+        first.watched.measure(first.sizes, len({c.prompt for c in credits_})),
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pass:
-    """What is scored in one forward and backward pass, and what it is compared with."""
-
-    views: Sequence[View]
-    credited: Sequence[Credit]
-    """The credit of each view."""
-    old: Tensor | None
-    """Log-probabilities before the first update; None where the sampler's records are, or they are the new ones."""
-    reference: Tensor | None
-
-
 @dataclass(slots=True)
-class _Total:
-    """Sums over the passes of a step."""
+class _Sums:
+    """Sums over the passes of an epoch."""
 
+    watched: GradientParts
+    sizes: Mapping[int, int]
+    """Groups of each part that is watched."""
     loss: float = 0.0
-    norm: float = 0.0
     gap: float = 0.0
     terms: int = 0
     clipped: float = 0.0
@@ -150,16 +128,70 @@ class _Total:
     kl_terms: int = 0
 
 
-def _loss(
-    terms: Terms, one: _Pass, section: RlSection, beta: float, total: _Total, controls: ControlsSection
-) -> Tensor:
-    """The loss of one pass; sums for the metrics go to `total`."""
-    old = terms.recorded if section.recorded else terms.logprobs.detach() if one.old is None else one.old
-    given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in one.credited])
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """What a step is made of, and what it is compared with. A pass is a list of indices of its views."""
+
+    policy: Policy
+    recipe: Recipe
+    beta: float
+    views: Sequence[View]
+    credited: Sequence[Credit]
+    """The credit of each view."""
+    old: Sequence[Tensor] | None = None
+    """Log-probabilities of each view before the first update; None where the sampler's records are, or they are the new
+    ones."""
+    reference: Sequence[Tensor] | None = None
+
+    @property
+    def estimated(self) -> bool:
+        """Whether a KL is estimated from what was sampled."""
+        return self.beta > 0 and self.recipe.rl is not None and self.recipe.rl.kl == "sampled"
+
+    @torch.no_grad()
+    def plain(self, passes: Sequence[Sequence[int]], *, reference: bool = False) -> list[Tensor]:
+        """Log-probabilities of each view without gradient."""
+        found = dict[int, Tensor]()
+        for indices in passes:
+            part = [self.views[index].trajectory for index in indices]
+            logprobs = self.policy.score(part, reference=reference).logprobs
+            found |= zip(indices, logprobs.split([len(each.logprobs) for each in part]), strict=True)
+        return [found[index] for index in range(len(self.views))]
+
+    def backward(self, passes: Sequence[Sequence[int]], *, watch: bool) -> _Sums:
+        """Add up the gradient of all passes in the weights; `watch` it, too."""
+        part_of, sizes = independent_parts([[self.credited[index].prompt for index in one] for one in passes])
+        sums = _Sums(GradientParts(self.policy.trainable()), sizes)
+        for number, indices in zip(part_of, passes, strict=True):
+            trajectories = [self.views[index].trajectory for index in indices]
+            terms = self.policy.score(trajectories, divergence=self.beta > 0 and not self.estimated)
+            sums.gap += float((terms.logprobs.detach() - terms.recorded).abs().sum())
+            sums.terms += len(terms.logprobs)
+            loss = _loss(terms, self, indices, sums)
+            loss.backward()
+            if watch:
+                sums.watched.add(number)
+            sums.loss += float(loss.detach())
+        return sums
+
+
+def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> Tensor:
+    """The loss of one pass; numbers for the metrics are added to `sums`."""
+    section, beta = batch.recipe.rl, batch.beta
+    assert section is not None
+    credited = [batch.credited[index] for index in indices]
+    old, reference = (
+        None if known is None else torch.cat([known[index] for index in indices])
+        for known in (batch.old, batch.reference)
+    )
+    if old is None:
+        old = terms.recorded if section.recorded else terms.logprobs.detach()
+    given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in credited])
     advantage, weight = given[terms.owner].unbind(1)
     if section.credit == "items":  # every view is a whole trajectory (`Algorithm.by_term`, `Locates`)
-        advantage = terms.logprobs.new_tensor(np.concatenate([c.term_advantages() for c in one.credited]))
-    counted = ~terms.selection if controls.tokens_only else torch.ones_like(terms.selection)
+        advantage = terms.logprobs.new_tensor(np.concatenate([c.term_advantages() for c in credited]))
+    tokens_only = batch.recipe.controls.tokens_only
+    counted = ~terms.selection if tokens_only else torch.ones_like(terms.selection)
     scored = Scored(
         new=terms.logprobs[counted],
         old=old[counted],
@@ -168,8 +200,8 @@ def _loss(
         owner=terms.owner[counted],
         step=terms.step[counted],
         step_weight=terms.weight[counted],
-        views=one.views,
-        reference=None if one.reference is None else one.reference[counted],
+        views=[batch.views[index] for index in indices],
+        reference=None if reference is None else reference[counted],
         beta=beta,
         sampled=None if section.tis is None else terms.recorded[counted],
         cap=section.tis or math.inf,
@@ -177,29 +209,23 @@ def _loss(
     losses = section.algorithm.surrogate(scored)
     loss = losses.loss
     if losses.capped is not None:
-        total.capped += float(losses.capped)
+        sums.capped += float(losses.capped)
     elif section.tis is not None:
         raise RecipeError(f"rl.algorithm: {section.algorithm.name} does not weight by rl.tis", "leave out rl.tis")
     if losses.clipped is not None:
-        total.clipped += float(losses.clipped)
-        total.units += losses.units
+        sums.clipped += float(losses.clipped)
+        sums.units += losses.units
     if losses.kl is not None:
-        total.kl += float(losses.kl)
-        total.kl_terms += len(scored.new)
+        sums.kl += float(losses.kl)
+        sums.kl_terms += len(scored.new)
     if terms.divergence is not None:
         of_step = torch.zeros(len(terms.divergence), dtype=torch.long, device=loss.device)
         of_step = of_step.scatter_(0, terms.step, torch.arange(len(terms.step), device=loss.device))
         per_step = given[terms.owner[of_step], 1] * terms.weight[of_step]
         loss = loss + beta * (terms.divergence * per_step).sum()
-        total.kl += float(terms.divergence.detach().sum())
-        total.kl_terms += len(terms.divergence)
+        sums.kl += float(terms.divergence.detach().sum())
+        sums.kl_terms += len(terms.divergence)
     return loss
-
-
-@torch.no_grad()
-def _plain(policy: Policy, part: Sequence[View], *, reference: bool = False) -> Tensor:
-    """Log-probabilities of a pass without gradient."""
-    return policy.score([view.trajectory for view in part], reference=reference).logprobs
 
 
 @torch.no_grad()

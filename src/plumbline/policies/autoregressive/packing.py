@@ -153,7 +153,7 @@ SHARED = "plumbline_shared"
 
 
 def install_shared_attention(model: Any) -> bool:
-    """Let a model's layers take `blocks` beside a mask; False where its attention is not the usual one (sdpa)."""
+    """Let a model's layers take `groups` beside a mask; False where its attention is not the usual one (sdpa)."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.masking_utils import sdpa_mask
 
@@ -178,7 +178,7 @@ def remove_shared_attention(model: Any) -> None:
 def reach(model: Any) -> int | None:
     """Tokens that a layer with a window sees; None where every layer sees all.
 
-    A pack says with its own mask, or with blocks, who sees whom, so it is right up to this length only.
+    A pack says with its own mask, or with groups, who sees whom, so it is right up to this length only.
     """
     config = model.config.get_text_config()
     windows = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]

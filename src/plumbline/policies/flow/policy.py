@@ -101,7 +101,7 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
 
     # -- sampling ------------------------------------------------------------------------------------------------
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`. The noise that a canvas begins with does not depend on the weights."""
         for chunk in self.chunks(requests, FlowSampling, self.canvas):
             done = self._flow(chunk)

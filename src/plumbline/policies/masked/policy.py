@@ -78,7 +78,7 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
 
     # -- sampling ------------------------------------------------------------------------------------------------
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`. Prompts are denoised in chunks of `rows_at_once` rows."""
         end, stops = self.chat.end_of_turn, self.chat.stop_ids
         for chunk in self.chunks(requests, MaskedSampling, self.canvas):

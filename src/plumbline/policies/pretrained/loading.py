@@ -77,8 +77,8 @@ def load(
     elif section.lora is not None:
         adapter = _new_adapter(model, section.lora, seed)
     _without_dropout(model)  # that of a loaded adapter
-    if section.gradient_checkpointing:
-        _checkpoint_layers(model)
+    if section.gradient_checkpointing is True:
+        checkpoint_layers(model)
     stops = model.generation_config.eos_token_id if model.generation_config is not None else None
     chat = Chat(tokenizer, [stops] if isinstance(stops, int) else list(stops or ()), section.chat_template)
     return Loaded(model=model, adapter=adapter, chat=chat, context=_context(model, section))
@@ -233,7 +233,7 @@ def _without_dropout(model: Any) -> None:
                 setattr(module, name, 0.0)
 
 
-def _checkpoint_layers(model: Any) -> None:
+def checkpoint_layers(model: Any) -> None:
     """Recompute each layer in the backward pass, wherever a gradient is asked for.
 
     transformers' own switch works in training mode only, where it also drops the cache that sampling needs.

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from plumbline.errors import DataError
 from plumbline.policies.chunks import Chunk, Law, chunks
-from plumbline.policies.pretrained.loading import Loaded
+from plumbline.policies.memory import Say, free, is_full, unheard
+from plumbline.policies.pretrained.loading import Loaded, checkpoint_layers
 from plumbline.recipe import ModelSection
-from plumbline.records import Message, Request
+from plumbline.records import Key, Message, Request, Trajectory
 from plumbline.runs.cards import CARD
 from plumbline.storage import clear_os_errors, sync_folder, write_json
 
@@ -30,12 +31,15 @@ class PretrainedPolicy:
         self.model, self.adapter, self.chat, self.context = loaded.model, loaded.adapter, loaded.chat, loaded.context
         self.device: torch.device = self.model.device
         self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else self.rows_on_gpu)
+        self.say: Say = unheard
+        self.recomputes = getattr(section, "gradient_checkpointing", False)
         self._reference: Any = None
         self.version = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A policy with trainable weights of its own; frozen ones, such as those below adapters, are shared."""
         memo |= {id(weight): weight for weight in self.model.parameters() if not weight.requires_grad}
+        memo[id(self.say)] = self.say  # whoever is told is the same
         other = object.__new__(type(self))
         memo[id(self)] = other
         other.__dict__ = copy.deepcopy(self.__dict__, memo)
@@ -63,6 +67,36 @@ class PretrainedPolicy:
                 "lower sampling.max_tokens, shorten the prompts, or use a model with a longer context",
             )
 
+    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+        """See `Sampler.sample`. What the memory cannot hold side by side is drawn in chunks of half as many rows.
+
+        A row's numbers come from its own key, so answers that had ended before are kept, and the others are the same.
+        """
+        done: set[Key] = set()
+        while True:
+            left = [request for request in requests if request.key not in done]
+            try:
+                for request, trajectory in self.draw(left):
+                    done.add(request.key)
+                    yield request, trajectory
+            except RuntimeError as error:
+                before = min(self.rows_at_once, len(left) - len(done.intersection(request.key for request in left)))
+                if before == 1 or not is_full(error):
+                    raise
+                free(error)
+                self.rows_at_once = before // 2
+            else:
+                return
+            self.say(
+                "out_of_memory",
+                f"{before} answers side by side take more memory than there is; from here on {self.rows_at_once} are "
+                f"drawn at once, and are the same. Set model.rows_at_once: {self.rows_at_once} to begin with that",
+            )
+
+    def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+        """See `Sampler.sample`; a family draws `chunks` here, or overrides `sample`."""
+        raise NotImplementedError
+
     def chunks(self, requests: Sequence[Request], law: type[Law], canvas: int | None = None) -> Iterator[Chunk[Law]]:
         """Requests as they are drawn together.
 
@@ -88,6 +122,14 @@ class PretrainedPolicy:
             return ids
 
         return chunks(requests, law, encode, self.rows_at_once)
+
+    def recompute(self) -> bool:
+        """See `Recomputes.recompute`; only where the recipe leaves it to the memory (auto)."""
+        if self.recomputes != "auto":
+            return False
+        checkpoint_layers(self.model)
+        self.recomputes = True
+        return True
 
     def publish(self, version: int) -> None:
         """See `Learner.publish`: sampler and learner share their weights, so only the version is new."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from plumbline.errors import ModelError, RecipeError
 from plumbline.policies.canvas import CanvasPolicy
-from plumbline.policies.chunks import pack_sizes
+from plumbline.policies.chunks import LAUNCHES, pack_sizes
 from plumbline.policies.draws import Noise
 from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.loading import Loaded, load
@@ -87,7 +87,7 @@ class SlotPolicy(CanvasPolicy):
         """See `Policy.exact`: threshold decoding decides without a density; all else is covered."""
         return SlotSampling.of(sampling).selector != "threshold"
 
-    def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
+    def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`. Prompts are decoded in chunks of `rows_at_once` rows; by threshold one by one.
 
         Raises:
@@ -97,8 +97,8 @@ class SlotPolicy(CanvasPolicy):
         """
         grids = {law: self._grid(law) for law in dict.fromkeys(SlotSampling.of(each.sampling) for each in requests)}
         for chunk in self.chunks(requests, SlotSampling):
-            draw = decide if chunk.sampling.selector == "threshold" else roll_out
-            for row, drawn in draw(self.model, chunk, grids[chunk.sampling], self.ids):
+            fill = decide if chunk.sampling.selector == "threshold" else roll_out
+            for row, drawn in fill(self.model, chunk, grids[chunk.sampling], self.ids):
                 yield self.finished(chunk, row, drawn.canvas, drawn.steps)
 
     def _grid(self, sampling: SlotSampling) -> Grid:
@@ -122,7 +122,9 @@ class SlotPolicy(CanvasPolicy):
         grid = self._scored_grid(SlotSampling.of(common_law(trajectories)))
         width = self.model.config.get_text_config().hidden_size
         lengths = [len(branch(trajectory, grid, self.ids.mask).ids) for trajectory in trajectories]
-        return pack_sizes(trajectories, lengths, tokens_per_pass, width, PASS_COST)
+        return pack_sizes(
+            trajectories, lengths, tokens_per_pass, width, PASS_COST if self.device.type == "cpu" else LAUNCHES
+        )
 
     def score(self, trajectories: Sequence[Trajectory], *, reference: bool = False, divergence: bool = False) -> Terms:
         """See `Policy.score`.

@@ -46,6 +46,12 @@ def tokens(view: View) -> list[tuple[str, str]]:
         seconds = view.seconds.get(("rl", "rollouts"), 0.0)
         if seconds > 0:
             found.append(("Sampling speed", f"{numbers.count(round(sum(drawn) / seconds))} tokens a second"))
+    peaks: dict[str, float] = {}
+    for row in view.timings:
+        if (gigabytes := row.get("memory/peak_gb")) is not None:
+            peaks[row["stage"]] = max(gigabytes, peaks.get(row["stage"], 0.0))
+    for stage, gigabytes in peaks.items():
+        found.append((f"{name_of(stage)}, peak memory", f"{numbers.fixed(gigabytes, 2)} GB"))
     for stage, rows in view.metrics.items():
         shown = [row["train/tokens"] for row in rows if row.get("train/tokens") is not None]
         if shown:

@@ -1,0 +1,261 @@
+"""Out of memory in a pass: it is done again in smaller ones, with the same draws, and says so."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+
+from plumbline import pipeline
+from plumbline.errors import DeviceMemoryError
+from plumbline.pipeline import run_recipe
+from plumbline.policies import open_policy
+from plumbline.policies.autoregressive.packing import pack
+from plumbline.policies.autoregressive.policy import AutoregressivePolicy
+from plumbline.recipe import parse
+from plumbline.reports.sections.record import tokens
+from plumbline.reports.view import View
+from plumbline.training import passes, rl
+from plumbline.training.optimiser import Optimiser
+from tests.runs.test_changes import recipe
+from tests.training.toy_runs import train_toy
+
+
+class Full:
+    """A memory that holds so many trajectories a pass with gradient, or that is full at some calls only."""
+
+    def __init__(self, monkeypatch, policy=AutoregressivePolicy, *, method="score", holds=10**9, at=()):
+        self.passes, self.holds, self.at = [], holds, at
+        honest = getattr(policy, method)
+
+        def limited(policy, trajectories, *rest, **named):
+            self.passes.append(len(trajectories))
+            if len(trajectories) > self.holds or len(self.passes) in self.at:
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+            return honest(policy, trajectories, *rest, **named)
+
+        monkeypatch.setattr(policy, method, limited)
+
+
+def told(run):
+    return [row["message"] for row in run.files["events"].rows() if row["kind"] == "out_of_memory"]
+
+
+def weights(policy):
+    return {name: weight.detach().clone() for name, weight in policy.trainable().items()}
+
+
+def rows(run):
+    """What is recorded, but for what is estimated from how a batch was cut into passes."""
+    estimated = {"train/grad_signal", "train/grad_noise", "train/grad_snr"}
+    return [{name: value for name, value in row.items() if name not in estimated} for row in run.rows("rl")]
+
+
+WAYS = {
+    "once": {},
+    "inner": {"inner_epochs": 2, "old": "rescored", "beta": 0.1},
+    "closer": {"inner_epochs": 3, "algorithm": "gspo"},
+}
+
+
+@pytest.mark.parametrize("settings", WAYS.values(), ids=WAYS)
+def test_a_memory_that_holds_fewer_is_a_run_of_smaller_passes(tiny_folder, tmp_path, monkeypatch, settings):
+    with monkeypatch.context() as patch:
+        full = Full(patch, holds=2)
+        policy, run = train_toy(tiny_folder, tmp_path / "full", **settings)
+    messages = told(run)
+    assert sum(count > 2 for count in full.passes) == len(messages), "what was too much is not tried again"
+    assert "passes of up to 8192 tokens" in messages[0]
+    tokens = int(messages[-1].rsplit("rl.tokens_per_pass: ", 1)[1].split()[0])
+    other, small = train_toy(tiny_folder, tmp_path / "small", tokens_per_pass=tokens, **settings)
+    for name, weight in weights(policy).items():
+        assert torch.equal(weight, weights(other)[name]), name
+    assert run.rows("rl") == small.rows("rl")
+    assert run.files["samples"].rows() == small.files["samples"].rows()
+    assert told(small) == []
+
+
+@pytest.mark.parametrize("call", [1, 2, 4, 8])
+def test_whichever_pass_fails_the_step_is_done_once(tiny_folder, tmp_path, monkeypatch, call):
+    """Gradients of passes that had fitted are not counted twice, and what an earlier epoch has learnt is kept."""
+    settings = {"inner_epochs": 2, "steps": 2, "prompts_per_step": 6}
+    with monkeypatch.context() as patch:
+        full = Full(patch, at=(call,))
+        policy, run = train_toy(tiny_folder, tmp_path / "full", **settings)
+    assert len(full.passes) > 10
+    assert len(told(run)) == 1
+    other, whole = train_toy(tiny_folder, tmp_path / "whole", **settings)
+    for one, two in zip(rows(run), rows(whole), strict=True):
+        assert one == pytest.approx(two, abs=1e-6)
+    for name, weight in weights(policy).items():
+        torch.testing.assert_close(weight, weights(other)[name], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["autoregressive", "masked"])
+def test_sft_does_the_same(tiny_folder, tmp_path, monkeypatch, family):
+    """The masked family's loss draws: each demonstration keeps its noise."""
+    made = {"name": None, "tiny": {"hidden": 16, "layers": 1, "heads": 2, "vocabulary": 300, "context": 128}}
+    made = {"family": family, **made, "tiny": {**made["tiny"], "steps": 1}}
+    sft = {"steps": 2, "batch_size": 4, "optimiser": {"learning_rate": 1e-3}}
+    values = {"name": "x", "model": made, "task": {"name": "tests.toy:open_toy"}, "sft": sft,
+              "sampling": {"max_tokens": 4, **({} if family == "autoregressive" else {"steps": 2})},
+              "evaluation": {"every": 0, "final": ["val"], "sampled": False}}  # fmt: skip
+    if family != "autoregressive":
+        made["canvas"] = 8
+    from plumbline.policies.masked.policy import MaskedPolicy
+
+    policy = AutoregressivePolicy if family == "autoregressive" else MaskedPolicy
+    with monkeypatch.context() as patch:
+        full = Full(patch, policy, method="supervised_loss", at=(2,))
+        run = run_recipe(parse(values), tmp_path / "full")
+    assert min(full.passes) < 4
+    (message,) = told(run)
+    tokens = int(message.rsplit("sft.tokens_per_pass: ", 1)[1].split()[0])
+    small = run_recipe(parse({**values, "sft": {**sft, "tokens_per_pass": tokens}}), tmp_path / "small")
+    one, other = (open_policy(parse(values).model, str(r.folder / "models" / "sft")) for r in (run, small))
+    for name, weight in weights(one).items():
+        torch.testing.assert_close(weight, weights(other)[name], atol=1e-6, rtol=0)
+
+
+class Gpu:
+    """A memory of so many bytes, in which every token of a pass with gradient takes `A_TOKEN`, recomputed a quarter."""
+
+    CONSTANT, A_TOKEN = 5_000_000, 10_000
+
+    def __init__(self, monkeypatch, size):
+        self.peak, self.tokens = 0, []
+        honest, made = AutoregressivePolicy.score, passes.Passes.__init__
+
+        def score(policy, trajectories, *rest, **named):
+            tokens = pack(trajectories, policy.device).ids.numel()
+            self.tokens.append(tokens)
+            taken = self.CONSTANT + tokens * (self.A_TOKEN // (1 if policy.recomputes == "auto" else 4))
+            self.peak = max(self.peak, taken)
+            if taken > size:
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            return honest(policy, trajectories, *rest, **named)
+
+        def on_gpu(passes, clear, device, count):
+            made(passes, clear, torch.device("cuda"), count)
+            self.count = count
+
+        def begin_peak(device):
+            self.peak = self.CONSTANT
+
+        monkeypatch.setattr(AutoregressivePolicy, "score", score)
+        monkeypatch.setattr(passes.Passes, "__init__", on_gpu)
+        for module in (passes, rl):
+            monkeypatch.setattr(module, "begin_peak", begin_peak)
+            monkeypatch.setattr(module, "peak", lambda device: self.peak)
+        monkeypatch.setattr(passes, "within_reach", lambda device: size)
+        monkeypatch.setattr(passes, "TRIALS", (60, 200))
+
+
+def notes(run):
+    return [row["message"] for row in run.files["events"].rows() if row["kind"] == "note"]
+
+
+def test_auto_is_what_two_small_passes_leave_memory_for(tiny_folder, tmp_path, monkeypatch):
+    settings = {"prompts_per_step": 6, "group_size": 8}
+    with monkeypatch.context() as patch:
+        gpu = Gpu(patch, size=10_000_000)
+        policy, run = train_toy(tiny_folder, tmp_path / "auto", **settings)
+    fits = (0.8 * (10_000_000 - 8 * gpu.count) - gpu.CONSTANT) / gpu.A_TOKEN
+    (note,) = notes(run)
+    said = int(note.split("so up to ")[1].split()[0])
+    assert 200 < fits < 300
+    assert said == pytest.approx(fits, rel=0.15)
+    assert "tokens took 0.01 GB" in note
+    assert "8.0 GB" not in note
+    assert "Set rl.tokens_per_pass" in note
+    assert max(gpu.tokens) <= said
+    assert told(run) == []
+    assert policy.recomputes == "auto"
+    _, small = train_toy(tiny_folder, tmp_path / "small", tokens_per_pass=said, **settings)
+    for one, two in zip(rows(run), rows(small), strict=True):
+        assert one == pytest.approx(two, abs=1e-5)
+
+
+def test_layers_are_recomputed_where_less_than_a_batch_needs_would_fit(tiny_folder, tmp_path, monkeypatch):
+    settings = {"prompts_per_step": 6, "group_size": 8}
+    with monkeypatch.context() as patch:
+        Gpu(patch, size=7_500_000)
+        policy, run = train_toy(tiny_folder, tmp_path / "auto", **settings)
+    assert policy.recomputes is True
+    first, second = notes(run)
+    assert "model.gradient_checkpointing: true begins with that" in first
+    few, many = (int(each.split("so up to ")[1].split()[0]) for each in (first, second))
+    assert many > 2 * few
+    _, plain = train_toy(tiny_folder, tmp_path / "plain", **settings)
+    for one, two in zip(rows(run), rows(plain), strict=True):
+        assert one == pytest.approx(two, abs=1e-5)
+    with monkeypatch.context() as patch:
+        Gpu(patch, size=7_500_000)
+        never, _ = train_toy(
+            tiny_folder, tmp_path / "never", model_options={"gradient_checkpointing": False}, **settings
+        )
+    assert never.recomputes is False
+
+
+def test_layers_are_recomputed_where_one_answer_alone_does_not_fit(tiny_folder, tmp_path, monkeypatch):
+    full = Full(monkeypatch, holds=0)
+    honest = AutoregressivePolicy.recompute
+
+    def recompute(policy):
+        full.holds = 10**9
+        return honest(policy)
+
+    monkeypatch.setattr(AutoregressivePolicy, "recompute", recompute)
+    policy, run = train_toy(tiny_folder, tmp_path / "run", steps=1)
+    assert policy.recomputes is True
+    assert "a pass that cannot be cut" in told(run)[-1]
+
+
+def test_where_one_alone_does_not_fit_the_error_says_what_to_do(tiny_folder, tmp_path, monkeypatch):
+    Full(monkeypatch, holds=0)
+    with pytest.raises(DeviceMemoryError, match=r"lower sft\.tokens_per_pass .*, lower rl\.tokens_per_pass"):
+        run_recipe(recipe(tiny_folder), tmp_path / "run")
+
+
+def test_an_error_that_is_not_of_memory_is_not_tried_again(tiny_folder, tmp_path, monkeypatch):
+    calls = []
+
+    def broken(*_, **__):
+        calls.append(1)
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    monkeypatch.setattr(AutoregressivePolicy, "score", broken)
+    with pytest.raises(RuntimeError, match="mat1"):
+        train_toy(tiny_folder, tmp_path / "run")
+    assert calls == [1]
+
+
+def test_a_stage_holds_nothing_when_the_next_model_is_opened(tiny_folder, tmp_path, monkeypatch):
+    """Model, optimiser and its state, without the garbage collector's help; and each step says what it took."""
+    held, made, alive = [], Optimiser.__init__, []
+    honest = pipeline.open_policy
+
+    def opened(*given):
+        alive.append([name for name, each in held if each() is not None])
+        policy = honest(*given)
+        held.append(("model", weakref.ref(policy.model)))
+        return policy
+
+    def remembered(optimiser, *given):
+        made(optimiser, *given)
+        held.append(("optimiser", weakref.ref(optimiser)))
+
+    monkeypatch.setattr(pipeline, "open_policy", opened)
+    monkeypatch.setattr(Optimiser, "__init__", remembered)
+    gc.disable()
+    try:
+        run = run_recipe(recipe(tiny_folder, model__gradient_checkpointing=True), tmp_path / "run")
+    finally:
+        gc.enable()
+    assert len(alive) > 3
+    assert not any(alive)
+    rows = run.files["timings"].rows()
+    assert [row["stage"] for row in rows] == ["sft"] * 3 + ["rl"] * 4
+    assert all(0.05 < row["memory/peak_gb"] < 100 for row in rows)
+    shown = dict(tokens(View(run)))
+    assert shown["GRPO, peak memory"] == f"{max(row['memory/peak_gb'] for row in rows):.2f} GB"
