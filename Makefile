@@ -2,6 +2,8 @@
 #   make demo   makes .venv, fetches a real model of 135M (93 MB), runs the main job and its negative control on a CPU (says
 #               first how long that takes on this machine), says where the report is; it goes on where it was stopped
 #   make test   makes .venv, runs the tests (about ten minutes)
+#   make gpu    on a machine with a GPU: the tests that need one, and a table of SmolLM2 and of random weights in the shape of
+#               Qwen3-8B against transformers and TRL (16 GB on disk)
 # Others: lint, format, clean.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -10,7 +12,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Threads that wait for work must not spin: two of them on two busy cores slow each other down.
 export OMP_WAIT_POLICY := passive
 
-.PHONY: demo test lint format clean
+.PHONY: demo test gpu lint format clean
 .DELETE_ON_ERROR:
 
 # torch goes first and alone: its CPU build satisfies everything that depends on it, which would otherwise bring CUDA.
@@ -46,6 +48,15 @@ demo: .venv/train.stamp
 
 test: .venv/dev.stamp
 	@$(BIN)/python -m pytest -q
+
+gpu: .venv/dev.stamp
+	@$(BIN)/python -c 'import sys, torch; sys.exit("make gpu needs a CUDA device" * (not torch.cuda.is_available()))'
+	@$(BIN)/python -m pytest -q -m gpu
+	@$(BIN)/plumbline get smollm2-135m
+	@$(BIN)/python benchmarks/real.py --device cuda --trl
+	@test -e models/random-8b || $(BIN)/python benchmarks/models.py qwen3-8b models/random-8b
+	@$(BIN)/python benchmarks/real.py --device cuda --trl --model models/random-8b --adapters lora \
+		--prompts 1 --copies 16 --sentences 32 --answer 512
 
 lint: .venv/dev.stamp
 	@$(BIN)/ruff check .

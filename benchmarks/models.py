@@ -1,5 +1,9 @@
-"""Random models of a given shape, saved in the standard format, with a tokenizer in which a word is a token."""
+"""Random models of a given shape, saved in the standard format, with a tokenizer in which a word is a token.
 
+python benchmarks/models.py qwen3-8b models/random-8b    # 16 GB in bfloat16; on a GPU, where there is one, in seconds
+"""
+
+import argparse
 from pathlib import Path
 
 import torch
@@ -15,6 +19,8 @@ def save_model(
     vocabulary: int,
     kind: str = "llama",
     masks: bool = False,
+    inner: int | None = None,
+    dtype: torch.dtype = torch.float32,
 ) -> Path:
     """Write a random-init model (llama or qwen3) and its tokenizer; prompts of n words are n tokens.
 
@@ -35,7 +41,7 @@ def save_model(
     sizes = {
         "vocab_size": vocabulary,
         "hidden_size": hidden,
-        "intermediate_size": 4864 if hidden == 896 else hidden * 8 // 3 // 32 * 32,
+        "intermediate_size": inner or hidden * 8 // 3 // 32 * 32,
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
@@ -46,9 +52,10 @@ def save_model(
         "pad_token_id": vocabulary - 1,
     }
     config = LlamaConfig(**sizes) if kind == "llama" else Qwen3Config(**sizes, head_dim=hidden // heads)
-    with torch.random.fork_rng():
+    device = "cuda" if dtype != torch.float32 and torch.cuda.is_available() else "cpu"
+    with torch.random.fork_rng(), torch.device(device):
         torch.manual_seed(0)
-        model = AutoModelForCausalLM.from_config(config)
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype)
     model.save_pretrained(folder)
     fast.save_pretrained(folder)
     return folder
@@ -62,4 +69,15 @@ def prompts(count: int, length: int, vocabulary: int, seed: int = 0) -> list[lis
 
 
 SMALL = {"hidden": 256, "layers": 4, "heads": 4, "kv_heads": 4}
-HALF_BILLION = {"hidden": 896, "layers": 24, "heads": 14, "kv_heads": 2, "vocabulary": 151_936, "kind": "qwen3"}
+QWEN3 = {"vocabulary": 151_936, "kind": "qwen3"}
+HALF_BILLION = {"hidden": 896, "layers": 24, "heads": 14, "kv_heads": 2, "inner": 4864, **QWEN3}
+EIGHT_BILLION = {"hidden": 4096, "layers": 36, "heads": 32, "kv_heads": 8, "inner": 12_288, **QWEN3}
+SHAPES = {"qwen3-0.5b": HALF_BILLION, "qwen3-8b": EIGHT_BILLION}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shape", choices=sorted(SHAPES))
+    parser.add_argument("folder", type=Path)
+    chosen = parser.parse_args()
+    print(save_model(chosen.folder, **SHAPES[chosen.shape], dtype=torch.bfloat16))

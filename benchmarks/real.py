@@ -4,7 +4,10 @@
     python benchmarks/real.py                        # sampling, with LoRA and without, 4 x 8 and 16 x 8 answers
     python benchmarks/real.py --server http://localhost:8000   # and an OpenAI server of the same model (no LoRA)
     python benchmarks/real.py --trl --pairs 3        # and TRL's whole step in the same dtype (a minute or two a pair)
-    python benchmarks/real.py --device cuda
+    python benchmarks/real.py --device cuda --trl
+    python benchmarks/models.py qwen3-8b models/random-8b     # random weights of that shape, 16 GB
+    python benchmarks/real.py --device cuda --trl --model models/random-8b --prompts 1 --copies 16 --sentences 32 \\
+        --answer 512 --adapters lora
 
 Weights, adapters, prompts, dtype and law are the same, the two sides take turns in one run, and every answer runs to
 its limit. First greedy tokens are compared: where the two part, the two tokens must be as good as equally likely,
@@ -33,7 +36,6 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.records import Sampling
 from plumbline.testing import sampled
 
-COPIES = 8
 RANK = {"rank": 16, "alpha": 32}
 GREEDY = 32
 TIE = {"bfloat16": 0.25, "float32": 1e-3}
@@ -60,7 +62,9 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16", choices=sorted(TIE))
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--prompts", type=int, nargs="+", default=[4, 16], help=f"{COPIES} answers each")
+    parser.add_argument("--prompts", type=int, nargs="+", default=[4, 16])
+    parser.add_argument("--copies", type=int, default=8, help="answers to each prompt")
+    parser.add_argument("--sentences", type=int, default=4, help="of a prompt; each is about 25 tokens")
     parser.add_argument("--answer", type=int, default=100)
     parser.add_argument("--adapters", nargs="+", default=["lora", "none"], choices=["lora", "none"])
     parser.add_argument("--skip-generate", action="store_true")
@@ -82,7 +86,7 @@ def main() -> None:
                 peers["server"] = server_at(options.server)
             for count in options.prompts:
                 for name, draw in peers.items():
-                    tried(name, row, name, draw, (policy, model), chats(count), options, limits)
+                    tried(name, row, name, draw, (policy, model), chats(count, options), options, limits)
             if options.trl and adapters == "lora":
                 del policy, model, peers
                 tried("TRL", whole_step, options, Path(folder))
@@ -96,9 +100,9 @@ def tried(name: str, work: Callable[..., str], *arguments: object) -> None:
         print(f"| {name} | failed: {type(error).__name__}: {str(error).strip()[:300]} |", flush=True)
 
 
-def chats(count: int) -> list[list[dict[str, str]]]:
-    """Prompts of about 110 tokens."""
-    return [[{"role": "user", "content": f"Review number {index}: {WORDS * 4}"}] for index in range(count)]
+def chats(count: int, options) -> list[list[dict[str, str]]]:
+    """Prompts of so many sentences."""
+    return [[{"role": "user", "content": f"Review number {n}: {WORDS * options.sentences}"}] for n in range(count)]
 
 
 def both(options, lora, folder):
@@ -176,13 +180,13 @@ def row(name: str, draw: Draw, sides, asked, options, limits) -> str:
     alike = same_greedily(policy, model, asked, prompts, draw(prompts, 1, GREEDY, True), options)
     law = Sampling(max_tokens=options.answer)
     ratio = compare(
-        lambda: sampled(policy, asked, COPIES, law, seed=0),
-        lambda: draw(prompts, COPIES, options.answer, False),
+        lambda: sampled(policy, asked, options.copies, law, seed=0),
+        lambda: draw(prompts, options.copies, options.answer, False),
         options.device,
         options.pairs,
         warmups=1 if options.device.type == "cuda" else 0,
     )
-    rows = len(asked) * COPIES
+    rows = len(asked) * options.copies
     steps = options.answer * -(-rows // policy.rows_at_once)
     weights = list(policy.model.parameters())
     reading = sum(weight.numel() * weight.element_size() for weight in weights) / limits[0]
@@ -194,7 +198,7 @@ def row(name: str, draw: Draw, sides, asked, options, limits) -> str:
         alike,
     ]
     adapters = "none" if policy.adapter is None else "LoRA 16, all linear"
-    shape = f"{len(asked)} x {COPIES} x {options.answer}"
+    shape = f"{len(asked)} x {options.copies} x {options.answer}"
     return ratio.row(name, shape, adapters) + " " + " | ".join(cells) + " |"
 
 
@@ -241,14 +245,14 @@ def whole_step(options, folder: Path) -> str:
 
     from rl_step import our_step, their_step, their_trainer
 
-    asked = chats(4)
+    asked = chats(min(options.prompts), options)
     lora = peft.LoraConfig(r=RANK["rank"], lora_alpha=RANK["alpha"], target_modules="all-linear", task_type="CAUSAL_LM")
-    place = (options.model, options.device, asked, options.answer, COPIES)
+    place = (options.model, options.device, asked, options.answer, options.copies)
     ours, _ = our_step(*place, dtype=options.dtype, lora=RANK)
     trainer = their_trainer(*place, folder, getattr(torch, options.dtype), lora)
     warmups = 1 if options.device.type == "cuda" else 0
-    ratio = compare(ours, lambda: their_step(trainer, asked, COPIES), options.device, options.pairs, warmups)
-    shape = f"{len(asked)} x {COPIES} x {options.answer}"
+    ratio = compare(ours, lambda: their_step(trainer, asked, options.copies), options.device, options.pairs, warmups)
+    shape = f"{len(asked)} x {options.copies} x {options.answer}"
     return ratio.row("TRL, a whole step", shape, "LoRA 16, all linear") + " - | - | - |"
 
 
