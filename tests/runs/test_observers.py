@@ -55,6 +55,8 @@ class TestLiveView:
         assert said(view.working, "evaluating sft", 16, 160, after=1) == "", "no line for every part"
         assert said(view.working, "evaluating sft", 64, 160, after=31) == "evaluating sft 64/160  48 s left"
         assert said(view.working, "evaluating sft", 160, 160, after=48) == "evaluating sft: done in 80 s"
+        assert said(view.working, "opening m", 0, 1) == "opening m"
+        assert said(view.working, "opening m", 1, 1, after=1) == "", "no line for the end of a moment"
         assert said(view.stage, "rl", 110, 10) == "rl: 110 steps, 10 already done"
         assert (
             said(view.metrics, {"step": 11, "train/reward": 0.5}, after=60)

@@ -41,6 +41,8 @@ SHOWN = (
 )
 BARS = "▁▂▃▄▅▆▇█"
 SECONDS_BETWEEN_LINES = 5.0
+WORTH_SAYING = 2.0
+"""Seconds from which a log says when a piece of work has ended."""
 
 
 class LiveView:
@@ -107,9 +109,10 @@ class LiveView:
             self.progress.update(self.task, completed=done)
         elif what != self.what or done < self.done:
             self.what, self.work, self.last_line = what, Pace(done), time.monotonic()
-            self._line(f"{what} ({total})")
+            self._line(f"{what} ({total})" if total > 1 else what)
         elif done == total > self.done:
-            self._line(f"{what}: done in {_time(time.monotonic() - self.work.began)}")
+            if (spent := time.monotonic() - self.work.began) >= WORTH_SAYING:
+                self._line(f"{what}: done in {_time(spent)}")
         elif time.monotonic() - self.last_line > SECONDS_BETWEEN_LINES:
             self.last_line = time.monotonic()
             self._line(f"{what} {done}/{total}  {self.work.left(done, total)}")
