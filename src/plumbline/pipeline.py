@@ -46,9 +46,6 @@ from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, shares
 from plumbline.tasks.task import Replayable, Task, gold_of
 
-SAID = 60
-"""Seconds from which a run says beforehand how long it will take."""
-
 
 def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers: Sequence[Observer] = ()) -> Run:
     """Do everything that a recipe says, or what is left of it.
@@ -321,27 +318,12 @@ def _evaluate_stage(run: Run, grounds: Sequence[Ground], stage: str, source: str
     policy = _open(run, source, "evaluate")
     trains = run.recipe.sft is not None or run.recipe.rl is not None
     if train is not None and trains and run.recipe.model.name is not None and policy.family == "autoregressive":
-        _forecast(run, policy, train, sum(len(ground.held_out[key.split]) for key, ground in keys.items()))
+        from plumbline.training.forecast import foretell
+
+        foretell(run, policy, train, sum(len(ground.held_out[key.split]) for key, ground in keys.items()))
     for key in missing:
         evaluation = _evaluate(run, policy, keys[key].task, keys[key].held_out[key.split], key)
         run.evaluation(key, evaluation)
-
-
-def _forecast(run: Run, policy: Policy, train: Source, answers: int) -> None:
-    """Say how long the run will take on this machine, before what takes long."""
-    from plumbline.training.forecast import forecast
-
-    if not all(example.gold is not None for found in train.examples.values() for example in found[:8]):
-        return
-    run.working("measuring a step", 0, 1)
-    seconds = forecast(policy, train, run.recipe, answers)
-    run.working("measuring a step", 1, 1)
-    if sum(seconds.values()) < SAID:
-        return
-    parts = ", ".join(f"{name} {spent / 60:.1f}" for name, spent in seconds.items())
-    run.event(
-        "forecast", f"about {sum(seconds.values()) / 60:.0f} minutes on this machine, by a measured step: {parts}"
-    )
 
 
 def _replay(run: Run, ground: Ground) -> None:

@@ -13,9 +13,12 @@ from itertools import islice
 import torch
 
 from plumbline.policies.draws import noises
+from plumbline.policies.memory import free, is_full
 from plumbline.policies.policy import Policy
 from plumbline.recipe import Recipe
 from plumbline.records import Request
+from plumbline.rollouts import check_prompts
+from plumbline.runs.run import Run
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import gold_of
 
@@ -23,6 +26,45 @@ FEW, MORE = 2, 10
 """Tokens of the two measured answers: their difference is decoding, what is left of the first is reading."""
 SHOWN = 4
 """Demonstrations of the measured pass."""
+SAID = 60
+"""Seconds from which a run says beforehand how long it will take."""
+
+
+def foretell(run: Run, policy: Policy, source: Source, answers: int) -> None:
+    """Say how long a run will take on this machine; nothing where there are no gold answers, or none that fit.
+
+    Args:
+        run: is told.
+        policy: see `forecast`, like `source` and `answers`.
+        source: the training examples.
+        answers: that the evaluations of one stage ask for.
+
+    Raises:
+        DataError: a prompt of RL does not fit into the context.
+    """
+    recipe = run.recipe
+    for examples in source.examples.values():
+        if recipe.rl is not None:
+            check_prompts(policy, examples, recipe.sampling)
+        elif any(
+            policy.prompt_length(each.messages) + recipe.sampling.max_tokens > policy.context for each in examples
+        ):
+            return
+        if any(example.gold is None for example in examples):
+            return
+    run.working("measuring a step", 0, 1)
+    try:
+        seconds = forecast(policy, source, recipe, answers)
+    except RuntimeError as error:  # the steps themselves are cut to what fits (`training.passes`)
+        if not is_full(error):
+            raise
+        free(error)
+        run.event("note", "how long the run will take is not known: measuring a step took more memory than there is")
+        return
+    run.working("measuring a step", 1, 1)
+    if (total := sum(seconds.values())) >= SAID:
+        parts = ", ".join(f"{name} {spent / 60:.1f}" for name, spent in seconds.items())
+        run.event("forecast", f"about {total / 60:.0f} minutes on this machine, by a measured step of each: {parts}")
 
 
 def forecast(policy: Policy, source: Source, recipe: Recipe, answers: int) -> Mapping[str, float]:
