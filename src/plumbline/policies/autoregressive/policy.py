@@ -137,9 +137,7 @@ class AutoregressivePolicy(PretrainedPolicy):
         slow, square = self.device.type == "cpu", not self._abilities.shared
         pass_cost = 24 * width**2 * PASS_TOKENS if slow else LAUNCHES
         packs = pack_sizes(trajectories, lengths, tokens_per_pass, width, pass_cost, square=square)
-        if not (self._packed and self._within_reach(len(t.prompt) + t.num_tokens for t in trajectories)) or (
-            slow and square
-        ):
+        if not self._goes_in_packs(trajectories) or (slow and square):
             return packs  # rows repeat their prompt, and a mask is of the whole square
         return joined(packs, trajectories, lengths, min(tokens_per_pass, JOINED) if slow else tokens_per_pass)
 
@@ -162,13 +160,16 @@ class AutoregressivePolicy(PretrainedPolicy):
         return Terms.of(trajectories, logprobs)
 
     def _score(self, model: Any, trajectories: Sequence[Trajectory], sampling: Sampling) -> Tensor:
-        if self._packed and self._within_reach(len(t.prompt) + t.num_tokens for t in trajectories):
+        if self._goes_in_packs(trajectories):
             return self._score_pack(model, pack(trajectories, self.device), sampling)
         sequences = []
         for trajectory in trajectories:
             prompt, answer = trajectory.prompt.tolist(), trajectory.tokens.tolist()
             sequences.append((prompt + answer, [False] * len(prompt) + [True] * len(answer)))
         return self._score_rows(model, sequences, sampling)
+
+    def _goes_in_packs(self, trajectories: Sequence[Trajectory]) -> bool:
+        return self._packed and self._within_reach(len(t.prompt) + t.num_tokens for t in trajectories)
 
     def _within_reach(self, lengths: Iterable[int]) -> bool:
         """Whether no layer's window cuts off any token of sequences of these lengths."""

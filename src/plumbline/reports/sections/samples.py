@@ -81,7 +81,9 @@ def _read(gold: str | None, answers: dict[str, Judged]) -> str:
         for key, row_cells in cells.items():
             earned = row.parts.get(key)
             mark = "" if earned is None else "✓ " if earned == 1 else "✗ " if earned == 0 else f"{earned:.2f} "
-            row_cells.append(mark + (_value(said[key]) if key in said else "(not said)"))
+            # Read leniently, a text that is no JSON may have said it all the same; it stands below.
+            absent = "(not said)" if said else "(no plain JSON)"
+            row_cells.append(mark + (_value(said[key]) if key in said else absent))
     rows = tuple(Row((clip(key, 120)[0], *row_cells)) for key, row_cells in list(cells.items())[:MOST_PARTS])
     return Table("read", "What was read, ✓ right, ✗ wrong", tuple(columns), rows).to_html()
 
