@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.records import Judged, Unjudged
+from plumbline.reports.sections.samples import _read
 from plumbline.reports.style import CSS, DARK, LIGHT
 from plumbline.reports.write import write_report
 from plumbline.runs.evaluations import EvaluationKey, write_evaluation
@@ -122,10 +123,17 @@ def test_samples_have_prompt_gold_and_both_answers(html):
     assert html.count('<article class="sample">') == 8
     text = Page(html).text
     assert text.count("What was read") == 8
-    assert "✓ " in text
-    assert "✗ " in text
     assert "o produto chegou com 12 dias de atraso" in text
     assert "Responda só com JSON" not in text  # the system's message is not the last user message
+
+
+def test_each_value_is_marked_by_what_its_part_earned():
+    parts = {"a": 1.0, "b": 0.0, "c": 0.5}
+    row = Judged(id="x", stratum="", completion='{"a": 1, "b": 2}', reward=0.5, parts=parts, readings={}, how="strict")
+    text = Page(_read('{"a": 1, "b": 3, "c": "d"}', {"SFT": row, "GRPO": replace(row, completion="a: 1")})).text
+    for said in ("✓ 1", "✗ 2", "0.50 (not said)", "✓ (no plain JSON)", "✗ (no plain JSON)"):
+        assert said in text
+    assert _read("no JSON", {"SFT": row}) == ""
 
 
 def test_without_examples_gold_comes_from_the_oracle_and_no_prompt_is_invented(finished, tmp_path):
