@@ -9,14 +9,20 @@ import pytest
 
 from plumbline.errors import DataError, RecipeError
 from plumbline.storage import read_jsonl
-from plumbline.tasks import open_task
-from plumbline.tasks.commerce.build import SPLITS, _eligible, _quotas, build_commerce
+from plumbline.tasks import open_task, silent
+from plumbline.tasks.commerce.build import SPLITS, build_commerce
+from plumbline.tasks.commerce.extraction.pairs import _eligible, _quotas
+from plumbline.tasks.commerce.job import Shop
 from plumbline.tasks.commerce.options import CommerceOptions, read_options
 from tests.commerce.conftest import OPTIONS
 
 
 def rows(folder, split):
     return [row for _, row in read_jsonl(folder / f"{split}.jsonl")]
+
+
+def _shop(folder, seed):
+    return Shop(folder / "commerce.db", folder, CommerceOptions(seed=seed), silent)
 
 
 def test_the_splits_share_no_order_customer_review_or_text(commerce_folder):
@@ -46,7 +52,7 @@ def test_of_each_customer_review_and_text_one_order_is_taken(tmp_path):
     connection.close()
     first = set()
     for seed in range(24):
-        taken = [row["order_id"] for row in _eligible(tmp_path / "commerce.db", seed)]
+        taken = [row["order_id"] for row in _eligible(_shop(tmp_path, seed))]
         first.add(taken[0])
         # o1 shares something with each of the others; those share nothing with one another.
         assert taken == ["o1"] or sorted(taken) == ["o2", "o3", "o4"]
@@ -60,7 +66,7 @@ def test_the_shop_itself_has_customers_and_texts_that_repeat(commerce_folder):
             "SELECT customer_unique_id, review_id, review_text FROM orders_enriched"
             " WHERE review_text IS NOT NULL AND sentiment IS NOT NULL"
         ).fetchall()
-    taken = _eligible(commerce_folder / "commerce.db", OPTIONS["seed"])
+    taken = _eligible(_shop(commerce_folder, OPTIONS["seed"]))
     for key in ("customer_unique_id", "review_id", "review_text"):
         assert len({row[key] for row in taken}) == len(taken) < len(written)
     assert len({row[0] for row in written}) < len(written)
@@ -69,7 +75,7 @@ def test_the_shop_itself_has_customers_and_texts_that_repeat(commerce_folder):
 
 def test_sizes_are_eighty_ten_ten_and_the_default_is_590(commerce_folder):
     assert [len(rows(commerce_folder, split)) for split in SPLITS] == [160, 20, 20]
-    assert CommerceOptions().extraction == 590
+    assert CommerceOptions().count("extraction") == 590
 
 
 def test_same_seed_same_bytes_and_another_seed_another_shop(commerce_folder, tmp_path):
@@ -137,7 +143,7 @@ def test_an_unknown_option_and_an_unknown_task(tmp_path):
             lambda row: row["reference"].pop("sentiment"),
             r"train.jsonl:2: sentiment .* some rows only",
         ),
-        (lambda row: row.update(task="sql_qa"), r"train.jsonl:2: the task is 'sql_qa'"),
+        (lambda row: row.update(task="sql"), r"train.jsonl:2: the task is 'sql', and there are extraction"),
     ],
 )
 def test_a_malformed_row_is_named_by_file_and_line(commerce_folder, tmp_path, spoil, message):

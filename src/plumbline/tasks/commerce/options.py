@@ -8,6 +8,9 @@ from plumbline.recipe import Section, section
 from plumbline.tasks.commerce.extraction.schema import ISSUES, KEYS
 
 Probability = Annotated[float, Field(ge=0, le=1)]
+Count = Annotated[int | None, Field(ge=3)]
+COUNTS = {"extraction": 590, "sql_qa": 594, "insights": 148, "push": 148}
+"""How many prompts of each job the commerce log had: 1,480."""
 
 
 class Sloppiness(Section):
@@ -44,8 +47,17 @@ class CommerceOptions(Section):
     seed: int = 42
     orders: int = Field(default=20_000, ge=1, le=MOST_ORDERS)
     """Orders in the database."""
-    extraction: int = Field(default=590, ge=3)
-    """Extraction prompts over the three splits (80, 10 and 10 %)."""
+    job: Literal["extraction", "sql_qa", "insights", "push"] = "extraction"
+    """What is asked for; a run of several jobs lists them under `tasks`."""
+    extraction: Count = None
+    """Prompts of this job over the three splits (80, 10 and 10 %). None: of the job that is asked for as many as the
+    commerce log had (590, 594, 148 and 148), and none of the others."""
+    sql_qa: Count = None
+    insights: Count = None
+    push: Count = None
+    fixed: bool = False
+    """Also the split `fixed`: the first 20 extractions, 15 questions, 15 insights or 15 messages of val, the 65 prompts
+    that the commerce log settled on to compare models by."""
     keys: list[str] | None = None
     """Ask for these keys only (tiny models); None asks for all ten. The three issue flags go together."""
     instructions: Literal["full", "short"] = "full"
@@ -66,9 +78,15 @@ class CommerceOptions(Section):
             raise ValueError(f"ask for all of {', '.join(ISSUES)}, or for none")
         return [key for key in KEYS if key in keys]
 
+    def count(self, job: str) -> int:
+        """Prompts of a job over the three splits."""
+        given: int | None = getattr(self, job)
+        return (COUNTS[job] if job == self.job else 0) if given is None else given
+
     def records(self) -> dict[str, Any]:
         """The options that decide the records' bytes."""
-        return self.model_dump(include={"seed", "orders", "extraction", "keys", "instructions"})
+        counts = {job: count for job in COUNTS if (count := self.count(job))}
+        return {**counts, **self.model_dump(include={"seed", "orders", "keys", "instructions"})}
 
 
 def read_options(values: dict[str, Any]) -> CommerceOptions:

@@ -1,4 +1,4 @@
-"""The commerce task: records in a folder, a job for each row, one verifier for each job."""
+"""The commerce task: records in a folder, of which one job is asked; each job has its own verifier (`job.py`)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -7,18 +7,15 @@ from typing import Any
 
 from plumbline.errors import DataError
 from plumbline.records import Example, Item, Outcome, Score
-from plumbline.seeds import generator
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress
 from plumbline.tasks.commerce.build import SPLITS, ensure_commerce, has_records
-from plumbline.tasks.commerce.extraction import rubric as extraction
-from plumbline.tasks.commerce.extraction.controls import CONTROLS
-from plumbline.tasks.commerce.extraction.schema import ISSUES, KEYS
-from plumbline.tasks.commerce.extraction.sloppy import sloppily
+from plumbline.tasks.commerce.job import JOBS, job_named
 from plumbline.tasks.commerce.options import CommerceOptions, read_options
 from plumbline.tasks.task import Control, gold_of
 
-EXTRACTION = "extraction"
+FIXED = {"extraction": 20, "sql_qa": 15, "insights": 15, "push": 15}
+"""Of each job's val split, in the split `fixed`: the evaluation of 65 prompts that the commerce log settled on."""
 
 
 def open_commerce(options: Mapping[str, Any], folder: Path, progress: Progress) -> "CommerceTask":
@@ -45,30 +42,30 @@ class CommerceTask:
     """See `plumbline.tasks.task.Task`."""
 
     name = "commerce"
-    splits = SPLITS
 
     def __init__(self, folder: Path, options: CommerceOptions, build: Callable[[], None] | None = None) -> None:
         """Nothing is read yet; `build` is called once before the first records are."""
-        self.folder, self.options = folder, options
+        self.folder, self.options, self.job = folder, options, job_named(options.job)
+        self.splits = (*SPLITS, "fixed") if options.fixed else SPLITS
+        self._verdict = self.job.verdict(options, folder)
         self._build = build
         self._read = cache(self._read_split)
 
     @property
     def rubric(self) -> str:
-        """See `Task.rubric`; the reading is part of it, because it decides the totals."""
-        keys = "" if self.options.keys is None else f":{','.join(self.options.keys)}"
-        return f"{extraction.RUBRIC.identity}:{self.options.reading}{keys}"
+        """See `Task.rubric`."""
+        return self.job.rubric.identity + (self.job.identity(self.options) if self.job.identity else "")
 
     @property
     def form(self) -> Sequence[str]:
         """See `Task.form`."""
-        return [part.name for part in extraction.RUBRIC.form]
+        return [part.name for part in self.job.rubric.form]
 
     def examples(self, split: str) -> Sequence[Example]:
         """See `Task.examples`."""
         if split not in self.splits:
             raise DataError(f"the commerce task has no split {split!r}", f"it has {', '.join(self.splits)}")
-        return self._read(split)
+        return self._read("val")[: FIXED[self.job.name]] if split == "fixed" else self._read(split)
 
     def _read_split(self, split: str) -> list[Example]:
         if self._build is not None:
@@ -78,7 +75,8 @@ class CommerceTask:
         examples: list[Example] = []
         seen: set[str] = set()
         for number, row in read_jsonl(path):
-            example = _example(row, f"{path}:{number}")
+            if (example := self._example(row, f"{path}:{number}")) is None:
+                continue
             if example.id in seen:
                 raise DataError(f"{path}:{number}: {example.id} is the id of an earlier row, too", "give each its own")
             seen.add(example.id)
@@ -89,66 +87,66 @@ class CommerceTask:
                 )
             examples.append(example)
         if not examples:
-            raise DataError(f"{path} has no examples", "build the records: plumbline data commerce")
+            raise DataError(
+                f"{path} has no examples of the job {self.job.name}",
+                "build the records in another folder: plumbline data commerce --out FOLDER",
+            )
         return examples
 
     def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
         """See `Task.judge`."""
-        return extraction.judge(example.reference, example.reference["review"], completion, self.options.reading)
+        return self._verdict(example, completion)
 
     def items(self, completion: str, score: Score) -> Mapping[str, Item]:
         """See `Itemised.items`."""
-        return extraction.items(completion, score)
+        return self.job.items(completion, score) if self.job.items else {}
 
     def demonstration(self, example: Example, seed: int) -> str:
-        """See `Task.demonstration`: the gold answer, as carelessly written as the options say."""
-        gold, sloppiness = gold_of(example), self.options.sloppiness
-        if len(example.reference["review"]) <= sloppiness.over:
-            return gold
-        return sloppily(gold, sloppiness, generator(seed, "sloppiness"))
+        """See `Task.demonstration`."""
+        shown = self.job.demonstration
+        return shown(example, self.options, seed) if shown else gold_of(example)
 
     @property
     def controls(self) -> Mapping[str, Control]:
         """See `Task.controls`."""
-        return CONTROLS
+        return self.job.controls
 
+    def _example(self, row: Mapping[str, Any], where: str) -> Example | None:
+        """Check and type one row of a split's file; None where it is of another job.
 
-def _example(row: Mapping[str, Any], where: str) -> Example:
-    """Check and type one row of a split's file.
-
-    Raises:
-        DataError: a key is missing or of the wrong kind; the message has file and line.
-    """
-    messages, reference = row.get("messages"), row.get("reference")
-    if row.get("task") != EXTRACTION:
-        raise DataError(
-            f"{where}: the task is {row.get('task')!r}, which this version does not know",
-            f'rows of the commerce task say "task": "{EXTRACTION}"; `plumbline data commerce` writes them',
+        Raises:
+            DataError: a key is missing or of the wrong kind; the message has file and line.
+        """
+        messages, reference = row.get("messages"), row.get("reference")
+        if row.get("task") not in JOBS:
+            raise DataError(
+                f"{where}: the task is {row.get('task')!r}, and there are {', '.join(JOBS)}",
+                "correct that line; `plumbline data commerce` writes such rows",
+            )
+        if not isinstance(row.get("id"), str) or not isinstance(messages, list) or not isinstance(reference, dict):
+            raise DataError(
+                f"{where}: a row needs id (text), messages (a list) and reference (an object)", "correct that line"
+            )
+        well_formed = all(
+            isinstance(message, dict)
+            and isinstance(message.get("role"), str)
+            and isinstance(message.get("content"), str)
+            for message in messages
         )
-    if not isinstance(row.get("id"), str) or not isinstance(messages, list) or not isinstance(reference, dict):
-        raise DataError(
-            f"{where}: a row needs id (text), messages (a list) and reference (an object)", "correct that line"
+        if not well_formed or [message["role"] for message in messages][-2:] != ["user", "assistant"]:
+            raise DataError(
+                f"{where}: messages are role and content, and end with user, then assistant", "correct that line"
+            )
+        if row["task"] != self.job.name:
+            return None
+        try:
+            self.job.check(reference)
+        except ValueError as error:
+            raise DataError(f"{where}: {error}", "correct that line") from error
+        return Example(
+            id=row["id"],
+            messages=messages[:-1],
+            gold=messages[-1]["content"],
+            reference=reference,
+            stratum=self.job.name,
         )
-    well_formed = all(
-        isinstance(message, dict) and isinstance(message.get("role"), str) and isinstance(message.get("content"), str)
-        for message in messages
-    )
-    if not well_formed or [message["role"] for message in messages][-2:] != ["user", "assistant"]:
-        raise DataError(
-            f"{where}: messages are role and content, and end with user, then assistant", "correct that line"
-        )
-    if not isinstance(reference.get("review"), str):
-        raise DataError(f"{where}: the reference lacks the review", "add the text that the answer is about")
-    asked = set(reference) & set(KEYS)
-    if not asked or 0 < len(asked & set(ISSUES)) < len(ISSUES):
-        raise DataError(
-            f"{where}: the reference has the gold values {', '.join(sorted(asked)) or 'of no key'}",
-            f"it needs at least one of {', '.join(KEYS)}, and of the three flags all or none",
-        )
-    return Example(
-        id=row["id"],
-        messages=messages[:-1],
-        gold=messages[-1]["content"],
-        reference=reference,
-        stratum=EXTRACTION,
-    )
