@@ -104,18 +104,23 @@ def data_commerce(
     out: take.ShopFolder = Path("data/commerce"),
     seed: Annotated[int, typer.Option(help="Same seed, same bytes; another seed, another shop.")] = 42,
     orders: Annotated[int, typer.Option(min=1, help="Orders in the database.")] = 20_000,
-    extraction: Annotated[int, typer.Option(min=3, help="Extraction prompts over the three splits.")] = 590,
+    extraction: Annotated[int | None, typer.Option(min=3, help="Extraction prompts over the three splits.")] = None,
+    sql_qa: Annotated[int | None, typer.Option(min=3, help="Questions that SQL answers.")] = None,
+    insights: Annotated[int | None, typer.Option(min=3, help="Tables to analyse.")] = None,
+    push: Annotated[int | None, typer.Option(min=3, help="Push messages to write.")] = None,
     as_json: take.Json = False,
 ) -> None:
     """Build a synthetic Brazilian shop and the prompts on its records.
 
     Writes `commerce.db` (SQLite, the Olist schema and `orders_enriched`) and `train.jsonl`, `val.jsonl` and
-    `test.jsonl`: chat messages in Portuguese, disjoint by order, customer and review.
+    `test.jsonl`: chat messages in Portuguese. With no number given they have 590 extractions, 594 questions, 148 tables
+    and 148 messages; else only the jobs whose numbers are given.
     """
-    from plumbline.tasks.commerce.build import make_commerce
+    from plumbline.tasks.commerce.build import counted, make_commerce
     from plumbline.tasks.commerce.options import read_options
 
-    options = read_options({"seed": seed, "orders": orders, "extraction": extraction})
+    counts = counted({"extraction": extraction, "sql_qa": sql_qa, "insights": insights, "push": push})
+    options = read_options({"seed": seed, "orders": orders, "job": next(iter(counts)), **counts})
     with _progress() as view:
         built = make_commerce(options, out, view.working)
     _say(built, f"{out}: " + ", ".join(f"{name} {count}" for name, count in built["splits"].items()), as_json)
@@ -293,7 +298,7 @@ def evaluate(
     as_json: take.OutputJson = False,
 ) -> None:
     """Evaluate a model, the oracle or a control on a fixed split, with floor and ceiling beside it."""
-    from plumbline.evaluation.command import EvaluationSpec, run_evaluation
+    from plumbline.evaluation.command import EvaluationSpec, each_task, run_evaluation
     from plumbline.evaluation.models import ModelOptions
     from plumbline.recipe import task_section
     from plumbline.reports.evaluation_output import Outputs, write_outputs
@@ -323,8 +328,10 @@ def evaluate(
         ),
     )
     outputs = Outputs(evaluation=out, table=table, tables=tables, report=report, replays=replays, as_json=as_json)
+    specs = each_task(spec)
+    outputs.check(specs)
     with _progress() as view:
-        evaluated = run_evaluation(spec, view)
+        evaluated = {name: run_evaluation(one, view) for name, one in specs.items()}
     printed = write_outputs(outputs, evaluated)
     print(printed, end="") if isinstance(printed, str) else _print(printed)
 

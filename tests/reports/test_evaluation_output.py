@@ -90,7 +90,7 @@ def test_all_outputs_of_one_evaluation(tmp_path):
     outputs = Outputs(
         evaluation=tmp_path / "e.json", tables=tmp_path / "tables", report=tmp_path / "page.html", replays=2, table="md"
     )
-    printed = write_outputs(outputs, run_evaluation(spec, Silent()))
+    printed = write_outputs(outputs, {"": run_evaluation(spec, Silent())})
     assert printed.startswith("**Figures, toy, strange, rubric toy/1+")
     assert [row.id for row in read_evaluation(tmp_path / "e.json").rows] == ["strange-0", "strange-1", "strange-2"]
     page = (tmp_path / "page.html").read_text()

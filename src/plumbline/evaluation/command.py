@@ -1,20 +1,20 @@
 """What `plumbline eval` does: the task, the answers, what stands beside them, and the replays."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.evaluate import ORACLE, references
-from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
+from plumbline.evaluation.models import ModelOptions, check_name, controls_of, evaluate_model
 from plumbline.evaluation.replays import check_replayable, replay_worst
 from plumbline.recipe import TaskSection, section
 from plumbline.records import Evaluation
 from plumbline.runs.cards import Card
 from plumbline.runs.replays import Replay
 from plumbline.runs.run import Listener
-from plumbline.tasks import TASKS, Progress, open_task
+from plumbline.tasks import TASKS, Progress, open_task, variants_of
 from plumbline.tasks.task import Prechecked, Task, gold_of
 
 TASK = "commerce"
@@ -47,6 +47,28 @@ class EvaluationResult:
     evaluation: Evaluation
     references: Mapping[str, Evaluation]
     replays: tuple[Replay, ...] = ()
+
+
+def each_task(spec: EvaluationSpec) -> dict[str, EvaluationSpec]:
+    """What is evaluated, task by task: a model of several tasks on each of them, and commerce job by job.
+
+    Returns:
+        A specification of one task each, by its name; the name is "" where only one is meant.
+
+    Raises:
+        RecipeError: an option that the task does not have.
+        DataError, StorageError: its records are damaged.
+    """
+    card = Card.read(spec.model)
+    if card is not None and card.tasks and not spec.task:
+        return {name: replace(spec, task=name) for name in card.tasks}
+    if card is not None and _own_task(card, spec.task, spec.model) is not None:
+        return {"": spec}
+    name = spec.task or TASK
+    variants = variants_of(name, spec.options, records_folder(name, spec.data))
+    each = {label: replace(spec, task=name, options=options) for label, options in variants.items()}
+    # A control is often of one job only.
+    return {label: one for label, one in each.items() if spec.model in controls_of(name, one.options)} or each
 
 
 def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult:

@@ -2,10 +2,10 @@
 
 import difflib
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from plumbline.errors import DataError, PlumblineError, RecipeError
 from plumbline.evaluation.evaluate import ORACLE, Conditions, evaluate_policy, evaluate_reference
@@ -78,7 +78,7 @@ def check_name(model: str, task: Task, options: ModelOptions) -> None:
         if close:
             raise RecipeError(f"there is no model and no control named {model}", f"did you mean {close[0]}? {models}")
         for other in TASKS:
-            if other != task.name and model in _controls_of(other):
+            if other != task.name and model in controls_of(other, {}):
                 raise RecipeError(
                     f"{model} is a control of the task {other}, and the task is {task.name}",
                     f"add --task {other}, or give one of {', '.join((ORACLE, *task.controls))}; {models}",
@@ -86,9 +86,10 @@ def check_name(model: str, task: Task, options: ModelOptions) -> None:
     check_model(_as_trained(model, options)[0], model)
 
 
-def _controls_of(task: str) -> Collection[str]:
+def controls_of(task: str, options: Mapping[str, Any]) -> Collection[str]:
+    """Names of a task's controls; none where it cannot be opened for want of what it needs."""
     try:
-        return open_task(task, {}, NOWHERE).controls
+        return open_task(task, options, NOWHERE).controls
     except PlumblineError:  # what it needs is not installed
         return ()
 

@@ -4,7 +4,7 @@ The figures beside the controls and the oracle, by stratum, and by kind. What th
 `evaluation.summary.detail`, so that the tables and the JSON cannot differ.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from plumbline.evaluation.summary import detail
 from plumbline.reports.page import Section, is_page, page, paragraph
 from plumbline.reports.sections.replays import HEADING, filmstrips
 from plumbline.reports.tables import Cell, Column, Row, Table, recorded
-from plumbline.reports.terminal import detail_tables
+from plumbline.reports.terminal import detail_tables, tasks_tables
 from plumbline.runs.evaluations import is_evaluation, write_evaluation
 from plumbline.runs.replays import Replay
 from plumbline.storage import dumps, write_text
@@ -176,18 +176,40 @@ class Outputs:
         if self.report is not None:
             claims.check_file(self.report, "page", is_page)
 
+    def check(self, tasks: Collection[str]) -> None:
+        """Refuse files of several tasks in one: each evaluation is one task's.
 
-def write_outputs(outputs: Outputs, evaluated: EvaluationResult) -> str | RenderableType:
-    """Write the files, and give what is printed: text as it is, or tables for a terminal."""
-    summary = detail(evaluated.evaluation, evaluated.references)
-    tables = evaluation_tables(summary)
-    if outputs.evaluation is not None:
-        write_evaluation(outputs.evaluation, evaluated.evaluation)
-    if outputs.tables is not None:
-        claims.claim(outputs.tables, TABLES)
-        write_tables(outputs.tables, tables)
-    if outputs.report is not None:
-        write_text(outputs.report, evaluation_page(summary, evaluated.replays))
+        Raises:
+            RecipeError: a file is asked for, and several tasks are evaluated.
+        """
+        if len(tasks) > 1 and (self.evaluation or self.tables or self.report):
+            raise RecipeError(
+                f"--out, --tables and --report are of one task, and {', '.join(tasks)} would be evaluated",
+                "name one: --set task.options.job=NAME, or of a model that was trained on several --task NAME",
+            )
+
+
+def write_outputs(outputs: Outputs, evaluated: Mapping[str, EvaluationResult]) -> str | RenderableType:
+    """Write the files, and give what is printed: text as it is, or tables for a terminal.
+
+    Args:
+        outputs: what is asked for; files of one task only (see `Outputs.check`).
+        evaluated: by task; a single one has the name "".
+    """
+    outputs.check(evaluated)
+    summaries = {name: detail(one.evaluation, one.references) for name, one in evaluated.items()}
+    tables = {name: evaluation_tables(summary) for name, summary in summaries.items()}
+    for name, one in evaluated.items():
+        if outputs.evaluation is not None:
+            write_evaluation(outputs.evaluation, one.evaluation)
+        if outputs.tables is not None:
+            claims.claim(outputs.tables, TABLES)
+            write_tables(outputs.tables, tables[name])
+        if outputs.report is not None:
+            write_text(outputs.report, evaluation_page(summaries[name], one.replays))
+    single = set(evaluated) == {""}
     if outputs.as_json:
-        return dumps(summary) + "\n"
-    return detail_tables(summary) if outputs.table is None else render(tables, outputs.table)
+        return dumps(summaries[""] if single else {"tasks": summaries}) + "\n"
+    if outputs.table is not None:
+        return "\n".join(render(of_one, outputs.table) for of_one in tables.values())
+    return detail_tables(summaries[""]) if single else tasks_tables(summaries)

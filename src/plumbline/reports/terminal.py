@@ -70,6 +70,20 @@ def detail_tables(summary: Mapping[str, Any]) -> RenderableType:
     return Group(*note, shown, *tables, *([Text("\nall intervals: --json, --table md")] if tables else []))
 
 
+def tasks_tables(summaries: Mapping[str, Mapping[str, Any]]) -> RenderableType:
+    """`detail_tables` of each task, and below them all tasks' rewards beside their floors and ceilings."""
+    first = next(iter(summaries.values()))
+    table = Table(title=f"{first['source']} on {first['split']}", min_width=64)
+    table.add_column("task")
+    for heading in ("n", "reward [95 % interval]", "best control", "oracle"):
+        table.add_column(heading, justify="right")
+    for name, summary in summaries.items():
+        bounds = (summary["floor"], summary["ceiling"])
+        shown = ["-" if bound is None else f"{bound:.3f}" for bound in bounds]
+        table.add_row(name, str(summary["n"]), _interval(summary["reward"]), *shown)
+    return Group(*map(detail_tables, summaries.values()), table)
+
+
 def _broken_down(what: str, summary: Mapping[str, Any]) -> RenderableType:
     """One figure with its interval, the others as plain means, which is what 80 columns hold."""
     values = summary["by"][what]

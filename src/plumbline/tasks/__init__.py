@@ -21,6 +21,10 @@ TASKS = {
     "jsonl": "plumbline.tasks.jsonl.task:open_jsonl",
 }
 
+VARIANTS = {"commerce": "plumbline.tasks.commerce.build:each_job"}
+"""Tasks whose name alone stands for several: a function of (options, folder of the records) that gives the options of
+each, by name; of one, by ""."""
+
 Progress = Callable[[str, int, int], None]
 """Told (what is being built, how many are done, of how many)."""
 Opener = Callable[[Mapping[str, Any], Path, Progress], Task]
@@ -54,6 +58,24 @@ def open_task(name: str, options: Mapping[str, Any], folder: Path, progress: Pro
             "return what plumbline.tasks.task.Task asks for; plumbline.testing.check_task checks it",
         )
     return task
+
+
+def variants_of(name: str, options: Mapping[str, Any], folder: Path) -> Mapping[str, Mapping[str, Any]]:
+    """The options of each task that a name stands for: of commerce each job that the records have, where none is named.
+
+    Args:
+        name: see `open_task`, like `options`.
+        options: of the task.
+        folder: of its records, which need not be there.
+
+    Returns:
+        Options by name; one task has the name "".
+
+    Raises:
+        RecipeError: an option that the task does not know.
+        DataError, StorageError: records that cannot be read.
+    """
+    return named(VARIANTS[name], "task")(options, folder) if name in VARIANTS else {"": options}
 
 
 def find_opener(name: str) -> Opener:

@@ -1,17 +1,19 @@
 """From a seed to a folder: `commerce.db`, and each job's prompts in a file for each split."""
 
 import shutil
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from plumbline import claims
 from plumbline.errors import DataError
-from plumbline.storage import read_object, write_json, write_jsonl, write_text
+from plumbline.storage import read_jsonl, read_object, write_json, write_jsonl, write_text
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.commerce.database.build import build_database
 from plumbline.tasks.commerce.job import Pair, Shop, job_named, too_few
-from plumbline.tasks.commerce.options import COUNTS, CommerceOptions
+from plumbline.tasks.commerce.options import COUNTS, CommerceOptions, read_options
 
 SPLITS = ("train", "val", "test")
 MANIFEST = "manifest.json"
@@ -68,6 +70,47 @@ def has_records(options: CommerceOptions, folder: Path) -> bool:
         return True
     claims.check(folder, RECORDS, _was_built)
     return False
+
+
+def each_job(options: Mapping[str, Any], folder: Path) -> dict[str, Mapping[str, Any]]:
+    """The options of each job that is meant where none is named: those that the records have, or would be built with.
+
+    Args:
+        options: of the task.
+        folder: of the records, unless the options name another.
+
+    Returns:
+        Options by job; of one job, by "".
+
+    Raises:
+        RecipeError: an unknown option.
+        DataError, StorageError: the records cannot be read.
+    """
+    checked = read_options(dict(options))
+    if "job" in checked.model_fields_set:
+        return {"": options}
+    place = folder if checked.data is None else Path(checked.data)
+    counts = _jobs_there(place) or counted(options)
+    if len(counts) == 1:
+        return {"": {**options, "job": next(iter(counts))}}
+    return {job: {**options, **(counts if checked.data is None else {}), "job": job} for job in counts}
+
+
+def counted(options: Mapping[str, Any]) -> dict[str, int]:
+    """How many prompts of each job are built: of those whose number is given, else of all as the commerce log had."""
+    return {job: options[job] for job in COUNTS if options.get(job) is not None} or dict(COUNTS)
+
+
+def _jobs_there(folder: Path) -> dict[str, int]:
+    """The jobs that records in a folder have, with how many prompts of each; none where there are no records."""
+    if (folder / UNFINISHED).exists():
+        return {}
+    if (folder / MANIFEST).is_file():
+        built = read_object(folder / MANIFEST).get("options")
+        return {job: built[job] for job in COUNTS if job in built} if isinstance(built, dict) else {}
+    files = [path for split in SPLITS if (path := folder / f"{split}.jsonl").is_file()]
+    found = Counter(row.get("task") for path in files for _, row in read_jsonl(path))
+    return {job: found[job] for job in COUNTS if found[job]}
 
 
 def _check_options(options: CommerceOptions, folder: Path) -> None:

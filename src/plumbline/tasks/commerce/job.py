@@ -59,6 +59,8 @@ class Job:
     name: str
     rubric: Rubric
     controls: Mapping[str, Control]
+    limits: Mapping[str, float]
+    """The highest mean reward that each control may earn on a split; evaluations say where one earns more."""
     pairs: Callable[[Shop], Mapping[str, Sequence[Pair]]]
     """The pairs of train, val and test; `Shop.options.count(name)` of them together.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError
-from plumbline.records import Example, Item, Outcome, Score
+from plumbline.records import Example, Headline, Item, Outcome, Score
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress
 from plumbline.tasks.commerce.build import SPLITS, ensure_commerce, has_records
@@ -60,6 +60,11 @@ class CommerceTask:
     def form(self) -> Sequence[str]:
         """See `Task.form`."""
         return [part.name for part in self.job.rubric.form]
+
+    @property
+    def headline(self) -> Headline:
+        """See `Headlined.headline`."""
+        return Headline(limits=self.job.limits if self.options.keys is None else {})
 
     def examples(self, split: str) -> Sequence[Example]:
         """See `Task.examples`."""

@@ -111,3 +111,13 @@ CONTROLS = {
     "echo": echo,
     "keyword-stuffing": stuffing,
 }
+LIMITS = {
+    "blank": 0.0,
+    "constant": 0.42,
+    "facts-only": 0.48,
+    "first-sentence": 0.52,
+    "shuffled-gold": 0.32,
+    "echo": 0.0,
+    "keyword-stuffing": 0.15,
+}
+"""Of all ten keys; fewer keys have floors of their own."""

@@ -7,7 +7,7 @@ from typing import Any
 from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.tasks.commerce.extraction import rubric
-from plumbline.tasks.commerce.extraction.controls import CONTROLS
+from plumbline.tasks.commerce.extraction.controls import CONTROLS, LIMITS
 from plumbline.tasks.commerce.extraction.pairs import pairs
 from plumbline.tasks.commerce.extraction.schema import ISSUES, KEYS
 from plumbline.tasks.commerce.extraction.sloppy import sloppily
@@ -55,6 +55,7 @@ JOB = Job(
     name="extraction",
     rubric=rubric.RUBRIC,
     controls=CONTROLS,
+    limits=LIMITS,
     pairs=pairs,
     check=check,
     verdict=verdict,
