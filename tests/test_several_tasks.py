@@ -259,6 +259,14 @@ def test_what_is_held_out_of_one_task_is_not_trained_on_for_another(tmp_path):
         run_recipe(parse({**VALUES, "tasks": tasks}), tmp_path / "run")
 
 
+def test_sft_shows_the_demonstrations_of_the_tasks_that_it_names(tmp_path):
+    values = {**VALUES, "sft": {**VALUES["sft"], "steps": 1, "batch_size": 1, "tasks": ["words"]}, "rl": None}
+    run = run_recipe(parse(values), tmp_path / "run")
+    assert run.rows("sft")[-1]["train/epoch"] == pytest.approx(1 / 5), "one of the five words"
+    with pytest.raises(RecipeError, match=r"sft.tasks has wrds, and the names of tasks are letters, words"):
+        parse({**values, "sft": {**values["sft"], "tasks": ["wrds"]}})
+
+
 def leaking(count: int, model=None, **evaluation) -> dict:
     """A run of SFT whose tiny model's records begin with so many prompts that `val` holds out."""
     tiny = {**VALUES["model"]["tiny"], "steps": 1, "task_options": {"leaks": count}}

@@ -114,7 +114,7 @@ def _by_id(ground: Ground) -> dict[str, Example]:
 
 def _mixed(recipe: Recipe, tasks: Mapping[str, tuple[Task, Sequence[Example]]]) -> Source:
     """The source of a stage's prompts, with the shares that the recipe gives its tasks."""
-    weights = {name: one.weight for name, one in (recipe.tasks or {}).items()} or {"": 1.0}
+    weights = {name: one.weight for name, one in (recipe.tasks or {}).items() if name in tasks} or {"": 1.0}
     examples = {name: found for name, (_, found) in tasks.items()}
     sizes = {name: len(found) for name, found in examples.items()}
     dealt = shares(weights, sizes, recipe.mix)
@@ -185,8 +185,11 @@ def _sft(recipe: Recipe, run: Run, train: Source, model: str) -> str:
         if recipe.rl is not None:  # now, because it could not be changed after SFT
             for examples in train.examples.values():
                 check_prompts(policy, examples, recipe.sampling)
-        _supervise(run, policy, train, recipe.sft, "sft")
-        _finish_stage(run, policy, _section(recipe), "sft", model, train)
+        shown = _mixed(
+            recipe, {name: (train.tasks[name], train.examples[name]) for name in recipe.sft.tasks or train.tasks}
+        )
+        _supervise(run, policy, shown, recipe.sft, "sft")
+        _finish_stage(run, policy, _section(recipe), "sft", model, shown)
     return str(folder)
 
 

@@ -149,6 +149,8 @@ class SftSection(Section):
     steps: PositiveInt | None = None
     epochs: float | None = Field(default=None, gt=0)
     batch_size: PositiveInt = 16
+    tasks: list[str] | None = None
+    """Of several tasks those whose demonstrations are shown; None shows all."""
     tokens_per_pass: PositiveInt | Literal["auto"] = "auto"  # noqa: S105 - no password
     """A batch is cut into passes of at most this many tokens; the result is the same, the memory is not. auto: as many
     as the first batch is measured to leave memory for on a GPU; 16384 on a CPU."""
@@ -339,6 +341,10 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _tasks_fit(self) -> Self:
+        shown = (self.sft.tasks if self.sft is not None else None) or []
+        if strange := [name for name in shown if name not in (self.tasks or {})]:
+            known = f"the names of tasks are {', '.join(self.tasks)}" if self.tasks else "the run has one task"
+            raise ValueError(f"sft.tasks has {strange[0]}, and {known}")
         if self.tasks is None:
             if self.mix != "tasks":
                 raise ValueError(f"mix: {self.mix} says how several tasks are mixed, and there is one")
