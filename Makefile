@@ -44,7 +44,7 @@ demo: .venv/train.stamp
 	@echo
 	@echo "Reports:  runs/commerce-demo/report.html   runs/commerce-demo-control/report.html"
 	@echo "Next, with a model of yours (a local directory or a hub name):"
-	@echo "    $(BIN)/plumbline run commerce-grpo --set model.name=DIRECTORY_OR_HUB_NAME"
+	@echo "    $(BIN)/plumbline run commerce-v4.1 --set model.name=DIRECTORY_OR_HUB_NAME"
 
 test: .venv/dev.stamp
 	@$(BIN)/python -m pytest -q

@@ -32,7 +32,7 @@ THEIRS = {
 COMMANDS = [
     "run commerce-tiny --out {folder}",
     "run commerce-tiny --resume --out {folder}",
-    "run commerce-grpo --set model.name=./typo --out {folder}",
+    "run commerce-v4.1 --set model.name=./typo --out {folder}",
     "run commerce-tiny --set run.trackers=['tensorboard'] --out {folder}",
     "run no-such-recipe --out {folder}",
     "sweep commerce-tiny --vary seed=0,1 --out {folder}",

@@ -163,7 +163,7 @@ def recipe(
 
 @app.command(
     epilog="Examples: `plumbline run commerce-demo` · `plumbline run commerce-demo --resume` · "
-    "`plumbline run commerce-grpo --set model.name=./my-model --set rl.steps=200 --out runs/mine`"
+    "`plumbline run commerce-v4.1 --set model.name=./my-model --set rl.steps=200 --out runs/mine`"
 )
 def run(
     source: take.Recipe,

@@ -321,7 +321,8 @@ class Recipe(Section):
     task: TaskSection | None = None
     """None is commerce, where there are no `tasks`."""
     tasks: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")], SharedTaskSection] | None = None
-    """Several tasks in one run, by names of your choice; instead of `task`. All else of the recipe holds for each."""
+    """Several tasks in one run, by names of your choice; instead of `task`. All else of the recipe holds for each. One
+    that is set to null is left out, which takes it away from a recipe that is extended."""
     mix: Literal["tasks", "examples"] = "tasks"
     """What a task's weight weighs: the task as a whole, or each of its training examples."""
     model: ModelSection
@@ -335,9 +336,11 @@ class Recipe(Section):
     @model_validator(mode="before")
     @classmethod
     def _one_or_several(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("tasks") is None and values.get("task") is None:
-            return {**values, "task": TaskSection()}
-        return values
+        if not isinstance(values, dict):
+            return values
+        if isinstance(tasks := values.get("tasks"), dict):
+            return {**values, "tasks": {name: one for name, one in tasks.items() if one is not None}}
+        return values if values.get("task") is not None or tasks is not None else {**values, "task": TaskSection()}
 
     @model_validator(mode="after")
     def _tasks_fit(self) -> Self:

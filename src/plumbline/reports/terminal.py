@@ -209,7 +209,7 @@ def run_summary(run: Run) -> RenderableType:
     asked = f" --task {next(iter(run.recipe.tasks))}" if run.recipe.tasks is not None else ""
     if run.recipe.model.name is None:
         task = run.recipe.task
-        named = "commerce-grpo" if task is not None and task.name == "commerce" else "RECIPE"
+        named = "commerce-v4.1" if task is not None and task.name == "commerce" else "RECIPE"
         lines.append(
             Text(
                 "A tiny model can gain in format and style, not in knowledge. With a real one:\n"
