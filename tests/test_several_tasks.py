@@ -173,9 +173,12 @@ def test_rewards_parts_evaluations_and_epochs_are_kept_by_task(finished):
     assert rows[-1]["train/epoch/words"] == pytest.approx(4 / 5)
     assert rows[-1]["train/epoch"] == pytest.approx(16 / 13)
     evaluated = finished.rows("rl")[0]
-    both = [evaluated["eval/letters/mean_reward"], evaluated["eval/words/mean_reward"]]
+    both = [evaluated["eval/letters"], evaluated["eval/words"]]
     assert evaluated["eval/mean_reward"] == pytest.approx(np.mean(both))
     assert {"eval/words/even", "eval/words/sampled_mean_reward", "eval/sampled_mean_reward"} <= evaluated.keys()
+    assert (
+        evaluated["eval/words/mean_reward_low"] <= evaluated["eval/words"] <= evaluated["eval/words/mean_reward_high"]
+    )
     assert finished.rows("sft")[-1]["train/epoch/words"] == pytest.approx(4 / 5)
     assert finished.rows("base")[-1]["train/epoch/letters"] == pytest.approx(4 * 12 / 8)
     owners = [row["task"] for row in finished.files["samples"].rows() if row["step"] == 1]

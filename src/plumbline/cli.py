@@ -152,11 +152,11 @@ def recipe(
     overrides: take.Overrides = None,
 ) -> None:
     """Print a recipe with every key, defaults included; without a name, list the recipes."""
-    from plumbline.recipe import find, load, names
+    from plumbline.recipe import descriptions, load
 
     if source is None:
-        for name in names():
-            print(f"{name:28} {load(find(name)).description}")
+        for name, description in descriptions().items():
+            print(f"{name:28} {description}")
     else:
         print(load(source, overrides or ()).to_yaml(), end="")
 

@@ -27,6 +27,7 @@ from plumbline.checks import (
 from plumbline.evaluation.comparison import fall
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy, references
 from plumbline.evaluation.replays import replay_worst
+from plumbline.evaluation.statistics import mean_interval
 from plumbline.evaluation.summary import summarise
 from plumbline.policies import open_policy
 from plumbline.policies.memory import clear_memory_errors, release
@@ -45,6 +46,8 @@ from plumbline.storage import read_json
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, shares
 from plumbline.tasks.task import Replayable, Task, gold_of
+
+MEAN = "mean_reward"
 
 
 def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers: Sequence[Observer] = ()) -> Run:
@@ -360,15 +363,19 @@ def _evaluate(run: Run, policy: Policy, task: Task, examples: Sequence[Example],
 def _evaluate_inside(run: Run, policy: Policy, grounds: Sequence[Ground], step: int) -> dict[str, float]:
     """Evaluations during RL: recorded whole, and as metrics under the names that the field uses.
 
-    Several tasks have metrics of their own, `eval/<task>/...`, and together the means of their mean rewards.
+    Several tasks have metrics of their own, `eval/<task>` (the greedy mean) and `eval/<task>/...`, and the means over
+    them beside.
     """
-    values: dict[str, float] = {}
-    for ground in grounds:
-        found = _evaluate_task_inside(run, policy, ground, step)
-        values |= {f"eval/{ground.name}/{name}" if ground.name else f"eval/{name}": one for name, one in found.items()}
-    if len(grounds) > 1:
-        for name in ("mean_reward", "sampled_mean_reward")[: len(_modes(run.recipe))]:
-            values[f"eval/{name}"] = _mean([values[f"eval/{ground.name}/{name}"] for ground in grounds])
+    found = {ground.name: _evaluate_task_inside(run, policy, ground, step) for ground in grounds}
+    if set(found) == {""}:
+        return {f"eval/{name}": value for name, value in found[""].items()}
+    values = {
+        f"eval/{task}" if name == MEAN else f"eval/{task}/{name}": value
+        for task, one in found.items()
+        for name, value in one.items()
+    }
+    for name in (MEAN, f"sampled_{MEAN}")[: len(_modes(run.recipe))]:
+        values[f"eval/{name}"] = _mean([one[name] for one in found.values()])
     return values
 
 
@@ -380,10 +387,11 @@ def _evaluate_task_inside(run: Run, policy: Policy, ground: Ground, step: int) -
         key = EvaluationKey("rl", section.split, mode, step, ground.name)
         evaluation = _evaluate(run, policy, ground.task, examples, key)
         run.evaluation(key, evaluation)
+        mean = mean_interval(evaluation.rewards())
+        name = MEAN if mode == "greedy" else f"{mode}_{MEAN}"
+        values |= {name: evaluation.mean_reward, f"{name}_low": mean.low, f"{name}_high": mean.high}
         if mode == "sampled":
-            values["sampled_mean_reward"] = evaluation.mean_reward
             continue
-        values["mean_reward"] = evaluation.mean_reward
         first = read_evaluation(run.folder / "evaluations" / f"{replace(key, step=0)}.json")
         if found := fall(first, evaluation):
             to = f" to {ground.name}" if ground.name else ""
@@ -393,7 +401,8 @@ def _evaluate_task_inside(run: Run, policy: Policy, ground: Ground, step: int) -
                 "Start again with a lower rl.optimiser.learning_rate, one that falls (schedule: linear), or more "
                 "answers a step (rl.prompts_per_step)",
             )
-        for stratum in sorted({row.stratum for row in evaluation.rows if row.stratum}):
+        strata = sorted({row.stratum for row in evaluation.rows if row.stratum})
+        for stratum in strata if len(strata) > 1 or not ground.name else ():  # eval/push, not eval/push/push
             values[stratum] = _mean([r.reward for r in evaluation.rows if r.stratum == stratum])
         for reading in evaluation.rows[0].readings:  # there is one: too many that cannot be judged stop the run
             values[f"reading/{reading}"] = _mean([r.readings[reading] for r in evaluation.rows])

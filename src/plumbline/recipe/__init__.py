@@ -6,7 +6,7 @@ resolved and complete, into its directory.
 """
 
 from plumbline.recipe.families import FamilyOptions, foreign_key, options_as_written, options_of, without_foreign
-from plumbline.recipe.files import differences, find, load, names, parse, task_section, tasks_in
+from plumbline.recipe.files import descriptions, differences, find, load, names, parse, task_section, tasks_in
 from plumbline.recipe.sections import (
     ControlsSection,
     EvaluationSection,
@@ -40,6 +40,7 @@ __all__ = [
     "SharedTaskSection",
     "TaskSection",
     "TinySection",
+    "descriptions",
     "differences",
     "find",
     "foreign_key",

@@ -126,6 +126,11 @@ def names() -> list[str]:
     return sorted({path.stem for folder in _folders() for path in folder.glob("*.yaml")})
 
 
+def descriptions() -> dict[str, str]:
+    """What the bundled recipes are for, by name; they are read, and not checked, because that takes longer."""
+    return {name: str(_read(find(name), ()).get("description", "")) for name in names()}
+
+
 def _folders() -> list[Path]:
     here = Path(__file__).parents[1]
     return [folder for folder in (here / "recipes", here.parents[1] / "recipes") if folder.is_dir()]

@@ -10,6 +10,7 @@ from plumbline.records import Example, Headline, Item, Outcome, Score
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress
 from plumbline.tasks.commerce.build import SPLITS, ensure_commerce, has_records
+from plumbline.tasks.commerce.classify import job_of
 from plumbline.tasks.commerce.job import JOBS, job_named
 from plumbline.tasks.commerce.options import CommerceOptions, read_options
 from plumbline.tasks.task import Control, gold_of
@@ -123,11 +124,6 @@ class CommerceTask:
             DataError: a key is missing or of the wrong kind; the message has file and line.
         """
         messages, reference = row.get("messages"), row.get("reference")
-        if row.get("task") not in JOBS:
-            raise DataError(
-                f"{where}: the task is {row.get('task')!r}, and there are {', '.join(JOBS)}",
-                "correct that line; `plumbline data commerce` writes such rows",
-            )
         if not isinstance(row.get("id"), str) or not isinstance(messages, list) or not isinstance(reference, dict):
             raise DataError(
                 f"{where}: a row needs id (text), messages (a list) and reference (an object)", "correct that line"
@@ -142,7 +138,13 @@ class CommerceTask:
             raise DataError(
                 f"{where}: messages are role and content, and end with user, then assistant", "correct that line"
             )
-        if row["task"] != self.job.name:
+        job = row.get("task", job_of(messages[-2]["content"]))
+        if job not in JOBS:
+            raise DataError(
+                f"{where}: the task is {job!r}, and there are {', '.join(JOBS)}",
+                'say "task" in that line; the text alone does not tell, and `plumbline data commerce` writes such rows',
+            )
+        if job != self.job.name:
             return None
         try:
             self.job.check(reference)
