@@ -1,7 +1,7 @@
 """What makes GRPO gain on a small real model: arms from one SFT model, ours beside TRL's, and their controls.
 
     plumbline get smollm2-135m
-    plumbline run commerce-smollm2 --set rl=null --set sft.steps=150 --set 'evaluation.final=[]' \\
+    plumbline run commerce-smollm2-extraction --set rl=null --set sft.steps=150 --set 'evaluation.final=[]' \\
         --out runs/grpo-real/sft-150
     python experiments/grpo_real.py run long-3e-5 long-1e-4-32 --seed 0   # 15 to 20 minutes each; runs resume
     python experiments/grpo_real.py run trl-1e-4 --seed 0                         # the same by TRL's GRPOTrainer
@@ -11,7 +11,7 @@
     python experiments/grpo_real.py collect                                       # finished arms -> grpo_real.jsonl
     python experiments/grpo_real.py table                                         # as in docs/grpo-on-real-models.md
 
-The arms are data: grpo_real.yaml says what they set over recipes/commerce-smollm2.yaml. All have the same held-out
+The arms are data: grpo_real.yaml says what they set over recipes/commerce-smollm2-extraction.yaml. All have the same held-out
 prompts; arms of one seed see the same training prompts in the same order, by whichever trainer.
 """
 
@@ -46,7 +46,7 @@ from plumbline.tasks.text.json_strict import strict_json
 HERE = Path(__file__).parent
 ARMS, ROWS = HERE / "grpo_real.yaml", HERE / "grpo_real.jsonl"
 FOLDER = Path("runs/grpo-real")
-RECIPE, ALONE = "commerce-smollm2", ("name=commerce-smollm2-grpo", "sft=null")
+RECIPE, ALONE = "commerce-smollm2-extraction", ("name=commerce-smollm2-extraction-grpo", "sft=null")
 """What arms vary: the recipe's GRPO, from an SFT model that they share."""
 READING = ("sentiment", "complaint_category", "main_complaint", "exact")
 """The parts that say what was read."""
