@@ -148,7 +148,10 @@ def test_signatures_have_at_most_six_parameters():
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
-            if any(ast.unparse(decorator).startswith("app.command") for decorator in node.decorator_list):
+            if any(
+                ast.unparse(decorator).startswith(("app.command", "data_app.command"))
+                for decorator in node.decorator_list
+            ):
                 continue
             arguments = node.args
             taken = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
