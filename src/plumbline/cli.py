@@ -103,27 +103,32 @@ def _options(
 def data_commerce(
     out: take.ShopFolder = Path("data/commerce"),
     seed: Annotated[int, typer.Option(help="Same seed, same bytes; another seed, another shop.")] = 42,
-    orders: Annotated[int, typer.Option(min=1, help="Orders in the database.")] = 20_000,
+    orders: Annotated[int, typer.Option(min=1, help="Orders in the database; all of Olist's with --olist.")] = 20_000,
     extraction: Annotated[int | None, typer.Option(min=3, help="Extraction prompts over the three splits.")] = None,
     sql_qa: Annotated[int | None, typer.Option(min=3, help="Questions that SQL answers.")] = None,
     insights: Annotated[int | None, typer.Option(min=3, help="Tables to analyse.")] = None,
     push: Annotated[int | None, typer.Option(min=3, help="Push messages to write.")] = None,
+    olist: take.Olist = None,
+    enriched: take.Labels = None,
     as_json: take.Json = False,
 ) -> None:
-    """Build a synthetic Brazilian shop and the prompts on its records.
+    """Build a synthetic Brazilian shop, or that of the Olist data set, and the prompts on its records.
 
     Writes `commerce.db` (SQLite, the Olist schema and `orders_enriched`) and `train.jsonl`, `val.jsonl` and
     `test.jsonl`: chat messages in Portuguese. With no number given they have 590 extractions, 594 questions, 148 tables
     and 148 messages; else only the jobs whose numbers are given.
     """
     from plumbline.tasks.commerce.build import counted, make_commerce
+    from plumbline.tasks.commerce.olist.build import said
     from plumbline.tasks.commerce.options import read_options
 
     counts = counted({"extraction": extraction, "sql_qa": sql_qa, "insights": insights, "push": push})
-    options = read_options({"seed": seed, "orders": orders, "job": next(iter(counts)), **counts})
+    given = {name: str(path) for name, path in (("olist", olist), ("enriched", enriched)) if path is not None}
+    options = read_options({"seed": seed, "orders": orders, "job": next(iter(counts)), **counts, **given})
     with _progress() as view:
         built = make_commerce(options, out, view.working)
-    _say(built, f"{out}: " + ", ".join(f"{name} {count}" for name, count in built["splits"].items()), as_json)
+    splits = ", ".join(f"{name} {count}" for name, count in built["splits"].items())
+    _say(built, f"{out}: {splits}{said(built.get('olist'), out)}", as_json)
 
 
 @data_app.command(

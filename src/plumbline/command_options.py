@@ -77,6 +77,14 @@ OutputJson = Annotated[
 # -- single commands -------------------------------------------------------------------------------------------------
 
 ShopFolder = Annotated[Path, typer.Option("--out", help="Folder for commerce.db and train, val and test.jsonl.")]
+Olist = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="A folder with the CSV files of the Olist data set, to build the shop from."),
+]
+Labels = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="With --olist: a CSV file of your own labels, which go over those of the rules."),
+]
 Vary = Annotated[
     list[str] | None, typer.Option(metavar="KEY=V1,V2,...", help="Values to try; several: all combinations.")
 ]

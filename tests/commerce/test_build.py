@@ -12,6 +12,7 @@ from plumbline.storage import read_jsonl
 from plumbline.tasks import open_task, silent
 from plumbline.tasks.commerce.build import SPLITS, build_commerce
 from plumbline.tasks.commerce.extraction.pairs import _eligible, _quotas
+from plumbline.tasks.commerce.extraction.schema import KEYS
 from plumbline.tasks.commerce.job import Shop
 from plumbline.tasks.commerce.options import CommerceOptions, read_options
 from tests.commerce.conftest import OPTIONS
@@ -44,11 +45,16 @@ def test_of_each_customer_review_and_text_one_order_is_taken(tmp_path):
         ("o5", "kim", "r5", None, "negativo"),
         ("o6", "lee", "r6", "a text that nobody labelled", None),
     ]
+    given = "order_id, customer_unique_id, review_id, review_text, sentiment"
+    labels = ", ".join(f"{key} DEFAULT 1" for key in KEYS if key != "sentiment")
     with sqlite3.connect(tmp_path / "commerce.db") as connection:
+        connection.execute(f"CREATE TABLE orders_enriched ({given}, {labels})")
+        connection.executemany(f"INSERT INTO orders_enriched ({given}) VALUES (?, ?, ?, ?, ?)", found)
+        half = "'o7', 'max', 'r7', 'a text of which somebody labelled the half', 'negativo', NULL"
+        connection.execute(f"INSERT INTO orders_enriched ({given}, churn_risk) VALUES ({half})")
         connection.execute(
-            "CREATE TABLE orders_enriched (order_id, customer_unique_id, review_id, review_text, sentiment)"
+            "UPDATE orders_enriched SET would_recommend = NULL, delay_days = NULL, main_complaint = NULL"
         )
-        connection.executemany("INSERT INTO orders_enriched VALUES (?, ?, ?, ?, ?)", found)
     connection.close()
     first = set()
     for seed in range(24):

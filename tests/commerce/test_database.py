@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.errors import StorageError
-from plumbline.tasks.commerce.database import banks, build, build_database, describe, marginals
+from plumbline.tasks.commerce.database import banks, build_database, describe, marginals, writing
 from plumbline.tasks.commerce.database.banks import BANKS
 from plumbline.tasks.commerce.database.categories import BY_NAME, CATEGORIES, Kind
 from plumbline.tasks.commerce.database.dice import Dice, Weighted, listed
@@ -374,7 +374,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypat
         partial.write_bytes(b"half")
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(build, "_fill", full)
+    monkeypatch.setattr(writing, "_fill", full)
     with pytest.raises(StorageError, match="disk is full"):
         build_database(path, orders=5, seed=2)
     assert path.read_bytes() == old

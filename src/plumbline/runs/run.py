@@ -89,7 +89,16 @@ class Silent:
 
 RUN = "run"
 """What the mark in a run directory says (see `plumbline.claims`)."""
-RECORDS = (claims.MARK, ".building", "manifest.json", "commerce.db", "train.jsonl", "val.jsonl", "test.jsonl")
+RECORDS = (
+    claims.MARK,
+    ".building",
+    "manifest.json",
+    "commerce.db",
+    "malformed.log",
+    "train.jsonl",
+    "val.jsonl",
+    "test.jsonl",
+)
 """What a task writes into a run's data folder."""
 
 

@@ -13,6 +13,7 @@ from plumbline.storage import read_jsonl, read_object, write_json, write_jsonl, 
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.commerce.database.build import build_database
 from plumbline.tasks.commerce.job import Pair, Shop, job_named, too_few
+from plumbline.tasks.commerce.olist.build import LOG, changed, import_olist
 from plumbline.tasks.commerce.options import COUNTS, CommerceOptions, read_options
 
 SPLITS = ("train", "val", "test")
@@ -115,13 +116,22 @@ def _jobs_there(folder: Path) -> dict[str, int]:
 
 def _check_options(options: CommerceOptions, folder: Path) -> None:
     """An option that the caller left alone is whatever the records were built with."""
-    there = read_object(folder / MANIFEST).get("options")
+    manifest = read_object(folder / MANIFEST)
+    there = manifest.get("options")
     if not isinstance(there, dict):
         raise DataError(
             f"{folder / MANIFEST} does not say with which options these records were built",
             "remove it to use the records as they are",
         )
     wanted = {key: value for key, value in options.records().items() if key in options.model_fields_set}
+    if options.olist is not None and there.get("olist") is not None:
+        # The same files may have moved, and others may have their names.
+        del wanted["olist"]
+        if others := changed(*_given(options), manifest["olist"]["sources"]):
+            raise DataError(
+                f"{folder} holds records of other files ({', '.join(others)})",
+                "give another folder, or remove this one to build it anew",
+            )
     differing = [
         f"{key}: {there.get(key)} there, {value} wanted" for key, value in wanted.items() if there.get(key) != value
     ]
@@ -139,25 +149,20 @@ def build_commerce(options: CommerceOptions, folder: Path, progress: Progress = 
         What was written: the options, and the number of prompts of each split.
 
     Raises:
-        DataError: the database has too few reviews for so many prompts.
+        DataError: the database has too few reviews for so many prompts; what `import_olist` refuses.
         StorageError: the disk is full, or the folder holds what is not ours.
     """
     counts = {job: count for job in COUNTS if (count := options.count(job))}
-    if counts.get("extraction", 0) > options.orders:
+    if options.olist is None and counts.get("extraction", 0) > options.orders:
         raise too_few(counts["extraction"], f"{options.orders} orders have at most a review each")
     began_empty = not folder.exists() or not any(folder.iterdir())
     claims.claim(folder, RECORDS, _was_built)
     write_text(folder / UNFINISHED, "")
     database = folder / "commerce.db"
-    build_database(
-        database,
-        orders=options.orders,
-        seed=options.seed,
-        progress=lambda what, done, total: progress(f"commerce.db: {what}", done, total),
-    )
     shop = Shop(database, folder, options, progress)
     rows: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
     try:
+        imported = _build_database(options, database, progress)
         for job in counts:
             for split, pairs in job_named(job).pairs(shop).items():
                 rows[split] += [_record(job, pair) for pair in pairs]
@@ -165,17 +170,38 @@ def build_commerce(options: CommerceOptions, folder: Path, progress: Progress = 
         if began_empty:  # leave nothing that a later command would go on with
             for job in counts:
                 shutil.rmtree(folder / job, ignore_errors=True)
-            for written in (database, folder / UNFINISHED, folder / claims.MARK):
+            for written in (database, folder / UNFINISHED):
                 written.unlink(missing_ok=True)
+            if not (folder / LOG).exists():  # what the error tells to look at stays, in a folder that is ours
+                (folder / claims.MARK).unlink(missing_ok=True)
             with suppress(OSError):
                 folder.rmdir()
         raise
     for split, members in rows.items():
         write_jsonl(folder / f"{split}.jsonl", members)
-    manifest = {"options": options.records(), "splits": {name: len(members) for name, members in rows.items()}}
+    splits = {name: len(members) for name, members in rows.items()}
+    manifest = {"options": options.records(), "splits": splits, **imported}
     write_json(folder / MANIFEST, manifest)
     (folder / UNFINISHED).unlink()
     return manifest
+
+
+def _build_database(options: CommerceOptions, database: Path, progress: Progress) -> dict[str, Any]:
+    """Write `commerce.db`; returns what the manifest says of an import."""
+
+    def tell(what: str, done: int, total: int) -> None:
+        progress(f"commerce.db: {what}", done, total)
+
+    if options.olist is not None:
+        return {"olist": import_olist(database, *_given(options), tell)}
+    build_database(database, orders=options.orders, seed=options.seed, progress=tell)
+    return {}
+
+
+def _given(options: CommerceOptions) -> tuple[Path, Path | None]:
+    """The folder of Olist's files, and the user's own labels."""
+    assert options.olist is not None, "asked for only with olist"
+    return Path(options.olist), None if options.enriched is None else Path(options.enriched)
 
 
 def _record(job: str, pair: Pair) -> dict[str, Any]:

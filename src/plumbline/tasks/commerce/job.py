@@ -126,9 +126,16 @@ def too_few(wanted: int, there: str) -> DataError:
 
 
 def rows_of(database: Path, query: str, arguments: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
-    """Rows of a query of ours over the shop's database, which is opened for reading only."""
+    """Rows of a query of ours over the shop's database, which is opened for reading only.
+
+    Raises:
+        DataError: it is no database, or lacks a table or a column.
+    """
     uri = f"{database.resolve().as_uri()}?mode=ro&immutable=1"
-    with closing(sqlite3.connect(uri, uri=True)) as connection:
-        connection.row_factory = sqlite3.Row
-        for row in connection.execute(query, arguments):
-            yield dict(row)
+    try:
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            connection.row_factory = sqlite3.Row
+            for row in connection.execute(query, arguments):
+                yield dict(row)
+    except sqlite3.Error as error:
+        raise DataError(f"{database}: {error}", "build it again: plumbline data commerce --out FOLDER") from error

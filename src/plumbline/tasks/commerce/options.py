@@ -1,8 +1,8 @@
 """What a recipe may say about the commerce task."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from plumbline.recipe import Section, section
 from plumbline.tasks.commerce.extraction.schema import ISSUES, KEYS
@@ -46,7 +46,11 @@ class CommerceOptions(Section):
     """A folder of records to use as they are; None builds them from the numbers below."""
     seed: int = 42
     orders: int = Field(default=20_000, ge=1, le=MOST_ORDERS)
-    """Orders in the database."""
+    """Orders in the database of a synthetic shop; with `olist`, all of Olist's are taken."""
+    olist: str | None = None
+    """A folder with the CSV files of the public Olist data set, to build the database from instead."""
+    enriched: str | None = None
+    """With `olist`: a CSV file of your own labels of the reviews, which go over those of the rules."""
     job: Literal["extraction", "sql_qa", "insights", "push"] = "extraction"
     """What is asked for; a run of several jobs lists them under `tasks`."""
     extraction: Count = None
@@ -78,6 +82,12 @@ class CommerceOptions(Section):
             raise ValueError(f"ask for all of {', '.join(ISSUES)}, or for none")
         return [key for key in KEYS if key in keys]
 
+    @model_validator(mode="after")
+    def _labels_of_olist(self) -> Self:
+        if self.enriched is not None and self.olist is None:
+            raise ValueError("enriched labels the reviews of olist; name that folder, too")
+        return self
+
     def count(self, job: str) -> int:
         """Prompts of a job over the three splits."""
         given: int | None = getattr(self, job)
@@ -86,7 +96,8 @@ class CommerceOptions(Section):
     def records(self) -> dict[str, Any]:
         """The options that decide the records' bytes."""
         counts = {job: count for job in COUNTS if (count := self.count(job))}
-        return {**counts, **self.model_dump(include={"seed", "orders", "keys", "instructions"})}
+        shop = {"orders"} if self.olist is None else {"olist", "enriched"}
+        return {**counts, **self.model_dump(include={"seed", "keys", "instructions", *shop})}
 
 
 def read_options(values: dict[str, Any]) -> CommerceOptions:

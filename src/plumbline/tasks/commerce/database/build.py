@@ -1,15 +1,10 @@
 """Builds the database: draws people, products, orders and reviews, and writes them to one SQLite file."""
 
-import sqlite3
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from plumbline.errors import StorageError
-from plumbline.storage import clear_os_errors, sync_folder
 from plumbline.tasks import silent
 from plumbline.tasks.commerce.database.catalogue import Catalogue
 from plumbline.tasks.commerce.database.categories import CATEGORIES
@@ -20,8 +15,9 @@ from plumbline.tasks.commerce.database.orders import Courier, Order, draw_order,
 from plumbline.tasks.commerce.database.people import draw_people, draw_sellers
 from plumbline.tasks.commerce.database.places import City, geolocation_rows
 from plumbline.tasks.commerce.database.reviews import draw_title, write_review
-from plumbline.tasks.commerce.database.schema import TABLES, create_indices, create_tables
+from plumbline.tasks.commerce.database.schema import TABLES
 from plumbline.tasks.commerce.database.scores import draw_messages, draw_scores
+from plumbline.tasks.commerce.database.writing import write_database
 
 Progress = Callable[[str, int, int], None]
 REVIEWED_SHARE = 0.992
@@ -64,7 +60,7 @@ def build_database(path: Path, *, orders: int = 20_000, seed: int = 42, progress
     tables = draw_tables(orders, seed, tell)
     messages = sum(1 for row in tables["order_reviews"] if row[4] is not None)
     tell("writing commerce.db", 0, 1)
-    _write(path, tables)
+    write_database(path, lambda name, _: tables[name])
     tell("writing commerce.db", 1, 1)
     return Summary(path, orders, seed, messages, {name: len(tables[name]) for name in TABLES})
 
@@ -180,41 +176,3 @@ def _review(order: Order, review: OrderReview) -> Row:
     occasion = review.occasion
     times = (_moment(occasion.created), _moment(occasion.answered))
     return (review.review_id, order.order_id, review.score, review.title, review.message, *times)
-
-
-def _write(path: Path, tables: Mapping[str, list[Row]]) -> None:
-    """Write the file beside its target and rename it over it."""
-    with clear_os_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.")
-        partial = Path(folder) / "partial.db"
-        try:
-            _fill(partial, tables)
-            partial.replace(path)
-        except sqlite3.Error as error:
-            raise StorageError(f"cannot write {path}: {error}", "free some space and start again") from error
-        finally:
-            for rest in Path(folder).iterdir():
-                rest.unlink()
-            Path(folder).rmdir()
-        sync_folder(path.parent)
-
-
-def _fill(path: Path, tables: Mapping[str, list[Row]]) -> None:
-    """Create the tables, their rows and indices, and the planner's statistics."""
-    with closing(sqlite3.connect(path)) as connection:
-        # Nobody reads the file before it is renamed, so a journal would protect nothing.
-        connection.execute("PRAGMA journal_mode = OFF")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = ON")
-        for statement in create_tables():
-            connection.execute(statement)
-        for name in TABLES:
-            rows = tables[name]
-            if rows:
-                marks = ", ".join("?" * len(rows[0]))
-                connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)  # noqa: S608 - our own names
-        for statement in create_indices():
-            connection.execute(statement)
-        connection.execute("ANALYZE")
-        connection.commit()

@@ -12,7 +12,7 @@ import numpy as np
 
 from plumbline.seeds import generator
 from plumbline.tasks.commerce.extraction import prompt
-from plumbline.tasks.commerce.extraction.schema import KEYS
+from plumbline.tasks.commerce.extraction.schema import KEYS, MAY_BE_NULL
 from plumbline.tasks.commerce.job import Pair, Shop, rows_of, split_evenly, split_sizes, too_few
 from plumbline.tasks.commerce.options import CommerceOptions
 
@@ -41,8 +41,11 @@ def chosen(shop: Shop) -> list[Mapping[str, Any]]:
 
 def _eligible(shop: Shop) -> list[dict[str, Any]]:
     """Orders with a review text; one for each customer, review and text, in a seeded order."""
-    query = "SELECT * FROM orders_enriched WHERE review_text IS NOT NULL AND sentiment IS NOT NULL ORDER BY order_id"
-    reviews = list(rows_of(shop.database, query))
+    reviews = list(
+        rows_of(shop.database, "SELECT * FROM orders_enriched WHERE review_text IS NOT NULL ORDER BY order_id")
+    )
+    always = {*(shop.options.keys or KEYS), "complaint_category"} - MAY_BE_NULL
+    reviews = [row for row in reviews if all(row[key] is not None for key in always)]  # else nobody knows the gold
     order = generator(shop.options.seed, "extraction", "order").permutation(len(reviews))
     rows = []
     seen: set[tuple[str, str]] = set()

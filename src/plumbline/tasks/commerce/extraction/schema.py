@@ -25,6 +25,8 @@ JSON_SCHEMA: dict[str, Any] = {
 }
 JSON_SCHEMA["required"] = list(JSON_SCHEMA["properties"])
 KEYS: tuple[str, ...] = tuple(JSON_SCHEMA["required"])
+MAY_BE_NULL = frozenset(key for key, value in JSON_SCHEMA["properties"].items() if "null" in value["type"])
+"""Keys of which null says something of the review; of another, that nobody knows it."""
 
 
 def fits(key: str, value: object) -> bool:
