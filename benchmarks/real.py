@@ -4,6 +4,7 @@
     python benchmarks/real.py                        # sampling, with LoRA and without, 4 x 8 and 16 x 8 answers
     python benchmarks/real.py --server http://localhost:8000   # and an OpenAI server of the same model (no LoRA)
     python benchmarks/real.py --trl --pairs 3        # and TRL's whole step in the same dtype (a minute or two a pair)
+    python benchmarks/real.py --gap                  # only how far sampler and scorer are apart
     python benchmarks/real.py --device cuda --trl
     python benchmarks/models.py qwen3-8b models/random-8b     # random weights of that shape, 16 GB
     python benchmarks/real.py --device cuda --trl --model models/random-8b --prompts 1 --copies 16 --sentences 32 \\
@@ -70,17 +71,22 @@ def main() -> None:
     parser.add_argument("--skip-generate", action="store_true")
     parser.add_argument("--server", help="of the same model: its address, /v1/completions is asked")
     parser.add_argument("--trl", action="store_true", help="TRL's whole step")
+    parser.add_argument("--gap", action="store_true", help="only the gap between sampler and scorer")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     options.device = torch.device(options.device)
     where = torch.cuda.get_device_name() if options.device.type == "cuda" else f"CPU, {options.threads} threads"
     print(f"torch {torch.__version__}, {where}, {options.dtype}, {Path(options.model).name}")
-    limits = machine(options.device, getattr(torch, options.dtype))
-    print(f"reading {limits[0] / 1e9:.1f} GB/s, large products {limits[1] / 1e9:.0f} GFLOP/s\n")
-    print("| " + " | ".join(LABELS) + " |\n|" + "---|" * len(LABELS), flush=True)
+    if not options.gap:
+        limits = machine(options.device, getattr(torch, options.dtype))
+        print(f"reading {limits[0] / 1e9:.1f} GB/s, large products {limits[1] / 1e9:.0f} GFLOP/s\n")
+        print("| " + " | ".join(LABELS) + " |\n|" + "---|" * len(LABELS), flush=True)
     for adapters in options.adapters:
         with tempfile.TemporaryDirectory() as folder:
             policy, model = both(options, RANK if adapters == "lora" else None, Path(folder))
+            if options.gap:
+                print(f"adapters {adapters}: {gap(policy, options)}", flush=True)
+                continue
             peers = {} if options.skip_generate else {"generate": generate_of(model, options.device)}
             if options.server and adapters == "none":
                 peers["server"] = server_at(options.server)
@@ -218,6 +224,17 @@ def same_greedily(policy, model, asked, prompts, theirs, options) -> str:
             assert apart < TIE[options.dtype], f"greedy tokens differ at place {parting} by {apart:.2f} nats"
     every = GREEDY * len(prompts)
     return f"{alike} of {every}" + (", then ties" if alike < every else "")
+
+
+def gap(policy, options) -> str:
+    """How far recorded log-probabilities are from scored ones, before anything is learnt."""
+    asked = chats(options.prompts[0], options)
+    drawn = sampled(policy, asked, options.copies, Sampling(max_tokens=options.answer), seed=0)
+    answers = [answer for group in drawn for answer in group]
+    with torch.no_grad():
+        terms = [policy.score([answers[at] for at in part]) for part in policy.batches(answers, 2048)]
+    apart = torch.cat([each.logprobs - each.recorded for each in terms]).abs()
+    return f"{len(apart)} tokens, mean {apart.mean():.2g} nats, largest {apart.max():.2g}"
 
 
 def machine(device: torch.device, dtype: torch.dtype) -> tuple[float, float]:

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from plumbline.errors import DataError, RecipeError, RunError
+from plumbline.errors import DataError, ModelError, RecipeError, RunError
 from plumbline.evaluation.models import check_unseen
 from plumbline.evaluation.replays import check_replayable
+from plumbline.models.catalogue import ENTRIES
 from plumbline.policies import check_model
-from plumbline.recipe import Recipe
+from plumbline.recipe import Recipe, names
 from plumbline.records import Example
 from plumbline.runs.run import Run
 from plumbline.tasks import NOWHERE, TASKS, find_opener, open_task
@@ -55,7 +57,21 @@ def check_recipe(recipe: Recipe) -> None:
                 check_gold(recipe, task.examples("train"))
     if len(opened) == len(recipe.each_task):
         check_any(recipe, opened)
-    check_model(recipe.model, recipe.model.name)
+    try:
+        check_model(recipe.model, recipe.model.name)
+    except ModelError as error:
+        raise ModelError(error.cause, _what_makes(recipe.model.name or "") or error.fix) from error
+
+
+def _what_makes(model: str) -> str | None:
+    """The command that makes the model which is lacking at a path, where it is in the catalogue or a recipe's own."""
+    folder, name, *inside = *Path(model).parts, "", ""
+    if folder == "models" and not any(inside) and name in {entry.name for entry in ENTRIES}:
+        return None if Path(model).exists() else f"fetch it first: `plumbline get {name}`"
+    if folder == "runs" and any(inside) and name in names() and not Path(model).exists():
+        begun = " --resume" if Path(folder, name).exists() else ""
+        return f"it comes of another recipe, to be run first: `plumbline run {name}{begun}`"
+    return None
 
 
 def _of_task(name: str, error: RecipeError) -> RecipeError:

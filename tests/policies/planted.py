@@ -15,8 +15,8 @@ def late_positions_in_packs(patch, model):
     """A completion's first token stands two places behind its prompt's last."""
     true = probe.pack
 
-    def wrong(trajectories, device):
-        packed = true(trajectories, device)
+    def wrong(*args, **kwargs):
+        packed = true(*args, **kwargs)
         return replace(packed, positions=packed.positions + (packed.branches != 0))
 
     patch.setattr(probe, "pack", wrong)
@@ -25,15 +25,17 @@ def late_positions_in_packs(patch, model):
 def no_mask_between_completions(patch, model):
     """A completion sees those before it."""
     true = probe.pack
-    patch.setattr(probe, "pack", lambda *args: replace(p := true(*args), branches=torch.zeros_like(p.branches)))
+    patch.setattr(
+        probe, "pack", lambda *args, **kw: replace(p := true(*args, **kw), branches=torch.zeros_like(p.branches))
+    )
 
 
 def groups_without_a_mask(patch, model):
     """A completion's token sees its own future."""
     true = packing.Groups.of
 
-    def wrong(*args):
-        groups = true(*args)
+    def wrong(*args, **kwargs):
+        groups = true(*args, **kwargs)
         return replace(groups, sees=torch.ones_like(groups.sees))
 
     patch.setattr(packing.Groups, "of", wrong)
@@ -43,8 +45,8 @@ def groups_of_a_neighbour(patch, model):
     """A completion attends to the keys of the one before it."""
     true = packing.Groups.of
 
-    def wrong(*args):
-        groups = true(*args)
+    def wrong(*args, **kwargs):
+        groups = true(*args, **kwargs)
         return replace(groups, own=groups.own.roll(1, 1))
 
     patch.setattr(packing.Groups, "of", wrong)

@@ -67,7 +67,7 @@ def test_a_gradient_changes_no_bit_of_a_value(monkeypatch, dtype):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("bias", [False, True])
 def test_a_16_bit_head_is_as_exact_as_one_in_float32(dtype, bias):
-    """Logits of up to 30; every other row has recorded a token that is rare."""
+    """Logits of up to 30; every other row has recorded a token that is rare, whose logit stays rounded."""
     states, weight, shift, tokens = inputs(200, 64, 3000, bias=bias)
     with torch.no_grad():
         leaves = [states.to(dtype), weight.to(dtype), None if shift is None else (shift * 4).to(dtype)]
@@ -77,9 +77,10 @@ def test_a_16_bit_head_is_as_exact_as_one_in_float32(dtype, bias):
         rounded = log_prob(torch.nn.functional.linear(*leaves), tokens, Sampling())
     ours = head.head_log_prob(leaves[0].requires_grad_(), *leaves[1:], tokens, Sampling())
     assert ours.dtype == torch.float32
-    error, plain = ((found - exact).abs().mean() for found in (ours, rounded))
-    assert error < plain / 10
-    assert plain > (0.01 if dtype == torch.bfloat16 else 1e-3)
+    error, plain = ((found - exact).abs().view(-1, 2).mean(0) for found in (ours, rounded))  # [likely, rare]
+    assert error[0] < plain[0] / 10
+    assert error[1] < plain[1] * 1.1
+    assert plain[0] > (0.01 if dtype == torch.bfloat16 else 1e-3)
     ours.sum().backward()
     wanted = whole[0].clone().requires_grad_()
     log_prob(torch.nn.functional.linear(wanted, *whole[1:]), tokens, Sampling()).sum().backward()

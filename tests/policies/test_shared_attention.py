@@ -15,6 +15,7 @@ from plumbline.policies.autoregressive.probe import probe
 from plumbline.policies.policy import Demonstration
 from plumbline.records import Sampling, Step, Trajectory
 from plumbline.storage import read_json
+from plumbline.testing import sampled
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 LENGTHS = {11: [5, 1, 8, 3], 7: [1, 1], 4: [6], 1: [2, 4]}
@@ -267,3 +268,62 @@ def test_what_a_window_would_cut_off_is_scored_in_rows(tiny_folder, tmp_path):
     policy._reach = None
     assert (policy.score(beyond).logprobs - row_by_row(policy.model, beyond)).abs().max() > 0.01
     assert (policy.score(inside).logprobs - row_by_row(policy.model, inside)).abs().max() < 2e-4
+
+
+BF16 = pytest.mark.skipif(
+    not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="this processor does not multiply bfloat16"
+)
+
+
+@pytest.fixture(scope="module")
+def wider(tiny_folder, tmp_path_factory):
+    """As `grouped`, with products that are large enough for oneDNN."""
+    sizes = {"hidden_size": 96, "num_hidden_layers": 4, "num_attention_heads": 6, "intermediate_size": 192}
+    config = LlamaConfig(num_key_value_heads=2, max_position_embeddings=512, **sizes)
+    return made(tmp_path_factory.mktemp("shared") / "wider", config, tiny_folder)
+
+
+@BF16
+def test_in_16_bits_the_scorer_rounds_where_the_sampler_does(wider):
+    """Prompts of unlike lengths, with a beginning that is read once, in packs of one and of several of them."""
+    policy = opened(wider, dtype="bfloat16", device="cpu", lora={"rank": 4, "alpha": 8}, rows_at_once=20)
+    generator = torch.Generator().manual_seed(0)
+    for name, weight in policy.trainable().items():
+        if "lora_B" in name:
+            weight.data.copy_(torch.randn(weight.shape, generator=generator) * 0.1)
+    assert (policy.engine["decoder"], policy.engine["left_out"]) == ("lean", "")
+    policy.chat.stop_ids = (-1,)
+    chats = [[{"role": "user", "content": "produto chegou tarde " * times}] for times in (2, 9, 5, 3)]
+    drawn = sampled(policy, chats, 8, Sampling(max_tokens=24), seed=0)
+    trajectories = [trajectory for group in drawn for trajectory in group]
+    for parts in (policy.batches(trajectories, 2048), [range(len(trajectories))]):
+        with torch.no_grad():
+            terms = [policy.score([trajectories[index] for index in part]) for part in parts]
+        gaps = torch.cat([each.logprobs - each.recorded for each in terms]).abs()
+        assert len(gaps) == 768
+        assert gaps.max() < 1e-4
+
+
+@BF16
+def test_in_16_bits_passes_have_few_lengths_and_score_alike(wider):
+    """oneDNN keeps code for every shape that it meets: 150 passes of lengths of their own held 3 GB."""
+    policy, lengths = opened(wider, dtype="bfloat16", device="cpu"), set()
+    policy.model.get_decoder().register_forward_pre_hook(lambda _, args: lengths.add(args[0].shape[-1]))
+    assert policy._rounded
+    rng = np.random.default_rng(3)
+
+    def losses(rounded):
+        policy._rounded = rounded
+        with torch.no_grad():
+            shown = torch.stack([policy.supervised_loss(each, ()) for each in batches])
+            return torch.cat([shown / 20, policy.score(ragged()).logprobs])
+
+    batches = [
+        [Demonstration(tuple(rng.integers(3, 290, length).tolist()), (False,) * (length - 20) + (True,) * 20)]
+        for length in range(65, 165, 5)
+    ]
+    few = losses(rounded=True)
+    assert lengths == {64, 128, 192}
+    torch.testing.assert_close(few, losses(rounded=False), atol=0.05, rtol=0)
+    assert len(lengths) > 20
+    assert pack(ragged({50: [9, 40]}), policy.device, rounded=True).groups.sees.shape == (1, 1, 64, 128)

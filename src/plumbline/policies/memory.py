@@ -1,5 +1,6 @@
 """Out of memory, on a GPU or on a CPU, as an error that says what needs less of it."""
 
+import ctypes
 import gc
 import resource
 import sys
@@ -55,6 +56,8 @@ def release() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc keeps the pages between what is in use
+        trim(0)
 
 
 def begin_peak(device: Any) -> None:

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from plumbline.policies.pretrained.inputs import padded
+from plumbline.policies.pretrained.inputs import padded, round_up
 from plumbline.records import Trajectory
 
 PASS_TOKENS = 100
@@ -32,6 +32,8 @@ PASS_TOKENS = 100
 With it the cheapest size was predicted on a CPU for widths 96 and 256, prompts of 64 to 300 and answers of 30 to 256
 tokens.
 """
+UNIT = 64
+"""Tokens that a pack is rounded up to where lengths are."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,8 +67,18 @@ class Groups:
     sees: Tensor  # [B, 1, C, P + C], bool: a completion's token sees its prompt, and its own past
 
     @classmethod
-    def of(cls, prompts: Sequence[tuple[int, int]], completions: Sequence[Sequence[int]], device: torch.device) -> Self:
-        """Lay out prompts, as (start, length), and the lengths of what follows each, in the order of the pack."""
+    def of(
+        cls,
+        prompts: Sequence[tuple[int, int]],
+        completions: Sequence[Sequence[int]],
+        device: torch.device,
+        *,
+        rounded: bool = False,
+    ) -> Self:
+        """Lay out prompts, as (start, length), and the lengths of what follows each, in the order of the pack.
+
+        With `rounded`, T, P and C are; the tokens of no prompt are given what the first place gives.
+        """
         copies = max(map(len, completions))
         behind = []
         for (start, length), lengths in zip(prompts, completions, strict=True):
@@ -74,22 +86,26 @@ class Groups:
             for tokens in lengths:
                 behind.append(range(at, at := at + tokens))
             behind += [range(0)] * (copies - len(lengths))
-        first, first_there = padded([range(start, start + length) for start, length in prompts])
-        own, own_there = padded(behind)
+        first, first_there = padded([range(start, start + length) for start, length in prompts], rounded=rounded)
+        own, own_there = padded(behind, rounded=rounded)
         there = torch.cat([first_there.flatten(), own_there.flatten()])
         places = torch.cat([first.flatten(), own.flatten()])[there]
+        order = places.new_zeros(round_up(len(places), UNIT) if rounded else len(places))
         past = torch.ones((own.shape[1], own.shape[1]), dtype=torch.bool).tril()
         sees = torch.cat([first_there.unsqueeze(1).expand(-1, len(past), -1), past.expand(len(first), -1, -1)], dim=2)
         return cls(
             first.to(device),
             own.view(len(first), copies, own.shape[1]).to(device),
-            torch.empty_like(places).scatter_(0, places, there.nonzero().squeeze(1)).to(device),
+            order.scatter_(0, places, there.nonzero().squeeze(1)).to(device),
             sees.unsqueeze(1).to(device),
         )
 
 
-def pack(trajectories: Sequence[Trajectory], device: torch.device) -> Pack:
-    """Lay trajectories out behind one copy of each distinct prompt (equal prompts must stand side by side)."""
+def pack(trajectories: Sequence[Trajectory], device: torch.device, *, rounded: bool = False) -> Pack:
+    """Lay trajectories out behind one copy of each distinct prompt (equal prompts must stand side by side).
+
+    With `rounded` the lengths that decide the shapes of products are rounded up; T by tokens of no prompt.
+    """
     ids: list[int] = []
     positions: list[int] = []
     prompt_of: list[int] = []  # which prompt a packed token belongs to
@@ -119,6 +135,10 @@ def pack(trajectories: Sequence[Trajectory], device: torch.device) -> Pack:
         positions += range(length, length + len(tokens) - 1)
         prompt_of += [number] * (len(tokens) - 1)
         branch_of += [index + 1] * (len(tokens) - 1)
+    filling = [0] * (-len(ids) % UNIT if rounded else 0)
+    for each in (ids, positions, prompt_of, branch_of):
+        each += filling
+    spans = [(start, length) for start, length, _ in laid]
     return Pack(
         ids=torch.tensor([ids], device=device),
         positions=torch.tensor([positions], device=device),
@@ -126,25 +146,29 @@ def pack(trajectories: Sequence[Trajectory], device: torch.device) -> Pack:
         branches=torch.tensor(branch_of, device=device),
         predictors=torch.tensor(predictors, device=device),
         targets=torch.tensor(targets, device=device),
-        groups=Groups.of([(start, length) for start, length, _ in laid], [lengths for *_, lengths in laid], device),
+        groups=Groups.of(spans, [lengths for *_, lengths in laid], device, rounded=rounded),
     )
 
 
-def pack_demonstrations(sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], device: torch.device) -> Pack:
-    """Lay (tokens, is_target) sequences end to end, none of which sees another: nothing is padded."""
+def pack_demonstrations(
+    sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], device: torch.device, *, rounded: bool = False
+) -> Pack:
+    """Lay (tokens, is_target) sequences end to end, none of which sees another; `rounded` as in `pack`."""
     lengths = [len(tokens) for tokens, _ in sequences]
-    starts = [0, *accumulate(lengths)][:-1]
-    ids = torch.tensor([*chain.from_iterable(tokens for tokens, _ in sequences)], device=device)
+    *starts, total = accumulate(lengths, initial=0)
+    filling = -total % UNIT if rounded else 0
+    parts = [*lengths, filling]
+    ids = torch.tensor([*chain.from_iterable(tokens for tokens, _ in sequences), *[0] * filling], device=device)
     targets = torch.tensor([*chain.from_iterable(is_target for _, is_target in sequences)]).nonzero().squeeze(1)
     targets = targets.to(device)
     return Pack(
         ids=ids.unsqueeze(0),
-        positions=torch.cat([torch.arange(length) for length in lengths]).unsqueeze(0).to(device),
-        prompts=torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths)).to(device),
+        positions=torch.cat([torch.arange(length) for length in parts]).unsqueeze(0).to(device),
+        prompts=torch.arange(len(parts)).repeat_interleave(torch.tensor(parts)).to(device),
         branches=torch.zeros_like(ids),
         predictors=targets - 1,
         targets=ids[targets],
-        groups=Groups.of([*zip(starts, lengths, strict=True)], [()] * len(lengths), device),
+        groups=Groups.of([*zip(starts, lengths, strict=True)], [()] * len(lengths), device, rounded=rounded),
     )
 
 
@@ -166,6 +190,11 @@ def install_shared_attention(model: Any) -> bool:
     AttentionMaskInterface.register(SHARED, sdpa_mask)
     config._attn_implementation = SHARED  # noqa: SLF001
     return True
+
+
+def has_shared_attention(model: Any) -> bool:
+    """Whether `install_shared_attention` is in force."""
+    return bool(model.config.get_text_config()._attn_implementation == SHARED)  # noqa: SLF001
 
 
 def remove_shared_attention(model: Any) -> None:
@@ -208,37 +237,36 @@ def shared_attention(
         key: [1, key-value heads, T, D].
         value: like `key`.
         attention_mask: of a plain pass; unread where `groups` says the same.
-        kwargs: what else transformers gives, such as `scaling`, and the pack's `groups`; without them it is a plain
-            pass, left to transformers.
+        kwargs: what else transformers gives, such as `scaling`, and the pack's `groups`; or, of rows [B, ...] that are
+            no pack, what each position `sees`, bool [1 or B, Q, S], for a pass that rounds as a pack's does. With
+            neither it is a plain pass, left to transformers.
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
     groups: Groups | None = kwargs.pop("groups", None)
+    sees: Tensor | None = kwargs.pop("sees", None)
+    scale = kwargs.get("scaling") or query.shape[-1] ** -0.5
+    heads = key.shape[1]  # K
+    if sees is not None:  # [K, Q heads, rows, positions, D]
+        states = query.unflatten(1, (heads, -1)).permute(1, 2, 0, 3, 4)
+        mixed = _attend(states, key.transpose(0, 1), value.transpose(0, 1), sees, scale)
+        return mixed.permute(2, 3, 0, 1, 4).flatten(2, 3).contiguous(), None
     if groups is None:
         result: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
         return result
-    scale = kwargs.get("scaling") or query.shape[-1] ** -0.5
     places = torch.cat([groups.prompts.flatten(), groups.own.flatten()])
     counts = [groups.prompts.numel(), groups.own.numel()]
-    heads = key.shape[1]  # K
     (first_q, own_q), (first_k, own_k), (first_v, own_v) = (
         states[0].index_select(1, places).unflatten(0, (heads, -1)).split(counts, dim=2)
         for states in (query, key, value)
     )
     first_q, first_k, first_v = (states.unflatten(2, groups.prompts.shape) for states in (first_q, first_k, first_v))
-    outputs = [_attend(first_q, first_k[:, 0], first_v[:, 0], None, scale).flatten(2, 3)]
+    first_k, first_v = first_k[:, 0], first_v[:, 0]  # [K, B, P, D]
+    outputs = [_attend(first_q, first_k, first_v, None, scale).flatten(2, 3)]
     if own_q.shape[2]:
-        count, copies, longest = groups.own.shape
-        seen_k, seen_v = (  # [K, B G, P + C, D]
-            torch.cat(
-                [first[:, 0].unsqueeze(2).expand(-1, -1, copies, -1, -1), own[:, 0].unflatten(1, groups.own.shape)],
-                dim=3,
-            ).flatten(1, 2)
-            for first, own in ((first_k, own_k), (first_v, own_v))
-        )
-        sees = groups.sees.expand(-1, copies, -1, -1).flatten(0, 1)
-        own_q = own_q.unflatten(2, (count * copies, longest))
-        outputs.append(_attend(own_q, seen_k, seen_v, sees, scale).flatten(2, 3))
+        own_q, own_k, own_v = (states.unflatten(2, groups.own.shape) for states in (own_q, own_k, own_v))
+        branch = own_q, own_k[:, 0], own_v[:, 0]  # [K, times, B, G, C, D] and twice [K, B, G, C, D]
+        outputs.append(_attend_both(branch, first_k, first_v, groups.sees, scale).flatten(2, 4))
     mixed = torch.cat(outputs, dim=2).flatten(0, 1)  # [heads, prompts' and completions' places, D]
     return mixed.index_select(1, groups.order).transpose(0, 1).unsqueeze(0).contiguous(), None
 
@@ -248,7 +276,7 @@ SCORES_AT_ONCE = 2**26
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, sees: Tensor | None, scale: float) -> Tensor:
-    """Attention of [K, times, B, Q, D] to [K, B, S, D] as `sees` [B, Q, S] allows; None is causal.
+    """Attention of [K, times, B, Q, D] to [K, B, S, D] as `sees` [1 or B, Q, S] allows; None is causal.
 
     On a CPU the products are written out, the query heads of a key as its rows: forward and backward take a third of
     the time of torch's flash attention there (8 x 9 heads, 40 to 150 positions, bfloat16).
@@ -263,11 +291,47 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, sees: Tensor | None, scal
         return mixed.transpose(0, 1).unflatten(0, (heads, times))
     if sees is None:
         sees = torch.ones((1, places, places), dtype=torch.bool).tril()
-    hidden = torch.zeros(sees.shape, dtype=query.dtype).masked_fill(~sees, float("-inf"))
     rows = (query * scale).transpose(1, 2).reshape(heads * count, times * places, size)
     scores = (rows @ key.flatten(0, 1).transpose(1, 2)).view(heads, count, times, places, -1)
-    law = scores.add_(hidden.unsqueeze(1)).softmax(-1).view(heads * count, times * places, -1)  # summed in float32
-    return (law @ value.flatten(0, 1)).view(heads, count, times, places, size).transpose(1, 2)
+    law = scores.add_(_hidden(sees, query).unsqueeze(1)).softmax(-1)  # summed in float32
+    mixed = law.view(heads * count, times * places, -1) @ value.flatten(0, 1)
+    return mixed.view(heads, count, times, places, size).transpose(1, 2)
+
+
+def _attend_both(own: tuple[Tensor, Tensor, Tensor], key: Tensor, value: Tensor, sees: Tensor, scale: float) -> Tensor:
+    """Attention of completions [K, times, B, G, C, D] to prompts [K, B, P, D] and to themselves, under one softmax.
+
+    On a CPU in the very products of `decoders.lean`, rounded where it rounds: of 16 bits both then give the same to the
+    bit, and a scorer that rounds elsewhere is 0.04 nats a token off after thirty layers.
+
+    Args:
+        own: queries, and keys and values [K, B, G, C, D] of the completions.
+        key: of the prompts.
+        value: of the prompts.
+        sees: [B, 1, C, P + C].
+        scale: of the products.
+    """
+    query, own_k, own_v = own
+    count, copies, longest = query.shape[2:5]
+    if query.device.type != "cpu" or query.shape[:5].numel() * sees.shape[-1] > SCORES_AT_ONCE:
+        seen_k, seen_v = (  # [K, B G, P + C, D]
+            torch.cat([first.unsqueeze(2).expand(-1, -1, copies, -1, -1), each], dim=3).flatten(1, 2)
+            for first, each in ((key, own_k), (value, own_v))
+        )
+        each_sees = sees.expand(-1, copies, -1, -1).flatten(0, 1)
+        return _attend(query.flatten(2, 3), seen_k, seen_v, each_sees, scale).unflatten(2, (count, copies))
+    rows = (query * scale).permute(0, 2, 3, 1, 4, 5).contiguous()  # [K, B, G, times, C, D]
+    to_prompt = (rows.flatten(2, 4) @ key.transpose(-1, -2)).view(*rows.shape[:-1], -1)
+    to_own = (rows.flatten(3, 4) @ own_k.transpose(-1, -2)).view(*rows.shape[:-1], -1)
+    law = torch.cat([to_prompt, to_own], dim=-1).add_(_hidden(sees, query).unsqueeze(1)).softmax(-1)
+    by_prompt, by_own = law.split([key.shape[2], longest], dim=-1)
+    mixed = (by_prompt.flatten(2, 4) @ value).view(rows.shape) + (by_own.flatten(3, 4) @ own_v).view(rows.shape)
+    return mixed.permute(0, 3, 1, 2, 4, 5)
+
+
+def _hidden(sees: Tensor, like: Tensor) -> Tensor:
+    """What is added to scores: minus infinity where nothing is seen."""
+    return torch.zeros(sees.shape, dtype=like.dtype).masked_fill(~sees, float("-inf"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -28,6 +28,7 @@ from plumbline.policies.chunks import LAUNCHES, joined, pack_sizes
 from plumbline.policies.draws import Noise
 from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.head import head_log_prob
+from plumbline.policies.pretrained.inputs import by_onednn
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.token_law import log_prob
@@ -51,6 +52,7 @@ class AutoregressivePolicy(PretrainedPolicy):
         super().__init__(loaded, section)
         self._abilities = probe(self.model)
         self._reach = reach(self.model)
+        self._rounded = by_onednn(self.model)
         self._lean = self._choose_decoder(section)
         self._packed = self._choose_scoring(section)
         self._graphs = Graphs() if self._lean and self._abilities.graphs else None
@@ -161,7 +163,7 @@ class AutoregressivePolicy(PretrainedPolicy):
 
     def _score(self, model: Any, trajectories: Sequence[Trajectory], sampling: Sampling) -> Tensor:
         if self._goes_in_packs(trajectories):
-            return self._score_pack(model, pack(trajectories, self.device), sampling)
+            return self._score_pack(model, pack(trajectories, self.device, rounded=self._rounded), sampling)
         sequences = []
         for trajectory in trajectories:
             prompt, answer = trajectory.prompt.tolist(), trajectory.tokens.tolist()
@@ -218,5 +220,6 @@ class AutoregressivePolicy(PretrainedPolicy):
         sequences = [(demonstration.tokens, demonstration.is_target) for demonstration in batch]
         # Without shared attention a pack would cost the square of the whole batch.
         if self._packed and self._abilities.shared and self._within_reach(len(tokens) for tokens, _ in sequences):
-            return -self._score_pack(self.model, pack_demonstrations(sequences, self.device), PLAIN).sum()
+            packed = pack_demonstrations(sequences, self.device, rounded=self._rounded)
+            return -self._score_pack(self.model, packed, PLAIN).sum()
         return -self._score_rows(self.model, sequences, PLAIN).sum()

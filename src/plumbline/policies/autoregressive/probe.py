@@ -23,7 +23,7 @@ from plumbline.policies.autoregressive.decoders.graphs import Graphs
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder, unsupported
 from plumbline.policies.autoregressive.packing import Pack, install_shared_attention, pack, remove_shared_attention
 from plumbline.policies.pretrained.adapters import fuse, lora_layers, unfuse
-from plumbline.policies.pretrained.inputs import additive
+from plumbline.policies.pretrained.inputs import additive, by_onednn
 from plumbline.policies.pretrained.trial import Trial
 from plumbline.records import Sampling, Step, Trajectory
 
@@ -154,7 +154,7 @@ def _packs(model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: Trial
         )
         for index, answer in enumerate(answers)
     ]
-    packed = pack(trajectories, model.device)
+    packed = pack(trajectories, model.device, rounded=by_onednn(model))
     try:
         logits = model(
             packed.ids,

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from plumbline.policies.token_law import restrict
@@ -26,7 +26,7 @@ back to the next slice instead of asking the system for new pages each time."""
 CACHED = 2**18
 """Logits that a CPU turns into probabilities at once: they stay in its cache from one operation to the next."""
 LIKELIEST = 8
-"""Logits of each row that are computed in float32 beside the recorded token's: those that decide its probability."""
+"""Logits of each row that are computed in float32: those that decide its probabilities."""
 
 
 def rows_at_once(weight: Tensor) -> int:
@@ -103,7 +103,7 @@ def _law(
     logprobs = []
     for at in _slices(len(tokens), rows):
         part = tokens[at].unsqueeze(-1)
-        exact_nv = _exact(logits_nv[at], hidden_nh[at], weight_vh, bias, part)
+        exact_nv = exact(logits_nv[at], hidden_nh[at], weight_vh, bias)
         restricted_nv = restrict(exact_nv, sampling, keep=tokens[at])
         chosen, largest = restricted_nv.gather(-1, part), restricted_nv.amax(-1, keepdim=True)
         law_nv = restricted_nv.sub_(largest).exp_()
@@ -113,16 +113,21 @@ def _law(
     return torch.cat(logprobs), logits_nv
 
 
-def _exact(logits_nv: Tensor, hidden_nh: Tensor, weight_vh: Tensor, bias: Tensor | None, tokens: Tensor) -> Tensor:
-    """Logits [N, V] in float32, of 16-bit ones those of `tokens` [N, 1] and of the K likeliest computed again.
+def logits_of(head: Any, hidden_nh: Tensor) -> Tensor:
+    """Logits [N, V] by a model's head, as the scorer has them: `exact` where the head is a linear layer."""
+    logits_nv: Tensor = head(hidden_nh)
+    return exact(logits_nv, hidden_nh, head.weight, head.bias) if type(head) is nn.Linear else logits_nv
 
-    A 16-bit product rounds a logit of 20 by up to 0.06 nats; the errors of the others average out in their sum. With
-    SmolLM2-135M log-probabilities are 0.001 nats from those of a whole product in float32 on average, and 0.03 without
-    this. On a CPU a whole one would take four times as long.
+
+def exact(logits_nv: Tensor, hidden_nh: Tensor, weight_vh: Tensor, bias: Tensor | None) -> Tensor:
+    """Logits [N, V] in float32, of 16-bit ones the K likeliest computed again.
+
+    A 16-bit product rounds a logit of 20 by up to 0.06 nats; the errors of the others average out in their sum. On a
+    CPU a whole product in float32 would take four times as long.
     """
     if logits_nv.dtype not in (torch.float16, torch.bfloat16):
         return logits_nv
-    at_nk = torch.cat([logits_nv.topk(min(LIKELIEST, logits_nv.shape[1]), dim=-1).indices, tokens], dim=-1)
+    at_nk = logits_nv.topk(min(LIKELIEST, logits_nv.shape[1]), dim=-1).indices
     exact_nk = (weight_vh[at_nk].float() @ hidden_nh.float().unsqueeze(-1)).squeeze(-1)
     if bias is not None:
         exact_nk += bias[at_nk].float()

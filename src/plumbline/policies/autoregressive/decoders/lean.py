@@ -20,8 +20,10 @@ from torch.nn import functional
 
 from plumbline.policies.autoregressive.decoders import threads_for
 from plumbline.policies.autoregressive.decoders.graphs import Graphs, bucket
+from plumbline.policies.autoregressive.packing import has_shared_attention
 from plumbline.policies.pretrained.adapters import Projection
-from plumbline.policies.pretrained.inputs import padded
+from plumbline.policies.pretrained.head import logits_of
+from plumbline.policies.pretrained.inputs import by_onednn, padded
 
 MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
 GRAPH_SPAN = 128
@@ -67,9 +69,9 @@ class LeanDecoder:
         """See `Decoder.begin`. Padding stands on the right, where causal attention never sees it."""
         device, dtype = self.model.device, self.model.dtype
         self.projections = [_projections(layer) for layer in self.layers]
-        ids, there = (each.to(device) for each in padded(prompts))
+        ids, there = (each.to(device) for each in padded(prompts, rounded=by_onednn(self.model)))
         before = self._behind(list(prompts[0][:shared]), len(prompts)) if shared else None
-        output = self.body(ids[:, shared:], past_key_values=before, use_cache=True)
+        output = self._read(ids[:, shared:], before)
         cache = output.past_key_values.layers
         self.prompt_keys = [layer.keys.transpose(-1, -2) for layer in cache]  # [P, K, D, L]
         self.prompt_values = [layer.values for layer in cache]  # [P, K, L, D]
@@ -86,7 +88,7 @@ class LeanDecoder:
         self.keys = torch.zeros(shape, dtype=dtype, device=device)
         self.values = torch.zeros(shape, dtype=dtype, device=device)
         last = output.last_hidden_state[torch.arange(len(prompts), device=device), lengths - 1 - shared]
-        logits: Tensor = self.model.get_output_embeddings()(last)
+        logits = logits_of(self.model.get_output_embeddings(), last)
         if self.graphs is not None:
             self.logits = logits.unsqueeze(1)
             self._settle(self.graphs, begins=True)
@@ -97,12 +99,22 @@ class LeanDecoder:
         from transformers import DynamicCache
 
         if self.shared[0] != shared:
-            read = self.body(torch.tensor([shared], device=self.model.device), use_cache=True).past_key_values
-            self.shared = shared, [(layer.keys, layer.values) for layer in read.layers]
+            ids, _ = padded([shared], rounded=by_onednn(self.model))
+            read = self._read(ids.to(self.model.device)).past_key_values.layers
+            self.shared = shared, [tuple(each[:, :, : len(shared)] for each in (of.keys, of.values)) for of in read]
         cache = DynamicCache()
         for index, states in enumerate(self.shared[1]):
             cache.update(*(each.expand(rows, -1, -1, -1) for each in states), index)
         return cache
+
+    def _read(self, ids: Tensor, before: Any = None) -> Any:
+        """The body's output for ids [P, L] behind a cache: on a CPU, in 16 bits, rounded as a scored pack is."""
+        if not (by_onednn(self.model) and has_shared_attention(self.model)):
+            return self.body(ids, past_key_values=before, use_cache=True)
+        start, length = 0 if before is None else before.get_seq_length(), ids.shape[1]
+        sees = torch.ones((start + length, start + length), dtype=torch.bool).tril()[None, start:]
+        no_mask = torch.zeros((1, 1, 1, 1), dtype=self.model.dtype)  # with None transformers makes one
+        return self.body(ids, past_key_values=before, use_cache=True, attention_mask=no_mask, sees=sees)
 
     def _rope(self, length: int) -> Tensor:
         """Cosines and signed sines [length, 2, D], from the model's own rotary module, so every scaling is kept."""
@@ -127,8 +139,7 @@ class LeanDecoder:
         self.time += 1
         head = self.model.get_output_embeddings()
         with threads_for(len(tokens) * width * head.weight.shape[0]):
-            logits: Tensor = head(hidden)
-        return logits
+            return logits_of(head, hidden)
 
     def _settle(self, graphs: Graphs, *, begins: bool) -> None:
         """Give what a step reads the rounded shape and the place that graphs know it by."""
@@ -168,7 +179,8 @@ class LeanDecoder:
         (rows, copies), head = self.grid, self.model.get_output_embeddings()
 
         def step() -> None:
-            self.logits.copy_(head(self._forward(self.tokens.flatten(), span, masked=True)).view_as(self.logits))
+            hidden = self._forward(self.tokens.flatten(), span, masked=True)
+            self.logits.copy_(logits_of(head, hidden).view_as(self.logits))
 
         self.tokens[:rows, :copies] = tokens.view(rows, copies)
         graphs.run((*self.shape, self.prompt_bias.shape[1], self.limit, span), step)
@@ -208,14 +220,14 @@ class LeanDecoder:
             query, key = _norm(attention.q_norm, query), _norm(attention.k_norm, key)
         query, key = _rotate(query, *rope), _rotate(key, *rope)
         # Heads before copies: the copies of a prompt then share one matrix product with its keys.
-        query = query.transpose(1, 2)  # [P, K, G, Q, D]
+        query = (query * self.scale).transpose(1, 2)  # [P, K, G, Q, D]
         own_keys, own_values = self.keys[index], self.values[index]
         own_keys.index_copy_(3, self.time, key.transpose(1, 2))
         own_values.index_copy_(3, self.time, value.transpose(1, 2))
         own_keys, own_values = own_keys[..., :span, :], own_values[..., :span, :]
         shape = (num_prompts, self.kv_heads, -1, self.head_size)
         to_prompt = (query.reshape(shape) @ self.prompt_keys[index]).view(*query.shape[:-1], -1)
-        scores = torch.cat([to_prompt, query @ own_keys.transpose(-1, -2)], dim=-1) * self.scale
+        scores = torch.cat([to_prompt, query @ own_keys.transpose(-1, -2)], dim=-1)
         if bias is not None:
             scores = scores + bias
         weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
@@ -269,4 +281,5 @@ def _norm(module: Any, hidden: Tensor) -> Tensor:
 
 def _rotate(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotary embedding of [P, G, K, Q, D] by cosines and signed sines [P, 1, 1, 1, D]."""
-    return torch.addcmul(states * cos, states.roll(states.shape[-1] // 2, -1), sin)
+    # Both products are rounded, as transformers' are.
+    return (states * cos).add_(states.roll(states.shape[-1] // 2, -1).mul_(sin))
