@@ -141,19 +141,40 @@ def data_forms(
     _say({"splits": counts}, f"{out}: " + ", ".join(f"{name} {count}" for name, count in counts.items()), as_json)
 
 
-@app.command(epilog="Examples: `plumbline recipe` lists them; `plumbline recipe commerce-demo --set rl.steps=50`")
+@app.command(
+    epilog="Examples: `plumbline recipe` lists them; `plumbline recipe commerce-demo --set rl.steps=50`; "
+    "`plumbline recipe diff commerce-grpo commerce-sft-grpo`"
+)
 def recipe(
-    source: Annotated[str | None, typer.Argument(metavar="[RECIPE]", help="A path or a name; none lists them.")] = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RECIPE | diff A B]", help="A path or a name; none lists them; diff compares two."),
+    ] = None,
     overrides: take.Overrides = None,
+    as_json: take.Json = False,
 ) -> None:
-    """Print a recipe with every key, defaults included; without a name, list the recipes."""
-    from plumbline.recipe import find, load, names
+    """Print a recipe with every key, defaults included; without a name, list the recipes.
 
-    if source is None:
-        for name in names():
-            print(f"{name:28} {load(find(name)).description}")
+    `diff A B` prints what differs between two, a line a key: the key, its value in A, its value in B. One word is
+    always a recipe's name, so a recipe that is called diff is printed by `plumbline recipe diff`.
+    """
+    from plumbline.recipe import difference_lines, differing, find, load, load_two, names
+
+    given, overrides = words or [], overrides or []
+    if not given:
+        listed = {name: load(find(name)).description for name in names()}
+        _print_json(listed) if as_json else print("\n".join(f"{name:28} {said}" for name, said in listed.items()))
+    elif len(given) == 1:
+        resolved = load(given[0], overrides)
+        _print_json(resolved.plain()) if as_json else print(resolved.to_yaml(), end="")
     else:
-        print(load(source, overrides or ()).to_yaml(), end="")
+        rows = differing(*load_two(given, overrides))
+        if as_json:
+            _print_json({"differences": [{"key": key, "a": old, "b": new} for key, old, new in rows]})
+        else:
+            print("".join(difference_lines(rows)), end="")
+        if not rows:
+            print("no difference", file=sys.stderr)
 
 
 @app.command(

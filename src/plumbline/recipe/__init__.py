@@ -6,7 +6,18 @@ resolved and complete, into its directory.
 """
 
 from plumbline.recipe.families import FamilyOptions, foreign_key, options_as_written, options_of, without_foreign
-from plumbline.recipe.files import differences, find, load, names, parse, task_section, tasks_in
+from plumbline.recipe.files import (
+    difference_lines,
+    differences,
+    differing,
+    find,
+    load,
+    load_two,
+    names,
+    parse,
+    task_section,
+    tasks_in,
+)
 from plumbline.recipe.sections import (
     ControlsSection,
     EvaluationSection,
@@ -40,10 +51,13 @@ __all__ = [
     "SharedTaskSection",
     "TaskSection",
     "TinySection",
+    "difference_lines",
     "differences",
+    "differing",
     "find",
     "foreign_key",
     "load",
+    "load_two",
     "names",
     "options_as_written",
     "options_of",
