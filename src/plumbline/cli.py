@@ -179,6 +179,7 @@ def recipe(
 
 @app.command(
     epilog="Examples: `plumbline run commerce-demo` · `plumbline run commerce-demo --resume` · "
+    "`plumbline run commerce-grpo --dry-run` · "
     "`plumbline run commerce-grpo --set model.name=./my-model --set rl.steps=200 --out runs/mine`"
 )
 def run(
@@ -186,12 +187,17 @@ def run(
     overrides: take.Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     out: Annotated[Path | None, typer.Option(help="The run directory; by default runs/NAME, after the recipe.")] = None,
+    dry_run: take.DryRun = False,
     as_json: take.Json = False,
 ) -> None:
     """Train and evaluate as a recipe says: records, SFT, GRPO, evaluation, report."""
     from plumbline import api
     from plumbline.reports.terminal import run_summary
 
+    if dry_run:
+        said = api.dry_run(source, overrides=overrides or (), out=out, resume=resume)
+        _print_json(said.plain()) if as_json else print(said.text(), end="")
+        raise typer.Exit(1 if said.wrong else 0)
     finished = api.run(source, overrides=overrides or (), out=out, resume=resume)
     folder = finished.folder
     if as_json:

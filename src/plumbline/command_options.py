@@ -76,6 +76,14 @@ OutputJson = Annotated[
 
 # -- single commands -------------------------------------------------------------------------------------------------
 
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Train nothing and write nothing: print what would be done, what is missing, the prompts, an estimate of "
+        "memory and time, and what is wrong (then the exit status is 1).",
+    ),
+]
 ShopFolder = Annotated[Path, typer.Option("--out", help="Folder for commerce.db and train, val and test.jsonl.")]
 Vary = Annotated[
     list[str] | None, typer.Option(metavar="KEY=V1,V2,...", help="Values to try; several: all combinations.")
