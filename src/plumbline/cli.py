@@ -5,6 +5,7 @@ JSON object. What needs torch is imported inside the command that needs it.
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -253,36 +254,35 @@ def convert(
 
 @app.command(
     epilog="Examples: `plumbline sweep commerce-demo-control --vary rl.beta=0,0.01,0.1` · "
-    "`plumbline sweep demo-masked --vary seed=0,1,2 --vary controls.shuffle_advantages=false,true --resume`"
+    "`plumbline sweep commerce-tiny --seeds 42,123,456 --set rl.steps=50` · "
+    "`plumbline sweep demo-masked --seeds 0,1,2 --vary controls.shuffle_advantages=false,true --resume`"
 )
 def sweep(
     source: take.Recipe,
     vary: take.Vary = None,
+    seeds: take.Seeds = None,
     overrides: take.Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a sweep that was stopped.")] = False,
     out: take.SweepFolder = None,
     as_json: take.Json = False,
 ) -> None:
     """Run a recipe several times with some values varied, and compare the outcomes."""
-    from plumbline.reports.terminal import sweep_table
-    from plumbline.runs.live import LiveView
-    from plumbline.runs.trackers import open_trackers
-    from plumbline.sweep import run_sweep, variants
+    from plumbline.reports.terminal import seeds_table, sweep_table
+    from plumbline.sweep import over_seeds, run_sweep, shown_live, variants, write_page
 
-    recipes = variants(source, overrides or (), vary or ())
+    recipes = variants(source, overrides or (), vary or (), seeds)
     first = next(iter(recipes.values()))
-
-    def observers(loaded: Any, folder: Path) -> list[Any]:
-        view = LiveView()
-        view.event("note", f"run {folder}")
-        return [view, *open_trackers(loaded, folder, lambda message: view.event("tracker", message))]
-
     folder = out or Path(first.run.folder) / f"{first.name}-sweep"
-    rows = run_sweep(recipes, folder, resume=resume, observers=observers)
+    rows = run_sweep(recipes, folder, resume=resume, observers=shown_live)
+    summed = None if seeds is None else over_seeds(rows)
+    page = None if summed is None else write_page(recipes, folder, rows, shlex.join(["plumbline", *sys.argv[1:]]))
     if as_json:
-        _print_json({"folder": str(folder), "runs": rows})
-    else:
-        _print(sweep_table(rows), wrap=False)
+        over = {} if summed is None else {"seeds": summed, "report": str(page)}
+        _print_json({"folder": str(folder), "runs": rows, **over})
+        return
+    _print(sweep_table(rows), wrap=False)
+    if summed is not None:
+        _print(seeds_table(summed), f"report  {page}", wrap=False)
 
 
 @app.command(

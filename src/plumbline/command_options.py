@@ -88,6 +88,10 @@ ShopFolder = Annotated[Path, typer.Option("--out", help="Folder for commerce.db 
 Vary = Annotated[
     list[str] | None, typer.Option(metavar="KEY=V1,V2,...", help="Values to try; several: all combinations.")
 ]
+Seeds = Annotated[
+    str | None,
+    typer.Option(metavar="S1,S2,...", help="Run each with these seeds: means and intervals over them, and a report."),
+]
 SweepFolder = Annotated[
     Path | None, typer.Option("--out", help="Where the runs go; by default runs/NAME-sweep, after the recipe.")
 ]
