@@ -18,8 +18,9 @@ PROCESS = 0.6e9
 """Bytes of Python, torch and transformers, and of what opening a model leaves behind."""
 ADAM = 16
 """Bytes of a trained weight in 32 bits or with a 32-bit copy: weight, gradient, two moments."""
-SPREAD = 1.25
-"""What activations take over the sum of their sizes: holes between tensors, and what lives for a moment."""
+SPREAD, SPREAD_UPDATE = 1.25, 2.0
+"""What activations take over the sum of their sizes, in SFT and in an update of RL: holes between tensors, and what
+lives for a moment; passes of many sizes leave more holes, and an update keeps parts of its gradient beside."""
 JOINED = 1024
 """Tokens of an update's pass on a CPU, unless one prompt's answers are more (`autoregressive.policy`)."""
 ROWS = {True: 64, False: 512}
@@ -132,21 +133,21 @@ def memory(work: Work, machine: Machine) -> dict[str, float]:
     return {**fixed, **stages, "total": sum(fixed.values()) + max(stages.values())}
 
 
-def _activations(work: Work, tokens: float, targets: float, machine: Machine) -> float:
+def _activations(work: Work, tokens: float, targets: float, machine: Machine, spread: float) -> float:
     """Bytes that a pass with gradient keeps: of each layer what its backward pass needs, and a slice of logits."""
     shapes, bytes_each = work.shapes, machine.dtype_bytes
     queries, keys = shapes.heads * shapes.head_size, shapes.kv_heads * shapes.head_size
     layer = (8 * shapes.hidden + 3 * queries + 4 * keys + 4 * shapes.inner) * bytes_each
     kept = shapes.hidden * bytes_each * shapes.layers + layer if work.recomputes else layer * shapes.layers
     rows = max(1, min(int(targets), LOGITS[machine.on_cpu] // shapes.vocabulary))
-    return SPREAD * tokens * kept + rows * shapes.vocabulary * (bytes_each + 8) + 2 * targets * shapes.hidden * 4
+    return spread * tokens * kept + rows * shapes.vocabulary * (bytes_each + 8) + 2 * targets * shapes.hidden * 4
 
 
 def _supervised_pass(work: Work, sft: SftSection, machine: Machine) -> float:
     most = sft.on_cpu if sft.tokens_per_pass == "auto" else sft.tokens_per_pass  # noqa: S105 - no password
     whole = sft.batch_size * (work.lengths.longest_prompt + work.lengths.longest_answer)
     tokens = min(most, whole)
-    return _activations(work, tokens, tokens / whole * sft.batch_size * work.lengths.longest_answer, machine)
+    return _activations(work, tokens, tokens / whole * sft.batch_size * work.lengths.longest_answer, machine, SPREAD)
 
 
 def _update_pass(work: Work, rl: RlSection, machine: Machine) -> float:
@@ -154,7 +155,7 @@ def _update_pass(work: Work, rl: RlSection, machine: Machine) -> float:
     group = work.lengths.longest_prompt + rl.group_size * work.longest_drawn
     everything = rl.prompts_per_step * group
     tokens = min(most, everything, max(group, JOINED) if machine.on_cpu else everything)
-    return _activations(work, tokens, tokens * (1 - work.lengths.longest_prompt / group), machine)
+    return _activations(work, tokens, tokens * (1 - work.lengths.longest_prompt / group), machine, SPREAD_UPDATE)
 
 
 def _drawing(work: Work, machine: Machine) -> float:
