@@ -2,9 +2,9 @@
 
 The public interface; everything is loaded when it is first used, so that this import costs nothing:
 
-    run, evaluate, compare, load_recipe, open_task, check_task     what to do
-    Task, Example, Outcome, Score                                  to write a task
-    Evaluation, Recipe, Run, PlumblineError                        what comes of it
+    run, dry_run, evaluate, compare, load_recipe, open_task, check_task     what to do
+    Task, Example, Outcome, Score                                           to write a task
+    Evaluation, Recipe, Run, PlumblineError                                 what comes of it
 
 `docs/your-task.md` has each of them at work.
 """
