@@ -280,7 +280,8 @@ def sweep(
         over = {} if summed is None else {"seeds": summed, "report": str(page)}
         _print_json({"folder": str(folder), "runs": rows, **over})
         return
-    _print(sweep_table(rows), wrap=False)
+    if summed is None or any("error" in row for row in rows):
+        _print(sweep_table(rows), wrap=False)
     if summed is not None:
         _print(seeds_table(summed), f"report  {page}", wrap=False)
 
