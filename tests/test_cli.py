@@ -331,11 +331,11 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         if not hasattr(command, "commands")
     }
     assert flags == {
-        "recipe": ["--set"],
-        "run": ["--json", "--out", "--resume", "--set"],
+        "recipe": ["--json", "--set"],
+        "run": ["--dry-run", "--json", "--out", "--resume", "--set"],
         "get": ["--json", "--out"],
         "convert": ["--context", "--heads", "--out", "--tokenizer"],
-        "sweep": ["--json", "--out", "--resume", "--set", "--vary"],
+        "sweep": ["--json", "--out", "--resume", "--seeds", "--set", "--vary"],
         "eval": [f"--{name}" for name in EVAL_FLAGS.split()],
         "score": ["--completions", "--data", "--json", "--out", "--set", "--split", "--task"],
         "compare": ["--json"],

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.errors import RecipeError
-from plumbline.recipe import Recipe, differences, load, names, options_of, parse
+from plumbline.recipe import Recipe, difference_lines, differences, differing, load, names, options_of, parse
 from plumbline.recipe.families import FAMILIES
 from plumbline.recipe.files import _leaves
 from plumbline.runs.run import Run
@@ -253,6 +253,18 @@ def test_a_run_of_a_family_that_is_not_there_any_more_can_be_read(own, tmp_path)
 def test_differences_are_leaves_with_old_and_new():
     old, new = parse({**MINIMAL, "rl": {"steps": 200}}), parse({**MINIMAL, "rl": {"steps": 600}, "seed": 3})
     assert list(differences(old, new)) == [("seed", 0, 3), ("rl.steps", 200, 600)]
+
+
+def test_two_recipes_are_compared_a_line_a_key():
+    old = parse({**MINIMAL, "rl": {"steps": 200}, "description": "one"})
+    new = parse({**MINIMAL, "rl": {"steps": 600}, "description": "two", "name": "other", "seed": 3})
+    assert difference_lines(differing(old, new)) == ["seed      0    3\n", "rl.steps  200  600\n"]
+    renamed = parse({**MINIMAL, "rl": {"steps": 200}, "description": "one", "name": "other"})
+    assert difference_lines(differing(old, renamed)) == [f'name  "{old.name}"  "other"\n']
+    assert difference_lines(differing(old, old)) == []
+    lines = [line.split() for line in difference_lines(differing(old, parse({**MINIMAL, "sft": {"steps": 4}})))]
+    assert ["rl.steps", "200", "-"] in lines
+    assert ["sft.steps", "-", "4"] in lines
 
 
 def test_where_a_run_is_written_does_not_change_its_identity():

@@ -1,10 +1,18 @@
 """A sweep: every variant runs once, a changed recipe is noticed, and one that fails costs no other."""
 
-import pytest
+import io
+import json
+import math
+import sys
 
+import pytest
+from rich.console import Console
+
+from plumbline.cli import main
 from plumbline.errors import RecipeError, TrainingStopped
-from plumbline.reports.terminal import sweep_table
-from plumbline.sweep import run_sweep, variants
+from plumbline.evaluation.statistics import t_interval, t_quantile
+from plumbline.reports.terminal import seeds_table, sweep_table
+from plumbline.sweep import over_seeds, run_sweep, variants
 
 RECIPE = """
 name: swept
@@ -53,3 +61,83 @@ def test_values_are_yaml_and_each_stands_once(recipe):
     for wrong, message in (("seed=0,0", "has seed=0 twice"), ("seed", "names no values"), ("seed=", "names no values")):
         with pytest.raises(RecipeError, match=message):
             variants(recipe, [], [wrong])
+
+
+# -- over seeds ----------------------------------------------------------------------------------------------------
+
+
+def test_students_quantile_is_that_of_the_tables():
+    known = {1: 12.7062, 2: 4.3027, 3: 3.1824, 4: 2.7764, 5: 2.5706, 9: 2.2622, 30: 2.0423}
+    assert {freedom: round(t_quantile(freedom), 4) for freedom in known} == known
+    three = t_interval([0.1, 0.2, 0.3])
+    half = 4.3027 * 0.1 / 3**0.5
+    assert (three.mean, three.n) == (pytest.approx(0.2), 3)
+    assert (three.low, three.high) == (pytest.approx(0.2 - half, abs=1e-5), pytest.approx(0.2 + half, abs=1e-5))
+    assert math.isnan(t_interval([0.5]).low)
+
+
+def row(variant, seed, **modes):
+    own = {"before": 0.4, "after": 0.5, "difference": 0.1, "low": 0.0, "high": 0.2, "p_value": 0.04, "n": 20}
+    found = {mode: {**own, "after": 0.4 + change, "difference": change} for mode, change in modes.items()}
+    return {"variant": variant, "seed": seed, "folder": "x", **found}
+
+
+def test_seeds_of_the_same_values_are_summed_up_by_task_and_mode():
+    rows = [
+        row("rl.beta=0 seed=1", 1, **{"forms greedy": 0.1, "forms sampled": 0.3}),
+        row("rl.beta=0 seed=12", 12, **{"forms greedy": 0.3, "forms sampled": 0.3}),
+        row("rl.beta=1 seed=1", 1, **{"forms greedy": -0.1}),
+        {"variant": "rl.beta=1 seed=12", "seed": 12, "folder": "x", "error": "it broke"},
+    ]
+    found = {(one["variant"], one["asked"]): one for one in over_seeds(rows)}
+    assert list(found) == [("rl.beta=0", "forms greedy"), ("rl.beta=0", "forms sampled"), ("rl.beta=1", "forms greedy")]
+    greedy = found["rl.beta=0", "forms greedy"]
+    assert (greedy["difference"], greedy["after"], greedy["n"]) == (pytest.approx(0.2), pytest.approx(0.6), 2)
+    assert greedy["high"] == pytest.approx(0.2 + 12.7062 * 0.1, abs=1e-3)
+    assert greedy["seeds"][12]["difference"] == 0.3
+    alone = found["rl.beta=1", "forms greedy"]
+    assert (alone["low"], alone["high"], alone["n"], alone["failed"]) == (None, None, 1, [12])
+    page = io.StringIO()
+    Console(file=page, width=80).print(seeds_table(over_seeds(rows)))
+    for figure in ("+0.200 [-1.071, +1.471]", "+0.300 [+0.000, +0.200]", "-0.100  ", "forms sampled"):
+        assert figure in page.getvalue()
+
+
+def test_a_sweep_over_seeds_has_a_report_of_its_own(recipe, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        sys, "argv", ["plumbline", *f"sweep {recipe} --seeds 3,12 --out".split(), f"{tmp_path}/s", "--json"]
+    )
+    monkeypatch.setattr("plumbline.runs.live.LiveView.event", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 0
+    assert [run["variant"] for run in said["runs"]] == ["seed=3", "seed=12"]
+    assert {one["asked"]: one["n"] for one in said["seeds"]} == {"greedy": 2, "sampled": 2}
+    own = said["seeds"][0]["seeds"]
+    assert own == {str(run["seed"]): run["greedy"] for run in said["runs"]}
+    page = (tmp_path / "s" / "report.html").read_text()
+    assert said["report"] == str(tmp_path / "s" / "report.html")
+    assert len(page) < 500_000
+    for what in ("seed 3", "seed 12", "<svg", "all 2", "--seeds 3,12", "prompts_per_step: 2", "</html>"):
+        assert what in page
+    again = swept_seeds(recipe, tmp_path / "s")
+    assert again == said["runs"]
+
+
+def swept_seeds(recipe, folder):
+    return run_sweep(variants(recipe, [], [], "3,12"), folder, resume=True, observers=lambda *_: [])
+
+
+def test_seeds_are_set_in_one_place_and_stand_once(recipe):
+    assert list(variants(recipe, [], ["rl.beta=0,1"], "4,5")) == [
+        f"rl.beta={b} seed={s}" for b in (0, 1) for s in (4, 5)
+    ]
+    for seeds, varied, message in (
+        ("4,4", [], "--seeds 4,4 has seed=4 twice"),
+        ("4,5", ["seed=1,2"], "--seeds 4,5 and seed=1,2 both set the seed"),
+        ("", [], "--seeds  names no values"),
+        ("a", [], "seed"),
+    ):
+        with pytest.raises(RecipeError, match=message):
+            variants(recipe, [], varied, seeds)

@@ -2,9 +2,9 @@
 
 The public interface; everything is loaded when it is first used, so that this import costs nothing:
 
-    run, evaluate, compare, load_recipe, open_task, check_task     what to do
-    Task, Example, Outcome, Score                                  to write a task
-    Evaluation, Recipe, Run, PlumblineError                        what comes of it
+    run, dry_run, evaluate, compare, load_recipe, open_task, check_task     what to do
+    Task, Example, Outcome, Score                                           to write a task
+    Evaluation, Recipe, Run, PlumblineError                                 what comes of it
 
 `docs/your-task.md` has each of them at work.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from plumbline.api import evaluate, open_task, run
+    from plumbline.api import dry_run, evaluate, open_task, run
     from plumbline.errors import PlumblineError
     from plumbline.evaluation.comparison import compare
     from plumbline.recipe import Recipe
@@ -36,6 +36,7 @@ _HOMES = {
     "Task": "tasks.task",
     "check_task": "testing",
     "compare": "evaluation.comparison",
+    "dry_run": "api",
     "evaluate": "api",
     "load_recipe": "recipe:load",
     "open_task": "api",
@@ -54,6 +55,7 @@ __all__ = [
     "Task",
     "check_task",
     "compare",
+    "dry_run",
     "evaluate",
     "load_recipe",
     "open_task",

@@ -7,6 +7,8 @@ from typing import Any
 from plumbline import recipe as recipes
 from plumbline import tasks
 from plumbline.checks import check_recipe
+from plumbline.dryrun.dry_run import DryRun
+from plumbline.dryrun.dry_run import dry_run as look_ahead
 from plumbline.errors import RecipeError
 from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
 from plumbline.imports import named
@@ -43,18 +45,41 @@ def run(
     Raises:
         PlumblineError: what is wrong, and what to do.
     """
-    if isinstance(recipe, Recipe | Mapping) and overrides:
-        raise RecipeError("overrides are for recipes in files", "change the recipe itself")
-    if isinstance(recipe, Mapping):
-        recipe = recipes.parse(_by_name(recipe))
-    loaded = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, overrides)
-    folder = Path(out) if out is not None else Path(loaded.run.folder) / loaded.name
+    loaded, folder = _loaded(recipe, overrides, out)
     if loaded.run.trackers and not resume:
         check_recipe(loaded)  # the run does so itself, but after a tracker has written into the folder
     view = LiveView()
     observers: list[Observer] = [] if quiet else [view]
     trackers = open_trackers(loaded, folder, lambda message: view.event("tracker", message))
     return run_recipe(loaded, folder, resume=resume, observers=[*observers, *trackers])
+
+
+def dry_run(
+    recipe: str | Path | Mapping[str, Any] | Recipe,
+    *,
+    overrides: Sequence[str] = (),
+    out: str | Path | None = None,
+    resume: bool = False,
+) -> DryRun:
+    """What `run` would do, need and cost with these arguments, and what is wrong with it (`plumbline run --dry-run`).
+
+    Raises:
+        PlumblineError: the recipe cannot be read; all else that is wrong is in `.wrong`.
+    """
+    loaded, folder = _loaded(recipe, overrides, out)
+    return look_ahead(loaded, folder, resume=resume)
+
+
+def _loaded(
+    recipe: str | Path | Mapping[str, Any] | Recipe, overrides: Sequence[str], out: str | Path | None
+) -> tuple[Recipe, Path]:
+    """The recipe, and the run's directory."""
+    if isinstance(recipe, Recipe | Mapping) and overrides:
+        raise RecipeError("overrides are for recipes in files", "change the recipe itself")
+    if isinstance(recipe, Mapping):
+        recipe = recipes.parse(_by_name(recipe))
+    loaded = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, overrides)
+    return loaded, Path(out) if out is not None else Path(loaded.run.folder) / loaded.name
 
 
 def open_task(name: str, *, folder: str | Path | None = None, **options: Any) -> Task:

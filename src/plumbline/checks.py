@@ -1,10 +1,11 @@
 """What a run refuses before anything is built or trained: of its recipe, its task, its records and its verifier."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from plumbline.errors import DataError, ModelError, RecipeError, RunError
+from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError
 from plumbline.evaluation.models import check_unseen
 from plumbline.evaluation.replays import check_replayable
 from plumbline.models.catalogue import ENTRIES
@@ -41,26 +42,40 @@ def check_recipe(recipe: Recipe) -> None:
         ModelError: no model at `model.name`; a package or the device is missing.
         DataError: no records where the options say.
     """
+    for problem in problems(recipe):
+        raise problem
+
+
+def problems(recipe: Recipe) -> Iterator[PlumblineError]:
+    """Everything that `check_recipe` refuses, as far as one thing that is wrong does not hide another."""
     opened = []
     for name, one in recipe.each_task.items():
-        find_opener(one.name)
-        if one.name in TASKS:  # to open one of ours builds nothing
-            try:
-                task = open_task(one.name, one.options, NOWHERE)
-            except RecipeError as error:
-                raise _of_task(name, error) from error
-            opened.append(task)
-            check_task(recipe, task)
-            if isinstance(
-                task, Prechecked
-            ):  # its records are files of the user's, and to read them builds nothing, too
-                check_gold(recipe, task.examples("train"))
+        try:
+            find_opener(one.name)
+            if one.name not in TASKS:
+                continue
+            opened.append(task := open_task(one.name, one.options, NOWHERE))  # to open one of ours builds nothing
+        except RecipeError as error:
+            yield _of_task(name, error)
+        except PlumblineError as error:
+            yield error
+        else:
+            yield from refused(check_task, recipe, task)
+            if isinstance(task, Prechecked):  # its records are the user's files, and to read them builds nothing, too
+                yield from refused(lambda task: check_gold(recipe, task.examples("train")), task)
     if len(opened) == len(recipe.each_task):
-        check_any(recipe, opened)
+        yield from refused(check_any, recipe, opened)
+    for problem in refused(check_model, recipe.model, recipe.model.name):
+        made = _what_makes(recipe.model.name or "") if isinstance(problem, ModelError) else None
+        yield ModelError(problem.cause, made) if made else problem
+
+
+def refused(check: Callable[..., None], *about: Any) -> Iterator[PlumblineError]:
+    """The error of a check, if it has one."""
     try:
-        check_model(recipe.model, recipe.model.name)
-    except ModelError as error:
-        raise ModelError(error.cause, _what_makes(recipe.model.name or "") or error.fix) from error
+        check(*about)
+    except PlumblineError as error:
+        yield error
 
 
 def _what_makes(model: str) -> str | None:

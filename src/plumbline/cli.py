@@ -5,6 +5,7 @@ JSON object. What needs torch is imported inside the command that needs it.
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -151,23 +152,45 @@ def data_forms(
     _say({"splits": counts}, f"{out}: " + ", ".join(f"{name} {count}" for name, count in counts.items()), as_json)
 
 
-@app.command(epilog="Examples: `plumbline recipe` lists them; `plumbline recipe commerce-demo --set rl.steps=50`")
+@app.command(
+    epilog="Examples: `plumbline recipe` lists them; `plumbline recipe commerce-demo --set rl.steps=50`; "
+    "`plumbline recipe diff commerce-v4 commerce-v4.1`"
+)
 def recipe(
-    source: Annotated[str | None, typer.Argument(metavar="[RECIPE]", help="A path or a name; none lists them.")] = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RECIPE | diff A B]", help="A path or a name; none lists them; diff compares two."),
+    ] = None,
     overrides: take.Overrides = None,
+    as_json: take.Json = False,
 ) -> None:
-    """Print a recipe with every key, defaults included; without a name, list the recipes."""
-    from plumbline.recipe import descriptions, load
+    """Print a recipe with every key, defaults included; without a name, list the recipes.
 
-    if source is None:
-        for name, description in descriptions().items():
-            print(f"{name:28} {description}")
+    `diff A B` prints what differs between two, a line a key: the key, its value in A, its value in B. One word is
+    always a recipe's name, so a recipe that is called diff is printed by `plumbline recipe diff`.
+    """
+    from plumbline.recipe import descriptions, difference_lines, differing, load, load_two
+
+    given, overrides = words or [], overrides or []
+    if not given:
+        listed = descriptions()
+        _print_json(listed) if as_json else print("\n".join(f"{name:28} {said}" for name, said in listed.items()))
+    elif len(given) == 1:
+        resolved = load(given[0], overrides)
+        _print_json(resolved.plain()) if as_json else print(resolved.to_yaml(), end="")
     else:
-        print(load(source, overrides or ()).to_yaml(), end="")
+        rows = differing(*load_two(given, overrides))
+        if as_json:
+            _print_json({"differences": [{"key": key, "a": old, "b": new} for key, old, new in rows]})
+        else:
+            print("".join(difference_lines(rows)), end="")
+        if not rows:
+            print("no difference", file=sys.stderr)
 
 
 @app.command(
     epilog="Examples: `plumbline run commerce-demo` · `plumbline run commerce-demo --resume` · "
+    "`plumbline run commerce-v4.1 --dry-run` · "
     "`plumbline run commerce-v4.1 --set model.name=./my-model --set rl.steps=200 --out runs/mine`"
 )
 def run(
@@ -175,12 +198,17 @@ def run(
     overrides: take.Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     out: Annotated[Path | None, typer.Option(help="The run directory; by default runs/NAME, after the recipe.")] = None,
+    dry_run: take.DryRun = False,
     as_json: take.Json = False,
 ) -> None:
     """Train and evaluate as a recipe says: records, SFT, GRPO, evaluation, report."""
     from plumbline import api
     from plumbline.reports.terminal import run_summary
 
+    if dry_run:
+        said = api.dry_run(source, overrides=overrides or (), out=out, resume=resume)
+        _print_json(said.plain()) if as_json else print(said.text(), end="")
+        raise typer.Exit(1 if said.wrong else 0)
     finished = api.run(source, overrides=overrides or (), out=out, resume=resume)
     folder = finished.folder
     if as_json:
@@ -236,36 +264,36 @@ def convert(
 
 @app.command(
     epilog="Examples: `plumbline sweep commerce-demo-control --vary rl.beta=0,0.01,0.1` · "
-    "`plumbline sweep demo-masked --vary seed=0,1,2 --vary controls.shuffle_advantages=false,true --resume`"
+    "`plumbline sweep commerce-tiny --seeds 42,123,456 --set rl.steps=50` · "
+    "`plumbline sweep demo-masked --seeds 0,1,2 --vary controls.shuffle_advantages=false,true --resume`"
 )
 def sweep(
     source: take.Recipe,
     vary: take.Vary = None,
+    seeds: take.Seeds = None,
     overrides: take.Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a sweep that was stopped.")] = False,
     out: take.SweepFolder = None,
     as_json: take.Json = False,
 ) -> None:
     """Run a recipe several times with some values varied, and compare the outcomes."""
-    from plumbline.reports.terminal import sweep_table
-    from plumbline.runs.live import LiveView
-    from plumbline.runs.trackers import open_trackers
-    from plumbline.sweep import run_sweep, variants
+    from plumbline.reports.terminal import seeds_table, sweep_table
+    from plumbline.sweep import over_seeds, run_sweep, shown_live, variants, write_page
 
-    recipes = variants(source, overrides or (), vary or ())
+    recipes = variants(source, overrides or (), vary or (), seeds)
     first = next(iter(recipes.values()))
-
-    def observers(loaded: Any, folder: Path) -> list[Any]:
-        view = LiveView()
-        view.event("note", f"run {folder}")
-        return [view, *open_trackers(loaded, folder, lambda message: view.event("tracker", message))]
-
     folder = out or Path(first.run.folder) / f"{first.name}-sweep"
-    rows = run_sweep(recipes, folder, resume=resume, observers=observers)
+    rows = run_sweep(recipes, folder, resume=resume, observers=shown_live)
+    summed = None if seeds is None else over_seeds(rows)
+    page = None if summed is None else write_page(recipes, folder, rows, shlex.join(["plumbline", *sys.argv[1:]]))
     if as_json:
-        _print_json({"folder": str(folder), "runs": rows})
-    else:
+        over = {} if summed is None else {"seeds": summed, "report": str(page)}
+        _print_json({"folder": str(folder), "runs": rows, **over})
+        return
+    if summed is None or any("error" in row for row in rows):
         _print(sweep_table(rows), wrap=False)
+    if summed is not None:
+        _print(seeds_table(summed), f"report  {page}", wrap=False)
 
 
 @app.command(

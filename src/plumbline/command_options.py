@@ -76,6 +76,14 @@ OutputJson = Annotated[
 
 # -- single commands -------------------------------------------------------------------------------------------------
 
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Train nothing and write nothing: print what would be done, what is missing, the prompts, an estimate of "
+        "memory and time, and what is wrong (then the exit status is 1).",
+    ),
+]
 ShopFolder = Annotated[Path, typer.Option("--out", help="Folder for commerce.db and train, val and test.jsonl.")]
 Olist = Annotated[
     Path | None,
@@ -87,6 +95,10 @@ Labels = Annotated[
 ]
 Vary = Annotated[
     list[str] | None, typer.Option(metavar="KEY=V1,V2,...", help="Values to try; several: all combinations.")
+]
+Seeds = Annotated[
+    str | None,
+    typer.Option(metavar="S1,S2,...", help="Run each with these seeds: means and intervals over them, and a report."),
 ]
 SweepFolder = Annotated[
     Path | None, typer.Option("--out", help="Where the runs go; by default runs/NAME-sweep, after the recipe.")

@@ -12,38 +12,50 @@ from plumbline import claims
 from plumbline.checks import check_recipe
 from plumbline.errors import PlumblineError, RecipeError
 from plumbline.evaluation.comparison import compare
+from plumbline.evaluation.statistics import mean, t_interval
 from plumbline.overrides import read_yaml
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import Recipe, load
+from plumbline.reports.sweep_page import sweep_page
 from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.live import LiveView
 from plumbline.runs.run import STAGES, Observer, Run, is_run
+from plumbline.runs.trackers import open_trackers
+from plumbline.storage import write_text
 
 Observers = Callable[[Recipe, Path], Sequence[Observer]]
 """Who is told about a run, made anew for each."""
 
 
-def variants(source: str | Path, overrides: Sequence[str], varied: Sequence[str]) -> dict[str, Recipe]:
-    """Recipes by label, one for each combination of values.
+def variants(
+    source: str | Path, overrides: Sequence[str], varied: Sequence[str], seeds: str | None = None
+) -> dict[str, Recipe]:
+    """Recipes by label, one for each combination of values; where there are seeds, they come last in a label.
 
     Args:
         source: a recipe's path or name.
         overrides: `a.b=value`, for all of them.
         varied: `a.b=value,value,...` each.
+        seeds: `42,123,456`.
 
     Raises:
-        RecipeError: nothing is varied, or a recipe is not valid.
+        RecipeError: nothing is varied, the seed is set elsewhere, too, or a recipe is not valid.
     """
+    set_twice = [one for one in [*overrides, *varied] if one.partition("=")[0].strip() == "seed"]
+    if seeds is not None and set_twice:
+        raise RecipeError(f"--seeds {seeds} and {set_twice[0]} both set the seed", "give --seeds alone")
+    given = {f"--vary {item}": item for item in varied}
     choices = []
-    for item in varied:
+    for said, item in (given if seeds is None else {**given, f"--seeds {seeds}": f"seed={seeds}"}).items():
         key, found, values = item.partition("=")
         if not found or not values:
-            raise RecipeError(f"--vary {item} names no values", "write it as --vary rl.beta=0,0.01,0.1")
-        chosen = [f"{key}={_plain(value)}" for value in read_yaml(f"[{values}]", f"--vary {item}")]
+            raise RecipeError(f"{said} names no values", "write it as --vary rl.beta=0,0.01,0.1")
+        chosen = [f"{key}={_plain(value)}" for value in read_yaml(f"[{values}]", said)]
         if twice := [one for one, count in Counter(chosen).items() if count > 1]:
-            raise RecipeError(f"--vary {item} has {twice[0]} twice", "give each value once")
+            raise RecipeError(f"{said} has {twice[0]} twice", "give each value once")
         choices.append(chosen)
     if not choices:
-        raise RecipeError("a sweep varies something", "add for example --vary rl.beta=0,0.01,0.1")
+        raise RecipeError("a sweep varies something", "add --seeds 42,123,456 or for example --vary rl.beta=0,0.01,0.1")
     return {" ".join(chosen): load(source, [*overrides, *chosen]) for chosen in itertools.product(*choices)}
 
 
@@ -58,9 +70,9 @@ def run_sweep(
     """Run them all, each in a folder of its own, and sum up. One that fails does not stop the others.
 
     Returns:
-        One row for each: label, folder, and for each task and mode of decoding the reward before and after on the last
-        split of `evaluation.final`, with the paired difference; the last KL where one was computed. Of one that failed,
-        the error instead.
+        One row for each: label, seed, folder, and for each task and mode of decoding the reward before and after on
+        the last split of `evaluation.final`, with the paired difference; the last KL where one was computed. Of one
+        that failed, the error instead.
 
     Raises:
         StorageError: the folder holds what is not ours.
@@ -74,7 +86,7 @@ def run_sweep(
     failures: list[PlumblineError] = []
     for label, recipe in recipes.items():
         place = folder / label.replace(" ", "+").replace("/", "_")
-        row: dict[str, Any] = {"variant": label, "folder": str(place)}
+        row: dict[str, Any] = {"variant": label, "seed": recipe.seed, "folder": str(place)}
         try:
             run = run_recipe(recipe, place, resume=resume and place.exists(), observers=observers(recipe, place))
         except PlumblineError as error:
@@ -86,6 +98,66 @@ def run_sweep(
     if len(failures) == len(rows):
         raise failures[0]
     return rows
+
+
+def over_seeds(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What several seeds of the same values came to together, for each task and mode of decoding.
+
+    Args:
+        rows: of `run_sweep`, of recipes that `variants` made with seeds.
+
+    Returns:
+        A row for each variant (the label without its seed), task and mode: the means over the seeds before and after,
+        the mean of their differences with Student's interval over the seeds (null for a single one), each seed's own
+        row by its number, and the seeds that failed.
+    """
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row["variant"].removesuffix(f"seed={row['seed']}").strip(), []).append(row)
+    found = []
+    for label, members in groups.items():
+        failed = [row["seed"] for row in members if "error" in row]
+        for mode in dict.fromkeys(key for row in members for key, value in row.items() if isinstance(value, dict)):
+            seeds = {row["seed"]: row[mode] for row in members if mode in row}
+            changed = t_interval([one["difference"] for one in seeds.values()])
+            found.append(
+                {
+                    "variant": label,
+                    "asked": mode,
+                    "before": mean([one["before"] for one in seeds.values()]),
+                    "after": mean([one["after"] for one in seeds.values()]),
+                    "difference": changed.mean,
+                    "low": changed.low if changed.n > 1 else None,
+                    "high": changed.high if changed.n > 1 else None,
+                    "n": changed.n,
+                    "seeds": seeds,
+                    "failed": failed,
+                }
+            )
+    return found
+
+
+def write_page(recipes: Mapping[str, Recipe], folder: Path, rows: Sequence[Mapping[str, Any]], command: str) -> Path:
+    """Write the report of a sweep over seeds into its folder, as one HTML file; its path.
+
+    Args:
+        recipes: that were run, as `variants` gave them.
+        folder: of the sweep.
+        rows: what `run_sweep` returned.
+        command: that made it.
+    """
+    runs = [(row["variant"], row["seed"], Run.read(Path(row["folder"]))) for row in rows if "error" not in row]
+    first = next(iter(recipes.values()))
+    path = folder / "report.html"
+    write_text(path, sweep_page(first, over_seeds(rows), runs, [row for row in rows if "error" in row], command))
+    return path
+
+
+def shown_live(recipe: Recipe, folder: Path) -> Sequence[Observer]:
+    """The terminal's view of a run, and the recipe's trackers."""
+    view = LiveView()
+    view.event("note", f"run {folder}")
+    return [view, *open_trackers(recipe, folder, lambda message: view.event("tracker", message))]
 
 
 def _holds_runs(folder: Path) -> bool:

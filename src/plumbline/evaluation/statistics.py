@@ -60,6 +60,43 @@ def mean_interval(values: ArrayLike, seed: int = 0) -> Interval:
     return Interval(float(array.mean()), float(low), float(high), len(array))
 
 
+def t_interval(values: ArrayLike) -> Interval:
+    """The mean of a few `values` [n] and Student's interval (1908) for draws from one normal law: that of seeds.
+
+    With n = 1 there is no interval, and its ends are NaN.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    n, mean_ = len(array), float(array.mean()) if len(array) else math.nan
+    if n < 2:
+        return Interval(mean_, math.nan, math.nan, n)
+    half = t_quantile(n - 1) * float(array.std(ddof=1)) / math.sqrt(n)
+    return Interval(mean_, mean_ - half, mean_ + half, n)
+
+
+def t_quantile(freedom: int) -> float:
+    """How many standard errors `LEVEL` of Student's distribution with so many degrees of freedom lies within.
+
+    By bisection of its closed form for whole degrees (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4).
+    """
+    low, high = 0.0, 20.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _t_within(middle, freedom) < LEVEL else (low, middle)
+    return high
+
+
+def _t_within(t: float, freedom: int) -> float:
+    """The probability that |T| is under t."""
+    angle = math.atan(t / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    term, total = (cosine if odd else 1.0), 0.0
+    for k in range(1 + odd, freedom, 2):
+        total += term
+        term *= k / (k + 1) * cosine**2
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+
+
 def rate_interval(flags: ArrayLike) -> Interval:
     """The share of `flags` [n] that are set, and its score interval (Wilson 1927); NaN where there are none.
 

@@ -6,7 +6,19 @@ resolved and complete, into its directory.
 """
 
 from plumbline.recipe.families import FamilyOptions, foreign_key, options_as_written, options_of, without_foreign
-from plumbline.recipe.files import descriptions, differences, find, load, names, parse, task_section, tasks_in
+from plumbline.recipe.files import (
+    descriptions,
+    difference_lines,
+    differences,
+    differing,
+    find,
+    load,
+    load_two,
+    names,
+    parse,
+    task_section,
+    tasks_in,
+)
 from plumbline.recipe.sections import (
     ControlsSection,
     EvaluationSection,
@@ -41,10 +53,13 @@ __all__ = [
     "TaskSection",
     "TinySection",
     "descriptions",
+    "difference_lines",
     "differences",
+    "differing",
     "find",
     "foreign_key",
     "load",
+    "load_two",
     "names",
     "options_as_written",
     "options_of",

@@ -18,7 +18,7 @@ from plumbline.recipe.families import (
 )
 from plumbline.recipe.sections import ModelSection, Recipe, TaskSection
 from plumbline.section import section
-from plumbline.storage import read_text
+from plumbline.storage import dumps, read_text
 
 MOST_PARENTS = 20
 """Recipes that a recipe may extend, one after the other."""
@@ -142,6 +142,33 @@ def differences(old: Recipe, new: Recipe) -> Iterator[tuple[str, Any, Any]]:
     for key in [*before, *(key for key in after if key not in before)]:
         if before.get(key) != after.get(key):
             yield key, before.get(key), after.get(key)
+
+
+def load_two(words: Sequence[str], overrides: Sequence[str] = ()) -> tuple[Recipe, Recipe]:
+    """The recipes of `diff A B`, with the same overrides laid over both.
+
+    Raises:
+        RecipeError: the words are others, or one of the recipes cannot be read.
+    """
+    if words[0] != "diff" or len(words) != 3:
+        raise RecipeError(
+            f"`plumbline recipe {' '.join(words)}` is neither one recipe nor two to compare",
+            "give one name, or write plumbline recipe diff A B",
+        )
+    return load(words[1], overrides), load(words[2], overrides)
+
+
+def differing(old: Recipe, new: Recipe) -> list[tuple[str, Any, Any]]:
+    """`differences` as a list; the name and the description are left out unless nothing else differs."""
+    found = list(differences(old, new))
+    return [row for row in found if row[0] not in {"name", "description"}] or found
+
+
+def difference_lines(rows: Sequence[tuple[str, Any, Any]]) -> list[str]:
+    """A line for each difference: key, old and new value in columns; a value as JSON, and - where there is none."""
+    cells = [(key, *("-" if value is None else dumps(value) for value in pair)) for key, *pair in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(2)] if cells else []
+    return [f"{key:{widths[0]}}  {old:{widths[1]}}  {new}\n" for key, old, new in cells]
 
 
 def _leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -54,6 +54,11 @@ class TinySection(Section):
     learning_rate: float = Field(default=3e-3, gt=0)
     task_options: dict[str, Any] = Field(default_factory=dict)
 
+    @property
+    def inner(self) -> int:
+        """Width of the feed-forward layers: 8/3 of `hidden`, rounded up to a multiple of 32."""
+        return -(-self.hidden * 8 // 3 // 32) * 32
+
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:
         if self.hidden % (2 * self.heads):  # rotary positions turn pairs of numbers in each head
@@ -406,8 +411,8 @@ class Recipe(Section):
             raise ValueError("controls are wrong settings of RL, and this recipe has no rl: leave them out")
         return self
 
-    def to_yaml(self) -> str:
-        """The resolved recipe: every key that the family reads, defaults included."""
+    def plain(self) -> dict[str, Any]:
+        """The resolved recipe as plain values: every key that the family reads, defaults included."""
         values = self.model_dump(mode="json")
         for key in self.foreign:
             *sections, name = key.split(".")
@@ -416,7 +421,11 @@ class Recipe(Section):
                 inner = (inner or {}).get(section)
             if inner:
                 inner.pop(name, None)
-        return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=110)
+        return values
+
+    def to_yaml(self) -> str:
+        """The same as YAML."""
+        return yaml.safe_dump(self.plain(), sort_keys=False, allow_unicode=True, width=110)
 
     def identity(self) -> str:
         """12 hex digits of everything that can change the result (where it is written and tracked cannot)."""

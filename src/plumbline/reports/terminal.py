@@ -194,6 +194,25 @@ def sweep_table(rows: Sequence[Mapping[str, Any]]) -> RenderableType:
     return table
 
 
+def seeds_table(summed: Sequence[Mapping[str, Any]]) -> RenderableType:
+    """What seeds came to together (n counts seeds) and each by itself (n counts examples)."""
+    table = _figures(
+        "over seeds: the mean of their differences, with Student's interval; below it each seed's own",
+        "variant",
+        ("asked", "seed", "before", "after", "difference [95 %]", "n"),
+    )
+    for one in summed:
+        for seed, values in {"all": one, **one["seeds"]}.items():
+            ends = (values["low"], values["high"])
+            change = f"{values['difference']:+.3f}"
+            if None not in ends:
+                change = f"{Interval(values['difference'], *ends, values['n']):+.3f}"
+            cells = (f"{values['before']:.3f}", f"{values['after']:.3f}", change, str(values["n"]))
+            style = "bold" if seed == "all" else ""
+            table.add_row(one["variant"], one["asked"], str(seed), *cells, style=style)
+    return table
+
+
 def run_summary(run: Run) -> RenderableType:
     """The end of a run: its verdict, where the report and the model are, and what to do next."""
     view = View(run)

@@ -4,6 +4,7 @@ A task never sees a policy. Adding one is a new folder or file and one line in `
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from plumbline.errors import DataError, RecipeError
@@ -22,7 +23,7 @@ class Task(Protocol):
     have no gold answers has no oracle.
 
     What a task may have besides: `Episodic`, `Threaded`, `Grouped`, `Headlined`, `Replayable`, `Itemised`,
-    `Prechecked`.
+    `Prechecked`, `Sketched`.
     """
 
     name: str
@@ -152,6 +153,24 @@ class Prechecked(Protocol):
         Raises:
             DataError: a result would be false: it raises, gives no reward in [0, 1], differs from call to call.
         """
+        ...
+
+
+@runtime_checkable
+class Sketched(Protocol):
+    """A task that builds records, and can say beforehand what they will be."""
+
+    @property
+    def built(self) -> bool:
+        """Whether its records are there, so that to ask for examples reads them and builds nothing."""
+        ...
+
+    def sizes(self) -> Mapping[str, int]:
+        """How many examples each split of the records will have that it would build."""
+        ...
+
+    def sketch(self, folder: Path) -> Task:
+        """The same task on a few records of a small world, to be built in `folder`: for the lengths of its texts."""
         ...
 
 

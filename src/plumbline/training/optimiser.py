@@ -4,37 +4,16 @@ An update of 5e-6 is far below bfloat16's resolution (2^-8 of the weight), so a 
 copy and rounded once, after the step; otherwise most updates would vanish without a word.
 """
 
-import math
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from plumbline.errors import RunError
-from plumbline.recipe import OptimiserSection, Schedule
+from plumbline.recipe import OptimiserSection
 from plumbline.training.guards import check_finite
 from plumbline.training.passes import Passes
-
-
-def schedule(kind: Schedule, step: int, total: int, warmup: int) -> float:
-    """The factor on the learning rate at `step` (from 0) of `total`.
-
-    The warm-up rises linearly and its first step already moves: (step + 1) / warmup. After it `constant` and
-    `constant_with_warmup` stay at 1, `linear` falls to 0 at `total`, `cosine` falls along half a cosine.
-    """
-    if kind != "constant" and step < warmup:
-        return (step + 1) / warmup
-    progress = (step - warmup) / max(1, total - warmup)
-    if kind == "linear":
-        return max(0.0, 1.0 - progress)
-    if kind == "cosine":
-        return 0.5 * (1.0 + math.cos(math.pi * min(1.0, progress)))
-    return 1.0
-
-
-def warmup_steps(warmup: float, total: int) -> int:
-    """A share below 1 of all steps, or a number of steps."""
-    return round(warmup * total) if warmup < 1 else int(warmup)
+from plumbline.training.schedule import schedule, warmup_steps
 
 
 class Optimiser:

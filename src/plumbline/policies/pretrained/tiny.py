@@ -78,7 +78,7 @@ def _causal(section: TinySection, tokenizer: Any, family: str) -> Any:
     sizes = {
         "vocab_size": len(tokenizer),
         "hidden_size": section.hidden,
-        "intermediate_size": _feed_forward(section),
+        "intermediate_size": section.inner,
         "num_hidden_layers": section.layers,
         "num_attention_heads": section.heads,
         "num_key_value_heads": section.heads,
@@ -107,7 +107,3 @@ def _flow(section: TinySection, vocabulary: int, attention: Literal["full", "pre
             attention=attention,
         )
     )
-
-
-def _feed_forward(section: TinySection) -> int:
-    return -(-section.hidden * 8 // 3 // 32) * 32

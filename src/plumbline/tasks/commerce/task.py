@@ -8,15 +8,18 @@ from typing import Any
 from plumbline.errors import DataError
 from plumbline.records import Example, Headline, Item, Outcome, Score
 from plumbline.storage import read_jsonl
-from plumbline.tasks import Progress
+from plumbline.tasks import Progress, silent
 from plumbline.tasks.commerce.build import SPLITS, ensure_commerce, has_records
 from plumbline.tasks.commerce.classify import job_of
-from plumbline.tasks.commerce.job import JOBS, job_named
-from plumbline.tasks.commerce.options import CommerceOptions, read_options
+from plumbline.tasks.commerce.job import JOBS, job_named, split_sizes
+from plumbline.tasks.commerce.options import COUNTS, CommerceOptions, read_options
 from plumbline.tasks.task import Control, gold_of
 
 FIXED = {"extraction": 20, "sql_qa": 15, "insights": 15, "push": 15}
 """Of each job's val split, in the split `fixed`: the evaluation of 65 prompts that the commerce log settled on."""
+
+SKETCHED, SKETCHED_ORDERS = 120, 3000
+"""Prompts, and orders, of the records that are built to see how long texts are."""
 
 
 def open_commerce(options: Mapping[str, Any], folder: Path, progress: Progress) -> "CommerceTask":
@@ -72,6 +75,24 @@ class CommerceTask:
         if split not in self.splits:
             raise DataError(f"the commerce task has no split {split!r}", f"it has {', '.join(self.splits)}")
         return self._read("val")[: FIXED[self.job.name]] if split == "fixed" else self._read(split)
+
+    @property
+    def built(self) -> bool:
+        """See `Sketched.built`."""
+        return self._build is None
+
+    def sizes(self) -> Mapping[str, int]:
+        """See `Sketched.sizes`."""
+        count = self.options.count(self.job.name)
+        held_out = split_sizes(count)
+        sizes = {"train": count - sum(held_out.values()), **held_out}
+        return {**sizes, "fixed": min(FIXED[self.job.name], sizes["val"])} if self.options.fixed else sizes
+
+    def sketch(self, folder: Path) -> "CommerceTask":
+        """See `Sketched.sketch`."""
+        few = dict.fromkeys(COUNTS) | {self.job.name: min(SKETCHED, self.options.count(self.job.name))}
+        orders = min(self.options.orders, SKETCHED_ORDERS)
+        return open_commerce({**self.options.model_dump(exclude_unset=True), **few, "orders": orders}, folder, silent)
 
     def _read_split(self, split: str) -> list[Example]:
         if self._build is not None:

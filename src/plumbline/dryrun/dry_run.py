@@ -1,0 +1,201 @@
+"""What `plumbline run RECIPE --dry-run` says: the recipe, what it needs, its prompts, its cost, and what is wrong."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from plumbline import claims
+from plumbline.checks import problems
+from plumbline.dryrun import estimate
+from plumbline.dryrun.findings import needs, warnings
+from plumbline.dryrun.machine import Machine, measure
+from plumbline.dryrun.prompts import TaskPrompts, look, together, token_counter
+from plumbline.dryrun.shapes import Shapes, find_shapes, folder_of, of_tiny
+from plumbline.errors import PlumblineError, RunError
+from plumbline.recipe import Recipe
+from plumbline.reports import numbers
+from plumbline.runs.run import RUN, is_run
+
+FULL = 0.9
+"""Of the machine's memory, above which a run is said not to fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """What can be said of a run without it."""
+
+    recipe: Recipe
+    needs: Sequence[str]
+    prompts: Sequence[TaskPrompts]
+    shapes: Shapes | None
+    machine: Machine | None
+    memory: Mapping[str, float]
+    """Bytes; empty where it cannot be told."""
+    seconds: Mapping[str, float]
+    notes: Sequence[str]
+    """What the estimate rests on, or why there is none."""
+    wrong: Sequence[PlumblineError]
+    warnings: Sequence[str]
+
+    @property
+    def answers(self) -> int:
+        """Answers that RL draws."""
+        rl = self.recipe.rl
+        return 0 if rl is None else rl.steps * rl.prompts_per_step * rl.group_size
+
+    def plain(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "recipe": self.recipe.plain(),
+            "needs": list(self.needs),
+            "prompts": [{**asdict(one), "coverage": one.coverage} for one in self.prompts],
+            "answers": self.answers,
+            "model": None if self.shapes is None else {**asdict(self.shapes), "parameters": self.shapes.parameters},
+            "machine": None if self.machine is None else asdict(self.machine),
+            "memory_bytes": {name: round(size) for name, size in self.memory.items()},
+            "seconds": {name: round(spent, 1) for name, spent in self.seconds.items()},
+            "notes": list(self.notes),
+            "wrong": [{"cause": one.cause, "fix": one.fix} for one in self.wrong],
+            "warnings": list(self.warnings),
+        }
+
+    def text(self) -> str:
+        """The same for people."""
+        return "\n".join(
+            [
+                self.recipe.to_yaml(),
+                *_section("needs", self.needs, "nothing that is not there"),
+                *_section("prompts", [line for one in self.prompts for line in self._prompts(one)], "not known"),
+                *_section("estimate", [*self._cost(), *self.notes], ""),
+                *_section("warnings", self.warnings, "none"),
+                *_section("wrong", [f"{one.cause}\n    fix: {one.fix}" for one in self.wrong], "nothing was found"),
+            ]
+        )
+
+    def _prompts(self, one: TaskPrompts) -> Iterator[str]:
+        called, rl = one.name or one.task, self.recipe.rl
+        sizes = ", ".join(f"{split} {count:,}" for split, count in one.sizes.items())
+        yield f"{called}: {sizes} ({one.source})"
+        if rl is not None:
+            yield (
+                f"  RL: share {one.share:.0%}, {one.share * rl.prompts_per_step:.2g} prompts a step, {one.drawn:,.0f} "
+                f"in all: {one.coverage:.2f} epochs, {min(1.0, one.coverage):.0%} of its prompts; "
+                f"{one.drawn * rl.group_size:,.0f} answers"
+            )
+        if (sft := self.recipe.sft) is not None:
+            shown = (sft.epochs or 0) or one.share * (sft.steps or 0) * sft.batch_size / max(1, one.sizes["train"])
+            yield f"  SFT: {shown:.2f} epochs"
+        if one.lengths is not None:
+            yield (
+                f"  tokens: a prompt {one.lengths.prompt:.0f} (at most {one.lengths.longest_prompt}), a gold answer "
+                f"{one.lengths.answer:.0f} (at most {one.lengths.longest_answer}); "
+                f"sampling.max_tokens {self.recipe.sampling.max_tokens}"
+            )
+
+    def _cost(self) -> Iterator[str]:
+        if self.memory:
+            parts = ", ".join(f"{name} {size / 1e9:.2f}" for name, size in self.memory.items() if name != "total")
+            total = self.memory["total"] / 1e9
+            yield f"memory: about {total:.1f} GB at the peak ({parts}; of the last three the largest counts)"
+        if self.seconds:
+            parts = ", ".join(f"{name} {numbers.duration(spent)}" for name, spent in self.seconds.items())
+            yield f"time: about {numbers.duration(sum(self.seconds.values()))} ({parts})"
+
+
+def _section(heading: str, lines: Sequence[str], none: str) -> list[str]:
+    shown = [f"  {line}" for line in lines or [none] if line]
+    return [f"{heading}:", *shown, ""]
+
+
+def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:
+    """Find out what a run would do, need and cost, and what is wrong with it; nothing is built that is kept.
+
+    Args:
+        recipe: of the run.
+        folder: its directory.
+        resume: it would go on with what is there.
+    """
+    wrong = [*_folder(folder, resume=resume), *problems(recipe)]
+    prompts, unopened = look(recipe, folder / "data")
+    told = {str(error) for error in wrong}
+    wrong += [error for error in unopened if str(error) not in told and error.cause not in " ".join(told)]
+    name, tiny = recipe.model.name, recipe.model.tiny
+    shapes = find_shapes(name) if name is not None else of_tiny(tiny) if tiny is not None else None
+    try:
+        machine, unmeasured = measure(recipe.model), ""
+    except PlumblineError as error:
+        machine, unmeasured = None, f"nothing was measured: {error.cause} ({error.fix})"
+    context = recipe.model.context or (shapes.context if shapes is not None else None)
+    found = DryRun(
+        recipe=recipe,
+        needs=needs(recipe, shapes),
+        prompts=prompts,
+        shapes=shapes,
+        machine=machine,
+        memory={},
+        seconds={},
+        notes=[unmeasured] if unmeasured else [],
+        wrong=wrong,
+        warnings=warnings(recipe, prompts, context),
+    )
+    return _estimated(found)
+
+
+def _folder(folder: Path, *, resume: bool) -> Iterator[PlumblineError]:
+    try:
+        claims.check(folder, RUN, is_run)
+    except PlumblineError as error:
+        yield error
+    if not resume and any((folder / made).exists() for made in ("metrics.jsonl", "models", "result.json")):
+        yield RunError(
+            f"{folder} already holds a run", "add --resume to go on with it, or --out to write somewhere else"
+        )
+
+
+def _estimated(found: DryRun) -> DryRun:
+    """With memory and time where model, machine and lengths are known and the family is one that they are known of."""
+    recipe, shapes, machine, lengths = found.recipe, found.shapes, found.machine, together(found.prompts)
+    if recipe.model.family != "autoregressive":
+        return replace(found, notes=[*found.notes, f"no estimate: there is none for the family {recipe.model.family}"])
+    if shapes is None:
+        why = f"no estimate: the shape of {recipe.model.name} is not known (not on disk, not in the table)"
+        return replace(found, notes=[*found.notes, why])
+    if machine is None or lengths is None:
+        lacking = [] if machine is None else ["no estimate: without gold answers no length of an answer is known"]
+        return replace(found, notes=[*found.notes, *lacking])
+    modes = 1 + recipe.evaluation.sampled
+    rl, every = recipe.rl, recipe.evaluation.every
+    times = 0 if rl is None or not every else 1 + -(-rl.steps // every)
+    work = estimate.Work(
+        recipe,
+        shapes,
+        lengths,
+        evaluated=modes * sum(one.sizes[split] for one in found.prompts for split in one.finals),
+        inside=modes * times * sum(one.inside for one in found.prompts),
+        train=sum(one.sizes["train"] for one in found.prompts),
+    )
+    memory, warned = estimate.memory(work, machine), list(found.warnings)
+    if memory["total"] > FULL * machine.memory:
+        warned.append(
+            f"about {memory['total'] / 1e9:.1f} GB are needed at the peak, and {machine.device} has "
+            f"{machine.memory / 1e9:.1f} GB"
+        )
+    notes = [*found.notes, *_basis(recipe, shapes, machine)]
+    return replace(found, memory=memory, seconds=estimate.seconds(work, machine), warnings=warned, notes=notes)
+
+
+def _basis(recipe: Recipe, shapes: Shapes, machine: Machine) -> Iterator[str]:
+    """What the estimate rests on."""
+    yield (
+        f"measured here, {machine.device}, {machine.dtype}: large products {machine.products / 1e9:.0f} GFLOP/s, "
+        f"reading {machine.reading / 1e9:.0f} GB/s; the model has {shapes.parameters:,} weights ({shapes.source})"
+    )
+    if not token_counter(recipe.model.name)[1]:
+        yield "lengths are in characters over 3: the model's tokenizer is not at hand"
+    if not machine.on_cpu:
+        yield "how far our code stays behind these rates was fitted on CPUs, and is not known of a GPU"
+    if recipe.model.name is not None and folder_of(recipe.model.name) is not None:
+        yield "expect a factor of 2: `plumbline run` measures a step of each kind when it starts (event forecast)"
+    else:
+        yield "expect a factor of 2"

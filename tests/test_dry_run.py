@@ -1,0 +1,305 @@
+"""A dry run: it says what a run would do, need and cost, and what is wrong, and leaves nothing behind."""
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+
+from plumbline import api, cli
+from plumbline.dryrun import dry_run as module
+from plumbline.dryrun import estimate
+from plumbline.dryrun.findings import warnings
+from plumbline.dryrun.machine import Machine, measure
+from plumbline.dryrun.prompts import TaskPrompts, look
+from plumbline.dryrun.shapes import find_shapes, published
+from plumbline.errors import ModelError
+from plumbline.imports import missing
+from plumbline.recipe import Recipe, load, parse
+from plumbline.tasks.task import Sketched
+
+MACHINE = Machine("cpu", "float32", 60e9, 20e9, 16 * 10**9)
+LENGTHS = estimate.Lengths(84, 145, 41, 57)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A working directory; no rates are measured, because they would differ from run to run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module, "measure", lambda section: MACHINE)
+    return tmp_path
+
+
+def test_a_dry_run_says_everything_and_leaves_nothing(place):
+    said = api.dry_run("commerce-demo")
+    assert list(place.iterdir()) == []
+    assert [one.cause for one in said.wrong] == ["there is no model directory at models/smollm2-135m"]
+    assert said.needs == ["models/smollm2-135m is not there: `plumbline get smollm2-135m` fetches it (93 MB)"]
+    (prompts,) = said.prompts
+    assert prompts.sizes == {"train": 1920, "val": 240, "test": 240}
+    assert (prompts.finals, prompts.drawn, said.answers) == (["test"], 128.0, 1024)
+    assert prompts.coverage == pytest.approx(128 / 1920)
+    assert "RL draws 128 of 1920 training prompts (7%); rl.steps: 240 would see each once" in said.warnings
+    assert said.shapes.parameters == 134_515_008
+    assert set(said.seconds) == {"sft", "rl rollouts", "rl updates", "evaluations"}
+    text = said.text()
+    assert "max_tokens: 72" in text
+    assert "fix: check the path" in text
+    plain = json.loads(json.dumps(said.plain()))
+    assert plain["prompts"][0]["coverage"] == prompts.coverage
+    assert plain["wrong"][0]["fix"].startswith("check the path")
+    assert plain["memory_bytes"]["total"] > 1e9
+
+
+def test_the_command_ends_with_1_where_something_is_wrong(place, monkeypatch, capsys):
+    for recipe, status in (("commerce-tiny", 0), ("commerce-demo", 1)):
+        monkeypatch.setattr(sys, "argv", ["plumbline", "run", recipe, "--dry-run", "--json"])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = json.loads(capsys.readouterr().out)
+        assert (ended.value.code, len(said["wrong"])) == (status, status)
+        assert said["recipe"]["name"] == recipe
+    monkeypatch.setattr(sys, "argv", ["plumbline", "run", "commerce-tiny", "--dry-run"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    shown = capsys.readouterr().out
+    heads = [line for line in shown.splitlines() if line in {"needs:", "prompts:", "estimate:", "warnings:", "wrong:"}]
+    assert heads == ["needs:", "prompts:", "estimate:", "warnings:", "wrong:"]
+    assert list(place.iterdir()) == []
+
+
+def test_the_sizes_said_are_those_that_are_built(tmp_path):
+    options = ["task.options.orders=3000", "task.options.extraction=97"]
+    recipe = load("commerce-tiny", options)
+    (said,), wrong = look(recipe, tmp_path / "none")
+    task = api.open_task("commerce", folder=tmp_path / "records", **recipe.task.options)
+    assert isinstance(task, Sketched)
+    assert not task.built
+    assert said.sizes == {split: len(task.examples(split)) for split in task.splits}
+    assert task.built
+    assert wrong == []
+    (again,), _ = look(recipe, tmp_path / "records")
+    assert again.source == "from the records themselves"
+    assert again.sizes == said.sizes
+
+
+def test_several_things_that_are_wrong_are_said_at_once(place):
+    (place / "runs" / "busy").mkdir(parents=True)
+    (place / "runs" / "busy" / "mine.txt").write_text("mine")
+    overrides = ["model.name=./typo", "evaluation.final=[train]", "run.folder=runs"]
+    said = api.dry_run("commerce-v4.1", overrides=overrides, out=place / "runs" / "busy")
+    causes = [one.cause for one in said.wrong]
+    assert "holds other files (mine.txt)" in causes[0]
+    assert causes[1:] == [
+        "evaluation.final names train, which the run trains on",
+        "there is no model directory at ./typo",
+    ]
+    unknown = api.dry_run("mixed-demo", overrides=["tasks.forms.options.nonsense=1", "tasks.extraction.name=nosuch"])
+    causes = [one.cause for one in unknown.wrong]
+    assert len(causes) == 2
+    assert "there is no task named nosuch" in causes[0]
+    assert "tasks.forms: unknown key task.options.nonsense" in causes[1]
+    assert unknown.prompts == []
+    assert list((place / "runs" / "busy").iterdir()) == [place / "runs" / "busy" / "mine.txt"]
+
+
+def test_a_task_of_yours_is_asked_and_its_shares_are_shown(place):
+    tasks = {
+        "first": {"name": "tests.toy:open_toy", "options": {"size": 40}, "weight": 3},
+        "second": {"name": "tests.toy:open_toy", "options": {"size": 10}},
+    }
+    values = {
+        "name": "two",
+        "tasks": tasks,
+        "model": {"tiny": {}},
+        "rl": {"steps": 10, "prompts_per_step": 4, "group_size": 2},
+        "evaluation": {"every": 5, "limit": 8, "final": ["val"]},
+    }
+    said = api.dry_run(values)
+    assert [(one.name, one.drawn, one.coverage, one.inside) for one in said.prompts] == [
+        ("first", 30.0, 0.75, 8),
+        ("second", 10.0, 1.0, 8),
+    ]
+    assert said.wrong == []
+    few = "second: the final split val has 10 prompts: a mean reward is then known to ± 0.19 (95 %"
+    assert few in "".join(said.warnings)
+    assert any("rl.group_size is 2" in line for line in said.warnings)
+
+
+def test_a_hub_name_says_what_would_be_fetched(place, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(place / "cache"))
+    known = api.dry_run("commerce-v4.1")
+    fetched = "transformers will fetch {} from the hub: config, tokenizer and *.safetensors, {}"
+    size = "about 1.0 GB (490,799,104 weights)"
+    assert known.needs == [fetched.format("Polygl0t/Tucano2-qwen-0.5B-Instruct", size)]
+    assert known.wrong == []
+    unknown = api.dry_run("commerce-v4.1", overrides=["model.name=some/model"])
+    assert unknown.needs == [fetched.format("some/model", "a size that is not known here")]
+    assert (unknown.memory, unknown.seconds) == ({}, {})
+    assert unknown.notes == ["no estimate: the shape of some/model is not known (not on disk, not in the table)"]
+    there = place / "cache" / "models--some--model" / "snapshots" / "0"
+    there.mkdir(parents=True)
+    (there / "config.json").write_text(json.dumps(CONFIG))
+    cached = api.dry_run("commerce-v4.1", overrides=["model.name=some/model"])
+    assert cached.needs == []
+    layer = 128 * 128 + 2 * 128 * 64 + 128 * 128 + 3 * 128 * 512 + 2 * 128
+    assert cached.shapes.parameters == 2 * layer + 128 + 2 * 2048 * 128
+
+
+CONFIG = {
+    "num_hidden_layers": 2,
+    "hidden_size": 128,
+    "intermediate_size": 512,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 2048,
+    "tie_word_embeddings": False,
+}
+
+
+def test_without_torch_all_but_the_estimate_is_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def lacking(what, modules):
+        raise missing(what, "torch")
+
+    monkeypatch.setattr("plumbline.dryrun.machine.check_installed", lacking)
+    said = api.dry_run("commerce-v4.1", overrides=["task.options.orders=900"])
+    (note,) = said.notes
+    assert note.startswith("nothing was measured: measuring this machine needs torch, which is not installed (pip")
+    assert said.seconds == {}
+    assert said.prompts[0].sizes["train"] == 472
+    with pytest.raises(ModelError, match="needs torch"):
+        measure(said.recipe.model)
+
+
+def test_no_family_but_the_autoregressive_has_an_estimate(place):
+    said = api.dry_run("demo-masked")
+    assert said.notes == ["no estimate: there is none for the family masked"]
+    assert said.prompts[0].sizes["train"] == 1600
+
+
+# -- shapes --------------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_weights_are_those_of_the_model_cards():
+    found = published()
+    assert found["polygl0t/tucano2-qwen-0.5b-base"].parameters == 490_799_104
+    assert found["qwen/qwen3-8b"].parameters == 8_190_735_360
+    assert found["models/smollm2-135m"].parameters == 134_515_008
+
+
+def test_the_count_of_weights_is_that_of_the_model(tiny_folder):
+    from plumbline.policies import open_policy
+    from plumbline.policies.autoregressive.options import AutoregressiveModel
+
+    shapes = find_shapes(str(tiny_folder))
+    lora = AutoregressiveModel(name=str(tiny_folder), lora={"rank": 4})
+    policy = open_policy(lora, str(tiny_folder))
+    adapters = sum(weight.numel() for weight in policy.trainable().values())
+    assert shapes.adapters(4) == adapters
+    assert shapes.parameters == sum(weight.numel() for weight in policy.model.parameters()) - adapters
+
+
+# -- the estimate --------------------------------------------------------------------------------------------------
+
+
+def work(*overrides: str, evaluated: int = 480) -> estimate.Work:
+    recipe = load("commerce-demo", overrides)
+    return estimate.Work(recipe, find_shapes("models/smollm2-135m"), LENGTHS, evaluated, 0, 1920)
+
+
+def test_memory_follows_what_takes_it():
+    plain = estimate.memory(work(), MACHINE)
+    assert plain["weights"] == 4 * 134_515_008
+    assert plain["gradients and optimiser"] == 16 * find_shapes("models/smollm2-135m").adapters(16)
+    assert plain["reference"] == 0
+    stages = ("sft pass", "rl update pass", "drawing")
+    rest = sum(size for name, size in plain.items() if name not in {*stages, "total"})
+    assert plain["total"] == pytest.approx(rest + max(plain[name] for name in stages))
+    half = estimate.memory(work("sft.tokens_per_pass=1024"), MACHINE)
+    assert 0.45 < half["sft pass"] / plain["sft pass"] < 0.6
+    assert estimate.memory(work("model.gradient_checkpointing=true"), MACHINE)["sft pass"] < plain["sft pass"] / 5
+    assert estimate.memory(work("rl.beta=0.1"), MACHINE)["reference"] > 0
+    everything = estimate.memory(work("model.lora=null"), MACHINE)
+    assert everything["gradients and optimiser"] == 16 * 134_515_008
+    fewer = estimate.memory(work("model.rows_at_once=8"), MACHINE)
+    assert fewer["drawing"] == pytest.approx(plain["drawing"] / 8)
+
+
+def test_time_follows_what_takes_it():
+    plain = estimate.seconds(work(), MACHINE)
+    twice = estimate.seconds(work("sft.steps=300", "rl.steps=32"), MACHINE)
+    assert twice["sft"] == pytest.approx(2 * plain["sft"])
+    assert twice["rl rollouts"] == pytest.approx(2 * plain["rl rollouts"])
+    assert twice["rl updates"] == pytest.approx(2 * plain["rl updates"])
+    faster = estimate.seconds(work(), replace(MACHINE, products=1e15, reading=1e15))
+    assert all(faster[name] < plain[name] / 5 for name in plain)
+    again = estimate.seconds(work("model.gradient_checkpointing=true"), MACHINE)
+    assert again["sft"] == pytest.approx(1.5 * plain["sft"], rel=0.01)
+    assert "rl rollouts" not in estimate.seconds(work("rl=null"), MACHINE)
+    assert estimate.seconds(work(evaluated=960), MACHINE)["evaluations"] > 1.8 * plain["evaluations"]
+
+
+def test_a_run_that_does_not_fit_is_warned_of(place, monkeypatch):
+    monkeypatch.setattr(module, "measure", lambda section: replace(MACHINE, memory=10**9))
+    said = api.dry_run("commerce-demo").warnings
+    assert any("GB are needed at the peak, and cpu has 1.0 GB" in line for line in said)
+
+
+def test_rates_are_measured_in_about_a_second():
+    found = measure(load("commerce-tiny").model)
+    assert (found.device, found.dtype) == ("cpu", "float32")
+    assert 1e8 < found.products < 1e14
+    assert 1e8 < found.reading < 1e13
+
+
+# -- warnings ------------------------------------------------------------------------------------------------------
+
+
+def prompts(**changed) -> TaskPrompts:
+    values = {
+        "name": "",
+        "task": "commerce",
+        "sizes": {"train": 1000, "val": 100, "test": 100},
+        "finals": ["test"],
+        "inside": 64,
+        "share": 1.0,
+        "drawn": 1000.0,
+        "lengths": LENGTHS,
+        "longer": 0.0,
+        "source": "",
+    }
+    return TaskPrompts(**{**values, **changed})
+
+
+def rl(**changed) -> Recipe:
+    optimiser = {"learning_rate": 1e-5, **changed.pop("optimiser", {})}
+    values = {"steps": 200, "prompts_per_step": 5, "group_size": 8, "optimiser": optimiser, **changed}
+    return parse({"name": "warned", "model": {"tiny": {}}, "rl": values})
+
+
+@pytest.mark.parametrize(
+    ("recipe", "one", "said"),
+    [
+        (rl(), prompts(), None),
+        (rl(), prompts(drawn=499.0), "RL draws 499 of 1000 training prompts (50%); rl.steps: 200 would see each once"),
+        (rl(), prompts(inside=2), "an evaluation inside RL has 2 prompts: a mean reward is then known to ± 0.42"),
+        (rl(), prompts(longer=0.25), "25% of the gold answers are longer than sampling.max_tokens (256;"),
+        (rl(group_size=3), prompts(), "rl.group_size is 3"),
+        (rl(optimiser={"schedule": "cosine"}), prompts(), "under 10% of its peak for the last 38 of 200 steps"),
+        (rl(optimiser={"schedule": "linear"}), prompts(), None),
+        (rl(optimiser={"warmup": 150}), prompts(), "rl.optimiser.warmup takes 150 of 200 steps"),
+        (rl(), prompts(name="push", drawn=0.0), "push: RL draws 0 of 1000"),
+    ],
+)
+def test_known_bad_settings_are_warned_of(recipe, one, said):
+    found = warnings(recipe, [one], None)
+    assert len(found) == (said is not None)
+    assert said is None or said in found[0]
+
+
+def test_a_context_that_is_too_short_is_warned_of():
+    assert warnings(rl(), [prompts()], 401) == []
+    (said,) = warnings(rl(), [prompts()], 400)
+    assert "the longest prompt (about 145 tokens) and sampling.max_tokens (256) exceed the context of 400" in said
