@@ -32,7 +32,8 @@ RANKS: tuple[set[str], ...] = (
     {"sweep"},
     {"jobs"},
     {"serve"},
-    {"testing", "api", "command_options", "exits"},
+    {"testing", "api", "command_options", "command_output", "exits"},
+    {"data_commands"},
     {"cli"},
     {"__main__"},
 )

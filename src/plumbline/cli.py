@@ -7,19 +7,16 @@ JSON object. What needs torch is imported inside the command that needs it.
 import os
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from plumbline import __version__, claims
 from plumbline import command_options as take
+from plumbline.command_output import print_json, print_tables, progress, say
+from plumbline.data_commands import data_app
 from plumbline.exits import clear_exits
-
-if TYPE_CHECKING:
-    from plumbline.runs.live import LiveView
 
 app = typer.Typer(
     name="plumbline",
@@ -30,12 +27,6 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
-)
-data_app = typer.Typer(
-    cls=take.Group,
-    no_args_is_help=True,
-    help="Build a task's records.",
-    epilog="Examples: `plumbline data commerce --out data/mine` · `plumbline data forms --help`",
 )
 app.add_typer(data_app, name="data")
 
@@ -48,41 +39,6 @@ def main() -> None:
         del os.environ["TERMINAL_WIDTH"]
     with clear_exits():
         app()
-
-
-def _print_json(value: object) -> None:
-    from plumbline.storage import dumps
-
-    print(dumps(value))
-
-
-def _print(*renderables: Any, wrap: bool = True) -> None:
-    """Print tables and texts; without `wrap`, paths stay in one piece, to be copied."""
-    from rich.console import Console
-
-    console = Console()
-    for renderable in renderables:
-        console.print(renderable, soft_wrap=not wrap)
-
-
-def _say(value: object, text: str, as_json: bool) -> None:
-    """Print a result in one of its two forms."""
-    if as_json:
-        _print_json(value)
-    else:
-        _print(text, wrap=False)
-
-
-@contextmanager
-def _progress() -> Iterator["LiveView"]:
-    """The view of what takes a while, closed before a result is printed."""
-    from plumbline.runs.live import LiveView
-
-    view = LiveView()
-    try:
-        yield view
-    finally:
-        view.close()
 
 
 def _version(value: bool) -> None:
@@ -98,58 +54,6 @@ def _options(
     ] = False,
 ) -> None:
     """Take the options that stand before a command."""
-
-
-@data_app.command("commerce", epilog="Example: `plumbline data commerce --seed 7 --orders 5000 --out data/seven`")
-def data_commerce(
-    out: take.ShopFolder = Path("data/commerce"),
-    seed: Annotated[int, typer.Option(help="Same seed, same bytes; another seed, another shop.")] = 42,
-    orders: Annotated[int, typer.Option(min=1, help="Orders in the database; all of Olist's with --olist.")] = 20_000,
-    extraction: Annotated[int | None, typer.Option(min=3, help="Extraction prompts over the three splits.")] = None,
-    sql_qa: Annotated[int | None, typer.Option(min=3, help="Questions that SQL answers.")] = None,
-    insights: Annotated[int | None, typer.Option(min=3, help="Tables to analyse.")] = None,
-    push: Annotated[int | None, typer.Option(min=3, help="Push messages to write.")] = None,
-    olist: take.Olist = None,
-    enriched: take.Labels = None,
-    as_json: take.Json = False,
-) -> None:
-    """Build a synthetic Brazilian shop, or that of the Olist data set, and the prompts on its records.
-
-    Writes `commerce.db` (SQLite, the Olist schema and `orders_enriched`) and `train.jsonl`, `val.jsonl` and
-    `test.jsonl`: chat messages in Portuguese. With no number given they have 590 extractions, 594 questions, 148 tables
-    and 148 messages; else only the jobs whose numbers are given.
-    """
-    from plumbline.tasks.commerce.build import counted, make_commerce
-    from plumbline.tasks.commerce.olist.build import said
-    from plumbline.tasks.commerce.options import read_options
-
-    counts = counted({"extraction": extraction, "sql_qa": sql_qa, "insights": insights, "push": push})
-    given = {name: str(path) for name, path in (("olist", olist), ("enriched", enriched)) if path is not None}
-    options = read_options({"seed": seed, "orders": orders, "job": next(iter(counts)), **counts, **given})
-    with _progress() as view:
-        built = make_commerce(options, out, view.working)
-    splits = ", ".join(f"{name} {count}" for name, count in built["splits"].items())
-    _say(built, f"{out}: {splits}{said(built.get('olist'), out)}", as_json)
-
-
-@data_app.command(
-    "forms", epilog="Example: `plumbline data forms --set task.options.surface=document --out data/letters`"
-)
-def data_forms(
-    out: Annotated[Path, typer.Option(help="Folder for a file of each split.")] = Path("data/forms"),
-    overrides: take.TaskOptions = None,
-    as_json: take.Json = False,
-) -> None:
-    """Write the forms task's examples: `train`, `val`, `test` and `held-out-forms.jsonl`, with gold plans.
-
-    For training elsewhere; recipes and evaluations need no files.
-    """
-    from plumbline.overrides import task_options
-    from plumbline.tasks import open_task
-    from plumbline.tasks.export import export
-
-    counts = export(open_task("forms", task_options(overrides or ()), out), out)
-    _say({"splits": counts}, f"{out}: " + ", ".join(f"{name} {count}" for name, count in counts.items()), as_json)
 
 
 @app.command(
@@ -174,14 +78,14 @@ def recipe(
     given, overrides = words or [], overrides or []
     if not given:
         listed = descriptions()
-        _print_json(listed) if as_json else print("\n".join(f"{name:28} {said}" for name, said in listed.items()))
+        print_json(listed) if as_json else print("\n".join(f"{name:28} {said}" for name, said in listed.items()))
     elif len(given) == 1:
         resolved = load(given[0], overrides)
-        _print_json(resolved.plain()) if as_json else print(resolved.to_yaml(), end="")
+        print_json(resolved.plain()) if as_json else print(resolved.to_yaml(), end="")
     else:
         rows = differing(*load_two(given, overrides))
         if as_json:
-            _print_json({"differences": [{"key": key, "a": old, "b": new} for key, old, new in rows]})
+            print_json({"differences": [{"key": key, "a": old, "b": new} for key, old, new in rows]})
         else:
             print("".join(difference_lines(rows)), end="")
         if not rows:
@@ -207,14 +111,14 @@ def run(
 
     if dry_run:
         said = api.dry_run(source, overrides=overrides or (), out=out, resume=resume)
-        _print_json(said.plain()) if as_json else print(said.text(), end="")
+        print_json(said.plain()) if as_json else print(said.text(), end="")
         raise typer.Exit(1 if said.wrong else 0)
     finished = api.run(source, overrides=overrides or (), out=out, resume=resume)
     folder = finished.folder
     if as_json:
-        _print_json({"folder": str(folder), "report": str(folder / "report.html"), **(finished.result() or {})})
+        print_json({"folder": str(folder), "report": str(folder / "report.html"), **(finished.result() or {})})
     else:
-        _print(run_summary(finished), wrap=False)
+        print_tables(run_summary(finished), wrap=False)
 
 
 @app.command(
@@ -232,15 +136,15 @@ def get(
     from plumbline.models.catalogue import ENTRIES, catalogue_table, megabytes
 
     if name is None:
-        _print_json({"models": [asdict(entry) for entry in ENTRIES]}) if as_json else _print(catalogue_table())
+        print_json({"models": [asdict(entry) for entry in ENTRIES]}) if as_json else print_tables(catalogue_table())
         return
     from plumbline.models.get import get as get_model
 
-    with _progress() as view:
+    with progress() as view:
         got = get_model(name, out, view.working)
     state = "is there already" if got.found else f"{megabytes(got.size())}, {got.entry.licence}"
     plain = {"model": got.entry.name, "folder": str(got.folder), "found": got.found}
-    _say(plain, f"{got.folder}: {got.entry.name}, {state}", as_json)
+    say(plain, f"{got.folder}: {got.entry.name}, {state}", as_json)
 
 
 @app.command(
@@ -259,7 +163,7 @@ def convert(
 
     config = convert_checkpoint(checkpoint, out, tokenizer, heads=heads, context=context)
     kind = "few-step student" if config.step_conditioned else "many-step model"
-    _print(f"{out}: {kind}, {config.layers} layers of {config.hidden}, {config.source} source", wrap=False)
+    print_tables(f"{out}: {kind}, {config.layers} layers of {config.hidden}, {config.source} source", wrap=False)
 
 
 @app.command(
@@ -288,12 +192,12 @@ def sweep(
     page = None if summed is None else write_page(recipes, folder, rows, shlex.join(["plumbline", *sys.argv[1:]]))
     if as_json:
         over = {} if summed is None else {"seeds": summed, "report": str(page)}
-        _print_json({"folder": str(folder), "runs": rows, **over})
+        print_json({"folder": str(folder), "runs": rows, **over})
         return
     if summed is None or any("error" in row for row in rows):
-        _print(sweep_table(rows), wrap=False)
+        print_tables(sweep_table(rows), wrap=False)
     if summed is not None:
-        _print(seeds_table(summed), f"report  {page}", wrap=False)
+        print_tables(seeds_table(summed), f"report  {page}", wrap=False)
 
 
 @app.command(
@@ -363,10 +267,10 @@ def evaluate(
     outputs = Outputs(evaluation=out, table=table, tables=tables, report=report, replays=replays, as_json=as_json)
     specs = each_task(spec)
     outputs.check(specs)
-    with _progress() as view:
+    with progress() as view:
         evaluated = {name: run_evaluation(one, view) for name, one in specs.items()}
     printed = write_outputs(outputs, evaluated)
-    print(printed, end="") if isinstance(printed, str) else _print(printed)
+    print(printed, end="") if isinstance(printed, str) else print_tables(printed)
 
 
 @app.command(epilog="Example: `plumbline score --completions answers.jsonl --data data/commerce --json`")
@@ -393,7 +297,7 @@ def score(
     if out is not None:
         claims.check_file(out, "evaluation", is_evaluation)
     named = task_section(task, overrides or ())
-    with _progress() as view:
+    with progress() as view:
         opened = open_task(named.name, named.options, records_folder(named.name, data), view.working)
         scored = score_file(completions, opened, split)
     if out is not None:
@@ -401,9 +305,9 @@ def score(
     for warning in scored.summary["warnings"]:
         print(f"note: {warning}", file=sys.stderr)
     if as_json:
-        _print_json(scored.summary)
+        print_json(scored.summary)
     else:
-        _print(detail_tables(scored.summary))
+        print_tables(detail_tables(scored.summary))
 
 
 @app.command(
@@ -423,11 +327,11 @@ def compare(
 
     comparisons, changes = compare_paths(first, second)
     if as_json:
-        _print_json(
+        print_json(
             {"comparisons": {k: asdict(v) for k, v in comparisons.items()}, "recipe": [list(c) for c in changes]}
         )
     else:
-        _print(comparison_table(comparisons), *([recipe_differences(changes)] if changes else []))
+        print_tables(comparison_table(comparisons), *([recipe_differences(changes)] if changes else []))
 
 
 @app.command(
@@ -443,7 +347,7 @@ def parse(
     from plumbline.tasks.text.parse_file import parse_lines
 
     for row in parse_lines(file, sys.stdin, schema):
-        _print_json(row)
+        print_json(row)
 
 
 @app.command(epilog="Example: `plumbline report runs/commerce-demo`")

@@ -1,0 +1,44 @@
+"""How commands say what came out: results on standard output, progress on standard error."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from plumbline.runs.live import LiveView
+
+
+def print_json(value: object) -> None:
+    """Print one JSON object."""
+    from plumbline.storage import dumps
+
+    print(dumps(value))
+
+
+def print_tables(*renderables: Any, wrap: bool = True) -> None:
+    """Print tables and texts; without `wrap`, paths stay in one piece, to be copied."""
+    from rich.console import Console
+
+    console = Console()
+    for renderable in renderables:
+        console.print(renderable, soft_wrap=not wrap)
+
+
+def say(value: object, text: str, as_json: bool) -> None:
+    """Print a result in one of its two forms."""
+    if as_json:
+        print_json(value)
+    else:
+        print_tables(text, wrap=False)
+
+
+@contextmanager
+def progress() -> Iterator["LiveView"]:
+    """The view of what takes a while, closed before a result is printed."""
+    from plumbline.runs.live import LiveView
+
+    view = LiveView()
+    try:
+        yield view
+    finally:
+        view.close()
