@@ -44,7 +44,7 @@ def test_a_dry_run_says_everything_and_leaves_nothing(place):
     assert set(said.seconds) == {"sft", "rl rollouts", "rl updates", "evaluations"}
     text = said.text()
     assert "max_tokens: 72" in text
-    assert "fix: check the path" in text
+    assert "fix: fetch it first: `plumbline get smollm2-135m`" in text
     plain = json.loads(json.dumps(said.plain()))
     assert plain["prompts"][0]["coverage"] == prompts.coverage
     assert plain["wrong"][0]["fix"].startswith("check the path")
