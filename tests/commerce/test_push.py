@@ -5,11 +5,11 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import py3langid
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from py3langid import langid
 
 from plumbline.errors import DataError, RecipeError
 from plumbline.storage import read_jsonl
@@ -101,7 +101,7 @@ def test_the_law_of_the_task(push, split):
 
 
 def test_every_skeleton_is_right_for_every_product_and_enough_fit():
-    """Of all skeletons, products, names and offers a sample, every skeleton in it; the longest name is tried with each."""
+    """Of all skeletons, products, names and offers a sample, every skeleton in it."""
     rng = np.random.default_rng(0)
     nouns = list({noun.word: noun for category in CATEGORIES for noun in category.nouns}.values())
     names = [*WOMEN, *MEN]
@@ -145,9 +145,9 @@ def test_messages_as_people_write_them_earn_what_they_are_worth(group):
             assert earned <= -int(bound) / 10 + 1e-9, text
 
 
-def test_there_are_enough_of_them_and_they_are_no_gold_messages():
-    texts = [line.split(" ", 1)[1] for group in WRITTEN for line in group["messages"]]
-    assert len(set(texts)) == len(texts) >= 80
+def test_there_are_enough_of_them_for_every_situation():
+    texts = {line.split(" ", 1)[1] for group in WRITTEN for line in group["messages"]}
+    assert len(texts) >= 180
     assert {group["prompt"]["situation"] for group in WRITTEN} == set(situations())
 
 
@@ -294,13 +294,17 @@ def test_hostile_texts_are_judged_in_time(push):
 
 def test_the_language_gate_agrees_with_a_trained_detector():
     """On gold messages and hand-written ones; py3langid must say Portuguese or Galician where the gate opens."""
-    detector = py3langid.langid.LanguageIdentifier.from_pickled_model(py3langid.langid.MODEL_FILE)
+    detector = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE)
     detector.set_languages(["pt", "es", "en", "gl", "fr", "it"])
     texts = [
         (line.split(" ", 1)[1], {**group["prompt"], "titled": False}) for group in WRITTEN for line in group["messages"]
     ]
-    foreign = ["Your order is on the way, thank you for shopping with us!", "Tu pedido está en camino, sigue la entrega aquí.",
-               "Votre commande est en route, merci pour votre achat !", "Il tuo ordine è in arrivo, grazie per la fiducia!"]  # fmt: skip
+    foreign = [
+        "Your order is on the way, thank you for shopping with us!",
+        "Tu pedido está en camino, sigue la entrega aquí.",
+        "Votre commande est en route, merci pour votre achat !",
+        "Il tuo ordine è in arrivo, grazie per la fiducia!",
+    ]
     texts += [(text, LATE) for text in foreign]
     agree = [
         ("portuguese" not in failed(text, reference)) == (detector.classify(text)[0] in ("pt", "gl"))

@@ -8,7 +8,10 @@ from plumbline.tasks.controls import WITH_GOLD, shuffled_gold
 from plumbline.tasks.task import Control, gold_of
 
 LIKE_ANY = "{name}, veja as novidades e aproveite o melhor para você com {product}."
-EVERY_SITUATION = "{name}, {product}: desculpe o atraso, chegou, a caminho, avalie, obrigado, boleto, saudade, cancelado, peça de novo!"
+EVERY_SITUATION = (
+    "{name}, {product}: desculpe o atraso, chegou, a caminho, avalie, obrigado, boleto, saudade, "
+    "cancelado, peça de novo!"
+)
 IMPERATIVES = "{name}, veja, confira, avalie, pague, volte, peça, acompanhe, aproveite e conte sobre {product}!"
 SEARCHED = "{name}, sobre o seu {product}: sua opinião vale muito. Volte. Conte para nós. Recebeu. Valeu!"
 """The best of a greedy search over the lexicon's phrases: what a text can earn that is the same for everybody."""

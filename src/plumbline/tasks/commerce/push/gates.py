@@ -1,4 +1,4 @@
-"""What no message may do, whatever else it says: too long, no Portuguese, a gap, an invention, several texts, shouting."""
+"""What no message may do: too long, no Portuguese, a gap left open, an invention, several texts, shouting."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -121,6 +121,7 @@ _UNITS = {"%": "%", "por cento": "%", "off": "%", "reais": "R$"}
 
 
 def numbers_of(text: str) -> set[Number]:
+    """The numbers of a text; one that cannot be read is no number, and equal to none."""
     numbers = set()
     for match in _NUMBER.finditer(text):
         read = read_number(match["number"].rstrip(".,"), quoted=bool(match["money"]))

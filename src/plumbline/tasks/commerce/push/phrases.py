@@ -31,7 +31,7 @@ def folded(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """The words and separators of a text, folded."""
-    return [token if token[0].isalnum() or token in ",:" else "." for token in _TOKENS(folded(text))]
+    return [word if word[0].isalnum() or word in ",:" else "." for word in _TOKENS(folded(text))]
 
 
 class Step(NamedTuple):

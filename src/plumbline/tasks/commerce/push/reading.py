@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from plumbline.tasks.commerce.push.phrases import folded, lexicon
 
-MOST = 2_000
-"""Characters of a completion that are looked at; a message of more than 120 has failed anyway."""
+MOST = 300
+"""Characters of a completion that are looked at, behind its thoughts; a message of more than 120 has failed anyway."""
+MOST_THOUGHT = 20_000
 
 
 class Message(NamedTuple):
@@ -40,15 +41,16 @@ def read(completion: str, *, titled: bool) -> Message:
         completion: any text.
         titled: whether the first line is a title.
     """
-    text, around = completion[:MOST].strip(), []
+    text, around = completion[:MOST_THOUGHT].strip(), []
     if text.startswith("<") and (match := _THOUGHT(text)):
         text = text[match.end() :].strip()
         around.append("thought")
+    text = text[:MOST]
     if text.startswith(("```", "~~~")) and (match := _FENCE(text)):
         text = match[1].strip()
         around.append("fence")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].endswith(":") and len(lines[0]) <= MOST:
+    if len(lines) > 1 and lines[0].endswith(":"):
         lines = lines[1:]
         around.append("preamble")
     if lines and (match := _COUNT(lines[-1])):

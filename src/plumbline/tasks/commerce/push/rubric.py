@@ -53,6 +53,10 @@ CORE = 0.6
 """Of the situation, what its core is worth; the rest is what else there is to say."""
 ALONE = 0.2
 """What the rest is worth without the core."""
+LONGEST_RUN = 4
+"""Words in a row without a function word; a list of keywords has more."""
+MOST_COPIED = 0.6
+"""Of the situation's words, that a message may repeat: whoever repeats more has said nothing."""
 SHORT, LONG = 40, 115
 """Characters between which a body has its length."""
 
@@ -108,7 +112,7 @@ def _parts(reference: Mapping[str, Any], message: Message) -> dict[str, float | 
 
 
 def _copied(said: Sequence[str], told: str) -> set[int]:
-    """The places of words that are copied from the situation, three or more in a row; none where it is less than half.
+    """The places of words that are copied from the situation, three or more in a row; none where it is little of it.
 
     Separators do not count, neither in the one nor in the other.
     """
@@ -119,7 +123,7 @@ def _copied(said: Sequence[str], told: str) -> set[int]:
     for start in range(len(mine) - 2):
         if tuple(word for _, word in mine[start : start + 3]) in runs:
             places |= {place for place, _ in mine[start : start + 3]}
-    return places if 2 * len(places) >= len(given) else set()
+    return places if len(places) > MOST_COPIED * len(given) else set()
 
 
 def _situation(situation: Situation, meant: Sequence[str]) -> float:
@@ -174,7 +178,7 @@ def _own(said: Sequence[str], faults: Collection[str], copied: Collection[int]) 
 
 
 def _written(body: str, spoken: Sequence[str]) -> float:
-    """An end as a sentence has is worth a half; a quarter each a capital first, and few words without function words."""
+    """An end as a sentence has is worth a half, a capital first and no long run of content words a quarter each."""
     first = next((char for char in body if char.isalpha()), "")
     function = next(iter(lexicon().languages.values()))
     longest = run = 0
@@ -182,7 +186,7 @@ def _written(body: str, spoken: Sequence[str]) -> float:
         run = 0 if word in function or word in ".:" else run + (len(word) > 1 and word.isalpha())
         longest = max(longest, run)
     ends = bool(body) and not body[-1].isalnum() and body[-1] not in ",;:-"
-    return 0.5 * ends + 0.25 * first.isupper() + 0.25 * (longest <= 4)
+    return 0.5 * ends + 0.25 * first.isupper() + 0.25 * (longest <= LONGEST_RUN)
 
 
 def _band(length: int) -> float:
