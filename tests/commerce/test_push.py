@@ -20,6 +20,7 @@ from plumbline.tasks.commerce.database.people import MEN, WOMEN
 from plumbline.tasks.commerce.job import Shop
 from plumbline.tasks.commerce.options import COUNTS, CommerceOptions
 from plumbline.tasks.commerce.push import pairs as made
+from plumbline.tasks.commerce.push.controls import LIMITS
 from plumbline.tasks.commerce.push.gates import claims_of, facts_of, numbers_of
 from plumbline.tasks.commerce.push.job import JOB
 from plumbline.tasks.commerce.push.phrases import Phrases, lexicon, words
@@ -39,24 +40,6 @@ LATE = {
 }
 OFFERED = {**LATE, "offers": ["10% de desconto com o cupom VOLTA10", "frete grátis até domingo"]}
 GOOD = "Camila, sua cafeteira chegou! Desculpe a demora e aproveite cada café."
-BOUNDS = {
-    "blank": 0.0,
-    "echo": 0.05,
-    "constant": 0.25,
-    "shuffled-gold": 0.2,
-    "every-gold": 0.05,
-    "named-constant": 0.4,
-    "renamed-gold": 0.3,
-    "like-any": 0.25,
-    "searched": 0.4,
-    "name-confira": 0.05,
-    "keyword-stuffing": 0.2,
-    "imperatives": 0.1,
-    "facts-copied": 0.2,
-    "half-prompt": 0.05,
-    "invented-coupon": 0.1,
-}
-"""What each control stays under, on average."""
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +77,10 @@ def test_the_law_of_the_task(push, split):
     laws = check_task(push, split)
     assert laws.oracle == 1.0
     assert laws.raised == ()
-    assert laws.controls.keys() == BOUNDS.keys()
-    if split == "train":  # few examples of each situation in the others
-        over = {name: value for name, value in laws.controls.items() if value > BOUNDS[name]}
-        assert not over
+    assert laws.controls.keys() == LIMITS.keys()
+    assert not {name: value for name, value in laws.controls.items() if value > LIMITS[name]}
+    if split == "train":  # a dozen examples in the others
+        assert max(laws.controls.values()) < 0.45
 
 
 def test_every_skeleton_is_right_for_every_product_and_enough_fit():
@@ -263,7 +246,7 @@ def test_a_title_is_the_first_line_where_it_is_asked_for(shop):
 
 
 @given(st.text())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_any_text_is_scored(text):
     for titled in (False, True):
         assert 0 <= total(text, {**OFFERED, "titled": titled}) <= 1
@@ -283,7 +266,7 @@ def test_hostile_texts_are_judged_in_time(push):
         "é só " * 999,
     ]
     slowest = 0.0
-    for _ in range(400):
+    for _ in range(200):
         text = "".join(pieces[index][: int(rng.integers(1, 6000))] for index in rng.integers(len(pieces), size=3))
         start = time.process_time()
         _, score = push.judge(example, text)

@@ -4,9 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from plumbline.records import Example
-from plumbline.tasks.controls import WITH_GOLD, shuffled_gold
+from plumbline.tasks.commerce.push.rubric import judge
+from plumbline.tasks.controls import WITH_GOLD, blank, shuffled_gold
 from plumbline.tasks.task import Control, gold_of
 
+TRIED = 100
+"""Examples by which a constant is chosen."""
 LIKE_ANY = "{name}, veja as novidades e aproveite o melhor para você com {product}."
 EVERY_SITUATION = (
     "{name}, {product}: desculpe o atraso, chegou, a caminho, avalie, obrigado, boleto, saudade, "
@@ -48,14 +51,22 @@ def renamed_gold(examples: Sequence[Example]) -> list[str]:
 
 
 def named_constant(examples: Sequence[Example]) -> list[str]:
-    """The gold message that would serve most of these examples, with each one's name and product."""
-    kinds = [example.reference["situation"] for example in examples]
-    common = max(sorted(set(kinds)), key=kinds.count, default="")
-    model = next((example for example in examples if example.reference["situation"] == common), None)
-    if model is None:
-        return []
-    text = gold_of(model).replace(model.reference["product"], "{product}").replace(model.reference["name"], "{name}")
-    return _filled(text)(examples)
+    """One gold message with everybody's own name and product: of one for each situation, the one that earns most.
+
+    Those with an offer are left out, because where it is not allowed it is invented.
+    """
+    models: dict[str, Control] = {}
+    for example in examples:
+        given = example.reference
+        if not given["offers"]:
+            text = gold_of(example).replace(given["product"], "{product}").replace(given["name"], "{name}")
+            models.setdefault(given["situation"], _filled(text))
+    some = examples[:TRIED]
+
+    def earned(control: Control) -> float:
+        return sum(judge(e.reference, text, "lenient")[1].total for e, text in zip(some, control(some), strict=True))
+
+    return max(models.values(), key=earned, default=blank)(examples)
 
 
 CONTROLS: dict[str, Control] = {
@@ -73,3 +84,21 @@ CONTROLS: dict[str, Control] = {
     "half-prompt": _of_each(lambda given, _: f"Cliente: {given['name']}. Produto: {given['product']}."),
     "invented-coupon": _of_each(lambda _, gold: gold[: 119 - len(COUPON)].rstrip() + COUPON),
 }
+LIMITS = {
+    "blank": 0.0,
+    "echo": 0.05,
+    "constant": 0.3,
+    "shuffled-gold": 0.3,
+    "every-gold": 0.05,
+    "named-constant": 0.5,
+    "renamed-gold": 0.4,
+    "like-any": 0.3,
+    "searched": 0.5,
+    "name-confira": 0.05,
+    "keyword-stuffing": 0.2,
+    "imperatives": 0.1,
+    "facts-copied": 0.2,
+    "half-prompt": 0.05,
+    "invented-coupon": 0.1,
+}
+"""What each may earn on average on a split; a split may have 15 examples, of which one is worth 0.07."""
