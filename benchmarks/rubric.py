@@ -1,6 +1,6 @@
-"""Completions that the extraction rubric judges in a second, on one core.
+"""Completions that a job's rubric judges in a second, on one core.
 
-    python benchmarks/rubric.py [completions of each kind]
+    python benchmarks/rubric.py [completions of each kind] [extraction|push]
 
 Each completion is read leniently and strictly and scored on every part, as in training. Times are process time of one
 core, the median of seven rounds with the least and the greatest.
@@ -25,18 +25,22 @@ ROUNDS = 7
 
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    job = sys.argv[2] if len(sys.argv) > 2 else "extraction"
     with tempfile.TemporaryDirectory() as folder:
-        options = {"orders": 4 * count, "extraction": count + count // 4}
+        options = {"orders": (4 if job == "extraction" else 10) * count, "job": job, job: count + count // 4}
         task = open_task("commerce", options, Path(folder) / "records")
         examples = list(task.examples("train"))
-    rng = generator(0, "benchmark")
     kinds = {
-        "valid JSON": [example.gold for example in examples],
-        "valid JSON, wrong values": task.controls["shuffled-gold"](examples),
-        "carelessly written": [sloppily(example.gold, CARELESS, rng) for example in examples],
+        "gold": [example.gold for example in examples],
+        "another's gold": task.controls["shuffled-gold"](examples),
         "cut short": [example.gold[: len(example.gold) * 2 // 3] for example in examples],
-        "no JSON at all": [example.messages[-1]["content"] for example in examples],
+        "the prompt": [example.messages[-1]["content"] for example in examples],
     }
+    if job == "extraction":
+        rng = generator(0, "benchmark")
+        kinds["carelessly written"] = [sloppily(example.gold, CARELESS, rng) for example in examples]
+    else:
+        kinds["four times too long"] = [4 * example.gold for example in examples]
     print(f"{len(examples)} completions of each kind\n")
     print("| completions | a second [least, most] | us each |\n|---|---|---|")
     for kind, completions in kinds.items():

@@ -66,6 +66,8 @@ class CommerceOptions(Section):
     """Ask for these keys only (tiny models); None asks for all ten. The three issue flags go together."""
     instructions: Literal["full", "short"] = "full"
     """full explains every key; short is for tiny models, which cannot read instructions anyway."""
+    titles: bool = False
+    """Of the job push: ask for a title of at most 50 characters above each message."""
     reading: Literal["lenient", "strict"] = "lenient"
     """How the reward reads an answer: what was meant, or only what `json.loads` accepts as it stands."""
     sloppiness: Sloppiness = Sloppiness()
@@ -97,7 +99,7 @@ class CommerceOptions(Section):
         """The options that decide the records' bytes."""
         counts = {job: count for job in COUNTS if (count := self.count(job))}
         shop = {"orders"} if self.olist is None else {"olist", "enriched"}
-        return {**counts, **self.model_dump(include={"seed", "keys", "instructions", *shop})}
+        return {**counts, **self.model_dump(include={"seed", "keys", "instructions", "titles", *shop})}
 
 
 def read_options(values: dict[str, Any]) -> CommerceOptions:

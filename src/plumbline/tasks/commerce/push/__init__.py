@@ -1,0 +1,1 @@
+"""Push notifications: at most 120 characters for one customer in one situation."""
