@@ -47,7 +47,7 @@ def test_a_dry_run_says_everything_and_leaves_nothing(place):
     assert "fix: fetch it first: `plumbline get smollm2-135m`" in text
     plain = json.loads(json.dumps(said.plain()))
     assert plain["prompts"][0]["coverage"] == prompts.coverage
-    assert plain["wrong"][0]["fix"].startswith("check the path")
+    assert plain["wrong"][0]["fix"].startswith("fetch it first")
     assert plain["memory_bytes"]["total"] > 1e9
 
 
@@ -87,7 +87,7 @@ def test_several_things_that_are_wrong_are_said_at_once(place):
     (place / "runs" / "busy").mkdir(parents=True)
     (place / "runs" / "busy" / "mine.txt").write_text("mine")
     overrides = ["model.name=./typo", "evaluation.final=[train]", "run.folder=runs"]
-    said = api.dry_run("commerce-v4.1", overrides=overrides, out=place / "runs" / "busy")
+    said = api.dry_run("commerce-smollm2-extraction", overrides=overrides, out=place / "runs" / "busy")
     causes = [one.cause for one in said.wrong]
     assert "holds other files (mine.txt)" in causes[0]
     assert causes[1:] == [
@@ -128,19 +128,19 @@ def test_a_task_of_yours_is_asked_and_its_shares_are_shown(place):
 
 def test_a_hub_name_says_what_would_be_fetched(place, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(place / "cache"))
-    known = api.dry_run("commerce-v4.1")
+    known = api.dry_run("commerce-smollm2-extraction", overrides=["model.name=Polygl0t/Tucano2-qwen-0.5B-Instruct"])
     fetched = "transformers will fetch {} from the hub: config, tokenizer and *.safetensors, {}"
     size = "about 1.0 GB (490,799,104 weights)"
     assert known.needs == [fetched.format("Polygl0t/Tucano2-qwen-0.5B-Instruct", size)]
     assert known.wrong == []
-    unknown = api.dry_run("commerce-v4.1", overrides=["model.name=some/model"])
+    unknown = api.dry_run("commerce-smollm2-extraction", overrides=["model.name=some/model"])
     assert unknown.needs == [fetched.format("some/model", "a size that is not known here")]
     assert (unknown.memory, unknown.seconds) == ({}, {})
     assert unknown.notes == ["no estimate: the shape of some/model is not known (not on disk, not in the table)"]
     there = place / "cache" / "models--some--model" / "snapshots" / "0"
     there.mkdir(parents=True)
     (there / "config.json").write_text(json.dumps(CONFIG))
-    cached = api.dry_run("commerce-v4.1", overrides=["model.name=some/model"])
+    cached = api.dry_run("commerce-smollm2-extraction", overrides=["model.name=some/model"])
     assert cached.needs == []
     layer = 128 * 128 + 2 * 128 * 64 + 128 * 128 + 3 * 128 * 512 + 2 * 128
     assert cached.shapes.parameters == 2 * layer + 128 + 2 * 2048 * 128
@@ -164,7 +164,7 @@ def test_without_torch_all_but_the_estimate_is_said(tmp_path, monkeypatch):
         raise missing(what, "torch")
 
     monkeypatch.setattr("plumbline.dryrun.machine.check_installed", lacking)
-    said = api.dry_run("commerce-v4.1", overrides=["task.options.orders=900"])
+    said = api.dry_run("commerce-tiny", overrides=["task.options.orders=900", "task.options.extraction=590"])
     (note,) = said.notes
     assert note.startswith("nothing was measured: measuring this machine needs torch, which is not installed (pip")
     assert said.seconds == {}
