@@ -55,6 +55,8 @@ class CommerceOptions(Section):
     sql_qa: Count = None
     insights: Count = None
     push: Count = None
+    insights_from: Literal["all", "negative"] = "all"
+    """Which orders the figures of insights are computed from: all, or those with a review of negative sentiment."""
     fixed: bool = False
     """Also the split `fixed`: the first 20 extractions, 15 questions, 15 insights or 15 messages of val, the 65 prompts
     that the commerce log settled on to compare models by."""
@@ -86,7 +88,7 @@ class CommerceOptions(Section):
     def records(self) -> dict[str, Any]:
         """The options that decide the records' bytes."""
         counts = {job: count for job in COUNTS if (count := self.count(job))}
-        return {**counts, **self.model_dump(include={"seed", "orders", "keys", "instructions"})}
+        return {**counts, **self.model_dump(include={"seed", "orders", "keys", "instructions", "insights_from"})}
 
 
 def read_options(values: dict[str, Any]) -> CommerceOptions:
