@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from plumbline.tasks.commerce.insights.reading import Sentence, Stated, Token, numerals, words
-from plumbline.tasks.commerce.insights.table import Table
+from plumbline.tasks.commerce.insights.table import Table, measures
 
 Fact = tuple[object, ...]
 """What a claim says, so that the same fact counts once: ("cell", row, measure), ("gap", measure, rows, how) ..."""
@@ -19,6 +19,14 @@ NEARLY = 0.05
 """How far, of its value, a number is off that is only stated "about"."""
 BEYOND = 0.12
 """How far "more than" and "almost" reach."""
+BEYOND_WORDS = 0.33
+"""How far they reach from "o dobro", "metade" and the like: "mais que o triplo" is 3.6, too."""
+COARSE = 0.10
+"""From which share of a number on half its last digit is too much to be a claim, unless it holds exactly."""
+VACUOUS = 0.5
+"""How far, of a value, a bound may lie from it that says something: "acima de 1%" of 18% says nothing."""
+MOST_TARGETS = 3
+"""Numbers of a sentence that says what to do that may be targets."""
 TOKENS = 160
 """Of a sentence that are looked at; what has more is no sentence."""
 
@@ -57,7 +65,7 @@ def said(sentence: Sentence, table: Table) -> Said:
     """Look at a sentence."""
     tokens = sentence.tokens[:TOKENS]
     texts = frozenset(token.text for token in tokens)
-    advises = not texts.isdisjoint(words()["actions"] | words()["advising"])
+    advises = not (texts.isdisjoint(words()["actions"]) and texts.isdisjoint(words()["advising"]))
     return Said(table, tokens, [place for place, token in enumerate(tokens) if token.rows], texts, advises)
 
 
@@ -65,15 +73,15 @@ def measures_named(table: Table, texts: Sequence[str]) -> list[int]:
     """The measures that most of the words name; none where no word does."""
     counts = [0] * len(table.measures)
     for text in texts:
-        for measure in _meant(table.measures, table, text):
+        for measure in _meant(table.measures, text):
             counts[measure] += 1
     most = max(counts)
     return [measure for measure, count in enumerate(counts) if count == most] if most else []
 
 
 @lru_cache(maxsize=1 << 16)
-def _meant(_: tuple[str, ...], table: Table, word: str) -> tuple[int, ...]:
-    return tuple(index for index, measure in enumerate(table.columns) if word.startswith(measure.words))
+def _meant(columns: tuple[str, ...], word: str) -> tuple[int, ...]:
+    return tuple(index for index, key in enumerate(columns) if word.startswith(measures()[key].words))
 
 
 def is_near(value: float, number: Stated) -> bool:
@@ -84,10 +92,11 @@ def is_near(value: float, number: Stated) -> bool:
     slack = number.step / 2 + 1e-6
     if number.nearly == "about":
         slack = max(slack, NEARLY * abs(stated))
+    reach = BEYOND_WORDS if number.in_words else BEYOND
     if number.nearly == "over":
-        return stated - 1e-6 <= value <= stated * (1 + BEYOND) + slack
+        return stated - 1e-6 <= value <= stated * (1 + reach) + slack
     if number.nearly == "under":
-        return stated * (1 - BEYOND) - slack <= value <= stated + 1e-6
+        return stated * (1 - reach) - slack <= value <= stated + 1e-6
     return abs(value - stated) <= slack
 
 
@@ -103,20 +112,36 @@ def _bound(what: Said) -> dict[int, tuple[int, ...]]:
     """The rows that each number stands with: of "SP e RJ têm 9 e 5" the first with 9 and the second with 5."""
     near = {place: _nearest(what, place) for place, token in enumerate(what.tokens) if token.number is not None}
     found = {place: what.tokens[at].rows if at is not None else () for place, at in near.items()}
-    for at in {at for at in near.values() if at is not None and len(what.tokens[at].rows) > 1}:
-        rows = what.tokens[at].rows
+    for at in {at for at in near.values() if at is not None}:
         mine = [place for place, where in near.items() if where == at]
-        for unit in {_number(what, place).unit for place in mine}:
-            alike = [place for place in mine if _number(what, place).unit == unit]
+        mine = [place for place in mine if _number(what, place).nearly not in _BOUNDS]
+        rows = what.tokens[at].rows
+        if len(rows) == 1 and len(mine) == 2 and "contra" in (token.text for token in what.tokens[mine[0] : mine[1]]):
+            rows = (*(row for before in what.places if before < at for row in what.tokens[before].rows), *rows)[-2:]
+        if len(rows) < 2:
+            continue
+        for unit in {_unit(what, place) for place in mine}:
+            alike = [place for place in mine if _unit(what, place) == unit]
             if len(alike) >= len(rows) and unit not in {"times", "half", "points"}:
                 found |= {place: (row,) for place, row in zip(alike, rows, strict=False)}
     return found
+
+
+_BOUNDS = frozenset({"above", "below"})
 
 
 def _number(what: Said, place: int) -> Stated:
     number = what.tokens[place].number
     assert number is not None  # noqa: S101 - asked of places of numbers only
     return number
+
+
+def _unit(what: Said, place: int) -> str:
+    """A number's unit; of "20,4 e 24,9 dias" both have the second's."""
+    unit, after = _number(what, place).unit, what.tokens[place + 1 : place + 3]
+    if not unit and len(after) == 2 and after[0].text in {"e", ",", "a", "para"} and after[1].number is not None:
+        return after[1].number.unit
+    return unit
 
 
 def _nearest(what: Said, place: int) -> int | None:
@@ -144,16 +169,35 @@ _STOPS = frozenset({",", ")", ":"})
 def _claim(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
     if _claims_nothing(what, place, number):
         return None
-    for test in (_cell, _share, _pair, _whole):
-        if (claim := test(what, place, number, rows)) is not None:
-            return claim
-    if what.advises:
-        return None  # a target: the table has no answer
-    known = rows and (_fitting(what.table, number) or number.unit in {"times", "half", "points"})
+    if (claim := _answered(what, place, number, rows)) is not None:
+        exact = number._replace(step=0.0)
+        if claim.verdict == "supported" and _is_coarse(number) and _answered(what, place, exact, rows) is None:
+            return None
+        return claim
+    if what.advises and sum(token.number is not None for token in what.tokens) <= MOST_TARGETS:
+        return None  # the table has no answer
+    known = rows and (fitting_measures(what.table, number) or number.unit in {"times", "half", "points"})
     operation = number.unit in {"times", "half", "points"} or _sign(what, place) != 0
+    if rows and number.unit in {"percent", "half"} and what.has("share"):
+        return Claim("contradicted", "derived", ("wrong", place), rows)
     if known and (not operation or len(what.places) > 1 or len(rows) > 1 or what.table.ordered):
         return Claim("contradicted", "cell", ("wrong", place), rows)
     return Claim("unsupported", "cell", ("unknown", place), rows)
+
+
+def _answered(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+    """The first way in which the table answers a number; "a média é de" asks for the mean before a row's value."""
+    told = [token.text for token in what.tokens[max(0, place - 4) : place]]
+    tests = (_bound_of, _cell, _pair, _share, _whole) if _sign(what, place) else (_bound_of, _cell, _share, _pair, _whole)
+    for test in (_whole, *tests) if not words()["mean"].isdisjoint(told) else tests:
+        if (claim := test(what, place, number, rows)) is not None:
+            return claim
+    return None
+
+
+def _is_coarse(number: Stated) -> bool:
+    """Whether rounding leaves so much open ("R$ 1 mil", "nota 4") that a match by it says little."""
+    return number.value is not None and number.nearly not in _BOUNDS and number.step / 2 > COARSE * abs(number.value)
 
 
 def _claims_nothing(what: Said, place: int, number: Stated) -> bool:
@@ -177,7 +221,7 @@ def _claims_nothing(what: Said, place: int, number: Stated) -> bool:
     return counts or (small and not known)
 
 
-def _fitting(table: Table, number: Stated) -> list[int]:
+def fitting_measures(table: Table, number: Stated) -> list[int]:
     """The measures whose values may be written with this unit."""
     units = {"points": {"percent", "mean"}, "": {"count", "money", "percent", "days", "mean"}}
     allowed = units.get(number.unit, {number.unit})
@@ -200,17 +244,33 @@ def _cell(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Clai
     if number.unit in {"times", "half", "points"} and not (number.unit == "points" and _has_marks(what)):
         return None
     values = what.table.values
-    found = [m for m in _fitting(what.table, number) if rows and all(is_near(values[row][m], number) for row in rows)]
+    found = [m for m in fitting_measures(what.table, number) if rows and all(is_near(values[row][m], number) for row in rows)]
     if not found:
         return None
     named = _near(what, place)
     right = [measure for measure in found if measure in named] if named else found
-    fits = bool(right) or not set(named) & set(_fitting(what.table, number))
+    fits = bool(right) or not set(named) & set(fitting_measures(what.table, number))
     return Claim("supported" if fits else "contradicted", "cell", ("cell", rows, (right or found)[0]), rows)
 
 
 def _has_marks(what: Said) -> bool:
     return any(measure.unit == "mean" for measure in what.table.columns)
+
+
+def _bound_of(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+    """ "acima de 10%": all the rows that it stands with are."""
+    if number.nearly not in _BOUNDS or number.value is None or not rows:
+        return None
+    sign = 1 if number.nearly == "above" else -1
+    fitting = fitting_measures(what.table, number)
+    named = [measure for measure in _likely(what, place) if measure in fitting][:1]
+    for measure in named:
+        values = [what.table.values[row][measure] for row in rows]
+        right = all(sign * (value - number.value) > 0 for value in values)
+        if right and any(abs(value - number.value) > VACUOUS * abs(value) for value in values):
+            return None
+        return Claim("supported" if right else "contradicted", "cell", ("beyond", measure, rows), rows)
+    return None
 
 
 def _share(what: Said, _: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
@@ -289,7 +349,7 @@ def _operation(table: Table, number: Stated, measure: int, first: float, second:
     if number.unit == "percent":
         relative = second != 0 and is_near(100 * gap / abs(second), number)
         return "percentage" if relative else "difference" if unit == "percent" and is_near(gap, number) else ""
-    fits = measure in _fitting(table, number)
+    fits = measure in fitting_measures(table, number)
     return "difference" if fits and gap > 0 and is_near(gap, number) else ""
 
 
@@ -308,7 +368,7 @@ def _from_mean(what: Said, place: int, number: Stated, rows: tuple[int, ...]) ->
 
 def _whole(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
     """A mean, a sum, or the distance of the extremes: what stands with no row, or with the sentence's word for it."""
-    table, fitting = what.table, _fitting(what.table, number)
+    table, fitting = what.table, fitting_measures(what.table, number)
     listed = place > 1 and what.tokens[place - 1].text in {"de", "das", "dos"} and what.tokens[place - 2].number
     for measure in fitting:
         column = table.column(measure)

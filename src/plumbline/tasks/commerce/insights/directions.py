@@ -5,8 +5,8 @@ Each claim is checked by the measure that the words beside it name, else by the 
 
 from collections.abc import Iterator
 
-from plumbline.tasks.commerce.insights.claims import Claim, Said, means
-from plumbline.tasks.commerce.insights.reading import Token, words
+from plumbline.tasks.commerce.insights.claims import Claim, Said, fitting_measures, is_near, means
+from plumbline.tasks.commerce.insights.reading import Stated, Token, words
 from plumbline.tasks.commerce.insights.table import Table
 
 MARKS = frozenset({",", ":", "(", ")", "–", "—", "/"})
@@ -16,13 +16,19 @@ FAR = 14
 """How many tokens away the row of a superlative may stand in another part of the sentence."""
 
 
+_TELLING = frozenset(
+    word for name in ("highest", "lowest", "best", "worst", "above", "below", "rose", "fell") for word in words()[name]
+)
+"""Words that may be a comparison."""
+
+
 def comparison_claims(what: Said) -> Iterator[Claim]:
     """The comparisons of a sentence, in their order; what it doubts, and what it denies rightly, is none."""
     if what.tokens[0].text in words()["doubt"] or not words()["doubt"].isdisjoint(what.words - {"se"}):
         return
     skipped = -1
     for place, token in enumerate(what.tokens):
-        if place <= skipped or not token.text:
+        if place <= skipped or token.text not in _TELLING:
             continue
         if _is_hedged(what, place):
             skipped = place + 2
@@ -179,16 +185,15 @@ def _measures(what: Said, place: int, rows: tuple[int, ...]) -> list[int]:
     if named := what.measures(start, end):
         return named
     for at in sorted(range(len(what.tokens)), key=lambda at: abs(at - place)):
-        number = what.tokens[at].number
-        if number is not None and number.value is not None:
-            column = [m for m in range(len(what.table.measures)) if _holds(what.table, rows, m, number.value)]
-            if column:
-                return column
+        if (number := what.tokens[at].number) is not None:
+            found = [m for m in fitting_measures(what.table, number) if _holds(what.table, rows, m, number)]
+            if found:
+                return found
     return what.measures(0, len(what.tokens)) or [what.table.about]
 
 
-def _holds(table: Table, rows: tuple[int, ...], measure: int, value: float) -> bool:
-    return any(abs(table.values[row][measure] - value) <= 0.051 for row in rows)
+def _holds(table: Table, rows: tuple[int, ...], measure: int, number: Stated) -> bool:
+    return any(is_near(table.values[row][measure], number) for row in rows)
 
 
 def _widest(what: Said, place: int, noun: str) -> Claim | None:
@@ -214,18 +219,28 @@ def _widest(what: Said, place: int, noun: str) -> Claim | None:
     return Claim("contradicted", "comparison", ("step", measures[0], last, up), rows)
 
 
+_SIDES = {"melhor": "good", "melhores": "good", "pior": "bad", "piores": "bad"}
+"""Ends of a comparison that depend on whether more of the measure is good."""
+
+
+_VERBS = (words()["above"] | words()["below"]) - _ADJECTIVES
+"""Words that are followed by what they compare with at once, without "que"."""
+
+
 def _against(what: Said, place: int) -> Claim | None:
-    """ "SP supera o RJ", "acima da média", "maior em SP do que no RJ"."""
+    """ "SP supera o RJ", "acima da média", "maior em SP do que no RJ", "mais barato que"."""
     text = what.tokens[place].text
-    sign = 1 if text in words()["above"] else -1 if text in words()["below"] else 0
-    if not sign:
+    following = what.tokens[place + 1].text if place + 1 < len(what.tokens) else ""
+    end = (_end(text, following) if text in {"mais", "menos"} else "") or _SIDES.get(text, "")
+    end = end or ("high" if text in words()["above"] else "low" if text in words()["below"] else "")
+    if not end:
         return None
-    linked = text not in {"maior", "maiores", "menor", "menores", "mais", "menos"}
+    linked = text in _VERBS
     inner: tuple[int, ...] = ()
     for at in range(place + 1, min(place + 10, len(what.tokens))):
         token = what.tokens[at]
         if token.text in {"media", "medias"} and linked and not what.measures(at - 1, at):
-            return _against_mean(what, place, sign)
+            return _against_mean(what, place, end)
         if token.text == "que":
             linked = True
         elif token.text in {",", "(", ")", ":"} and not linked:
@@ -235,13 +250,13 @@ def _against(what: Said, place: int) -> Claim | None:
         elif token.rows:
             before = [here for here in what.places if here < place]
             mine = inner or (what.tokens[before[-1]].rows if before else ())
-            return _compared(what, place, mine, token.rows, sign)
+            return _compared(what, place, mine, token.rows, end)
         elif token.text in BREAKS:
             return None
     return None
 
 
-def _against_mean(what: Said, place: int, sign: int) -> Claim | None:
+def _against_mean(what: Said, place: int, end: str) -> Claim | None:
     before = [at for at in what.places if at < place] or [at for at in what.places if at > place]
     if not before:
         return None
@@ -249,21 +264,23 @@ def _against_mean(what: Said, place: int, sign: int) -> Claim | None:
     chosen = None
     for measure in _measures(what, place, rows):
         for mean in means(what.table, measure):
-            if all(sign * (what.table.values[row][measure] - mean) > 0 for row in rows):
+            high = _is_high(what.table, measure, end)
+            if all((what.table.values[row][measure] > mean) == high for row in rows):
                 return Claim("supported", "comparison", ("beside mean", measure, frozenset(rows)), rows)
         chosen = chosen or Claim("contradicted", "comparison", ("beside mean", measure, place), rows)
     return chosen
 
 
-def _compared(what: Said, place: int, mine: tuple[int, ...], other: tuple[int, ...], sign: int) -> Claim | None:
+def _compared(what: Said, place: int, mine: tuple[int, ...], other: tuple[int, ...], end: str) -> Claim | None:
     other = tuple(row for row in other if row not in mine)
     if not mine or not other:
         return None
     chosen = None
     for measure in _measures(what, place, mine):
         column = what.table.column(measure)
-        if all(sign * (column[a] - column[b]) > 0 for a in mine for b in other):
-            order = (mine, other) if sign > 0 else (other, mine)
+        high = _is_high(what.table, measure, end)
+        if all(column[a] > column[b] if high else column[a] < column[b] for a in mine for b in other):
+            order = (mine, other) if high else (other, mine)
             return Claim("supported", "comparison", ("order", measure, *order), (*mine, *other))
         chosen = chosen or Claim("contradicted", "comparison", ("order", measure, place), mine)
     return chosen

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from plumbline.seeds import generator
-from plumbline.tasks.commerce.insights.table import MONTHS, Table, dimensions, kinds, measures, row_named, table_of
+from plumbline.tasks.commerce.insights.table import MONTHS, ORDERED, Table, dimensions, kinds, measures, row_named, table_of
 from plumbline.tasks.commerce.job import Shop, rows_of
 from plumbline.tasks.commerce.options import CommerceOptions
 
@@ -132,11 +132,11 @@ def _is_known(dimension: str, row: str | None) -> bool:
 
 
 def _some(rows: Sequence[sqlite3.Row], dimension: str, rng: np.random.Generator) -> list[sqlite3.Row]:
-    """At most seven rows: of a dimension with many rows a few, in their order."""
-    size = int(rng.integers(FEWEST_ROWS + 1, MOST_ROWS + 1))
-    if dimension in {"mes", "faixa", "parcelas", "pagamento", "regiao"} or len(rows) <= size:
+    """At most seven rows, shuffled unless they have an order: the first one is then no better a guess than another."""
+    size = min(len(rows), int(rng.integers(FEWEST_ROWS + 1, MOST_ROWS + 1)))
+    if dimension in ORDERED:
         return list(rows[:MOST_ROWS])
-    return [rows[index] for index in sorted(rng.choice(len(rows), size, replace=False))]
+    return [rows[index] for index in rng.choice(len(rows), size, replace=False)] if rows else []
 
 
 def _says_something(table: Table) -> bool:

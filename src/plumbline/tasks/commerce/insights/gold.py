@@ -41,7 +41,7 @@ def facts(table: Table) -> dict[str, str]:
     measure, column = table.columns[about], table.column(about)
     high, low, mean = table.high(about), table.low(about), sum(column) / len(column)
     slots = {"m": measure.name, "the": measure.the, "da": "da" if measure.the == "a" else "do", "n": str(len(column))}
-    slots |= {"na": "na" if measure.the == "a" else "no", "mean": written(round(mean, measure.decimals), measure)}
+    slots |= {"na": "na" if measure.the == "a" else "no", "mean": written(mean, measure, prose=True)}
     best, worst = (high, low) if measure.high_is_good else (low, high)
     first, last = 0, len(column) - 1
     named = {"hi": high, "lo": low, "best": best, "worst": worst, "first": first, "last": last, "odd": _odd(column, mean)}

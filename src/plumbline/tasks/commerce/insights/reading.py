@@ -15,7 +15,8 @@ from plumbline.tasks.text.numbers import read_number
 
 MOST_CHARACTERS = 4000
 """Of an answer that are read; the length that pays is a quarter of that."""
-ACCENTS = str.maketrans("áàâãäéèêëíìîïóòôõöúùûüçñ", "aaaaaeeeeiiiiooooouuuucn")
+ACCENTS = str.maketrans("áàâãäéèêëíìîïóòôõöúùûüçñ", "aaaaaeeeeiiiiooooouuuucn", "*`#\"“”‘’«»")
+"""Letters without their accents; marks of emphasis and quotation are taken away."""
 
 
 class Stated(NamedTuple):
@@ -28,7 +29,9 @@ class Stated(NamedTuple):
     unit: str
     """percent, points (percentage points), money, days, times, half (a share or a ratio in words) or ""."""
     nearly: str
-    """about, over, under or "": how exactly the text says that it holds."""
+    """How exactly the text says that it holds: about, over, under, "" to its last decimal; above and below are bounds."""
+    in_words: bool = False
+    """ "o dobro" and the like, which are seldom meant to a decimal."""
 
 
 class Token(NamedTuple):
@@ -64,8 +67,7 @@ def numerals() -> Mapping[str, int]:
 _RAW = re.compile(r"\x01(\d+)\x02|(\d+(?:[.,]\d+)*)|([a-z]+(?:-[a-z]+)*)|([.!?;\n])|(\S)")
 _LIST_MARK = re.compile(r"^[ \t]*(?:\d{1,2}[.)]|[-*•–—+])[ \t]+", re.MULTILINE)
 _TABLE_LINE = re.compile(r"^[^\n]*\|[^\n]*$", re.MULTILINE)
-_SPELLED = re.compile(r"\bp\.[ ]?p\.?(?!\w)|\bpontos? p[eo]rcentua(?:l|is)|\bpor cento\b|\bvs?\.|\baprox\.|[*_`#\"“”'‘’«»]")
-_AS = {"por cento": "%", "vs.": " contra ", "v.": " contra ", "aprox.": "cerca de"}
+_POINTS = re.compile(r"\bp\. ?p\.?(?!\w)|\bpontos? p[eo]rcentua(?:l|is)")
 _JOINTS = frozenset(
     ", / e a ate para o os as ao do da no na em de com nas entregas entrega compras compra faixa categoria motivo".split()
 )
@@ -75,11 +77,12 @@ _RANGE = frozenset({"a", "ate", "para"})
 def sentences(text: str, table: Table) -> list[Sentence]:
     """The sentences of a text about a table; lines of a copied table are none."""
     text = text[:MOST_CHARACTERS].replace("\x01", " ").replace("\x02", " ")
-    text = _LIST_MARK.sub("", _TABLE_LINE.sub("", text))
-    pattern, rows = _names(table)
-    text = _SPELLED.sub(_spelled, text)
-    marked = pattern.sub(lambda found: f" \x01{rows[_canonical(found[0])]}\x02 ", text)
-    plain = marked.casefold().translate(ACCENTS).replace("r$", "$")
+    text = _LIST_MARK.sub("", _TABLE_LINE.sub("", text) if "|" in text else text)
+    names = _names(table)
+    if names.literal is not None:
+        text = names.literal.sub(names.mark, text)
+    plain = text.casefold().translate(ACCENTS).replace("r$", "$").replace("por cento", "%").replace("vs.", "contra")
+    plain = names.plain.sub(names.mark, _POINTS.sub(" pp ", plain) if "p." in plain or "ponto" in plain else plain)
     found: list[Sentence] = []
     raw: list[tuple[int, str]] = []
     for match in _RAW.finditer(plain):
@@ -93,11 +96,6 @@ def sentences(text: str, table: Table) -> list[Sentence]:
     return [*found, _sentence(raw, table, asks=False)] if raw else found
 
 
-def _spelled(found: re.Match[str]) -> str:
-    text = found[0].casefold()
-    return _AS.get(text, " pp " if text[0] == "p" else "")
-
-
 def _sentence(raw: list[tuple[int, str]], table: Table, *, asks: bool) -> Sentence:
     plain = " ".join(text for kind, text in raw if kind != 5)
     tokens: list[Token] = []
@@ -109,7 +107,7 @@ def _sentence(raw: list[tuple[int, str]], table: Table, *, asks: bool) -> Senten
         elif kind == 2:
             number, index = _number(raw, index, tokens)
             tokens.append(Token(text, number=number))
-        elif (number := _in_words(raw, index, tokens)) is not None:
+        elif text in _NUMBER_WORDS and (number := _in_words(raw, index, tokens)) is not None:
             tokens.append(Token(text, number=number))
             index += 1 if number.unit == "times" and text in numerals() else 0
         else:
@@ -173,36 +171,41 @@ _PARTS = {"terco": 1 / 3, "tercos": 1 / 3, "quarto": 1 / 4, "quartos": 1 / 4, "q
 _MULTIPLES = {"dobro": 2.0, "triplo": 3.0, "quadruplo": 4.0}
 
 
+_NUMBER_WORDS = {*_MULTIPLES, *_PARTS, *numerals(), "metade"}
+
+
 def _in_words(raw: list[tuple[int, str]], index: int, before: list[Token]) -> Stated | None:
     """ "o dobro", "metade", "dois terços", "três vezes"; None where the word is no number that is checked."""
     text = raw[index][1]
     if text in _MULTIPLES:
-        return Stated(_MULTIPLES[text], 0.3, "times", _nearly(before))
+        return Stated(_MULTIPLES[text], 0.3, "times", _nearly(before), in_words=True)
     if text == "metade":
-        return Stated(0.5, 0.08, "half", _nearly(before))
+        return Stated(0.5, 0.08, "half", _nearly(before), in_words=True)
     if text in _PARTS and before and before[-1].text in numerals() and len(raw) > index + 1:
-        return Stated(numerals()[before[-1].text] * _PARTS[text], 0.06, "half", _nearly(before[:-1]))
+        return Stated(numerals()[before[-1].text] * _PARTS[text], 0.06, "half", _nearly(before[:-1]), in_words=True)
     if text in numerals() and text not in {"um", "uma"} and len(raw) > index + 1 and raw[index + 1][1] == "vezes":
-        return Stated(float(numerals()[text]), 0.3, "times", _nearly(before))
+        return Stated(float(numerals()[text]), 0.3, "times", _nearly(before), in_words=True)
     return None
 
 
 def _nearly(before: list[Token]) -> str:
     """How exactly a number is meant, by the words before it."""
-    said = [token.text for token in before[-4:] if token.text not in {"$", "o", "a", "de", "do", "um", "uma"}][-1:]
+    said = [token.text for token in before[-4:] if token.text not in {*_FILLING, "a", "de", "do", "da"}][-1:]
     word = said[0] if said else ""
     if word in words()["almost"]:
         return "under"
     if word in words()["approx"]:
         return "about"
-    nearest = [token.text for token in before[-2:]]
-    if nearest in (["mais", "de"], ["mais", "que"], ["acima", "de"]) or (word == "que" and "mais" in _texts(before)):
-        return "over"
-    return "under" if nearest == ["menos", "de"] else ""
+    texts = [token.text for token in before[-5:]]
+    while texts and texts[-1] in _FILLING:
+        del texts[-1]
+    pair = texts[-2:] if texts and texts[-1] in {"que", "de", "da", "do", "a", "dos", "das"} else []
+    return _BOUNDS.get(pair[0], "") if pair else ""
 
 
-def _texts(tokens: list[Token]) -> list[str]:
-    return [token.text for token in tokens[-4:]]
+_FILLING = frozenset({"$", "o", "os", "as", "um", "uma"})
+_BOUNDS = {"mais": "over", "menos": "under"} | dict.fromkeys(("acima", "superior", "superiores"), "above")
+_BOUNDS |= dict.fromkeys(("abaixo", "inferior", "inferiores"), "below")
 
 
 @lru_cache(maxsize=1 << 14)
@@ -221,26 +224,38 @@ def _canonical(name: str) -> str:
     return " ".join(word for word in re.findall(r"\w+", name.casefold().translate(ACCENTS).replace("_", " ")) if word != "e")
 
 
-_VOWELS = {"a": "aáàâã", "e": "eéê", "i": "ií", "o": "oóôõ", "u": "uúü", "c": "cç"}
+class _Names(NamedTuple):
+    """What finds the table's rows in a text."""
 
+    literal: re.Pattern[str] | None
+    """Codes in capitals, and names that without accents are other words; before the text is made plain."""
+    plain: re.Pattern[str]
+    """The other names; in lower case without accents, whatever stands between their words."""
+    rows: Mapping[str, int]
 
-def _expression(alias: str) -> str:
-    """What finds an alias: without regard to case and accents, with other marks between its words."""
-    if alias.startswith("="):
-        return re.escape(alias[1:])
-    if alias.isupper():
-        return alias
-    spelled = ["".join(f"[{_VOWELS[x]}]" if x in _VOWELS else x for x in word) for word in _canonical(alias).split()]
-    return "(?i:" + r"[\s,_/-]{1,2}(?:e\s)?".join(spelled) + ")"
+    def mark(self, found: re.Match[str]) -> str:
+        """What stands for a row in the text that is split into tokens."""
+        before = found.string[found.start() - 1 : found.start()]
+        return found[0] if before.isalnum() else f" \x01{self.rows[_canonical(found[0])]}\x02 "
 
 
 @lru_cache(maxsize=4096)
-def _names(table: Table) -> tuple[re.Pattern[str], Mapping[str, int]]:
-    """What finds the table's rows in a text, and which row each way to say it means."""
+def _names(table: Table) -> _Names:
     said = [(alias, row) for row, named in enumerate(table.named) for alias in _ways(named)]
     said.sort(key=lambda pair: -len(pair[0]))
-    pattern = re.compile(r"(?<!\w)(?:" + "|".join(dict.fromkeys(_expression(alias) for alias, _ in said)) + r")(?!\w)")
-    return pattern, {_canonical(alias.lstrip("=")): row for alias, row in reversed(said)}
+    literal = [re.escape(alias.lstrip("=")) for alias, _ in said if _is_literal(alias)]
+    plain = [r"[\s,_/-]{1,2}(?:e\s)?".join(_canonical(alias).split()) for alias, _ in said if not _is_literal(alias)]
+    rows = {_canonical(alias): row for alias, row in reversed(said)}
+    return _Names(_any_of(literal) if literal else None, _any_of(plain), rows)
+
+
+def _is_literal(alias: str) -> bool:
+    return alias.startswith("=") or alias.isupper()
+
+
+def _any_of(expressions: list[str]) -> re.Pattern[str]:
+    # What stands before a name is looked at in `mark`: an expression that begins with its letters is found faster.
+    return re.compile("(?:" + "|".join(dict.fromkeys(expressions)) + r")(?!\w)")
 
 
 def _ways(named: Row) -> list[str]:

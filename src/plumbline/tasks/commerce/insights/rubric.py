@@ -1,7 +1,8 @@
 """What an analysis is worth: its claims against the table, how many there are, and what they cover.
 
 Each supported fact counts once. Figures alone are a copy of the table: they are worth 0.3 of `claims`, the rest is for
-what follows from them. A claim that the table contradicts weighs twice what one without an answer does.
+what follows from them. The share of claims that are right, one that the table contradicts weighed twice, multiplies all
+but the directions, which have a share of their own: so nothing is earned by claiming everything.
 """
 
 from collections.abc import Sequence
@@ -19,9 +20,9 @@ RUBRIC = Rubric(
     1,
     parts=(
         Part("claims", 0.45, "share of the claims that the table supports, times enough figures, sums and comparisons"),
-        Part("coverage", 0.25, "highest and lowest row of the measure in question are named, and the gap between them"),
+        Part("coverage", 0.25, "highest and lowest row of the measure in question are named, and the gap between them; times that share"),
         Part("directions", 0.10, "share of the comparisons that agree with the table, times enough of them"),
-        Part("recommendation", 0.20, "something to do, at the end, where the text has shown something"),
+        Part("recommendation", 0.20, "something to do about a row that the text has compared, at the end; times that share"),
     ),
     form=(
         Part("language", 0.50, "Portuguese"),
@@ -41,6 +42,10 @@ STATEMENT = 4
 """Words that a sentence needs to count as a statement."""
 
 
+Facts = dict[tuple[object, ...], Claim]
+"""The supported claims by what they say, so that each counts once."""
+
+
 class Reading(NamedTuple):
     """What an answer says."""
 
@@ -48,7 +53,7 @@ class Reading(NamedTuple):
     said: Sequence[Said]
     claims: Sequence[Claim]
 
-    def supported(self) -> dict[tuple[object, ...], Claim]:
+    def supported(self) -> Facts:
         """The supported claims, each fact once."""
         return {claim.fact: claim for claim in self.claims if claim.verdict == "supported"}
 
@@ -66,30 +71,38 @@ def judge(table: Table, completion: str) -> tuple[Outcome, Score]:
     reading = read(completion, table)
     supported = reading.supported()
     wrong = [claim for claim in reading.claims if claim.verdict != "supported"]
+    right = _precision(len(supported), wrong)
     values = {
-        "claims": _claims(supported, wrong),
-        "coverage": coverage(table, supported),
+        "claims": right * _enough(supported),
+        "coverage": right * coverage(table, supported),
         "directions": _directions(supported, wrong),
-        "recommendation": _recommendation(reading, supported),
+        "recommendation": right * _recommendation(reading, supported),
         **_form(reading, len(completion.split())),
     }
-    return Outcome(how=_outcome(completion, reading, values)), RUBRIC.score(values)
+    return Outcome(how=_outcome(completion, reading)), RUBRIC.score(values)
 
 
-def _outcome(completion: str, reading: Reading, values: dict[str, float | None]) -> str:
+def _outcome(completion: str, reading: Reading) -> str:
     if not completion.strip():
         return "empty"
     if any(claim.verdict == "contradicted" for claim in reading.claims):
         return "contradicted"
     if any(claim.verdict == "unsupported" for claim in reading.claims):
         return "unsupported"
-    return "supported" if values["claims"] else "nothing claimed"
+    return "supported" if reading.claims else "nothing claimed"
 
 
-def _claims(supported: dict[tuple[object, ...], Claim], wrong: Sequence[Claim]) -> float:
-    sorts = [claim.sort for claim in supported.values()]
-    enough = sum(share * min(1.0, sorts.count(sort) / needed) for sort, (needed, share) in ENOUGH.items())  # type: ignore[arg-type]
-    return min(1.0, enough) * _precision(len(supported), wrong)
+def _enough(supported: Facts) -> float:
+    """How much of an analysis the supported facts are, each sort up to what is enough of it."""
+    counts = {sort: sum(claim.sort == sort for claim in supported.values()) for sort in ("cell", "derived")}
+    counts["comparison"] = _comparisons(supported)
+    return min(1.0, sum(share * min(1.0, counts[sort] / needed) for sort, (needed, share) in ENOUGH.items()))
+
+
+def _comparisons(supported: Facts) -> int:
+    """The supported comparisons; of the many pairs of rows of which one is higher, one counts."""
+    found = [claim.fact[0] for claim in supported.values() if claim.sort == "comparison"]
+    return len(found) - max(0, found.count("order") - 1)
 
 
 def _precision(right: int, wrong: Sequence[Claim]) -> float:
@@ -97,12 +110,13 @@ def _precision(right: int, wrong: Sequence[Claim]) -> float:
     return right / (right + against) if right else 0.0
 
 
-def _directions(supported: dict[tuple[object, ...], Claim], wrong: Sequence[Claim]) -> float:
+def _directions(supported: Facts, wrong: Sequence[Claim]) -> float:
     right = sum(claim.sort == "comparison" for claim in supported.values())
-    return _precision(right, [claim for claim in wrong if claim.sort == "comparison"]) * min(1.0, right / 3)
+    mistaken = [claim for claim in wrong if claim.sort == "comparison"]
+    return _precision(right, mistaken) * min(1.0, _comparisons(supported) / ENOUGH["comparison"][0])
 
 
-def coverage(table: Table, supported: dict[tuple[object, ...], Claim]) -> float:
+def coverage(table: Table, supported: Facts) -> float:
     """A third each: the highest row is said to be it, the lowest row, and how far they are apart.
 
     The gap is half covered by any other difference, ratio or percentage of the measure in question. Where rows have an
@@ -123,20 +137,20 @@ def coverage(table: Table, supported: dict[tuple[object, ...], Claim]) -> float:
     return (len(extremes) + gap) / 3
 
 
-def _recommendation(reading: Reading, supported: dict[tuple[object, ...], Claim]) -> float:
+def _recommendation(reading: Reading, supported: Facts) -> float:
     """The best sentence that says what to do, nothing where the text supports nothing.
 
-    0.3 for any, 0.6 where it names a row, 1 where it names one that the text has said something true of and stands
-    among the last two sentences.
+    0.2 for any, 0.4 where it names a row, 0.8 where the text has compared that row with others, 1 where it stands among
+    the last two sentences then.
     """
-    known = {row for claim in supported.values() for row in claim.rows}
+    compared = {row for claim in supported.values() if claim.sort != "cell" for row in claim.rows}
     best = 0.0
     for place, what in enumerate(reading.said if supported else ()):
         if not what.advises or what.words.isdisjoint(words()["actions"]):
             continue
         rows = {row for at in what.places for row in what.tokens[at].rows}
         at_end = place >= len(reading.said) - 2
-        best = max(best, (1.0 if at_end else 0.8) if rows & known else 0.6 if rows else 0.3)
+        best = max(best, (1.0 if at_end else 0.8) if rows & compared else 0.4 if rows else 0.2)
     return best
 
 

@@ -52,9 +52,12 @@ class Measure:
     """Beginnings of the words by which people mean it; lower case, no accents."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
-    """Rows, measures and rounded values; what is true of them is computed from these."""
+    """Rows, measures and rounded values; what is true of them is computed from these.
+
+    Equal tables are one object (`table_of`), so that what is looked up of a table is looked up by identity.
+    """
 
     kind: str
     rows: tuple[str, ...]
