@@ -5,7 +5,7 @@ as the text states it, that row's value; or where the sentence says so, a differ
 mean with that row in it. A row's name with another row's number is contradicted.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -132,7 +132,7 @@ _BOUNDS = frozenset({"above", "below"})
 
 def _number(what: Said, place: int) -> Stated:
     number = what.tokens[place].number
-    assert number is not None  # noqa: S101 - asked of places of numbers only
+    assert number is not None
     return number
 
 
@@ -188,8 +188,8 @@ def _claim(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Cla
 def _answered(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
     """The first way in which the table answers a number; "a média é de" asks for the mean before a row's value."""
     told = [token.text for token in what.tokens[max(0, place - 4) : place]]
-    tests = (_bound_of, _cell, _pair, _share, _whole) if _sign(what, place) else (_bound_of, _cell, _share, _pair, _whole)
-    for test in (_whole, *tests) if not words()["mean"].isdisjoint(told) else tests:
+    tests = [_bound_of, _cell, _pair, _share, _whole] if _sign(what, place) else _TESTS
+    for test in tests if words()["mean"].isdisjoint(told) else [_whole, *tests]:
         if (claim := test(what, place, number, rows)) is not None:
             return claim
     return None
@@ -230,7 +230,9 @@ def fitting_measures(table: Table, number: Stated) -> list[int]:
 
 def _near(what: Said, place: int) -> list[int]:
     """The measures named right beside a number."""
-    behind = next((at for at in range(place + 1, min(place + 4, len(what.tokens))) if _ends(what.tokens[at])), place + 4)
+    behind = next(
+        (at for at in range(place + 1, min(place + 4, len(what.tokens))) if _ends(what.tokens[at])), place + 4
+    )
     ahead = next((at + 1 for at in range(place - 1, max(place - 5, -1), -1) if _ends(what.tokens[at])), place - 4)
     return what.measures(place, behind) or what.measures(ahead, place)
 
@@ -244,7 +246,9 @@ def _cell(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Clai
     if number.unit in {"times", "half", "points"} and not (number.unit == "points" and _has_marks(what)):
         return None
     values = what.table.values
-    found = [m for m in fitting_measures(what.table, number) if rows and all(is_near(values[row][m], number) for row in rows)]
+    found = [
+        m for m in fitting_measures(what.table, number) if rows and all(is_near(values[row][m], number) for row in rows)
+    ]
     if not found:
         return None
     named = _near(what, place)
@@ -435,3 +439,7 @@ def _sign(what: Said, place: int) -> int:
         if text in words()["below"] or text in words()["fell"]:
             return -1
     return 0
+
+
+_TESTS: list[Callable[[Said, int, Stated, tuple[int, ...]], Claim | None]] = [_bound_of, _cell, _share, _pair, _whole]
+"""What a number may be, in the order in which it is asked."""

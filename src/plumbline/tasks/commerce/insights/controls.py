@@ -43,7 +43,9 @@ def empty_prose(table: Table) -> str:
 
 def numbers_alone(table: Table) -> str:
     """Every figure of the table, and no row's name."""
-    values = [written(value, measure) for row in table.values for value, measure in zip(row, table.columns, strict=True)]
+    values = [
+        written(value, measure) for row in table.values for value, measure in zip(row, table.columns, strict=True)
+    ]
     return f"Os números da tabela são {', '.join(values)}. Recomendo acompanhar esses números."
 
 

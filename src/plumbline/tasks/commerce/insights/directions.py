@@ -10,7 +10,7 @@ from plumbline.tasks.commerce.insights.reading import Stated, Token, words
 from plumbline.tasks.commerce.insights.table import Table
 
 MARKS = frozenset({",", ":", "(", ")", "–", "—", "/"})
-BREAKS = frozenset({"e", "mas", "enquanto", "ja", "porem", "contra", "seguido", "seguida", "seguidos", "ou"})
+BREAKS = words()["breaks"]
 ORDINALS = {"segundo": 2, "segunda": 2, "terceiro": 3, "terceira": 3, "quarto": 4, "quarta": 4}
 FAR = 14
 """How many tokens away the row of a superlative may stand in another part of the sentence."""
@@ -90,8 +90,8 @@ def _end(text: str, following: str) -> str:
         if not ends:
             return ""
         return ends[0] if text == "mais" else {"high": "low", "low": "high", "good": "bad", "bad": "good"}[ends[0]]
-    ends = {"highest": "high", "lowest": "low", "best": "good", "worst": "bad"}
-    return next((end for name, end in ends.items() if text in words()[name]), "")
+    named = {"highest": "high", "lowest": "low", "best": "good", "worst": "bad"}
+    return next((end for name, end in named.items() if text in words()[name]), "")
 
 
 def _is_high(table: Table, measure: int, end: str) -> bool:
@@ -113,7 +113,11 @@ def _is_comparative(what: Said, place: int) -> bool:
     text = what.tokens[place].text
     if before.number is not None or before.text in {"%", "pp", "vez", "muito", "bem", "ainda", "entre", "dos", "das"}:
         return True
-    if text in {"mais", "menos"} and before.text in {"a", "muito", "bem", "cada", "nada"} and not _after_article(what, place):
+    if (
+        text in {"mais", "menos"}
+        and before.text in {"a", "muito", "bem", "cada", "nada"}
+        and not _after_article(what, place)
+    ):
         return True
     for at in range(place + 1, min(place + 8, len(what.tokens))):
         token = what.tokens[at]
@@ -124,26 +128,15 @@ def _is_comparative(what: Said, place: int) -> bool:
     return False
 
 
-_BEFORE = frozenset(
-    "o a os as um uma seu sua do da no na ao com e foi fica ficou tem teve registra registrou apresenta como sendo "
-    "onde que quem segundo segunda terceiro terceira quarto quarta este esta esse essa".split()
-)
-
-
 def _is_behind_a_noun(what: Said, place: int) -> bool:
     """ "compras maiores", "frete mais barato": no superlative, but "o ponto mais alto" is one."""
     text = what.tokens[place].text
     before = [token.text for token in what.tokens[max(0, place - 4) : place]]
-    if not before or not before[-1] or before[-1] in MARKS | BREAKS or text not in _ADJECTIVES:
+    if not before or not before[-1] or before[-1] in MARKS | BREAKS or text not in words()["adjectives"]:
         return False
     if text in {"mais", "menos"} and not {"o", "a", "os", "as", "que", "quem", "onde"}.isdisjoint(before):
         return False
-    return before[-1] not in _BEFORE
-
-
-_ADJECTIVES = frozenset(
-    "maior maiores menor menores melhor melhores pior piores minimo minima maximo maxima mais menos".split()
-)
+    return before[-1] not in words()["before_adjectives"]
 
 
 def _after_article(what: Said, place: int) -> bool:
@@ -205,8 +198,12 @@ def _widest(what: Said, place: int, noun: str) -> Claim | None:
         if len(rows) != 2:
             return None
         fits = [m for m in measures if {*rows} == {what.table.high(m), what.table.low(m)}]
-        verdict = "supported" if fits else "contradicted"
-        return Claim(verdict, "comparison", ("gap", (fits or measures)[0], frozenset(rows), "widest"), rows)
+        return Claim(
+            "supported" if fits else "contradicted",
+            "comparison",
+            ("gap", (fits or measures)[0], frozenset(rows), "widest"),
+            rows,
+        )
     if not what.table.ordered or len(rows) not in {1, 2} or (len(rows) == 1 and rows[0] == 0):
         return None
     last = max(rows)
@@ -223,7 +220,7 @@ _SIDES = {"melhor": "good", "melhores": "good", "pior": "bad", "piores": "bad"}
 """Ends of a comparison that depend on whether more of the measure is good."""
 
 
-_VERBS = (words()["above"] | words()["below"]) - _ADJECTIVES
+_VERBS = (words()["above"] | words()["below"]) - words()["adjectives"]
 """Words that are followed by what they compare with at once, without "que"."""
 
 

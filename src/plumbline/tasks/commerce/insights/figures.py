@@ -7,7 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from plumbline.seeds import generator
-from plumbline.tasks.commerce.insights.table import MONTHS, ORDERED, Table, dimensions, kinds, measures, row_named, table_of
+from plumbline.tasks.commerce.insights.table import (
+    MONTHS,
+    ORDERED,
+    Table,
+    dimensions,
+    kinds,
+    measures,
+    row_named,
+    table_of,
+)
 from plumbline.tasks.commerce.job import Shop, rows_of
 from plumbline.tasks.commerce.options import CommerceOptions
 
@@ -61,9 +70,10 @@ def orders(shop: Shop) -> sqlite3.Connection:
     scope = " WHERE sentiment = 'negativo'" if shop.options.insights_from == "negative" else ""
     connection = sqlite3.connect(":memory:")
     connection.execute(f"CREATE TABLE orders_enriched ({COLUMNS})")
-    rows = rows_of(shop.database, f"SELECT {COLUMNS} FROM orders_enriched{scope}")
+    rows = rows_of(shop.database, f"SELECT {COLUMNS} FROM orders_enriched{scope}")  # noqa: S608 - our own names
     places = ", ".join("?" * len(COLUMNS.split(", ")))
-    connection.executemany(f"INSERT INTO orders_enriched VALUES ({places})", (tuple(row.values()) for row in rows))
+    insert = f"INSERT INTO orders_enriched VALUES ({places})"  # noqa: S608 - question marks
+    connection.executemany(insert, (tuple(row.values()) for row in rows))
     connection.row_factory = sqlite3.Row
     return connection
 
@@ -108,7 +118,7 @@ def _query(kind: str, piece: Slice) -> tuple[str, list[str]]:
     order = dimension.get("sort", "entity" if about["rows"] == "mes" else "orders DESC")
     figures = ", ".join(f"{measures()[key].sql} AS {key}" for key in about["measures"])
     return (
-        f"SELECT {dimension['expression']} AS entity, COUNT(*) AS orders, {figures} FROM orders_enriched "
+        f"SELECT {dimension['expression']} AS entity, COUNT(*) AS orders, {figures} FROM orders_enriched "  # noqa: S608
         f"WHERE {' AND '.join(where)} GROUP BY entity HAVING orders >= ? ORDER BY {order}, entity"
     ), arguments
 
@@ -118,7 +128,12 @@ def _table(kind: str, found: Sequence[sqlite3.Row], rng: np.random.Generator) ->
     about = kinds()[kind]
     kept = _some([row for row in found if _is_known(about["rows"], row["entity"])], about["rows"], rng)
     rounded = [[_rounded(row[key], measures()[key].decimals) for key in about["measures"]] for row in kept]
-    reference = {"kind": kind, "rows": [row["entity"] for row in kept], "measures": about["measures"], "values": rounded}
+    reference = {
+        "kind": kind,
+        "rows": [row["entity"] for row in kept],
+        "measures": about["measures"],
+        "values": rounded,
+    }
     table = table_of(reference)
     return table if len(kept) >= FEWEST_ROWS and _says_something(table) else None
 

@@ -44,7 +44,15 @@ def facts(table: Table) -> dict[str, str]:
     slots |= {"na": "na" if measure.the == "a" else "no", "mean": written(mean, measure, prose=True)}
     best, worst = (high, low) if measure.high_is_good else (low, high)
     first, last = 0, len(column) - 1
-    named = {"hi": high, "lo": low, "best": best, "worst": worst, "first": first, "last": last, "odd": _odd(column, mean)}
+    named = {
+        "hi": high,
+        "lo": low,
+        "best": best,
+        "worst": worst,
+        "first": first,
+        "last": last,
+        "odd": _odd(column, mean),
+    }
     for slot, row in named.items():
         name = table.named[row]
         slots |= {slot: name.o, f"em_{slot}": name.em, f"v_{slot}": written(column[row], measure, prose=True)}

@@ -15,7 +15,7 @@ from plumbline.tasks.text.numbers import read_number
 
 MOST_CHARACTERS = 4000
 """Of an answer that are read; the length that pays is a quarter of that."""
-ACCENTS = str.maketrans("áàâãäéèêëíìîïóòôõöúùûüçñ", "aaaaaeeeeiiiiooooouuuucn", "*`#\"“”‘’«»")
+ACCENTS = str.maketrans("áàâãäéèêëíìîïóòôõöúùûüçñ", "aaaaaeeeeiiiiooooouuuucn", '*`#"“”‘’«»')
 """Letters without their accents; marks of emphasis and quotation are taken away."""
 
 
@@ -29,7 +29,7 @@ class Stated(NamedTuple):
     unit: str
     """percent, points (percentage points), money, days, times, half (a share or a ratio in words) or ""."""
     nearly: str
-    """How exactly the text says that it holds: about, over, under, "" to its last decimal; above and below are bounds."""
+    """How exactly it is meant: to its last decimal (""), about, over or under; above and below are bounds."""
     in_words: bool = False
     """ "o dobro" and the like, which are seldom meant to a decimal."""
 
@@ -68,9 +68,7 @@ _RAW = re.compile(r"\x01(\d+)\x02|(\d+(?:[.,]\d+)*)|([a-z]+(?:-[a-z]+)*)|([.!?;\
 _LIST_MARK = re.compile(r"^[ \t]*(?:\d{1,2}[.)]|[-*•–—+])[ \t]+", re.MULTILINE)
 _TABLE_LINE = re.compile(r"^[^\n]*\|[^\n]*$", re.MULTILINE)
 _POINTS = re.compile(r"\bp\. ?p\.?(?!\w)|\bpontos? p[eo]rcentua(?:l|is)")
-_JOINTS = frozenset(
-    ", / e a ate para o os as ao do da no na em de com nas entregas entrega compras compra faixa categoria motivo".split()
-)
+_JOINTS = {",", "/", *words()["joints"]}
 _RANGE = frozenset({"a", "ate", "para"})
 
 
@@ -105,8 +103,8 @@ def _sentence(raw: list[tuple[int, str]], table: Table, *, asks: bool) -> Senten
         if kind == 1:
             _add_row(tokens, int(text), ordered=table.ordered)
         elif kind == 2:
-            number, index = _number(raw, index, tokens)
-            tokens.append(Token(text, number=number))
+            figure, index = _number(raw, index, tokens)
+            tokens.append(Token(text, number=figure))
         elif text in _NUMBER_WORDS and (number := _in_words(raw, index, tokens)) is not None:
             tokens.append(Token(text, number=number))
             index += 1 if number.unit == "times" and text in numerals() else 0
@@ -119,7 +117,7 @@ def _sentence(raw: list[tuple[int, str]], table: Table, *, asks: bool) -> Senten
 def _add_row(tokens: list[Token], row: int, *, ordered: bool) -> None:
     """Put a row behind the tokens, into one with the rows just before it: "SP, RJ e MG", "de maio a julho"."""
     back = len(tokens) - 1
-    between = []
+    between: list[str] = []
     while back >= 0 and len(between) < 5 and not tokens[back].rows and tokens[back].text in _JOINTS:
         between.append(tokens[back].text)
         back -= 1
@@ -221,7 +219,9 @@ def _value(body: str) -> tuple[float | None, float]:
 
 
 def _canonical(name: str) -> str:
-    return " ".join(word for word in re.findall(r"\w+", name.casefold().translate(ACCENTS).replace("_", " ")) if word != "e")
+    return " ".join(
+        word for word in re.findall(r"\w+", name.casefold().translate(ACCENTS).replace("_", " ")) if word != "e"
+    )
 
 
 class _Names(NamedTuple):

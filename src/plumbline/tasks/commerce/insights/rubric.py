@@ -20,9 +20,17 @@ RUBRIC = Rubric(
     1,
     parts=(
         Part("claims", 0.45, "share of the claims that the table supports, times enough figures, sums and comparisons"),
-        Part("coverage", 0.25, "highest and lowest row of the measure in question are named, and the gap between them; times that share"),
+        Part(
+            "coverage",
+            0.25,
+            "highest and lowest row of the measure in question are named, and the gap between them; times that share",
+        ),
         Part("directions", 0.10, "share of the comparisons that agree with the table, times enough of them"),
-        Part("recommendation", 0.20, "something to do about a row that the text has compared, at the end; times that share"),
+        Part(
+            "recommendation",
+            0.20,
+            "something to do about a row that the text has compared, at the end; times that share",
+        ),
     ),
     form=(
         Part("language", 0.50, "Portuguese"),

@@ -9,7 +9,7 @@ from typing import Any
 from plumbline.tasks.tables import read_table
 
 HERE = Path(__file__).parent
-MONTHS = "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro".split()
+MONTHS = tuple(read_table(HERE / "names.yaml")["mes"]["months"])
 ORDERED = frozenset({"mes", "faixa", "parcelas"})
 """Rows that have an order of their own, so that one may say of them that a figure rises or falls."""
 
@@ -198,9 +198,13 @@ def rendered(table: Table) -> str:
 def check(reference: Mapping[str, Any]) -> None:
     """See `plumbline.tasks.commerce.job.Job.check`."""
     kind, rows, columns, values = (reference.get(key) for key in ("kind", "rows", "measures", "values"))
-    if kind not in kinds():
+    if not isinstance(kind, str) or kind not in kinds():
         raise ValueError(f"the reference's kind is {kind!r}; it should be one of {', '.join(kinds())}")
-    if not isinstance(columns, Sequence) or not set(columns) <= set(measures()) or kinds()[kind]["about"] not in columns:
+    if (
+        not isinstance(columns, Sequence)
+        or not set(columns) <= set(measures())
+        or kinds()[kind]["about"] not in columns
+    ):
         raise ValueError(f"the reference's measures are {columns!r}; tables of {kind} have {kinds()[kind]['measures']}")
     dimension = kinds()[kind]["rows"]
     try:
