@@ -5,13 +5,13 @@ as the text states it, that row's value; or where the sentence says so, a differ
 mean with that row in it. A row's name with another row's number is contradicted.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from plumbline.tasks.commerce.insights.reading import Sentence, Stated, Token, numerals, words
-from plumbline.tasks.commerce.insights.table import Table, measures
+from plumbline.tasks.commerce.insights.table import Table, means, measures
 
 Fact = tuple[object, ...]
 """What a claim says, so that the same fact counts once: ("cell", row, measure), ("gap", measure, rows, how) ..."""
@@ -58,7 +58,7 @@ class Said:
 
     def measures(self, start: int, end: int) -> list[int]:
         """The measures that the words from start to end name, those that most words name."""
-        return measures_named(self.table, tuple(t.text for t in self.tokens[max(0, start) : end] if t.text))
+        return _named(self.table.measures, tuple([token.text for token in self.tokens[max(0, start) : end]]))
 
 
 def said(sentence: Sentence, table: Table) -> Said:
@@ -69,11 +69,12 @@ def said(sentence: Sentence, table: Table) -> Said:
     return Said(table, tokens, [place for place, token in enumerate(tokens) if token.rows], texts, advises)
 
 
-def measures_named(table: Table, texts: Sequence[str]) -> list[int]:
+@lru_cache(maxsize=1 << 15)
+def _named(columns: tuple[str, ...], texts: tuple[str, ...]) -> list[int]:
     """The measures that most of the words name; none where no word does."""
-    counts = [0] * len(table.measures)
+    counts = [0] * len(columns)
     for text in texts:
-        for measure in _meant(table.measures, text):
+        for measure in _meant(columns, text):
             counts[measure] += 1
     most = max(counts)
     return [measure for measure, count in enumerate(counts) if count == most] if most else []
@@ -81,7 +82,7 @@ def measures_named(table: Table, texts: Sequence[str]) -> list[int]:
 
 @lru_cache(maxsize=1 << 16)
 def _meant(columns: tuple[str, ...], word: str) -> tuple[int, ...]:
-    return tuple(index for index, key in enumerate(columns) if word.startswith(measures()[key].words))
+    return tuple(index for index, key in enumerate(columns) if word and word.startswith(measures()[key].words))
 
 
 def is_near(value: float, number: Stated) -> bool:
@@ -113,6 +114,8 @@ def _bound(what: Said) -> dict[int, tuple[int, ...]]:
     near = {place: _nearest(what, place) for place, token in enumerate(what.tokens) if token.number is not None}
     found = {place: what.tokens[at].rows if at is not None else () for place, at in near.items()}
     for at in {at for at in near.values() if at is not None}:
+        if len(what.tokens[at].rows) == 1 and "contra" not in what.words:
+            continue
         mine = [place for place, where in near.items() if where == at]
         mine = [place for place in mine if _number(what, place).nearly not in _BOUNDS]
         rows = what.tokens[at].rows
@@ -187,12 +190,14 @@ def _claim(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Cla
 
 def _answered(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
     """The first way in which the table answers a number; "a média é de" asks for the mean before a row's value."""
-    told = [token.text for token in what.tokens[max(0, place - 4) : place]]
-    tests = [_bound_of, _cell, _pair, _share, _whole] if _sign(what, place) else _TESTS
-    for test in tests if words()["mean"].isdisjoint(told) else [_whole, *tests]:
+    told = [token.text for token in what.tokens[max(0, place - 4) : place]] if what.has("mean") else []
+    first = [_whole] if not words()["mean"].isdisjoint(told) else []
+    for test in (*first, _bound_of, _cell, *_DERIVED):
+        if test is _share and _sign(what, place):
+            continue  # "10% acima": asked last
         if (claim := test(what, place, number, rows)) is not None:
             return claim
-    return None
+    return _share(what, place, number, rows)
 
 
 def _is_coarse(number: Stated) -> bool:
@@ -223,9 +228,14 @@ def _claims_nothing(what: Said, place: int, number: Stated) -> bool:
 
 def fitting_measures(table: Table, number: Stated) -> list[int]:
     """The measures whose values may be written with this unit."""
+    return _fitting(table.measures, number.unit)
+
+
+@lru_cache(maxsize=1 << 10)
+def _fitting(columns: tuple[str, ...], unit: str) -> list[int]:
     units = {"points": {"percent", "mean"}, "": {"count", "money", "percent", "days", "mean"}}
-    allowed = units.get(number.unit, {number.unit})
-    return [index for index, measure in enumerate(table.columns) if measure.unit in allowed]
+    allowed = units.get(unit, {unit})
+    return [index for index, key in enumerate(columns) if measures()[key].unit in allowed]
 
 
 def _near(what: Said, place: int) -> list[int]:
@@ -390,21 +400,6 @@ def _whole(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Cla
     return None
 
 
-def means(table: Table, measure: int) -> tuple[float, ...]:
-    """The mean over the rows, and where the table has counts the mean over what they count."""
-    return _means(table, measure)
-
-
-@lru_cache(maxsize=1 << 14)
-def _means(table: Table, measure: int) -> tuple[float, ...]:
-    column = table.column(measure)
-    plain = sum(column) / len(column)
-    counts = next((table.column(index) for index, m in enumerate(table.columns) if m.unit == "count"), None)
-    if counts is None or table.columns[measure].additive or sum(counts) <= 0:
-        return (plain,)
-    return (plain, sum(value * count for value, count in zip(column, counts, strict=True)) / sum(counts))
-
-
 def _moves(what: Said) -> bool:
     return what.table.ordered and (what.has("rose") or what.has("fell"))
 
@@ -441,5 +436,5 @@ def _sign(what: Said, place: int) -> int:
     return 0
 
 
-_TESTS: list[Callable[[Said, int, Stated, tuple[int, ...]], Claim | None]] = [_bound_of, _cell, _share, _pair, _whole]
-"""What a number may be, in the order in which it is asked."""
+_DERIVED: tuple[Callable[[Said, int, Stated, tuple[int, ...]], Claim | None], ...] = (_share, _pair, _whole)
+"""What a number may be that is no row's value, in the order in which it is asked."""

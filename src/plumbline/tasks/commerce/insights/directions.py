@@ -5,9 +5,9 @@ Each claim is checked by the measure that the words beside it name, else by the 
 
 from collections.abc import Iterator
 
-from plumbline.tasks.commerce.insights.claims import Claim, Said, fitting_measures, is_near, means
+from plumbline.tasks.commerce.insights.claims import Claim, Said, fitting_measures, is_near
 from plumbline.tasks.commerce.insights.reading import Stated, Token, words
-from plumbline.tasks.commerce.insights.table import Table
+from plumbline.tasks.commerce.insights.table import Table, means
 
 MARKS = frozenset({",", ":", "(", ")", "–", "—", "/"})
 BREAKS = words()["breaks"]

@@ -95,7 +95,7 @@ def sentences(text: str, table: Table) -> list[Sentence]:
 
 
 def _sentence(raw: list[tuple[int, str]], table: Table, *, asks: bool) -> Sentence:
-    plain = " ".join(text for kind, text in raw if kind != 5)
+    plain = " ".join([text for kind, text in raw if kind != 5])
     tokens: list[Token] = []
     index = 0
     while index < len(raw):
@@ -109,9 +109,13 @@ def _sentence(raw: list[tuple[int, str]], table: Table, *, asks: bool) -> Senten
             tokens.append(Token(text, number=number))
             index += 1 if number.unit == "times" and text in numerals() else 0
         else:
-            tokens.append(Token(text))
+            tokens.append(_word(text))
         index += 1
     return Sentence(tokens, asks, plain)
+
+
+_word = lru_cache(maxsize=1 << 14)(Token)
+"""The token of a word: the same few hundred words make most of a text."""
 
 
 def _add_row(tokens: list[Token], row: int, *, ordered: bool) -> None:

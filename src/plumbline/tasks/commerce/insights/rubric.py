@@ -185,6 +185,7 @@ def language(spoken: Sequence[str]) -> float:
     """
     if not spoken:
         return 1.0
-    portuguese = sum(word in words()["portuguese"] for word in spoken) / len(spoken)
-    foreign = sum(word in words()["foreign"] for word in spoken) / len(spoken)
+    ours, theirs = words()["portuguese"], words()["foreign"]
+    portuguese = len([word for word in spoken if word in ours]) / len(spoken)
+    foreign = len([word for word in spoken if word in theirs]) / len(spoken)
     return min(1.0, max(0.0, (portuguese - 2 * foreign) / 0.25))

@@ -111,6 +111,17 @@ def table_of(reference: Mapping[str, Any]) -> Table:
     return _table(reference["kind"], tuple(reference["rows"]), tuple(reference["measures"]), values)
 
 
+@lru_cache(maxsize=1 << 14)
+def means(table: Table, measure: int) -> tuple[float, ...]:
+    """The mean over the rows, and where the table has counts the mean over what they count."""
+    column = table.column(measure)
+    plain = sum(column) / len(column)
+    counts = next((table.column(index) for index, other in enumerate(table.columns) if other.unit == "count"), None)
+    if counts is None or table.columns[measure].additive or sum(counts) <= 0:
+        return (plain,)
+    return (plain, sum(value * count for value, count in zip(column, counts, strict=True)) / sum(counts))
+
+
 _table = lru_cache(maxsize=4096)(Table)
 
 
