@@ -64,7 +64,7 @@ class Said:
 def said(sentence: Sentence, table: Table) -> Said:
     """Look at a sentence."""
     tokens = sentence.tokens[:TOKENS]
-    texts = frozenset(token.text for token in tokens)
+    texts = frozenset([token.text for token in tokens])
     advises = not (texts.isdisjoint(words()["actions"]) and texts.isdisjoint(words()["advising"]))
     return Said(table, tokens, [place for place, token in enumerate(tokens) if token.rows], texts, advises)
 
@@ -307,13 +307,14 @@ def _pair(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Clai
     if (turned := _turned(what, place)) is not None:
         pairs, sign = turned
     wrong: Claim | None = None
+    likely, in_time = _likely(what, place) if pairs else [], _in_time(what, place)
     for mine, other in pairs:
-        for measure in _likely(what, place):
+        for measure in likely:
             first, second = what.table.values[mine][measure], what.table.values[other][measure]
             how = _operation(what.table, number, measure, first, second)
             if not how:
                 continue
-            step = (first - second) if not _in_time(what, place) else (first - second) * (1 if mine > other else -1)
+            step = (first - second) if not in_time else (first - second) * (1 if mine > other else -1)
             fact = ("gap", measure, frozenset((mine, other)), how)
             if sign == 0 or step * sign > 0:
                 return Claim("supported", "derived", fact, (mine, other))

@@ -24,7 +24,7 @@ _TELLING = frozenset(
 
 def comparison_claims(what: Said) -> Iterator[Claim]:
     """The comparisons of a sentence, in their order; what it doubts, and what it denies rightly, is none."""
-    if what.tokens[0].text in words()["doubt"] or not words()["doubt"].isdisjoint(what.words - {"se"}):
+    if what.words.isdisjoint(_TELLING) or what.tokens[0].text == "se" or not what.words.isdisjoint(words()["doubt"]):
         return
     skipped = -1
     for place, token in enumerate(what.tokens):

@@ -95,7 +95,8 @@ def _counted(table: Table) -> dict[str, str]:
 def _difference(gap: float, table: Table) -> str:
     measure = table.columns[table.about]
     number = brazilian(gap, measure.decimals)
-    units = {"percent": f"{number} pontos percentuais", "mean": f"{number} pontos", "money": f"R$ {number}"}
+    points = ("ponto", "ponto percentual") if gap < 2 else ("pontos", "pontos percentuais")  # "1,3 ponto"
+    units = {"percent": f"{number} {points[1]}", "mean": f"{number} {points[0]}", "money": f"R$ {number}"}
     return units.get(measure.unit) or written(gap, measure, prose=True)
 
 
