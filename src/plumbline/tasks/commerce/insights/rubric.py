@@ -104,7 +104,7 @@ def _enough(supported: Facts) -> float:
     """How much of an analysis the supported facts are, each sort up to what is enough of it."""
     counts = {sort: sum(claim.sort == sort for claim in supported.values()) for sort in ("cell", "derived")}
     counts["comparison"] = _comparisons(supported)
-    return min(1.0, sum(share * min(1.0, counts[sort] / needed) for sort, (needed, share) in ENOUGH.items()))
+    return 1.0 - sum(share * max(0.0, 1 - counts[sort] / needed) for sort, (needed, share) in ENOUGH.items())
 
 
 def _comparisons(supported: Facts) -> int:
