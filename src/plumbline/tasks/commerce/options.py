@@ -59,6 +59,8 @@ class CommerceOptions(Section):
     sql_qa: Count = None
     insights: Count = None
     push: Count = None
+    insights_from: Literal["all", "negative"] = "all"
+    """Which orders the figures of insights are computed from: all, or those with a review of negative sentiment."""
     fixed: bool = False
     """Also the split `fixed`: the first 20 extractions, 15 questions, 15 insights or 15 messages of val, the 65 prompts
     that the commerce log settled on to compare models by."""
@@ -99,7 +101,8 @@ class CommerceOptions(Section):
         """The options that decide the records' bytes."""
         counts = {job: count for job in COUNTS if (count := self.count(job))}
         shop = {"orders"} if self.olist is None else {"olist", "enriched"}
-        return {**counts, **self.model_dump(include={"seed", "keys", "instructions", "titles", *shop})}
+        asked = {"seed", "keys", "instructions", "titles", "insights_from"}
+        return {**counts, **self.model_dump(include={*asked, *shop})}
 
 
 def read_options(values: dict[str, Any]) -> CommerceOptions:
