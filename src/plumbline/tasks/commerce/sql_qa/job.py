@@ -17,3 +17,44 @@ A pair's reference holds
 The gold query returns at least a row on every database (`databases.py`), and not the same rows on all of them.
 Its LIMIT and its ORDER BY decide which ties may be broken either way, whatever `ordered` says (`gold.py`).
 """
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from plumbline.tasks.commerce.job import Job, Verdict
+from plumbline.tasks.commerce.options import CommerceOptions
+from plumbline.tasks.commerce.sql_qa import rubric
+from plumbline.tasks.commerce.sql_qa.controls import CONTROLS
+from plumbline.tasks.commerce.sql_qa.databases import databases
+from plumbline.tasks.commerce.sql_qa.pairs import pairs
+
+KINDS = {"question": str, "sql": str, "ordered": bool}
+
+
+def check(reference: Mapping[str, Any]) -> None:
+    """See `Job.check`."""
+    for key, kind in KINDS.items():
+        if not isinstance(reference.get(key), kind):
+            raise ValueError(  # noqa: TRY004 - a row of somebody's file, not an argument
+                f"the reference's {key} is {reference.get(key)!r}; it should be "
+                + ("true or false" if kind is bool else "a text")
+            )
+
+
+def verdict(options: CommerceOptions, folder: Path) -> Verdict:
+    """See `Job.verdict`."""
+    shops = lru_cache(maxsize=1)(lambda: databases(folder / "sql_qa", options.databases))
+    return lambda example, completion: rubric.judge(example.reference, completion, shops())
+
+
+JOB = Job(
+    name="sql_qa",
+    rubric=rubric.RUBRIC,
+    controls=CONTROLS,
+    pairs=pairs,
+    check=check,
+    verdict=verdict,
+    identity=lambda options: f":{options.databases}",
+)
