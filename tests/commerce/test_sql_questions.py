@@ -6,10 +6,10 @@ from collections import Counter
 import pytest
 
 from plumbline.errors import DataError
-from plumbline.tasks.commerce.job import Shop
+from plumbline.tasks.commerce.job import Shop, rows_of
 from plumbline.tasks.commerce.options import CommerceOptions
 from plumbline.tasks.commerce.sql_qa import prompt
-from plumbline.tasks.commerce.sql_qa.databases import databases
+from plumbline.tasks.commerce.sql_qa.databases import build_shop, databases
 from plumbline.tasks.commerce.sql_qa.engine import COLUMNS, Result, run
 from plumbline.tasks.commerce.sql_qa.gate import read_query
 from plumbline.tasks.commerce.sql_qa.pairs import choose, pairs
@@ -114,3 +114,51 @@ def test_the_shown_columns_are_those_of_the_tables():
     for line in prompt.schema().splitlines():
         name, columns = line.rstrip(")").split("(")
         assert set(columns.split(", ")) <= COLUMNS[name]
+
+
+AGREE = """
+SELECT order_id, customer_unique_id, customer_city, customer_state, order_status, date(order_purchase_timestamp),
+    date(order_delivered_customer_date),
+    (SELECT COUNT(*) FROM order_items AS i WHERE i.order_id = o.order_id),
+    (SELECT round(SUM(price), 2) FROM order_items AS i WHERE i.order_id = o.order_id),
+    (SELECT round(SUM(freight_value), 2) FROM order_items AS i WHERE i.order_id = o.order_id),
+    (SELECT review_score FROM order_reviews AS r WHERE r.order_id = o.order_id)
+FROM orders AS o JOIN customers USING (customer_id)
+EXCEPT
+SELECT order_id, customer_unique_id, customer_city, customer_state, order_status, order_date, delivered_date, num_items,
+    order_value, freight_value, review_score FROM orders_enriched
+"""
+
+
+def test_what_is_planted_agrees_over_the_tables(shops):
+    for shop in shops:
+        assert list(rows_of(shop, AGREE)) == []
+        assert list(rows_of(shop, "PRAGMA foreign_key_check")) == []
+
+
+@pytest.mark.parametrize(
+    "predicate",
+    [
+        "order_value IN (50, 100, 150, 200)",
+        "freight_value IN (10, 15, 20)",
+        "order_date = date(order_date, 'start of month')",
+        "order_date = date(order_date, 'start of month', '+1 month', '-1 day')",
+        "delivered_date IS NULL",
+        "delay_days > 0",
+        "review_score IS NULL",
+        "order_value IS NULL",
+        "product_category IS NULL",
+        "payment_type IN ('voucher', 'debit_card')",
+        "customer_unique_id IN (SELECT customer_unique_id FROM customers GROUP BY 1 HAVING COUNT(*) > 1)",
+    ],
+)
+def test_what_questions_turn_on_is_common_in_every_shop(shops, predicate):
+    for shop in shops:
+        (row,) = rows_of(shop, f"SELECT AVG({predicate}) AS share FROM orders_enriched")
+        assert row["share"] > 0.04
+
+
+def test_a_shop_is_the_same_whoever_builds_it(shops, tmp_path):
+    build_shop(tmp_path / "again.db", 1)
+    query = "SELECT * FROM orders_enriched ORDER BY order_id"
+    assert list(rows_of(tmp_path / "again.db", query)) == list(rows_of(shops[0], query))

@@ -26,7 +26,8 @@ UPDATE products SET product_category_name = (SELECT name FROM kinds WHERE n = di
     WHERE dice(product_id, 'other', 2) = 0;
 UPDATE products SET product_category_name = NULL WHERE dice(product_id, 'none', 12) = 0;
 UPDATE products SET product_weight_g = CASE dice(product_id, 'weight', 3) WHEN 0 THEN 50 WHEN 1 THEN 500 ELSE 1000 END
-    WHERE dice(product_id, 'heavy', 3) = 0;
+    + CASE dice(product_id, 'over', 6) WHEN 0 THEN -5 WHEN 1 THEN 0 WHEN 2 THEN 1 WHEN 3 THEN 5 ELSE 0 END
+    WHERE dice(product_id, 'heavy', 2) = 0;
 UPDATE products SET product_photos_qty = 1 + dice(product_id, 'photos', 4) WHERE dice(product_id, 'seen', 3) = 0;
 CREATE TEMP TABLE stock AS SELECT row_number() OVER (ORDER BY product_id) - 1 AS n, product_id FROM products;
 CREATE UNIQUE INDEX temp.stock_n ON stock (n);
@@ -36,9 +37,11 @@ UPDATE order_items SET product_id = (SELECT s.product_id FROM stock AS s
 
 -- Prices and freights at the borders; orders of several items, and some of none.
 UPDATE order_items SET price = 50.0 + 50 * dice(order_id, 'price', 4)
-    WHERE order_item_id = 1 AND dice(order_id, 'round', 4) = 0;
-UPDATE order_items SET freight_value = 15.0 + 5 * dice(order_id, 'freight', 2)
-    WHERE order_item_id = 1 AND dice(order_id, 'cheap', 4) = 0;
+    + CASE dice(order_id, 'over', 6) WHEN 0 THEN -5 WHEN 1 THEN -0.5 WHEN 2 THEN 0.5 WHEN 3 THEN 5 ELSE 0 END
+    WHERE order_item_id = 1 AND dice(order_id, 'round', 2) = 0;
+UPDATE order_items SET freight_value = 10.0 + 5 * dice(order_id, 'freight', 3)
+    + CASE dice(order_id, 'above', 4) WHEN 0 THEN -0.5 WHEN 1 THEN 0.5 ELSE 0 END
+    WHERE order_item_id = 1 AND dice(order_id, 'cheap', 3) = 0;
 INSERT INTO order_items
 SELECT order_id, 2, (SELECT s.product_id FROM stock AS s
     WHERE n = dice(order_id, 'second', (SELECT COUNT(*) FROM stock))),
@@ -55,10 +58,10 @@ UPDATE order_payments SET payment_type = CASE dice(order_id, 'type', 4)
 UPDATE order_payments SET payment_installments = 1 + dice(order_id, 'instalments', 8)
     WHERE payment_sequential = 1 AND dice(order_id, 'parts', 3) = 0;
 INSERT INTO order_payments
-SELECT order_id, 2, CASE dice(order_id, 'second', 2) WHEN 0 THEN 'voucher' ELSE 'credit_card' END, 1,
-    round(payment_value * 0.3, 2) FROM order_payments
+SELECT order_id, 2, CASE dice(order_id, 'second', 4) WHEN 0 THEN 'credit_card' WHEN 1 THEN 'boleto' ELSE 'voucher' END,
+    1, round(payment_value * (0.3 + 0.4 * dice(order_id, 'larger', 2)), 2) FROM order_payments
     GROUP BY order_id HAVING COUNT(*) = 1 AND dice(order_id, 'both', 6) = 0;
-UPDATE order_payments SET payment_value = round(payment_value - round(payment_value * 0.3, 2), 2)
+UPDATE order_payments SET payment_value = round(payment_value * (0.7 - 0.4 * dice(order_id, 'larger', 2)), 2)
     WHERE payment_sequential = 1 AND dice(order_id, 'both', 6) = 0
     AND (SELECT COUNT(*) FROM order_payments AS p WHERE p.order_id = order_payments.order_id) = 2;
 
@@ -78,7 +81,10 @@ UPDATE orders SET order_purchase_timestamp = datetime(order_purchase_timestamp, 
     order_estimated_delivery_date = datetime(order_estimated_delivery_date, days)
     FROM moved WHERE moved.order_id = orders.order_id;
 
--- A seventh more comes late, an eighth never.
+-- A fifth arrives as the month of the purchase ends or the next begins; a seventh more comes late, an eighth never.
+UPDATE orders SET order_delivered_customer_date = datetime(date(order_purchase_timestamp, 'start of month',
+    '+1 months', (dice(order_id, 'turn', 3) - 1) || ' days'), '+15 hours')
+    WHERE order_delivered_customer_date IS NOT NULL AND dice(order_id, 'turned', 5) = 0;
 UPDATE orders SET order_estimated_delivery_date =
     datetime(date(order_delivered_customer_date, '-' || dice(order_id, 'days', 9) || ' days'))
     WHERE order_delivered_customer_date IS NOT NULL AND dice(order_id, 'late', 7) = 0;
