@@ -52,42 +52,44 @@ def read_query(text: str) -> Query | Refusal:
     Raises:
         ModelError: sqlglot is not installed.
     """
-    tree = _tree(text)
-    if isinstance(tree, Refusal):
-        return tree
-    parsed, sql = tree
-    fault = next(_faults(parsed), None)
-    return Refusal("gate", fault) if fault else Query(sql, parsed, named(parsed))
-
-
-def _tree(text: str) -> tuple["exp.Query", str] | Refusal:
-    """The tree of one statement, and its text with names in backquotes."""
     try:
-        from sqlglot import TokenType, exp
-        from sqlglot.dialects import SQLite
         from sqlglot.errors import SqlglotError
     except ImportError as error:
         raise missing("the job sql_qa", error) from error
     if len(text) > LONGEST or any(map(_is_control, text)):
         return Refusal("syntax", f"over {LONGEST} characters, or a character that no query holds")
-    dialect = SQLite()
     try:
-        tokens = dialect.tokenize(text)
-        while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
-            tokens.pop()
-        depth = deepest = 0
-        for token in tokens:
-            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
-            deepest = max(deepest, depth)
-        if len(tokens) > MOST_TOKENS or deepest > DEEPEST:
-            return Refusal("syntax", f"over {MOST_TOKENS} words, or {DEEPEST} brackets in one another")
-        if any(token.token_type == TokenType.SEMICOLON for token in tokens):
-            return Refusal("gate", "more than one statement")
-        if not tokens or tokens[0].token_type not in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
-            return Refusal("gate", "no SELECT")
-        trees = dialect.parser().parse(tokens, text)
+        read = _tree(text)
+        if isinstance(read, Refusal):
+            return read
+        tree, sql = read
+        fault = next(_faults(tree), None)
+        return Refusal("gate", fault) if fault else Query(sql, tree, named(tree))
     except (SqlglotError, RecursionError, LookupError, ValueError, TypeError, AttributeError) as error:
+        # Of these sqlglot raises the first where a text is no SQL, and the others where its parser did not expect it.
         return Refusal("syntax", str(error)[:200])
+
+
+def _tree(text: str) -> tuple["exp.Query", str] | Refusal:
+    """The tree of one statement, and its text with names in backquotes."""
+    from sqlglot import TokenType, exp
+    from sqlglot.dialects import SQLite
+
+    dialect = SQLite()
+    tokens = dialect.tokenize(text)
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    depth = deepest = 0
+    for token in tokens:
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        deepest = max(deepest, depth)
+    if len(tokens) > MOST_TOKENS or deepest > DEEPEST:
+        return Refusal("syntax", f"over {MOST_TOKENS} words, or {DEEPEST} brackets in one another")
+    if any(token.token_type == TokenType.SEMICOLON for token in tokens):
+        return Refusal("gate", "more than one statement")
+    if not tokens or tokens[0].token_type not in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
+        return Refusal("gate", "no SELECT")
+    trees = dialect.parser().parse(tokens, text)
     if len(trees) != 1 or not isinstance(trees[0], exp.Select | exp.SetOperation | exp.Subquery):
         return Refusal("gate", "no SELECT")
     sql = text
@@ -120,7 +122,7 @@ def _faults(tree: "exp.Query") -> Iterator[str]:
         name = table.name.lower()
         if not isinstance(table.this, exp.Identifier) or table.args.get("db") or name not in COLUMNS.keys() | own:
             yield f"no table {table.sql(dialect='sqlite')[:80]}"
-    for kind in (exp.Into, exp.Parameter, exp.Placeholder):
+    for kind in (exp.DML, exp.Into, exp.Parameter, exp.Placeholder):
         if tree.find(kind) is not None:
             yield f"no place for {kind.__name__.lower()}"
     for select in tree.find_all(exp.Select):
