@@ -87,10 +87,10 @@ def _tree(text: str) -> tuple["exp.Query", str] | Refusal:
         return Refusal("syntax", f"over {MOST_TOKENS} words, or {DEEPEST} brackets in one another")
     if any(token.token_type == TokenType.SEMICOLON for token in tokens):
         return Refusal("gate", "more than one statement")
-    if not tokens or tokens[0].token_type not in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
+    if not tokens or tokens[0].token_type not in (TokenType.SELECT, TokenType.WITH):
         return Refusal("gate", "no SELECT")
     trees = dialect.parser().parse(tokens, text)
-    if len(trees) != 1 or not isinstance(trees[0], exp.Select | exp.SetOperation | exp.Subquery):
+    if len(trees) != 1 or not isinstance(trees[0], exp.Select | exp.SetOperation):
         return Refusal("gate", "no SELECT")
     sql = text
     for token in reversed(tokens):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plumbline.errors import DataError
-from plumbline.tasks.commerce.sql_qa.comparison import Tie, normal
+from plumbline.tasks.commerce.sql_qa.comparison import Tie, matches, normal
 from plumbline.tasks.commerce.sql_qa.engine import Limits, Refusal, Result, Row, Value, run
 from plumbline.tasks.commerce.sql_qa.gate import Query, read_query
 
@@ -36,35 +36,37 @@ def gold_of(database: Path, sql: str) -> Gold:
     """Run a gold query.
 
     Raises:
-        DataError: it does not pass the gate or does not run, or its ORDER BY cannot be told from outside.
+        DataError: it does not pass the gate, does not run or returns nothing, or its ORDER BY cannot be taken apart.
     """
     query = read_query(sql)
     result = query if isinstance(query, Refusal) else run(database, query.sql)
     if isinstance(query, Refusal) or isinstance(result, Refusal):
         said = f"{result.cause}: {result.detail}" if isinstance(result, Refusal) else ""
         raise DataError(f"the gold query {sql} gives no result on {database} ({said})", "correct it")
+    if not result.rows:
+        raise DataError(f"the gold query {sql} returns no row on {database}", "ask for what every shop has")
     rows = normal(result.rows)
-    return Gold(result, rows, _ties(database, query, rows), query.names)
+    ties = _ties(database, query, rows)
+    if not matches(rows, ties, ordered=True):
+        raise DataError(f"without its LIMIT the gold query {sql} gives other rows", "write its limit or its order anew")
+    return Gold(result, rows, ties, query.names)
 
 
 def _ties(database: Path, query: Query, rows: tuple[Row, ...]) -> tuple[Tie, ...]:
     """The rows of a result, those that its ORDER BY cannot tell apart together."""
     tree = query.tree.copy()
     order, limit, offset = (tree.args.get(name) for name in ("order", "limit", "offset"))
+    wide = len(rows[0])
+    keys = _keys(tree, [item.this for item in order.expressions], wide) if order is not None else []
+    if limit is None and not keys:
+        return (Tie(rows, len(rows)),)
     for clause in ("limit", "offset"):
         tree.set(clause, None)
-    start = int(offset.expression.name) if offset is not None else 0
-    if order is None:
-        keys: list[int] = []
-    else:
-        keys = _keys(tree, [item.this for item in order.expressions], len(rows[0]) if rows else 0)
-    if limit is None and offset is None and not keys:
-        return (Tie(rows, len(rows)),) if rows else ()
     everything = run(database, tree.sql(dialect="sqlite"), WITHOUT_LIMIT)
     if isinstance(everything, Refusal):
         raise DataError(f"{query.sql} cannot be run without its limit: {everything.detail}", "write it more simply")
-    wide = len(rows[0]) if rows else 0
-    ties, at, end = [], 0, start + len(rows)
+    start = int(offset.expression.name) if offset is not None and offset.expression.is_int else 0
+    end, at, ties = start + len(rows), 0, []
     for _, tied in groupby(everything.rows, key=lambda row: tuple(_rounded(row[key]) for key in keys)):
         members = normal(row[:wide] for row in tied)
         take = min(end, at + len(members)) - max(start, at)
