@@ -1,6 +1,6 @@
 """What a gold query returns on one database, with what its order and its limit leave open."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from plumbline.errors import DataError
 from plumbline.tasks.commerce.sql_qa.comparison import Tie, matches, normal
 from plumbline.tasks.commerce.sql_qa.engine import Limits, Refusal, Result, Row, Value, run
-from plumbline.tasks.commerce.sql_qa.gate import Query, read_query
+from plumbline.tasks.commerce.sql_qa.gate import NAMES, Query, read_query
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -98,9 +98,18 @@ def _keys(tree: "exp.Query", ordered_by: Sequence["exp.Expr"], wide: int) -> lis
         elif not starred and key in plain:
             places.append(plain.index(key))
         elif isinstance(tree, exp.Select) and tree.args.get("distinct") is None:
-            tree.select(exp.alias_(key.copy(), f"key_{wide}"), copy=False)
+            aliased = dict(zip(names, plain, strict=True))
+            tree.select(exp.alias_(key.transform(_written_out, aliased), f"key_{wide}"), copy=False)
             places.append(wide)
             wide += 1
         else:
             raise DataError(f"{tree.sql(dialect='sqlite')} is ordered by what it does not return", "return it as well")
     return places
+
+
+def _written_out(node: "exp.Expr", aliased: Mapping[str, "exp.Expr"]) -> "exp.Expr":
+    """What an alias stands for, where a node is one: ORDER BY knows those of the SELECT list, and the list does not."""
+    from sqlglot import exp
+
+    is_alias = isinstance(node, exp.Column) and not node.table and node.name.lower() not in NAMES
+    return aliased[node.name.lower()].copy() if is_alias and node.name.lower() in aliased else node
