@@ -1,7 +1,7 @@
 """From what a model wrote to its query and its sentence, however they are set apart."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from plumbline.tasks.commerce.sql_qa.engine import Result, Value
@@ -9,12 +9,16 @@ from plumbline.tasks.text.numbers import read_number
 
 LONGEST = 20_000
 """Characters that are looked at."""
-_FENCE = re.compile(r"```[ \t]*(\w*)[ \t]*\r?\n?(.*?)(?:```|\Z)", re.DOTALL)
+LONGEST_SENTENCE = 400
+_FENCE = re.compile(
+    r"```[ \t]*((?:sql\w*\b|(?!select\b|with\b)\w+(?=[ \t]*[\r\n]))?)(.*?)(?:```|\Z)", re.DOTALL | re.IGNORECASE
+)
+"""A block and its language: sql, or a word that has the line to itself."""
 _BARE = re.compile(r"^[ \t]*(?:SELECT|WITH)\b", re.IGNORECASE | re.MULTILINE)
 _ENDS = re.compile(r";|\n[ \t]*\n|\n(?=[^\n]*[{}])")
 """Of a query without a fence: its semicolon, an empty line, or a line with a brace, which no query holds."""
 _PLACEHOLDER = re.compile(r"\{([^{}\n]*)\}")
-_SENTENCE_END = re.compile(r"[.!?]+(?=\s|$)|\n+")
+_SENTENCE_END = re.compile(r"(?<![.!?])[.!?]++(?=\s|$)|\n+")
 _NUMBER = re.compile(r"\d(?:[\d.,]*\d)?")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
@@ -72,30 +76,33 @@ def worth(sentence: str, result: Result, question: str) -> float:
 
     Returns:
         1.0 with at least one placeholder, 0.5 without any; 0.0 where there are fewer than three words outside of
-        placeholders, a placeholder names no column, or a number stands in neither question nor result.
+        placeholders or over 400 characters, a placeholder names no column, or a number stands in neither question nor
+        result.
     """
     columns = {column.strip().casefold() for column in result.columns}
     named = [name.strip().casefold() for name in _PLACEHOLDER.findall(sentence)]
     said = _PLACEHOLDER.sub(" ", sentence)
-    if not result.rows or not columns.issuperset(named) or len(_WORD.findall(said)) < 3 or "{" in said or "}" in said:
+    if not result.rows or len(sentence) > LONGEST_SENTENCE or len(_WORD.findall(said)) < 3:
         return 0.0
-    known = set(_NUMBER.findall(question))
-    values = [value for row in result.rows for value in row]
-    if any(text not in known and not _stands_in(text, values) for text in _NUMBER.findall(said)):
+    if not columns.issuperset(named) or "{" in said or "}" in said:
+        return 0.0
+    numbers = set(_NUMBER.findall(said)) - set(_NUMBER.findall(question))
+    if numbers and not _all_stand_in(numbers, {value for row in result.rows for value in row}):
         return 0.0
     return 1.0 if named else 0.5
 
 
-def _stands_in(text: str, values: Sequence[Value]) -> bool:
-    """Whether a number as it is written stands among the values of a result, rounded as it is."""
-    number = read_number(text, quoted=False)
-    if number is None or number.value is None:
-        return text in values
-    places = len(text.rpartition(",")[2]) if "," in text else 0
-    return any(
-        round(value, places) == round(number.value, places) if isinstance(value, int | float) else value == text
-        for value in values
-    )
+def _all_stand_in(numbers: Iterable[str], values: Set[Value]) -> bool:
+    """Whether numbers as they are written stand among the values of a result, rounded as they are."""
+    rounded: dict[int, set[float]] = {}
+    for text in numbers:
+        number = read_number(text)
+        places = len(text.rpartition(",")[2]) if "," in text else 0
+        if places not in rounded:
+            rounded[places] = {round(value, places) for value in values if isinstance(value, int | float)}
+        if text not in values and (number is None or number.value not in rounded[places]):
+            return False
+    return True
 
 
 def filled(sentence: str, result: Result) -> str:

@@ -1,5 +1,8 @@
 """Ways to answer without understanding the question: what they earn is the floor that every figure stands on."""
 
+# ruff: noqa: S608 - these queries are answers, which the verifier runs within its walls
+
+import re
 from collections.abc import Sequence
 
 from plumbline.records import Example
@@ -7,32 +10,61 @@ from plumbline.tasks.commerce.sql_qa.engine import COLUMNS
 from plumbline.tasks.commerce.sql_qa.gate import Query, read_query
 from plumbline.tasks.controls import blank, constant, echo, shuffled_gold
 
-
-def _answers(queries: Sequence[str], sentence: str) -> list[str]:
-    return [f"```sql\n{query}\n```\n{sentence}" for query in queries]
-
-
-def _table(example: Example) -> str:
-    """A table of the gold query."""
-    query = read_query(example.reference["sql"])
-    return min(query.names & COLUMNS.keys()) if isinstance(query, Query) else "orders"
+SENTENCE = "O resultado foi de {resultado} pedidos."
+_BLOCK = re.compile(r"```sql\n.*?\n```\n[^\n]*", re.DOTALL)
 
 
 def select_null(examples: Sequence[Example]) -> list[str]:
-    """A query that returns nothing of anything, with a sentence."""
-    return _answers(["SELECT NULL AS resultado"] * len(examples), "O resultado foi {resultado} pedidos.")
+    """A query that returns nothing of anything."""
+    return [_answer("SELECT NULL AS resultado")] * len(examples)
 
 
-def counted(examples: Sequence[Example]) -> list[str]:
-    """The gold query's own tables, counted."""
-    queries = [f"SELECT COUNT(*) AS total FROM {_table(example)}" for example in examples]  # noqa: S608 - it is judged
-    return _answers(queries, "O total foi de {total} pedidos.")
+def count_tables(examples: Sequence[Example]) -> list[str]:
+    """All rows of the gold query's tables, side by side or joined by the columns that they share, counted."""
+    return [_answer(f"SELECT COUNT(*) AS resultado FROM {_tables(example)}") for example in examples]
 
 
-def everything(examples: Sequence[Example]) -> list[str]:
-    """The first rows of the gold query's first table, with all their columns."""
-    queries = [f"SELECT * FROM {_table(example)} LIMIT 10" for example in examples]  # noqa: S608 - it is judged
-    return _answers(queries, "O resultado foi {order_id} na tabela.")
+def select_everything(examples: Sequence[Example]) -> list[str]:
+    """The first rows of the gold query's tables, with all their columns."""
+    return [_answer(f"SELECT * FROM {_tables(example)} LIMIT 5") for example in examples]
+
+
+def select_names(examples: Sequence[Example]) -> list[str]:
+    """The gold query's own columns from its own tables, and nothing computed: all that *names* pays."""
+    answers = []
+    for example in examples:
+        columns = sorted(_named(example) - COLUMNS.keys())
+        answers.append(_answer(f"SELECT {', '.join(columns) or '*'} FROM {_tables(example)} LIMIT 5"))
+    return answers
+
+
+def constants(examples: Sequence[Example]) -> list[str]:
+    """Numbers that are often right, as one row: cells without a table."""
+    numbers = ", ".join(f"{number} AS n{number}" for number in range(10))
+    return [_answer(f"SELECT {numbers} FROM orders LIMIT 1")] * len(examples)
+
+
+def prompts_example(examples: Sequence[Example]) -> list[str]:
+    """The example that the prompt gives; nothing where it gives none."""
+    answers = []
+    for example in examples:
+        found = _BLOCK.search(example.messages[0]["content"])
+        answers.append(found[0] if found else "")
+    return answers
+
+
+def _answer(query: str) -> str:
+    return f"```sql\n{query}\n```\n{SENTENCE}"
+
+
+def _named(example: Example) -> frozenset[str]:
+    query = read_query(example.reference["sql"])
+    return query.names if isinstance(query, Query) else frozenset()
+
+
+def _tables(example: Example) -> str:
+    """The gold query's tables, joined."""
+    return " NATURAL JOIN ".join(sorted(_named(example) & COLUMNS.keys())) or "orders"
 
 
 CONTROLS = {
@@ -40,7 +72,10 @@ CONTROLS = {
     "echo": echo,
     "constant": constant,
     "shuffled-gold": shuffled_gold,
+    "prompt-example": prompts_example,
     "select-null": select_null,
-    "count-tables": counted,
-    "select-everything": everything,
+    "constants": constants,
+    "count-tables": count_tables,
+    "select-everything": select_everything,
+    "select-names": select_names,
 }

@@ -6,7 +6,8 @@ left to SQLite: double quotes are replaced by backquotes, which mean a name and 
 tree that sqlglot makes of the text. Safety does not depend on this file; `engine.py` has walls of its own.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ LONGEST = 4000
 MOST_TOKENS = 800
 DEEPEST = 25
 """Brackets in brackets."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 KEYS = {
     "product_category_name_translation": "product_category_name",
     "customers": "customer_id",
@@ -45,50 +47,57 @@ class Query:
     """The schema's tables and columns that it names."""
 
 
-@lru_cache(maxsize=1 << 10)
+@lru_cache(maxsize=1 << 8)
 def read_query(text: str) -> Query | Refusal:
     """Read a text as one SELECT.
 
     Raises:
         ModelError: sqlglot is not installed.
     """
-    tree = _tree(text)
-    if isinstance(tree, Refusal):
-        return tree
-    parsed, sql = tree
-    fault = next(_faults(parsed), None)
-    return Refusal("gate", fault) if fault else Query(sql, parsed, named(parsed))
+    try:
+        from sqlglot import exp
+        from sqlglot.errors import SqlglotError
+    except ImportError as error:
+        raise missing("the job sql_qa", error) from error
+    if len(text) > LONGEST or _CONTROL.search(text):
+        return Refusal("syntax", f"over {LONGEST} characters, or a character that no query holds")
+    try:
+        read = _tree(text)
+        if isinstance(read, Refusal):
+            return read
+        tree, sql = read
+        nodes = list(tree.walk())
+        fault = next(_faults(nodes), None)
+        if fault:
+            return Refusal("gate", fault)
+        named = frozenset(node.name.lower() for node in nodes if isinstance(node, exp.Table | exp.Column))
+        return Query(sql, tree, named & NAMES)
+    except (SqlglotError, RecursionError, LookupError, ValueError, TypeError, AttributeError) as error:
+        # Of these sqlglot raises the first where a text is no SQL, and the others where its parser did not expect it.
+        return Refusal("syntax", str(error)[:200])
 
 
 def _tree(text: str) -> tuple["exp.Query", str] | Refusal:
     """The tree of one statement, and its text with names in backquotes."""
-    try:
-        from sqlglot import TokenType, exp
-        from sqlglot.dialects import SQLite
-        from sqlglot.errors import SqlglotError
-    except ImportError as error:
-        raise missing("the job sql_qa", error) from error
-    if len(text) > LONGEST or any(map(_is_control, text)):
-        return Refusal("syntax", f"over {LONGEST} characters, or a character that no query holds")
+    from sqlglot import TokenType, exp
+    from sqlglot.dialects import SQLite
+
     dialect = SQLite()
-    try:
-        tokens = dialect.tokenize(text)
-        while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
-            tokens.pop()
-        depth = deepest = 0
-        for token in tokens:
-            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
-            deepest = max(deepest, depth)
-        if len(tokens) > MOST_TOKENS or deepest > DEEPEST:
-            return Refusal("syntax", f"over {MOST_TOKENS} words, or {DEEPEST} brackets in one another")
-        if any(token.token_type == TokenType.SEMICOLON for token in tokens):
-            return Refusal("gate", "more than one statement")
-        if not tokens or tokens[0].token_type not in (TokenType.SELECT, TokenType.WITH, TokenType.L_PAREN):
-            return Refusal("gate", "no SELECT")
-        trees = dialect.parser().parse(tokens, text)
-    except (SqlglotError, RecursionError, LookupError, ValueError, TypeError, AttributeError) as error:
-        return Refusal("syntax", str(error)[:200])
-    if len(trees) != 1 or not isinstance(trees[0], exp.Select | exp.SetOperation | exp.Subquery):
+    tokens = dialect.tokenize(text)
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    depth = deepest = 0
+    for token in tokens:
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        deepest = max(deepest, depth)
+    if len(tokens) > MOST_TOKENS or deepest > DEEPEST:
+        return Refusal("syntax", f"over {MOST_TOKENS} words, or {DEEPEST} brackets in one another")
+    if any(token.token_type == TokenType.SEMICOLON for token in tokens):
+        return Refusal("gate", "more than one statement")
+    if not tokens or tokens[0].token_type not in (TokenType.SELECT, TokenType.WITH):
+        return Refusal("gate", "no SELECT")
+    trees = dialect.parser().parse(tokens, text)
+    if len(trees) != 1 or not isinstance(trees[0], exp.Select | exp.SetOperation):
         return Refusal("gate", "no SELECT")
     sql = text
     for token in reversed(tokens):
@@ -100,31 +109,20 @@ def _tree(text: str) -> tuple["exp.Query", str] | Refusal:
     return trees[0], sql
 
 
-def _is_control(char: str) -> bool:
-    return (ord(char) < 32 and char not in "\n\t\r") or "\ud800" <= char <= "\udfff" or char == "\x7f"
-
-
-def named(tree: "exp.Expr") -> frozenset[str]:
-    """The schema's tables and columns that a tree names."""
+def _faults(nodes: Sequence["exp.Expr"]) -> Iterator[str]:
+    """What keeps a query from being run, by all nodes of its tree."""
     from sqlglot import exp
 
-    return frozenset(node.name.lower() for node in tree.find_all(exp.Table, exp.Column)) & NAMES
-
-
-def _faults(tree: "exp.Query") -> Iterator[str]:
-    """What keeps a tree from being run."""
-    from sqlglot import exp
-
-    own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
-    for table in tree.find_all(exp.Table):
-        name = table.name.lower()
-        if not isinstance(table.this, exp.Identifier) or table.args.get("db") or name not in COLUMNS.keys() | own:
-            yield f"no table {table.sql(dialect='sqlite')[:80]}"
-    for kind in (exp.Into, exp.Parameter, exp.Placeholder):
-        if tree.find(kind) is not None:
-            yield f"no place for {kind.__name__.lower()}"
-    for select in tree.find_all(exp.Select):
-        yield from (f"{name} is neither grouped nor aggregated" for name in _bare(select))
+    own = {node.alias.lower() for node in nodes if isinstance(node, exp.CTE)}
+    for node in nodes:
+        if isinstance(node, exp.Table):
+            known = isinstance(node.this, exp.Identifier) and node.name.lower() in COLUMNS.keys() | own
+            if not known or node.args.get("db"):
+                yield f"no table {node.sql(dialect='sqlite')[:80]}"
+        elif isinstance(node, exp.DML | exp.Into | exp.Parameter | exp.Placeholder):
+            yield f"no place for {type(node).__name__.lower()}"
+        elif isinstance(node, exp.Select):
+            yield from (f"{name} is neither grouped nor aggregated" for name in _bare(node))
 
 
 def _bare(select: "exp.Select") -> Iterator[str]:

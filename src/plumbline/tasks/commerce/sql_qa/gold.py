@@ -1,6 +1,6 @@
 """What a gold query returns on one database, with what its order and its limit leave open."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plumbline.errors import DataError
-from plumbline.tasks.commerce.sql_qa.comparison import Tie, normal
+from plumbline.tasks.commerce.sql_qa.comparison import Tie, matches, normal
 from plumbline.tasks.commerce.sql_qa.engine import Limits, Refusal, Result, Row, Value, run
-from plumbline.tasks.commerce.sql_qa.gate import Query, read_query
+from plumbline.tasks.commerce.sql_qa.gate import NAMES, Query, read_query
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -36,35 +36,37 @@ def gold_of(database: Path, sql: str) -> Gold:
     """Run a gold query.
 
     Raises:
-        DataError: it does not pass the gate or does not run, or its ORDER BY cannot be told from outside.
+        DataError: it does not pass the gate, does not run or returns nothing, or its ORDER BY cannot be taken apart.
     """
     query = read_query(sql)
     result = query if isinstance(query, Refusal) else run(database, query.sql)
     if isinstance(query, Refusal) or isinstance(result, Refusal):
         said = f"{result.cause}: {result.detail}" if isinstance(result, Refusal) else ""
         raise DataError(f"the gold query {sql} gives no result on {database} ({said})", "correct it")
+    if not result.rows:
+        raise DataError(f"the gold query {sql} returns no row on {database}", "ask for what every shop has")
     rows = normal(result.rows)
-    return Gold(result, rows, _ties(database, query, rows), query.names)
+    ties = _ties(database, query, rows)
+    if not matches(rows, ties, ordered=True):
+        raise DataError(f"without its LIMIT the gold query {sql} gives other rows", "write its limit or its order anew")
+    return Gold(result, rows, ties, query.names)
 
 
 def _ties(database: Path, query: Query, rows: tuple[Row, ...]) -> tuple[Tie, ...]:
     """The rows of a result, those that its ORDER BY cannot tell apart together."""
     tree = query.tree.copy()
     order, limit, offset = (tree.args.get(name) for name in ("order", "limit", "offset"))
+    wide = len(rows[0])
+    keys = _keys(tree, [item.this for item in order.expressions], wide) if order is not None else []
+    if limit is None and not keys:
+        return (Tie(rows, len(rows)),)
     for clause in ("limit", "offset"):
         tree.set(clause, None)
-    start = int(offset.expression.name) if offset is not None else 0
-    if order is None:
-        keys: list[int] = []
-    else:
-        keys = _keys(tree, [item.this for item in order.expressions], len(rows[0]) if rows else 0)
-    if limit is None and offset is None and not keys:
-        return (Tie(rows, len(rows)),) if rows else ()
     everything = run(database, tree.sql(dialect="sqlite"), WITHOUT_LIMIT)
     if isinstance(everything, Refusal):
         raise DataError(f"{query.sql} cannot be run without its limit: {everything.detail}", "write it more simply")
-    wide = len(rows[0]) if rows else 0
-    ties, at, end = [], 0, start + len(rows)
+    start = int(offset.expression.name) if offset is not None and offset.expression.is_int else 0
+    end, at, ties = start + len(rows), 0, []
     for _, tied in groupby(everything.rows, key=lambda row: tuple(_rounded(row[key]) for key in keys)):
         members = normal(row[:wide] for row in tied)
         take = min(end, at + len(members)) - max(start, at)
@@ -96,9 +98,18 @@ def _keys(tree: "exp.Query", ordered_by: Sequence["exp.Expr"], wide: int) -> lis
         elif not starred and key in plain:
             places.append(plain.index(key))
         elif isinstance(tree, exp.Select) and tree.args.get("distinct") is None:
-            tree.select(exp.alias_(key.copy(), f"key_{wide}"), copy=False)
+            aliased = dict(zip(names, plain, strict=True))
+            tree.select(exp.alias_(key.transform(_written_out, aliased), f"key_{wide}"), copy=False)
             places.append(wide)
             wide += 1
         else:
             raise DataError(f"{tree.sql(dialect='sqlite')} is ordered by what it does not return", "return it as well")
     return places
+
+
+def _written_out(node: "exp.Expr", aliased: Mapping[str, "exp.Expr"]) -> "exp.Expr":
+    """What an alias stands for, where a node is one: ORDER BY knows those of the SELECT list, and the list does not."""
+    from sqlglot import exp
+
+    is_alias = isinstance(node, exp.Column) and not node.table and node.name.lower() not in NAMES
+    return aliased[node.name.lower()].copy() if is_alias and node.name.lower() in aliased else node
