@@ -138,11 +138,12 @@ def verdicts(question: Question, sql: str, paths: Sequence[Path]) -> dict[int, b
     """Whether the reward calls the result of a query right, by how many databases it is run on."""
     reference = {"question": question.text, "sql": question.sql, "ordered": question.family.ordered}
     completion = f"```sql\n{sql}\n```\n{question.sentence}"
-    right = []
-    for path in paths:
-        if all(right):
-            right.append(judge(reference, completion, [path])[1].parts["result"] == 1)
-    return {number: all(right[:number]) for number in NUMBERS}
+    right = dict.fromkeys(NUMBERS, False)
+    for number in NUMBERS:
+        right[number] = judge(reference, completion, paths[:number])[1].parts["result"] == 1
+        if not right[number]:  # nor on more databases
+            break
+    return right
 
 
 def differs(question: Question, sql: str, further: Sequence[Path]) -> bool:
