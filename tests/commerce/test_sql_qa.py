@@ -143,6 +143,7 @@ from plumbline.tasks.commerce.sql_qa.engine import LIMITS, Refusal
 from tests.commerce.test_sql_qa import ATTACKS, SHORT, taken
 taken("SELECT COUNT(*) FROM orders", Path(sys.argv[1]), SHORT)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))  # if the limit were gone, the machine's memory would be next
 for text in ATTACKS["memory"]:
     result, seconds = taken(text, Path(sys.argv[1]), LIMITS)
     assert isinstance(result, Refusal) and result.cause in ("memory", "time"), (text, result)
