@@ -143,6 +143,7 @@ from plumbline.tasks.commerce.sql_qa.engine import LIMITS, Refusal
 from tests.commerce.test_sql_qa import ATTACKS, SHORT, taken
 taken("SELECT COUNT(*) FROM orders", Path(sys.argv[1]), SHORT)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))  # if the limit were gone, the machine's memory would be next
 for text in ATTACKS["memory"]:
     result, seconds = taken(text, Path(sys.argv[1]), LIMITS)
     assert isinstance(result, Refusal) and result.cause in ("memory", "time"), (text, result)
@@ -316,6 +317,7 @@ def test_the_law_of_the_task_on_rows_without_a_database(only_rows):
     for name, bound in {"select-null": 0.1, "count-tables": 0.3, "select-everything": 0.3, "select-names": 0.3}.items():
         assert 0 < laws.controls[name] < bound
     assert laws.controls["shuffled-gold"] < 0.3
+    assert laws.controls["nearest-gold"] < 0.35
     assert sorted(path.name for path in (only_rows / "sql_qa").iterdir()) == ["shop-1.db", "shop-2.db", "shop-3.db"]
 
 
@@ -386,14 +388,16 @@ def test_threads_and_processes_may_build_at_once(tmp_path):
     assert not isinstance(run(tmp_path / "shop-1.db", "SELECT COUNT(*) FROM orders"), Refusal)
 
 
-def test_sqlglot_is_imported_by_the_first_verdict_and_named_where_it_is_missing():
+def test_sqlglot_is_asked_for_when_the_task_is_opened_and_imported_by_the_first_verdict(only_rows):
     code = (
-        "import sys; from plumbline.tasks.commerce.job import job_named; job_named('sql_qa')\n"
+        "import sys; from pathlib import Path; from plumbline.tasks import open_task\n"
+        "options = {'job': 'sql_qa', 'data': sys.argv[1]}\n"
+        "open_task('commerce', options, Path('unused')).examples('test')\n"
         "assert 'sqlglot' not in sys.modules\n"
-        "sys.modules['sqlglot'] = None\n"
-        "from plumbline.tasks.commerce.sql_qa.gate import read_query; read_query('SELECT 1')"
+        "import plumbline.imports; plumbline.imports.find_spec = lambda name: None\n"
+        "open_task('commerce', options, Path('unused'))"
     )
-    found = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    found = subprocess.run([sys.executable, "-c", code, only_rows], check=False, capture_output=True, text=True)
     assert "the job sql_qa needs sqlglot, which is not installed" in found.stderr
     assert "pip install '.[commerce]'" in found.stderr
 
@@ -413,3 +417,32 @@ def test_texts_that_make_careless_expressions_slow_take_no_time(shops):
         began = time.thread_time()
         judge(REFERENCE, text, shops)
         assert time.thread_time() - began < 0.3, text[:40]
+
+
+def literal(value):
+    return "NULL" if value is None else repr(value)
+
+
+def test_the_cheats_that_know_the_gold_query_stay_under_their_bounds(shops):
+    """What a model would have to know the gold query for, and earns without answering."""
+    gold = QUERIES["gold"]
+    first = gold_of(shops[0], gold).result.rows
+    cheats = {
+        "its result on the first database": (
+            " UNION ALL ".join("SELECT " + ", ".join(map(literal, row)) for row in first),
+            0.3,
+        ),
+        "in a comment": (f"SELECT 1 AS n FROM orders /* {gold} */", 0.15),
+        "in a branch that decides nothing": (f"SELECT 1 AS n FROM orders WHERE EXISTS ({gold}) LIMIT 1", 0.3),
+        "without a row": (gold.replace("LIMIT 5", "LIMIT 0"), 0.3),
+        "with a column more": (gold.replace("SELECT ", "SELECT 1 AS n, ", 1), 0.5),
+        "its columns, all of their pairs": (
+            "SELECT DISTINCT a.customer_state, b.review_score FROM orders_enriched a, orders_enriched b",
+            0.25,
+        ),
+        "every number": ("SELECT " + ", ".join(map(str, range(90))) + " FROM orders LIMIT 1", 0.15),
+    }
+    for name, (sql, bound) in cheats.items():
+        assert judge(REFERENCE, answer(sql), shops)[1].total < bound, name
+    hedged = answer("SELECT 1 AS n FROM orders") + "\n" + answer(gold)
+    assert judge(REFERENCE, hedged, shops)[1].total < 0.15, "the first query counts"

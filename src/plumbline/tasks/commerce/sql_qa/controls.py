@@ -9,8 +9,10 @@ from plumbline.records import Example
 from plumbline.tasks.commerce.sql_qa.engine import COLUMNS
 from plumbline.tasks.commerce.sql_qa.gate import Query, read_query
 from plumbline.tasks.controls import blank, constant, echo, shuffled_gold
+from plumbline.tasks.task import gold_of
 
 SENTENCE = "O resultado foi de {resultado} pedidos."
+_WORD = re.compile(r"\w+")
 _BLOCK = re.compile(r"```sql\n.*?\n```\n[^\n]*", re.DOTALL)
 
 
@@ -53,6 +55,17 @@ def prompts_example(examples: Sequence[Example]) -> list[str]:
     return answers
 
 
+def nearest_gold(examples: Sequence[Example]) -> list[str]:
+    """The perfect answer to the other question of these examples that has the most words in common."""
+    said = [frozenset(_WORD.findall(example.reference["question"].casefold())) for example in examples]
+    answers = []
+    for at, mine in enumerate(said):
+        common = [(len(mine & other) / max(1, len(mine | other)), number) for number, other in enumerate(said)]
+        nearest = max((pair for pair in common if pair[1] != at), default=(0, at))[1]
+        answers.append(gold_of(examples[nearest]))
+    return answers
+
+
 def _answer(query: str) -> str:
     return f"```sql\n{query}\n```\n{SENTENCE}"
 
@@ -72,6 +85,7 @@ CONTROLS = {
     "echo": echo,
     "constant": constant,
     "shuffled-gold": shuffled_gold,
+    "nearest-gold": nearest_gold,
     "prompt-example": prompts_example,
     "select-null": select_null,
     "constants": constants,

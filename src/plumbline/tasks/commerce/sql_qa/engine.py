@@ -47,8 +47,8 @@ BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLIT
 class Limits:
     """How much one query may take."""
 
-    steps: int = 10_000_000
-    """Of SQLite's machine, about half a second; counted, so that a verdict is the same on every machine."""
+    steps: int = 30_000_000
+    """Of SQLite's machine, over half a second; counted, so that a verdict is the same on every machine."""
     seconds: float = 1.0
     """Of a processor, where steps are slow."""
     rows: int = 2000

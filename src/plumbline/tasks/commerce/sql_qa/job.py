@@ -23,6 +23,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from plumbline.imports import check_installed
 from plumbline.tasks.commerce.job import Job, Verdict
 from plumbline.tasks.commerce.options import CommerceOptions
 from plumbline.tasks.commerce.sql_qa import rubric
@@ -44,7 +45,12 @@ def check(reference: Mapping[str, Any]) -> None:
 
 
 def verdict(options: CommerceOptions, folder: Path) -> Verdict:
-    """See `Job.verdict`."""
+    """See `Job.verdict`.
+
+    Raises:
+        ModelError: sqlglot is not installed.
+    """
+    check_installed("the job sql_qa", ("sqlglot",))
     shops = lru_cache(maxsize=1)(lambda: databases(folder / "sql_qa", options.databases))
     return lambda example, completion: rubric.judge(example.reference, completion, shops())
 
