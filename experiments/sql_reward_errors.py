@@ -23,9 +23,10 @@ from plumbline.evaluation.statistics import rate_interval
 from plumbline.seeds import derive, generator
 from plumbline.storage import write_json
 from plumbline.tasks.commerce.database.build import build_database
-from plumbline.tasks.commerce.sql_qa.databases import build_shop, databases
+from plumbline.tasks.commerce.sql_qa.databases import ORDERS, build_shop, databases
 from plumbline.tasks.commerce.sql_qa.engine import Limits, Refusal, Result, run
 from plumbline.tasks.commerce.sql_qa.gate import read_query
+from plumbline.tasks.commerce.sql_qa.gold import gold_of
 from plumbline.tasks.commerce.sql_qa.pairs import SIFTED_ON, sift
 from plumbline.tasks.commerce.sql_qa.questions import Question, families
 from plumbline.tasks.commerce.sql_qa.rubric import judge
@@ -64,6 +65,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=30, help="near neighbours of each gold query, drawn at random")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--family", nargs="*", help="only these")
+    parser.add_argument("--unplanted", action="store_true", help="on shops as they are drawn, for comparison")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +76,11 @@ def main() -> None:
 
 
 def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    paths = databases(folder, max(NUMBERS))
+    planted = paths = databases(folder, max(NUMBERS))
+    if options.unplanted:
+        paths = tuple(folder / f"drawn-{number}.db" for number in range(1, max(NUMBERS) + 1))
+        for number, path in enumerate(paths, 1):
+            build_database(path, orders=ORDERS, seed=derive("sql_qa", "shop", number))
     further = further_shops(folder)
     shop = folder / "shop.db"
     build_database(shop, orders=3000, seed=options.seed)
@@ -84,7 +90,9 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     for family in families(shop):
         if options.family and family.name not in options.family:
             continue
-        for question in islice(sift(family, options.seed, paths[:SIFTED_ON]), options.each):
+        for question in islice(sift(family, options.seed, planted[:SIFTED_ON]), options.each):
+            if not gold_of(paths[0], question.sql).rows:
+                continue  # as a shop that was only drawn may have it
             gold_queries += 1
             near = neighbours(question.sql)
             names = sorted(near)

@@ -44,7 +44,7 @@ def gold_of(database: Path, sql: str) -> Gold:
         said = f"{result.cause}: {result.detail}" if isinstance(result, Refusal) else ""
         raise DataError(f"the gold query {sql} gives no result on {database} ({said})", "correct it")
     rows = normal(result.rows)
-    ties = _ties(database, query, rows)
+    ties = _ties(database, query, rows) if rows else ()
     if not matches(rows, ties, ordered=True):
         raise DataError(f"without its LIMIT the gold query {sql} gives other rows", "write its limit or its order anew")
     return Gold(result, rows, ties, query.names)
