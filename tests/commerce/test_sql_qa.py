@@ -283,6 +283,16 @@ def test_a_constant_that_is_right_on_one_database_is_wrong(shops):
     assert judge(reference, text, shops)[1].total < 0.4
 
 
+def test_a_gold_query_may_find_nothing_on_a_database_but_not_on_all(shops):
+    ((elsewhere,),) = run(shops[1], "SELECT order_id FROM orders LIMIT 1").rows
+    reference = REFERENCE | {"sql": f"SELECT order_status AS s FROM orders WHERE order_id = '{elsewhere}'"}
+    gold = answer(reference["sql"], "O pedido está com situação {s}.")
+    assert judge(reference, gold, shops)[1].total == 1.0
+    assert judge(reference, answer("SELECT order_status FROM orders WHERE 1 = 0"), shops)[1].parts["result"] == 0
+    with pytest.raises(DataError, match="returns no row anywhere"):
+        judge(reference, gold, shops[:1])
+
+
 def test_nothing_raises_whatever_the_text(shops):
     texts = [
         *HOSTILE,

@@ -14,7 +14,7 @@ A pair's reference holds
     sql         text: the gold query, whose result is the answer
     ordered     true or false: whether the question asks for an order of rows
 
-The gold query returns at least a row on every database (`databases.py`), and not the same rows on all of them.
+The gold query returns at least a row on some database (`databases.py`), and not the same rows on all of them.
 Its LIMIT and its ORDER BY decide which ties may be broken either way, whatever `ordered` says (`gold.py`).
 """
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from plumbline.errors import DataError
 from plumbline.records import Outcome, Score
 from plumbline.tasks.commerce.sql_qa.answer import Answer, filled, read_answer, worth
 from plumbline.tasks.commerce.sql_qa.comparison import matches, normal
@@ -44,10 +45,12 @@ def judge(reference: Mapping[str, Any], completion: str, paths: Sequence[Path]) 
     """Read a completion, run its query on every database, and score it.
 
     Raises:
-        DataError: the gold query of the reference gives no result.
+        DataError: the gold query of the reference gives no result, or no row on any database.
     """
     answer = read_answer(completion)
     golds = [gold_of(path, reference["sql"]) for path in paths]
+    if not any(gold.rows for gold in golds):
+        raise DataError(f"the gold query {reference['sql']} returns no row anywhere", "ask for what some shop has")
     values: dict[str, float | None] = dict.fromkeys(RUBRIC.names, 0.0)
     values["fenced"], values["alone"] = float(answer.fenced), float(answer.alone)
     how = "strict" if answer.fenced and answer.alone else "lenient" if answer.sql else "none"
@@ -63,8 +66,9 @@ def judge(reference: Mapping[str, Any], completion: str, paths: Sequence[Path]) 
     values |= _judged(results, golds, ordered=reference["ordered"])
     if values["result"]:
         values["names"] = 1.0
-    values["sentence"] = (values["cells"] or 0.0) * worth(answer.sentence, results[0], reference["question"])
-    return Outcome(how=how, facts=_told(answer, results[0])), RUBRIC.score(values)
+    shown = next((result for result in results if result.rows), results[0])
+    values["sentence"] = (values["cells"] or 0.0) * worth(answer.sentence, shown, reference["question"])
+    return Outcome(how=how, facts=_told(answer, shown)), RUBRIC.score(values)
 
 
 def _run(query: Query, paths: Sequence[Path]) -> list[Result] | Refusal:
