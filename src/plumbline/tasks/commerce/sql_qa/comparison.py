@@ -17,7 +17,7 @@ ABSOLUTE = 1e-2
 RELATIVE = 1e-4
 TRIES = 400
 """Partial column orders that are tried at least: more than the 325 of five columns."""
-WORK = 500_000
+WORK = 100_000
 """Rows looked at in all tries together, where they are few."""
 PAIRS = 40_000
 """Pairs of rows that are matched one with another; of more, only the order of size is tried."""

@@ -119,7 +119,7 @@ def _faults(nodes: Sequence["exp.Expr"]) -> Iterator[str]:
             known = isinstance(node.this, exp.Identifier) and node.name.lower() in COLUMNS.keys() | own
             if not known or node.args.get("db"):
                 yield f"no table {node.sql(dialect='sqlite')[:80]}"
-        elif isinstance(node, exp.DML | exp.Into | exp.Parameter | exp.Placeholder):
+        elif isinstance(node, exp.Into | exp.Parameter | exp.Placeholder):
             yield f"no place for {type(node).__name__.lower()}"
         elif isinstance(node, exp.Select):
             yield from (f"{name} is neither grouped nor aggregated" for name in _bare(node))
@@ -193,11 +193,9 @@ def _aggregates(node: "exp.Expr") -> bool:
 
 
 def _is_aggregate(node: "exp.Expr") -> bool:
-    """Whether a node is an aggregate function; min and max of several values are none, and total is one."""
+    """Whether a node is an aggregate function; `total` is SQLite's own. (Of several values, max is no exp.Max.)"""
     from sqlglot import exp
 
     if isinstance(node, exp.Filter):
         return _is_aggregate(node.this)
-    if isinstance(node, exp.Max | exp.Min):
-        return not node.expressions
     return isinstance(node, exp.AggFunc) or (isinstance(node, exp.Anonymous) and node.name.lower() == "total")

@@ -44,7 +44,7 @@ def gold_of(database: Path, sql: str) -> Gold:
         said = f"{result.cause}: {result.detail}" if isinstance(result, Refusal) else ""
         raise DataError(f"the gold query {sql} gives no result on {database} ({said})", "correct it")
     rows = normal(result.rows)
-    ties = _ties(database, query, rows) if rows else ()
+    ties = _ties(database, query, rows)
     if not matches(rows, ties, ordered=True):
         raise DataError(f"without its LIMIT the gold query {sql} gives other rows", "write its limit or its order anew")
     return Gold(result, rows, ties, query.names)
@@ -52,6 +52,8 @@ def gold_of(database: Path, sql: str) -> Gold:
 
 def _ties(database: Path, query: Query, rows: tuple[Row, ...]) -> tuple[Tie, ...]:
     """The rows of a result, those that its ORDER BY cannot tell apart together."""
+    if not rows:
+        return ()
     tree = query.tree.copy()
     order, limit, offset = (tree.args.get(name) for name in ("order", "limit", "offset"))
     wide = len(rows[0])

@@ -66,8 +66,9 @@ def judge(reference: Mapping[str, Any], completion: str, paths: Sequence[Path]) 
     values |= _judged(results, golds, ordered=reference["ordered"])
     if values["result"]:
         values["names"] = 1.0
-    values["sentence"] = (values["cells"] or 0.0) * worth(answer.sentence, results[0], reference["question"])
-    return Outcome(how=how, facts=_told(answer, results[0])), RUBRIC.score(values)
+    shown = next((result for result in results if result.rows), results[0])
+    values["sentence"] = (values["cells"] or 0.0) * worth(answer.sentence, shown, reference["question"])
+    return Outcome(how=how, facts=_told(answer, shown)), RUBRIC.score(values)
 
 
 def _run(query: Query, paths: Sequence[Path]) -> list[Result] | Refusal:
