@@ -27,12 +27,12 @@ export OMP_WAIT_POLICY := passive
 
 .venv/train.stamp: .venv/torch.stamp pyproject.toml
 	@echo "installing plumbline and what training needs"
-	@$(PIP) install -c constraints.txt -e '.[train,forms]'
+	@$(PIP) install -c constraints.txt -e '.[train,forms,commerce]'
 	@touch $@
 
 .venv/dev.stamp: .venv/train.stamp
 	@echo "installing what the tests need"
-	@$(PIP) install -c constraints.txt -e '.[train,forms,trackio,wandb,tensorboard,dev]'
+	@$(PIP) install -c constraints.txt -e '.[train,forms,commerce,trackio,wandb,tensorboard,dev]'
 	@touch $@
 
 demo: .venv/train.stamp

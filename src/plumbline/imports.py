@@ -13,6 +13,7 @@ from plumbline.errors import ModelError, PlumblineError, RecipeError
 EXTRAS = {
     "train": ("torch", "transformers", "tokenizers", "safetensors", "peft", "jinja2", "gguf"),
     "4bit": ("bitsandbytes",),
+    "commerce": ("sqlglot",),
     "forms": ("selectolax", "uvicorn"),
     "browser": ("playwright",),
     "formfactory": ("flask",),

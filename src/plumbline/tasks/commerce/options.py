@@ -73,6 +73,8 @@ class CommerceOptions(Section):
     reading: Literal["lenient", "strict"] = "lenient"
     """How the reward reads an answer: what was meant, or only what `json.loads` accepts as it stands."""
     sloppiness: Sloppiness = Sloppiness()
+    databases: int = Field(default=3, ge=1, le=20)
+    """Small shops of other rows on which the query of an answer must be right, all of them (sql_qa)."""
 
     @field_validator("keys")
     @classmethod

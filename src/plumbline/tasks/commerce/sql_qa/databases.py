@@ -1,0 +1,55 @@
+"""The small shops on which a query must be right: the same tables as the records', other rows on each.
+
+They are drawn as the records are, and then changed (`planting.sql`) so that few orders tell near queries apart.
+"""
+
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from plumbline.seeds import derive
+from plumbline.storage import clear_os_errors
+from plumbline.tasks.commerce.database.build import build_database
+
+ORDERS = 2000
+"""Of each shop: few enough for a query to take half a millisecond, enough to tell near queries apart."""
+PLANTING = Path(__file__).with_name("planting.sql")
+
+
+def databases(folder: Path, count: int) -> tuple[Path, ...]:
+    """The first `count` shops, built in `folder` where they are not there yet; they depend on nothing else.
+
+    Each is written beside its place and renamed, to the same rows whoever builds it, so two processes may do it at
+    once.
+
+    Raises:
+        StorageError: the disk is full or the folder cannot be written.
+    """
+    paths = tuple(folder / f"shop-{number}.db" for number in range(1, count + 1))
+    for number, path in enumerate(paths, 1):
+        if not path.is_file():
+            build_shop(path, number)
+    return paths
+
+
+def build_shop(path: Path, number: int) -> None:
+    """Write the shop of that number.
+
+    Raises:
+        StorageError: the disk is full or the folder cannot be written.
+    """
+
+    def dice(key: str, what: str, sides: int) -> int:
+        return derive("sql_qa", number, key, what) % sides
+
+    with clear_os_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".shop-", dir=path.parent) as apart:
+            drawn = Path(apart) / path.name
+            build_database(drawn, orders=ORDERS, seed=derive("sql_qa", "shop", number))
+            with closing(sqlite3.connect(drawn, isolation_level=None)) as shop:
+                shop.execute("PRAGMA journal_mode = OFF")
+                shop.create_function("dice", 3, dice, deterministic=True)
+                shop.executescript(f"BEGIN; {PLANTING.read_text(encoding='utf-8')} COMMIT;")
+            drawn.replace(path)

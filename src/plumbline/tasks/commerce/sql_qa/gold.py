@@ -1,0 +1,115 @@
+"""What a gold query returns on one database, with what its order and its limit leave open."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plumbline.errors import DataError
+from plumbline.tasks.commerce.sql_qa.comparison import Tie, matches, normal
+from plumbline.tasks.commerce.sql_qa.engine import Limits, Refusal, Result, Row, Value, run
+from plumbline.tasks.commerce.sql_qa.gate import NAMES, Query, read_query
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+WITHOUT_LIMIT = Limits(steps=100_000_000, seconds=20.0, rows=20_000, result=20_000_000)
+"""For gold queries only: all the rows from which LIMIT takes some."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """The result of a gold query on one database."""
+
+    result: Result
+    rows: tuple[Row, ...]
+    """Its rows, `comparison.normal`."""
+    ties: tuple[Tie, ...]
+    names: frozenset[str]
+    """The schema's tables and columns that the query names."""
+
+
+@lru_cache(maxsize=1 << 14)
+def gold_of(database: Path, sql: str) -> Gold:
+    """Run a gold query.
+
+    Raises:
+        DataError: it does not pass the gate, does not run or returns nothing, or its ORDER BY cannot be taken apart.
+    """
+    query = read_query(sql)
+    result = query if isinstance(query, Refusal) else run(database, query.sql)
+    if isinstance(query, Refusal) or isinstance(result, Refusal):
+        said = f"{result.cause}: {result.detail}" if isinstance(result, Refusal) else ""
+        raise DataError(f"the gold query {sql} gives no result on {database} ({said})", "correct it")
+    rows = normal(result.rows)
+    ties = _ties(database, query, rows)
+    if not matches(rows, ties, ordered=True):
+        raise DataError(f"without its LIMIT the gold query {sql} gives other rows", "write its limit or its order anew")
+    return Gold(result, rows, ties, query.names)
+
+
+def _ties(database: Path, query: Query, rows: tuple[Row, ...]) -> tuple[Tie, ...]:
+    """The rows of a result, those that its ORDER BY cannot tell apart together."""
+    if not rows:
+        return ()
+    tree = query.tree.copy()
+    order, limit, offset = (tree.args.get(name) for name in ("order", "limit", "offset"))
+    wide = len(rows[0])
+    keys = _keys(tree, [item.this for item in order.expressions], wide) if order is not None else []
+    if limit is None and not keys:
+        return (Tie(rows, len(rows)),)
+    for clause in ("limit", "offset"):
+        tree.set(clause, None)
+    everything = run(database, tree.sql(dialect="sqlite"), WITHOUT_LIMIT)
+    if isinstance(everything, Refusal):
+        raise DataError(f"{query.sql} cannot be run without its limit: {everything.detail}", "write it more simply")
+    start = int(offset.expression.name) if offset is not None and offset.expression.is_int else 0
+    end, at, ties = start + len(rows), 0, []
+    for _, tied in groupby(everything.rows, key=lambda row: tuple(_rounded(row[key]) for key in keys)):
+        members = normal(row[:wide] for row in tied)
+        take = min(end, at + len(members)) - max(start, at)
+        if take > 0:
+            ties.append(Tie(members, take))
+        at += len(members)
+    return tuple(ties)
+
+
+def _rounded(value: Value) -> Value:
+    """A sort key without what the order of additions leaves in its last digits."""
+    return float(f"{value:.9g}") if isinstance(value, float) else value
+
+
+def _keys(tree: "exp.Query", ordered_by: Sequence["exp.Expr"], wide: int) -> list[int]:
+    """Where the values stand that a query is ordered by; those that it does not return are added at its end."""
+    from sqlglot import exp
+
+    items = list(tree.selects)
+    names = [item.alias_or_name.lower() for item in items]
+    plain = [item.unalias() for item in items]
+    starred = any(item.is_star for item in items)
+    places = []
+    for key in ordered_by:
+        if isinstance(key, exp.Literal) and not key.is_string:
+            places.append(int(key.name) - 1)
+        elif not starred and isinstance(key, exp.Column) and not key.table and key.name.lower() in names:
+            places.append(names.index(key.name.lower()))
+        elif not starred and key in plain:
+            places.append(plain.index(key))
+        elif isinstance(tree, exp.Select) and tree.args.get("distinct") is None:
+            aliased = dict(zip(names, plain, strict=True))
+            tree.select(exp.alias_(key.transform(_written_out, aliased), f"key_{wide}"), copy=False)
+            places.append(wide)
+            wide += 1
+        else:
+            raise DataError(f"{tree.sql(dialect='sqlite')} is ordered by what it does not return", "return it as well")
+    return places
+
+
+def _written_out(node: "exp.Expr", aliased: Mapping[str, "exp.Expr"]) -> "exp.Expr":
+    """What an alias stands for, where a node is one: ORDER BY knows those of the SELECT list, and the list does not."""
+    from sqlglot import exp
+
+    is_alias = isinstance(node, exp.Column) and not node.table and node.name.lower() not in NAMES
+    return aliased[node.name.lower()].copy() if is_alias and node.name.lower() in aliased else node
