@@ -121,7 +121,7 @@ class _Reader:
         connection, limits = self.connection, self.limits
         connection.execute(f"PRAGMA hard_heap_limit = {HEAP}")
         connection.execute("PRAGMA temp_store = MEMORY")  # a query writes nothing, not even what it sorts
-        connection.execute(f"PRAGMA mmap_size = {HEAP}")  # pages that connections share, outside of the heap
+        connection.execute("PRAGMA cache_size = -512")  # KiB of the heap, which many connections share
         for category, bound in (
             (sqlite3.SQLITE_LIMIT_LENGTH, limits.value),
             (sqlite3.SQLITE_LIMIT_SQL_LENGTH, limits.value),
@@ -148,7 +148,10 @@ class _Reader:
         except MemoryError:
             return Refusal("memory", f"more than {HEAP >> 20} MiB")
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in BROKEN:
+            code = getattr(error, "sqlite_errorcode", 0)
+            if code == sqlite3.SQLITE_IOERR_NOMEM:
+                return Refusal("memory", f"more than {HEAP >> 20} MiB")
+            if code & 0xFF in BROKEN:
                 raise DataError(f"{self.database} is damaged: {error}", "remove it to have it built anew") from error
             return self.stopped or Refusal("error", str(error))
         except (sqlite3.Warning, ValueError, OverflowError) as error:  # stacked statements; a NUL, half a surrogate
