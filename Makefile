@@ -47,7 +47,7 @@ demo: .venv/train.stamp
 	@echo "    $(BIN)/plumbline run commerce-v4.1 --set model.name=DIRECTORY_OR_HUB_NAME"
 
 test: .venv/dev.stamp
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 gpu: .venv/dev.stamp
 	@$(BIN)/python -c 'import sys, torch; sys.exit("make gpu needs a CUDA device" * (not torch.cuda.is_available()))'
