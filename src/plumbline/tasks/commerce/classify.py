@@ -1,11 +1,12 @@
 """Which job a text asks for, for prompts from elsewhere; those that Plumbline writes say it themselves."""
 
 import re
-import unicodedata
 from functools import cache
 from pathlib import Path
 
 import yaml
+
+from plumbline.tasks.text.accents import without_accents
 
 
 def job_of(text: str) -> str | None:
@@ -17,8 +18,7 @@ def job_of(text: str) -> str | None:
     Returns:
         One of the jobs; None where nothing speaks for any, or as much for two.
     """
-    plain = unicodedata.normalize("NFKD", text.casefold())
-    plain = "".join(mark for mark in plain if not unicodedata.combining(mark))
+    plain = without_accents(text.casefold())
     sums = {
         job: sum(worth for pattern, worth in marks if pattern.search(plain)) for job, marks in _recognised().items()
     }

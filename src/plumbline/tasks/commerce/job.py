@@ -15,11 +15,11 @@ import numpy as np
 from plumbline.errors import DataError
 from plumbline.imports import named
 from plumbline.records import Example, Item, Message, Outcome, Score
-from plumbline.tasks.commerce.options import CommerceOptions
+from plumbline.tasks.commerce.options import COUNTS, CommerceOptions
 from plumbline.tasks.rubric import Rubric
 from plumbline.tasks.task import Control
 
-JOBS = {name: f"plumbline.tasks.commerce.{name}.job:JOB" for name in ("extraction", "sql_qa", "insights", "push")}
+JOBS = {name: f"plumbline.tasks.commerce.{name}.job:JOB" for name in COUNTS}
 """Where each job is; imported when it is asked for, because not every job needs what another imports."""
 SHARES = {"val": 0.1, "test": 0.1}
 """Of a job's pairs; the rest is train."""

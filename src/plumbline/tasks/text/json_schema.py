@@ -6,12 +6,12 @@ so it is left aside; a key whose type is not said this way (`$ref`, `allOf`) has
 wrong there.
 """
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from plumbline.errors import DataError
+from plumbline.tasks.text.accents import without_accents
 from plumbline.tasks.text.numbers import read_number
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -220,5 +220,4 @@ def _member(text: str, enum: tuple[Any, ...], repairs: set[str]) -> Any:
 
 def _plain(text: str) -> str:
     """Without case, outer blanks and accents."""
-    decomposed = unicodedata.normalize("NFKD", text.strip().casefold())
-    return "".join(char for char in decomposed if not unicodedata.combining(char))
+    return without_accents(text.strip().casefold())

@@ -6,7 +6,6 @@ it is written, so that it earns nothing.
 """
 
 import re
-import unicodedata
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from itertools import product
@@ -16,6 +15,7 @@ from typing import Any
 import yaml
 
 from plumbline.tasks.commerce.extraction.schema import ISSUES, KEYS, is_number
+from plumbline.tasks.text.accents import without_accents
 from plumbline.tasks.text.json_schema import FALSE_WORDS, NULL_WORDS, TRUE_WORDS
 from plumbline.tasks.text.numbers import read_number
 
@@ -25,9 +25,7 @@ _WORDS = re.compile(r"[^\W_]+").findall
 @lru_cache(maxsize=1 << 13)
 def words(text: str) -> tuple[str, ...]:
     """The words of a text (letters and digits), without case, accents, white space and punctuation."""
-    if not text.isascii():
-        text = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
-    return tuple(_WORDS(text.casefold()))
+    return tuple(_WORDS(without_accents(text).casefold()))
 
 
 def _folded(text: str) -> str:

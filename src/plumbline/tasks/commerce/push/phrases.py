@@ -5,7 +5,6 @@ phrase but one that names the colon goes across.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import chain
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plumbline.tasks.tables import read_table
+from plumbline.tasks.text.accents import without_accents
 
 NEGATIONS = frozenset({"nao", "nem", "nunca", "sem"})
 SEPARATORS = frozenset({".", ",", ":"})
@@ -24,9 +24,7 @@ _LONGEST = 14
 
 def folded(text: str) -> str:
     """A text without case and accents."""
-    if not text.isascii():
-        text = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
-    return text.casefold()
+    return without_accents(text).casefold()
 
 
 def words(text: str) -> list[str]:
