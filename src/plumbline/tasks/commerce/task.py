@@ -73,7 +73,8 @@ class CommerceTask:
     def examples(self, split: str) -> Sequence[Example]:
         """See `Task.examples`."""
         if split not in self.splits:
-            raise DataError(f"the commerce task has no split {split!r}", f"it has {', '.join(self.splits)}")
+            hint = "; task.options.fixed: true adds fixed" if split == "fixed" else ""
+            raise DataError(f"the commerce task has no split {split!r}", f"it has {', '.join(self.splits)}{hint}")
         return self._read("val")[: FIXED[self.job.name]] if split == "fixed" else self._read(split)
 
     @property
