@@ -36,10 +36,13 @@ DRIVER = """
     seed, longest = int(sys.argv[4]), float(sys.argv[5])  # longest: the latest moment of a kill, in seconds
 
     def attempt():
+        # Python loses an interrupt that comes inside the callbacks of a fork, and a busy machine may be long in them.
+        ready, tell = os.pipe()
         pid = os.fork()
         if pid == 0:
             torch.set_num_threads(1)
             try:
+                os.write(tell, b"!")
                 run_recipe(recipe, folder, resume=True)
             except KeyboardInterrupt:
                 os._exit(130)
@@ -47,6 +50,9 @@ DRIVER = """
                 print(f"{type(error).__name__}: {error}", file=sys.stderr)
                 os._exit(1)
             os._exit(0)
+        os.close(tell)
+        os.read(ready, 1)  # or its end: a child that died said nothing
+        os.close(ready)
         return pid
 
     random.seed(seed)
