@@ -16,7 +16,7 @@ from tests.commerce.conftest import OPTIONS
 
 EVAL_FLAGS = (
     "allow-overlap chat-template data device dtype executor family greedy json limit max-tokens n out path replays "
-    "report rows-at-once seed set split steps suite table tables task temperature"
+    "report rows-at-once seed set split steps suite table tables task temperature votes"
 )
 
 

@@ -218,7 +218,8 @@ def evaluate(
     limit: take.Limit = None,
     allow_overlap: take.AllowOverlap = False,
     greedy: take.Greedy = False,
-    temperature: take.Temperature = 0.0,
+    temperature: take.Temperature = None,
+    votes: take.Votes = 1,
     max_tokens: take.MaxTokens = None,
     steps: take.Steps = None,
     seed: take.Seed = 0,
@@ -252,6 +253,7 @@ def evaluate(
         replays=replays,
         model_options=ModelOptions(
             temperature=temperature,
+            votes=votes,
             greedy=greedy,
             max_tokens=max_tokens,
             steps=steps,

@@ -132,7 +132,18 @@ Greedy = Annotated[
     bool,
     typer.Option("--greedy", rich_help_panel=ANSWERS, help="The most probable answer, which is the default."),
 ]
-Temperature = Annotated[float, typer.Option(min=0, rich_help_panel=ANSWERS, help="0 is greedy.")]
+Temperature = Annotated[
+    float | None,
+    typer.Option(min=0, rich_help_panel=ANSWERS, help="0 is greedy, the default; a vote draws at 1."),
+]
+Votes = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        rich_help_panel=ANSWERS,
+        help="Draw so many answers to each prompt; they elect one of them.",
+    ),
+]
 MaxTokens = Annotated[
     int | None,
     typer.Option(

@@ -287,7 +287,7 @@ def _finish_stage(run: Run, policy: Policy, section: ModelSection, stage: str, s
         options=recipe.task.options if recipe.task is not None else {},
         tasks={name: one.model_dump(include={"name", "options"}) for name, one in (recipe.tasks or {}).items()},
         model=model,
-        sampling=asdict(_modes(recipe)["sampled"] if recipe.evaluation.sampled else _modes(recipe)["greedy"]),
+        sampling=asdict(list(_modes(recipe).values())[-1][0]),  # as in training, where that is asked
         trained_on=trained_on(
             source, (example.fingerprint() for examples in trained.examples.values() for example in examples)
         ),
@@ -299,12 +299,17 @@ def _finish_stage(run: Run, policy: Policy, section: ModelSection, stage: str, s
 # -- evaluations -------------------------------------------------------------------------------------------------
 
 
-def _modes(recipe: Recipe) -> dict[str, Sampling]:
-    """The ways in which a model is asked: greedily, and as in training (but for the number of denoising steps)."""
-    law = recipe.sampling
+def _modes(recipe: Recipe, *, vote: bool = False) -> dict[str, tuple[Sampling, int]]:
+    """The ways in which a model is asked: greedily, and as in training (but for the number of denoising steps); the
+    law of each, and the answers that are drawn to a prompt. With `vote`, also the recipe's: `vote8` is one of 8.
+    """
+    law, votes = recipe.sampling, recipe.evaluation.votes
     if isinstance(law, SteppedSampling):
         law = replace(law, steps=recipe.evaluation.steps or law.steps)
-    return {"greedy": law.as_greedy(), **({"sampled": law} if recipe.evaluation.sampled else {})}
+    modes = {"greedy": (law.as_greedy(), 1)}
+    if recipe.evaluation.sampled:
+        modes["sampled"] = law, 1
+    return {**modes, f"vote{votes}": (law, votes)} if vote and votes else modes
 
 
 def _evaluate_stage(run: Run, grounds: Sequence[Ground], stage: str, source: str, train: Source | None = None) -> None:
@@ -316,7 +321,7 @@ def _evaluate_stage(run: Run, grounds: Sequence[Ground], stage: str, source: str
         EvaluationKey(stage, split, mode, task=ground.name): ground
         for ground in grounds
         for split in ground.finals
-        for mode in _modes(run.recipe)
+        for mode in _modes(run.recipe, vote=stage != "base")  # a vote of it would take as long as all the others
     }
     missing = [key for key in keys if not (run.folder / "evaluations" / f"{key}.json").is_file()]
     if not missing:
@@ -348,10 +353,12 @@ def _replay(run: Run, ground: Ground) -> None:
 
 
 def _evaluate(run: Run, policy: Policy, task: Task, examples: Sequence[Example], key: EvaluationKey) -> Evaluation:
+    sampling, votes = _modes(run.recipe, vote=True)[key.mode]
     under = Conditions(
         source=key.stage if key.step is None else f"{key.stage}@{key.step}",
         split=key.split,
-        sampling=_modes(run.recipe)[key.mode],
+        sampling=sampling,
+        votes=votes,
         seed=derive(run.recipe.seed, "evaluation", *([key.task] if key.task else []), key.split, key.mode),
     )
     check_prompts(policy, examples, under.sampling)

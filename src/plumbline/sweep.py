@@ -184,7 +184,8 @@ def _outcome(run: Run) -> dict[str, Any]:
     stages = [stage for stage in STAGES if any(k.stage == stage and k.step is None for k in found)]
     split = run.recipe.evaluation.final[-1]
     outcome: dict[str, Any] = {"split": split}
-    for task, mode in itertools.product(run.recipe.each_task, ("greedy", "sampled")):
+    modes = dict.fromkeys(key.mode for key in sorted(found, key=str) if key.stage == stages[-1] and key.step is None)
+    for task, mode in itertools.product(run.recipe.each_task, modes):
         keys = [EvaluationKey(stage, split, mode, task=task) for stage in stages[-2:]]
         if len(keys) == 2 and all(key in found for key in keys):
             before, after = (found[key] for key in keys)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plumbline.errors import RecipeError
 from plumbline.tasks import open_task
-from plumbline.tasks.commerce.extraction.rubric import RUBRIC, items, judge
+from plumbline.tasks.commerce.extraction.rubric import RUBRIC, items, judge, said
 from plumbline.tasks.commerce.extraction.schema import CATEGORIES, JSON_SCHEMA, KEYS, SENTIMENTS, fits
 from plumbline.tasks.commerce.extraction.sloppy import sloppily
 from plumbline.tasks.commerce.options import Sloppiness
@@ -32,6 +32,16 @@ GOLD = {
     "churn_risk": 0.9,
     "main_complaint": "Demorou 12 dias a mais",
 }
+
+
+def test_what_an_answer_says_does_not_depend_on_how_it_is_written():
+    """What a vote counts."""
+    text = json.dumps(GOLD, ensure_ascii=False)
+    other = {**GOLD, "Sentiment": "Negativo"}
+    del other["sentiment"]
+    assert said(text) == said(f"```json\n{json.dumps(other)}\n```") != frozenset()
+    assert len(said(text) & said(json.dumps({**GOLD, "delay_days": 3}))) == len(GOLD) - 1
+    assert said("no object") == frozenset()
 
 
 def total(answer, reading="lenient", gold=GOLD):

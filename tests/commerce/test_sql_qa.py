@@ -22,7 +22,7 @@ from plumbline.tasks.commerce.sql_qa.databases import databases
 from plumbline.tasks.commerce.sql_qa.engine import HEAP, Limits, Refusal, Result, run
 from plumbline.tasks.commerce.sql_qa.gate import read_query
 from plumbline.tasks.commerce.sql_qa.gold import gold_of
-from plumbline.tasks.commerce.sql_qa.rubric import judge
+from plumbline.tasks.commerce.sql_qa.rubric import judge, said
 from plumbline.testing import HOSTILE, check_task
 
 HERE = Path(__file__).parent
@@ -63,6 +63,16 @@ def test_what_means_nothing_is_refused(shops, cause, text):
 @pytest.mark.parametrize("sql", QUERIES["same"])
 def test_a_query_that_means_the_same_is_right(shops, sql):
     assert judge(REFERENCE, answer(sql), shops)[1].total == 1.0
+
+
+def test_queries_with_one_result_say_the_same_and_those_without_say_nothing(shops):
+    """What a vote counts."""
+    golds = {said(answer(sql), shops[0]) for sql in QUERIES["same"]}
+    assert len(golds) == 1
+    assert golds != {frozenset()}
+    assert all(said(answer(sql), shops[0]) not in golds for sql in QUERIES["other"])
+    for text in ("", "DROP TABLE orders", "SELECT MAX(order_id) AS a FROM orders WHERE order_id IS NULL"):
+        assert said(answer(text), shops[0]) == frozenset()
 
 
 @pytest.mark.parametrize("sql", QUERIES["other"])

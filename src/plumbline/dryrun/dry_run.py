@@ -167,11 +167,13 @@ def _estimated(found: DryRun) -> DryRun:
     modes = 1 + recipe.evaluation.sampled
     rl, every = recipe.rl, recipe.evaluation.every
     times = 0 if rl is None or not every else 1 + -(-rl.steps // every)
+    asked = sum(one.sizes[split] for one in found.prompts for split in one.finals)
     work = estimate.Work(
         recipe,
         shapes,
         lengths,
-        evaluated=modes * sum(one.sizes[split] for one in found.prompts for split in one.finals),
+        evaluated=modes * asked,
+        voting=recipe.evaluation.votes * asked,
         inside=modes * times * sum(one.inside for one in found.prompts),
         train=sum(one.sizes["train"] for one in found.prompts),
     )

@@ -73,7 +73,9 @@ class Work:
     shapes: Shapes
     lengths: Lengths
     evaluated: int
-    """Answers that the evaluations after one stage ask for."""
+    """Answers that the evaluations after one stage ask for, but for those of a vote."""
+    voting: int
+    """Answers that the votes after one stage ask for; none is held before any training."""
     inside: int
     """Answers of all evaluations inside RL."""
     train: int
@@ -195,7 +197,7 @@ def seconds(work: Work, machine: Machine) -> dict[str, float]:
         found["rl updates"] = rl.steps * rl.inner_epochs * behind.update * step
     trained = (recipe.sft is not None) + (recipe.rl is not None)
     untrained = recipe.model.name is not None
-    answered = (trained + (not untrained)) * work.evaluated + work.inside
+    answered = (trained + (not untrained)) * work.evaluated + trained * work.voting + work.inside
     found["evaluations"] = draws(work, machine, answered, min(recipe.sampling.max_tokens, lengths.answer))
     if untrained:
         found["evaluations"] += draws(work, machine, work.evaluated, recipe.sampling.max_tokens)

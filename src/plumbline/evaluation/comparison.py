@@ -95,7 +95,8 @@ def _single(found: dict[str, Evaluation], other: dict[str, Evaluation]) -> dict[
     if "" in found:
         return found
     one = other[""]
-    mode = "sampled" if one.sampling.get("temperature") else "greedy"
+    votes = one.sampling.get("votes")
+    mode = f"vote{votes}" if votes else "sampled" if one.sampling.get("temperature") else "greedy"
     name = f"{one.split} {mode}"
     meant = [
         each for key, each in found.items() if key.endswith(name) and (each.task, each.split) == (one.task, one.split)

@@ -4,13 +4,14 @@ Only a model needs torch; judging completions, the oracle and the controls runs 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from plumbline.errors import DataError
+from plumbline.evaluation.vote import elect
 from plumbline.judging import Judging, Verdict, check_failures
 from plumbline.policies.policy import Policy
-from plumbline.records import Evaluation, Example, Judged, Rollout, Sampling, Unjudged
+from plumbline.records import Evaluation, Example, Group, Judged, Key, Rollout, Sampling, Unjudged
 from plumbline.rollouts import collect
 from plumbline.tasks.task import Task, gold_of, headline_of
 
@@ -29,6 +30,8 @@ class Conditions:
     """Where the examples are from."""
     sampling: Sampling
     seed: int
+    votes: int = 1
+    """Answers that are drawn for each example, of which one is elected (`plumbline.evaluation.vote`)."""
 
 
 def evaluate_policy(
@@ -38,7 +41,8 @@ def evaluate_policy(
     under: Conditions,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
-    """One episode of the policy with each example; `progress` is told how many of how many are judged.
+    """One episode of the policy with each example, or the elected one of several; `progress` is told how many of how
+    many are judged.
 
     What is drawn for an example depends on the seed and its id, and not on the others: the answers to the first five
     are the first five answers to all.
@@ -46,17 +50,19 @@ def evaluate_policy(
     Raises:
         TrainingStopped: too many could not be judged (see `check_failures`).
     """
-    judged: list[tuple[Example, Rollout]] = []
+    rows: list[Judged | Unjudged] = []
+    at_once = max(1, AT_ONCE // under.votes)
     if progress is not None:
         progress(0, len(examples))
-    for start in range(0, len(examples), AT_ONCE):
-        part = examples[start : start + AT_ONCE]
-        groups = collect(policy, task, part, copies=1, sampling=under.sampling, key=(under.seed, "evaluate"))
-        judged += [(group.example, group.rollouts[0]) for group in groups]
+    for start in range(0, len(examples), at_once):
+        part = examples[start : start + at_once]
+        key: Key = (under.seed, "evaluate")
+        groups = collect(policy, task, part, copies=under.votes, sampling=under.sampling, key=key)
+        rows += [_elected(task, group) for group in groups]
         if progress is not None:
-            progress(len(judged), len(examples))
-    rows = [_row(example, one.text, (one.outcome, one.score, one.failure), one) for example, one in judged]
-    return _evaluation(task, under.source, under.split, rows, asdict(under.sampling), under.seed)
+            progress(len(rows), len(examples))
+    law = asdict(under.sampling) | ({"votes": under.votes} if under.votes > 1 else {})
+    return _evaluation(task, under.source, under.split, rows, law, under.seed)
 
 
 def evaluate_completions(
@@ -102,6 +108,15 @@ def references(task: Task, examples: Sequence[Example], split: str) -> dict[str,
     """
     known = [ORACLE] if all(example.gold is not None for example in examples) else []
     return {name: evaluate_reference(task, examples, source=name, split=split) for name in (*known, *task.controls)}
+
+
+def _elected(task: Task, group: Group) -> Judged | Unjudged:
+    """The row of a group's elected answer, with what all of them earned."""
+    chosen = group.rollouts[elect(task, group.example, [one.text for one in group.rollouts])]
+    row = _row(group.example, chosen.text, (chosen.outcome, chosen.score, chosen.failure), chosen)
+    if isinstance(row, Unjudged) or len(group.rollouts) == 1:
+        return row
+    return replace(row, drawn=tuple(one.reward for one in group.rollouts if one.score is not None))
 
 
 def _row(example: Example, completion: str, verdict: Verdict, rollout: Rollout | None = None) -> Judged | Unjudged:

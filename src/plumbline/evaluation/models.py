@@ -28,7 +28,10 @@ class ModelOptions:
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # how the keywords of `plumbline.evaluate` are checked
 
-    temperature: float = 0.0
+    temperature: float | None = None
+    """None is 0, and 1 for a vote."""
+    votes: int = 1
+    """Answers that are drawn for each example, of which one is elected."""
     greedy: bool = False
     """Says once more that the temperature is 0, so that a command line that asks for both is refused."""
     max_tokens: int | None = None
@@ -52,15 +55,24 @@ class ModelOptions:
         Raises:
             RecipeError: says which.
         """
-        if not 0 <= self.temperature < math.inf:
+        if self.temperature is not None and not 0 <= self.temperature < math.inf:
             raise RecipeError(f"the temperature is {self.temperature}", "give a number from 0 on, and not inf")
+        if self.votes < 1:
+            raise RecipeError(f"a vote of {self.votes}", "give --votes a number from 2 on")
         section(
             ModelSection, {"name": "x", "device": self.device, "dtype": self.dtype or "auto"}, "the model's options"
         )
-        if self.greedy and self.temperature > 0:
+        if self.greedy and self.temperature:
             raise RecipeError(
                 f"greedy answers have the temperature 0, not {self.temperature}", "leave out --greedy or --temperature"
             )
+        if self.votes > 1 and (self.greedy or self.temperature == 0):
+            raise RecipeError("greedy answers are all the same and need no vote", "leave out --votes, or draw them")
+
+    @property
+    def drawn_at(self) -> float:
+        """The temperature."""
+        return float(self.votes > 1) if self.temperature is None else self.temperature
 
 
 def check_name(model: str, task: Task, options: ModelOptions) -> None:
@@ -118,7 +130,7 @@ def evaluate_model(
     if message := slowness(policy):
         listener.event("slow", message)
     check_prompts(policy, examples, sampling)
-    under = Conditions(source=model, split=split, sampling=sampling, seed=options.seed)
+    under = Conditions(source=model, split=split, sampling=sampling, seed=options.seed, votes=options.votes)
     with clear_memory_errors("draw fewer answers at once with --rows-at-once, or use --device cpu"):
         return evaluate_policy(
             policy, task, examples, under, lambda done, total: listener.working(f"evaluating {split}", done, total)
@@ -144,8 +156,8 @@ def _as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampli
         saved, law = {}, {}  # what was saved is another family's; a model that says so itself is refused
     family = options_of({"family": "autoregressive", **saved, **given}["family"])
     opened = {**without_foreign("model", saved, family), **given, "name": model}
-    limits = {"temperature": options.temperature, "max_tokens": options.max_tokens, "steps": options.steps}
-    if options.temperature == 0:
+    limits = {"temperature": options.drawn_at, "max_tokens": options.max_tokens, "steps": options.steps}
+    if options.drawn_at == 0:
         limits |= {"top_k": 0, "top_p": 1.0}
     law |= {key: value for key, value in limits.items() if value is not None}
     advice = "leave out --max-tokens or --steps"  # more blocks than --max-tokens has tokens; a family without steps

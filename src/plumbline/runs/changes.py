@@ -18,9 +18,10 @@ HOW = (
     "rl.tokens_per_pass",
     "rl.max_gap",
     "rl.patience",
+    "evaluation.votes",
 )
-"""Keys that say how a run is executed, or when it is stopped; results are the same but for rounding. A family names
-those of its model section (`ModelSection.how`)."""
+"""Keys that say how a run is executed, when it is stopped, or what is evaluated besides; results are the same but for
+rounding. A family names those of its model section (`ModelSection.how`)."""
 RATES = {
     "base": "model.tiny.learning_rate",
     "sft": "sft.optimiser.learning_rate",

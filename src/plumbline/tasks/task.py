@@ -3,7 +3,7 @@
 A task never sees a policy. Adding one is a new folder or file and one line in `plumbline.tasks.TASKS`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -23,7 +23,7 @@ class Task(Protocol):
     have no gold answers has no oracle.
 
     What a task may have besides: `Episodic`, `Threaded`, `Grouped`, `Headlined`, `Replayable`, `Itemised`,
-    `Prechecked`, `Sketched`.
+    `Prechecked`, `Sketched`, `Telling`.
     """
 
     name: str
@@ -171,6 +171,18 @@ class Sketched(Protocol):
 
     def sketch(self, folder: Path) -> Task:
         """The same task on a few records of a small world, to be built in `folder`: for the lengths of its texts."""
+        ...
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A task that can tell what an answer says, so that answers can be counted together that are written otherwise."""
+
+    def said(self, example: Example, completion: str) -> Set[Hashable] | None:
+        """What a completion says: its values, or what its query returns; None where its words are what it says.
+
+        Looks at no gold answer. Empty for what cannot be read. Never raises, whatever the text.
+        """
         ...
 
 

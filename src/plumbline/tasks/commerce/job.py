@@ -4,7 +4,7 @@ A job is a folder beside `extraction/` and one line in `JOBS`.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +79,8 @@ class Job:
     """What of the options decides a score, as text; part of the rubric's identity."""
     demonstration: Callable[[Example, CommerceOptions, int], str] | None = None
     """The answer that supervised training shows, under a seed; None shows the gold answer."""
+    said: Callable[[Path], Callable[[Example, str], Set[Hashable]]] | None = None
+    """See `plumbline.tasks.task.Telling.said`, for records in this folder; None takes an answer's words for it."""
     items: Callable[[str, Score], Mapping[str, Item]] | None = None
     """See `plumbline.tasks.task.Itemised.items`; None gives the whole reward to the whole answer."""
 

@@ -1,6 +1,6 @@
 """The commerce task: records in a folder, of which one job is asked; each job has its own verifier (`job.py`)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,7 @@ class CommerceTask:
         self.folder, self.options, self.job = folder, options, job_named(options.job)
         self.splits = (*SPLITS, "fixed") if options.fixed else SPLITS
         self._verdict = self.job.verdict(options, folder)
+        self._said = self.job.said(folder) if self.job.said else None
         self._build = build
         self._read = cache(self._read_split)
 
@@ -124,6 +125,10 @@ class CommerceTask:
     def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
         """See `Task.judge`."""
         return self._verdict(example, completion)
+
+    def said(self, example: Example, completion: str) -> Set[Hashable] | None:
+        """See `Telling.said`."""
+        return self._said(example, completion) if self._said else None
 
     def items(self, completion: str, score: Score) -> Mapping[str, Item]:
         """See `Itemised.items`."""

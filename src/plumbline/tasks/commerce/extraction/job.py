@@ -61,5 +61,6 @@ JOB = Job(
     verdict=verdict,
     identity=identity,
     demonstration=demonstration,
+    said=lambda _folder: lambda _example, completion: rubric.said(completion),
     items=rubric.items,
 )

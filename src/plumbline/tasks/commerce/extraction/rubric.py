@@ -86,6 +86,13 @@ def judge(reference: Mapping[str, Any], review: str, completion: str, reading: s
     return Outcome(how=how), RUBRIC.score(parts[reading], readings)
 
 
+def said(completion: str) -> frozenset[tuple[str, str]]:
+    """What an answer says: each known key with what its value means, as text; empty where it is no object."""
+    read = read_json(completion, SCHEMA, coerced=False)
+    meant = meanings(read.value, read.repairs, {})[0] if isinstance(read.value, dict) else {}
+    return frozenset((key, repr(value)) for key, value in meant.items())
+
+
 def items(completion: str, score: Score) -> dict[str, Item]:
     """What each judged value adds to a score, and where it stands; nothing where the completion is no valid JSON.
 

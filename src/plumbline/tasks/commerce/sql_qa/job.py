@@ -18,12 +18,13 @@ The gold query returns at least a row on some database (`databases.py`), and not
 Its LIMIT and its ORDER BY decide which ties may be broken either way, whatever `ordered` says (`gold.py`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping, Set
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from plumbline.imports import check_installed
+from plumbline.records import Example
 from plumbline.tasks.commerce.job import Job, Verdict
 from plumbline.tasks.commerce.options import CommerceOptions
 from plumbline.tasks.commerce.sql_qa import rubric
@@ -55,6 +56,12 @@ def verdict(options: CommerceOptions, folder: Path) -> Verdict:
     return lambda example, completion: rubric.judge(example.reference, completion, shops())
 
 
+def said(folder: Path) -> Callable[[Example, str], Set[Hashable]]:
+    """See `Job.said`: what its query returns on the first shop."""
+    shops = lru_cache(maxsize=1)(lambda: databases(folder / "sql_qa", 1))
+    return lambda _example, completion: rubric.said(completion, *shops())
+
+
 JOB = Job(
     name="sql_qa",
     rubric=rubric.RUBRIC,
@@ -64,4 +71,5 @@ JOB = Job(
     check=check,
     verdict=verdict,
     identity=lambda options: f":{options.databases}",
+    said=said,
 )

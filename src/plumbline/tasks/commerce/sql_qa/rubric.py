@@ -6,7 +6,7 @@ as its result is right.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,17 @@ def judge(reference: Mapping[str, Any], completion: str, paths: Sequence[Path]) 
     return Outcome(how=how, facts=_told(answer, shown)), RUBRIC.score(values)
 
 
+def said(completion: str, path: Path) -> frozenset[tuple[Row, ...]]:
+    """What an answer says: what its query returns, rows and columns in one order; empty where that is nothing."""
+    answer = read_answer(completion)
+    query = read_query(answer.sql) if answer.sql else None
+    result = run(path, query.sql) if isinstance(query, Query) else None
+    if not isinstance(result, Result) or all(value is None for row in result.rows for value in row):
+        return frozenset()
+    rows = (tuple(sorted(row, key=repr)) for row in _rounded(normal(result.rows)))
+    return frozenset([tuple(sorted(rows, key=repr))])
+
+
 def _run(query: Query, paths: Sequence[Path]) -> list[Result] | Refusal:
     results = []
     for path in paths:
@@ -94,7 +105,11 @@ def _judged(results: Sequence[Result], golds: Sequence[Gold], *, ordered: bool) 
 
 def _cells(rows: Iterable[Row]) -> Counter[Value]:
     """How often each value stands in a result, numbers to two decimals."""
-    return Counter(round(value, 2) if isinstance(value, float) else value for row in rows for value in row)
+    return Counter(value for row in _rounded(rows) for value in row)
+
+
+def _rounded(rows: Iterable[Row]) -> Iterator[Row]:
+    return (tuple(round(value, 2) if isinstance(value, float) else value for value in row) for row in rows)
 
 
 def _f1(mine: Counter[Any], theirs: Counter[Any]) -> float:
