@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from plumbline.errors import DataError
 from plumbline.evaluation.command import EvaluationSpec, each_task
+from plumbline.evaluation.completions import score_file
+from plumbline.storage import read_jsonl, write_jsonl
 from plumbline.tasks import open_task, variants_of
 from plumbline.tasks.commerce.build import build_commerce, counted
 from plumbline.tasks.commerce.classify import job_of
@@ -96,3 +99,23 @@ def test_commerce_alone_stands_for_each_job_that_the_records_have(shop, tmp_path
     assert variants_of("commerce", {"data": str(tmp_path)}, shop) == {"": {"data": str(tmp_path), "job": "push"}}
     spec = EvaluationSpec(model="named-constant", task="commerce", data=shop)
     assert list(each_task(spec)) == ["push"], "a control is of the jobs that have it"
+
+
+def test_answers_to_another_job_are_told_apart_from_answers_to_nothing(shop, tmp_path):
+    golds = {"extraction": [], "push": [], "insights": []}
+    for _, row in read_jsonl(shop / "val.jsonl"):
+        if row["task"] in golds:
+            golds[row["task"]].append({"id": row["id"], "completion": row["messages"][-1]["content"]})
+    answers, task = tmp_path / "answers.jsonl", open_task("commerce", SHOP, shop)
+    write_jsonl(answers, [*golds["push"], *golds["insights"][:2], {"id": "nobody", "completion": ""}])
+    with pytest.raises(DataError, match="none of the 18 ids") as caught:
+        score_file(answers, task, "val")
+    assert caught.value.fix == (
+        "2 are of the job insights: add --set task.options.job=insights; "
+        "15 are of the job push: add --set task.options.job=push"
+    )
+    with pytest.raises(DataError, match="check --data and --split"):
+        score_file(answers, open_task("commerce", SHOP, shop), "test")
+    write_jsonl(answers, [*golds["extraction"], *golds["push"]])
+    (warning,) = score_file(answers, task, "val").summary["warnings"]
+    assert warning.endswith("left out (15 are of the job push: add --set task.options.job=push)")

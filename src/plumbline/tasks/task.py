@@ -3,7 +3,7 @@
 A task never sees a policy. Adding one is a new folder or file and one line in `plumbline.tasks.TASKS`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -23,7 +23,7 @@ class Task(Protocol):
     have no gold answers has no oracle.
 
     What a task may have besides: `Episodic`, `Threaded`, `Grouped`, `Headlined`, `Replayable`, `Itemised`,
-    `Prechecked`, `Sketched`.
+    `Prechecked`, `Sketched`, `Sharing`.
     """
 
     name: str
@@ -171,6 +171,15 @@ class Sketched(Protocol):
 
     def sketch(self, folder: Path) -> Task:
         """The same task on a few records of a small world, to be built in `folder`: for the lengths of its texts."""
+        ...
+
+
+@runtime_checkable
+class Sharing(Protocol):
+    """A task whose records hold examples of other tasks, too."""
+
+    def elsewhere(self, ids: Collection[str]) -> str:
+        """Whose examples these are, and how to ask for them; of the splits that were read, empty for unknown ids."""
         ...
 
 

@@ -1,6 +1,7 @@
 """The commerce task: records in a folder, of which one job is asked; each job has its own verifier (`job.py`)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ class CommerceTask:
         self._verdict = self.job.verdict(options, folder)
         self._build = build
         self._read = cache(self._read_split)
+        self._others: dict[str, str] = {}  # the job of each row that was read and is not of this one
 
     @property
     def rubric(self) -> str:
@@ -139,6 +141,11 @@ class CommerceTask:
         """See `Task.controls`."""
         return self.job.controls
 
+    def elsewhere(self, ids: Collection[str]) -> str:
+        """See `Sharing.elsewhere`."""
+        jobs = Counter(self._others[identity] for identity in ids if identity in self._others)
+        return "; ".join(f"{jobs[job]} are of the job {job}: add --set task.options.job={job}" for job in sorted(jobs))
+
     def _example(self, row: Mapping[str, Any], where: str) -> Example | None:
         """Check and type one row of a split's file; None where it is of another job.
 
@@ -167,6 +174,7 @@ class CommerceTask:
                 'say "task" in that line; the text alone does not tell, and `plumbline data commerce` writes such rows',
             )
         if job != self.job.name:
+            self._others[row["id"]] = job
             return None
         try:
             self.job.check(reference)
