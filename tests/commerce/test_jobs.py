@@ -111,11 +111,11 @@ def test_answers_to_another_job_are_told_apart_from_answers_to_nothing(shop, tmp
     with pytest.raises(DataError, match="none of the 18 ids") as caught:
         score_file(answers, task, "val")
     assert caught.value.fix == (
-        "2 are of the job insights: add --set task.options.job=insights; "
-        "15 are of the job push: add --set task.options.job=push"
+        "add --set task.options.job=insights for the 2 of the job insights; "
+        "add --set task.options.job=push for the 15 of the job push"
     )
     with pytest.raises(DataError, match="check --data and --split"):
         score_file(answers, open_task("commerce", SHOP, shop), "test")
     write_jsonl(answers, [*golds["extraction"], *golds["push"]])
     (warning,) = score_file(answers, task, "val").summary["warnings"]
-    assert warning.endswith("left out (15 are of the job push: add --set task.options.job=push)")
+    assert warning.endswith("left out (add --set task.options.job=push for the 15 of the job push)")

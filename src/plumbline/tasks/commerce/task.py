@@ -101,6 +101,8 @@ class CommerceTask:
         if self._build is not None:
             self._build()
             self._build = None
+        if self.job.check_files:  # here, because what a verdict raises is counted with the failures of its text
+            self.job.check_files(self.options, self.folder)
         path = self.folder / f"{split}.jsonl"
         examples: list[Example] = []
         seen: set[str] = set()
@@ -143,8 +145,8 @@ class CommerceTask:
 
     def elsewhere(self, ids: Collection[str]) -> str:
         """See `Sharing.elsewhere`."""
-        jobs = Counter(self._others[identity] for identity in ids if identity in self._others)
-        return "; ".join(f"{jobs[job]} are of the job {job}: add --set task.options.job={job}" for job in sorted(jobs))
+        jobs = sorted(Counter(self._others[identity] for identity in ids if identity in self._others).items())
+        return "; ".join(f"add --set task.options.job={job} for the {count} of the job {job}" for job, count in jobs)
 
     def _example(self, row: Mapping[str, Any], where: str) -> Example | None:
         """Check and type one row of a split's file; None where it is of another job.
