@@ -119,3 +119,19 @@ def test_answers_to_another_job_are_told_apart_from_answers_to_nothing(shop, tmp
     write_jsonl(answers, [*golds["extraction"], *golds["push"]])
     (warning,) = score_file(answers, task, "val").summary["warnings"]
     assert warning.endswith("left out (add --set task.options.job=push for the 15 of the job push)")
+
+
+def test_tasks_of_one_run_share_a_folder(tmp_path):
+    folder = tmp_path / "shop"
+    build_commerce(CommerceOptions(orders=3000, keys=["sentiment"], **dict.fromkeys(JOBS, 60)), folder)
+    shared = {"data": str(folder), "orders": 7, "push": 9}  # the numbers of a shop that is there say nothing
+    for job in JOBS:
+        assert len(open_task("commerce", {**shared, "job": job}, tmp_path / job).examples("train")) == 48
+        assert not (tmp_path / job).exists()
+    named = open_task("commerce", {**shared, "keys": ["sentiment"]}, tmp_path)
+    assert named.rubric == open_task("commerce", shared, tmp_path).rubric == open_task("commerce", {}, folder).rubric
+    assert named.rubric.endswith(":sentiment")
+    with pytest.raises(DataError, match=r"keys: \['sentiment'\] there, \['churn_risk'\] wanted"):
+        open_task("commerce", {**shared, "keys": ["churn_risk"]}, tmp_path)
+    with pytest.raises(DataError, match="instructions: full there, short wanted"):
+        open_task("commerce", {**shared, "instructions": "short"}, tmp_path)

@@ -10,7 +10,7 @@ from plumbline.errors import DataError
 from plumbline.records import Example, Headline, Item, Outcome, Score
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
-from plumbline.tasks.commerce.build import SPLITS, ensure_commerce, has_records
+from plumbline.tasks.commerce.build import MANIFEST, SPLITS, as_built, ensure_commerce, has_records
 from plumbline.tasks.commerce.classify import job_of
 from plumbline.tasks.commerce.job import JOBS, job_named, split_sizes
 from plumbline.tasks.commerce.options import COUNTS, CommerceOptions, read_options
@@ -34,13 +34,12 @@ def open_commerce(options: Mapping[str, Any], folder: Path, progress: Progress) 
         StorageError: `folder` holds what is not ours.
     """
     checked = read_options(dict(options))
-    if checked.data is not None:
-        if not Path(checked.data).is_dir():
-            raise DataError(f"there is no folder {checked.data}", "correct task.options.data")
-        return CommerceTask(Path(checked.data), checked)
-    if has_records(checked, folder):
-        return CommerceTask(folder, checked)
-    return CommerceTask(folder, checked, lambda: ensure_commerce(checked, folder, progress))
+    place = folder if checked.data is None else Path(checked.data)
+    if checked.data is not None and not place.is_dir():
+        raise DataError(f"there is no folder {checked.data}", "correct task.options.data")
+    if checked.data is None and not has_records(checked, folder):
+        return CommerceTask(folder, checked, lambda: ensure_commerce(checked, folder, progress))
+    return CommerceTask(place, as_built(checked, place) if (place / MANIFEST).is_file() else checked)
 
 
 class CommerceTask:
