@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -45,7 +45,7 @@ def data_commerce(
     from plumbline.tasks.commerce.options import read_options
 
     asked = task_options(overrides or ())
-    given = {"extraction": extraction, "sql_qa": sql_qa, "insights": insights, "push": push}
+    given: dict[str, Any] = {"extraction": extraction, "sql_qa": sql_qa, "insights": insights, "push": push}
     given |= {"olist": olist and str(olist), "enriched": enriched and str(enriched), **asked}
     counts = counted(given)
     options = read_options({"seed": seed, "orders": orders, **given, "job": next(iter(counts)), **counts})
