@@ -49,6 +49,23 @@ def data(tmp_path_factory):
     return folder
 
 
+def test_data_commerce_counts_by_job_and_takes_options_of_the_prompts(plumbline, tmp_path):
+    command = ["data", "commerce", "--orders", 1500, "--extraction", 20, "--push", 20, "--out", tmp_path / "d"]
+    code, out, _ = plumbline(*command, "--set", "task.options.instructions=short")
+    assert code == 0
+    assert [line.strip() for line in out.splitlines()[1:]] == [
+        "extraction: train 16, val 2, test 2",
+        "push: train 16, val 2, test 2",
+    ]
+    assert out.splitlines()[0].endswith("d: train 32, val 4, test 4")
+    code, out, _ = plumbline(*command, "--json")
+    built = json.loads(out)
+    assert built["jobs"] == {job: {"train": 16, "val": 2, "test": 2} for job in ("extraction", "push")}
+    assert built["options"]["instructions"] == "short", "what is there is not built again"
+    code, _, err = plumbline(*command, "--set", "task.options.instructions=full")
+    assert (code, "instructions: short there, full wanted" in err) == (1, True)
+
+
 def test_data_commerce_writes_a_folder(plumbline, tmp_path):
     code, out, _ = plumbline(
         "data", "commerce", "--orders", 1500, "--extraction", 60, "--out", tmp_path / "d", "--json"

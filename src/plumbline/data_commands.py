@@ -1,7 +1,8 @@
 """The commands that build a task's records: `plumbline data ...`."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,25 +28,39 @@ def data_commerce(
     push: Annotated[int | None, typer.Option(min=3, help="Push messages to write.")] = None,
     olist: take.Olist = None,
     enriched: take.Labels = None,
+    overrides: take.TaskOptions = None,
     as_json: take.Json = False,
 ) -> None:
     """Build a synthetic Brazilian shop, or that of the Olist data set, and the prompts on its records.
 
     Writes `commerce.db` (SQLite, the Olist schema and `orders_enriched`) and `train.jsonl`, `val.jsonl` and
     `test.jsonl`: chat messages in Portuguese. With no number given they have 590 extractions, 594 questions, 148 tables
-    and 148 messages; else only the jobs whose numbers are given.
+    and 148 messages; else only the jobs whose numbers are given. `--set` gives what else decides the records: keys,
+    instructions, titles, insights_from.
     """
+    from plumbline.errors import RecipeError
+    from plumbline.overrides import task_options
     from plumbline.tasks.commerce.build import counted, make_commerce
     from plumbline.tasks.commerce.olist.build import said
     from plumbline.tasks.commerce.options import read_options
 
-    counts = counted({"extraction": extraction, "sql_qa": sql_qa, "insights": insights, "push": push})
-    given = {name: str(path) for name, path in (("olist", olist), ("enriched", enriched)) if path is not None}
-    options = read_options({"seed": seed, "orders": orders, "job": next(iter(counts)), **counts, **given})
+    asked = task_options(overrides or ())
+    given: dict[str, Any] = {"extraction": extraction, "sql_qa": sql_qa, "insights": insights, "push": push}
+    given |= {"olist": olist and str(olist), "enriched": enriched and str(enriched), **asked}
+    counts = counted(given)
+    options = read_options({"seed": seed, "orders": orders, **given, "job": next(iter(counts)), **counts})
+    if unused := sorted(asked.keys() - options.records().keys()):
+        raise RecipeError(
+            f"task.options.{unused[0]} decides nothing of the records", "give it to what uses them: run, eval or score"
+        )
     with progress() as view:
         built = make_commerce(options, out, view.working)
-    splits = ", ".join(f"{name} {count}" for name, count in built["splits"].items())
-    say(built, f"{out}: {splits}{said(built.get('olist'), out)}", as_json)
+    each = "".join(f"\n  {job}: {_counts(splits)}" for job, splits in built["jobs"].items())
+    say(built, f"{out}: {_counts(built['splits'])}{each}{said(built.get('olist'), out)}", as_json)
+
+
+def _counts(splits: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in splits.items())
 
 
 @data_app.command(
@@ -65,4 +80,4 @@ def data_forms(
     from plumbline.tasks.export import export
 
     counts = export(open_task("forms", task_options(overrides or ()), out), out)
-    say({"splits": counts}, f"{out}: " + ", ".join(f"{name} {count}" for name, count in counts.items()), as_json)
+    say({"splits": counts}, f"{out}: {_counts(counts)}", as_json)

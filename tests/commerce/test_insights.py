@@ -56,6 +56,19 @@ def test_the_law_of_the_task(insights, split):
         assert reward <= LIMITS[name], name
 
 
+def test_what_is_said_twice_is_claimed_twice_and_asked_again_is_not(insights):
+    """Wrong claims weigh as often as they are made, though a sentence is looked at once."""
+    for example in insights.examples("test"):
+        table = table_of(example.reference)
+        once = read(example.gold, table)
+        again = read(f"{example.gold}\n{example.gold}\n{example.gold.replace('.', '?')}", table)
+        assert once.claims
+        assert again.claims[: 2 * len(once.claims)] == 2 * list(once.claims)
+        assert len(again.sentences) > 2 * len(once.sentences)
+        if "\n" not in example.gold:
+            assert len(again.claims) == 2 * len(once.claims)
+
+
 def test_splits_share_no_slice_and_have_all_kinds_in_the_same_shares(splits):
     every = [pair for members in splits.values() for pair in members]
     assert {split: len(members) for split, members in splits.items()} == {"train": 72, "val": 9, "test": 9}

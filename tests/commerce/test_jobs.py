@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from plumbline.errors import DataError
 from plumbline.evaluation.command import EvaluationSpec, each_task
+from plumbline.evaluation.completions import score_file
+from plumbline.storage import read_jsonl, write_jsonl
 from plumbline.tasks import open_task, variants_of
 from plumbline.tasks.commerce.build import build_commerce, counted
 from plumbline.tasks.commerce.classify import job_of
@@ -96,3 +99,39 @@ def test_commerce_alone_stands_for_each_job_that_the_records_have(shop, tmp_path
     assert variants_of("commerce", {"data": str(tmp_path)}, shop) == {"": {"data": str(tmp_path), "job": "push"}}
     spec = EvaluationSpec(model="named-constant", task="commerce", data=shop)
     assert list(each_task(spec)) == ["push"], "a control is of the jobs that have it"
+
+
+def test_answers_to_another_job_are_told_apart_from_answers_to_nothing(shop, tmp_path):
+    golds = {"extraction": [], "push": [], "insights": []}
+    for _, row in read_jsonl(shop / "val.jsonl"):
+        if row["task"] in golds:
+            golds[row["task"]].append({"id": row["id"], "completion": row["messages"][-1]["content"]})
+    answers, task = tmp_path / "answers.jsonl", open_task("commerce", SHOP, shop)
+    write_jsonl(answers, [*golds["push"], *golds["insights"][:2], {"id": "nobody", "completion": ""}])
+    with pytest.raises(DataError, match="none of the 18 ids") as caught:
+        score_file(answers, task, "val")
+    assert caught.value.fix == (
+        "add --set task.options.job=insights for the 2 of the job insights; "
+        "add --set task.options.job=push for the 15 of the job push"
+    )
+    with pytest.raises(DataError, match="check --data and --split"):
+        score_file(answers, open_task("commerce", SHOP, shop), "test")
+    write_jsonl(answers, [*golds["extraction"], *golds["push"]])
+    (warning,) = score_file(answers, task, "val").summary["warnings"]
+    assert warning.endswith("left out (add --set task.options.job=push for the 15 of the job push)")
+
+
+def test_tasks_of_one_run_share_a_folder(tmp_path):
+    folder = tmp_path / "shop"
+    build_commerce(CommerceOptions(orders=3000, keys=["sentiment"], **dict.fromkeys(JOBS, 60)), folder)
+    shared = {"data": str(folder), "orders": 7, "push": 9}  # the numbers of a shop that is there say nothing
+    for job in JOBS:
+        assert len(open_task("commerce", {**shared, "job": job}, tmp_path / job).examples("train")) == 48
+        assert not (tmp_path / job).exists()
+    named = open_task("commerce", {**shared, "keys": ["sentiment"]}, tmp_path)
+    assert named.rubric == open_task("commerce", shared, tmp_path).rubric == open_task("commerce", {}, folder).rubric
+    assert named.rubric.endswith(":sentiment")
+    with pytest.raises(DataError, match=r"keys: \['sentiment'\] there, \['churn_risk'\] wanted"):
+        open_task("commerce", {**shared, "keys": ["churn_risk"]}, tmp_path)
+    with pytest.raises(DataError, match="instructions: full there, short wanted"):
+        open_task("commerce", {**shared, "instructions": "short"}, tmp_path)

@@ -391,12 +391,22 @@ def test_a_damaged_database_is_named_and_no_fault_of_the_query(shops, tmp_path):
         run(tmp_path / "shop-1.db", "SELECT COUNT(*) FROM orders WHERE order_status = 'delivered'")
 
 
-def test_a_database_without_a_table_is_named(shops, tmp_path):
-    shutil.copy(shops[0], tmp_path / "shop-1.db")
-    with closing(sqlite3.connect(tmp_path / "shop-1.db")) as connection:
+def test_a_database_without_a_table_is_named_before_anything_is_judged(shops, only_rows):
+    second = only_rows / "sql_qa" / "shop-2.db"
+    second.parent.mkdir()
+    shutil.copy(shops[1], second)
+    with closing(sqlite3.connect(second)) as connection:
         connection.execute("DROP TABLE order_reviews")
-    with pytest.raises(DataError, match=r"shop-1.db has no table order_reviews"):
-        run(tmp_path / "shop-1.db", "SELECT 1")
+    options = {"job": "sql_qa", "data": str(only_rows)}
+    for fails in (
+        lambda: run(second, "SELECT 1"),
+        lambda: open_task("commerce", options, only_rows / "unused").examples("test"),
+    ):
+        with pytest.raises(DataError, match=r"shop-2.db has no table order_reviews") as caught:
+            fails()
+        assert caught.value.fix == "remove it to have it built"
+    assert open_task("commerce", {**options, "databases": 1}, only_rows / "unused").examples("test")
+    assert [path.name for path in second.parent.iterdir()] == ["shop-2.db"], "to check what is there builds nothing"
 
 
 def test_verdicts_of_threads_are_those_of_one(shops):

@@ -131,7 +131,7 @@ def test_completions_from_anywhere(tmp_path, task):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     evaluation, unknown = evaluate_file(path, task, ["val", "test"])
     assert [row.reward for row in evaluation.rows] == [1.0, 0.25]
-    assert unknown == 1
+    assert unknown == {"nobody"}
 
 
 @pytest.mark.parametrize(

@@ -389,5 +389,5 @@ def test_answers_from_elsewhere_are_scored(workplace):
     some = task.examples("test")
     workplace.rows([{"id": e.id, "completion": e.gold if n else "?"} for n, e in enumerate(some)], "answers.jsonl")
     evaluation, unknown = evaluate_file(workplace.folder / "answers.jsonl", task, ["test"])
-    assert unknown == 0
+    assert unknown == set()
     np.testing.assert_array_equal(evaluation.rewards(), [0.0, 1.0, 1.0, 1.0])

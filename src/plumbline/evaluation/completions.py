@@ -1,6 +1,6 @@
 """Completions from a file, judged: `plumbline score`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from plumbline.evaluation.evaluate import evaluate_completions, references
 from plumbline.evaluation.summary import detail
 from plumbline.records import Evaluation
 from plumbline.storage import read_jsonl
-from plumbline.tasks.task import Task
+from plumbline.tasks.task import Sharing, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,10 @@ def score_file(path: Path, task: Task, split: str | None) -> ScoredFile:
     known = {example.id: example for name in splits for example in task.examples(name)}
     beside = references(task, [known[row.id] for row in evaluation.rows], evaluation.split)
     covered = coverage(evaluation, task, splits)
-    warnings = [f"{unknown} rows name no example of {', '.join(splits)} and were left out"] if unknown else []
+    warnings = []
+    if unknown:
+        whose = f" ({elsewhere})" if (elsewhere := _elsewhere(task, unknown)) else ""
+        warnings.append(f"{len(unknown)} rows name no example of {', '.join(splits)} and were left out{whose}")
     if covered["missing"]:
         counts = ", ".join(f"{one['answered']} of {one['of']} of {name}" for name, one in covered["splits"].items())
         warnings.append(f"the mean is of the examples that were answered ({counts})")
@@ -44,11 +47,11 @@ def score_file(path: Path, task: Task, split: str | None) -> ScoredFile:
         )
     return ScoredFile(
         evaluation=evaluation,
-        summary={**detail(evaluation, beside), "unknown_ids": unknown, "coverage": covered, "warnings": warnings},
+        summary={**detail(evaluation, beside), "unknown_ids": len(unknown), "coverage": covered, "warnings": warnings},
     )
 
 
-def evaluate_file(path: Path, task: Task, splits: Sequence[str]) -> tuple[Evaluation, int]:
+def evaluate_file(path: Path, task: Task, splits: Sequence[str]) -> tuple[Evaluation, Set[str]]:
     """Judge a file of completions from anywhere: JSON lines of {"id", "completion"}.
 
     Args:
@@ -57,7 +60,7 @@ def evaluate_file(path: Path, task: Task, splits: Sequence[str]) -> tuple[Evalua
         splits: where the ids are looked up.
 
     Returns:
-        The evaluation, and how many rows named no example of these splits.
+        The evaluation, and the ids that name no example of these splits.
 
     Raises:
         DataError: a row is malformed, an id comes twice, or none is known.
@@ -74,15 +77,20 @@ def evaluate_file(path: Path, task: Task, splits: Sequence[str]) -> tuple[Evalua
         raise DataError(f"{path} has no rows", 'write a line of {"id", "completion"} for each answer')
     known = {example.id: example for split in splits for example in task.examples(split)}
     answers = {identity: completion for identity, completion in given.items() if identity in known}
-    unknown = len(given) - len(answers)
+    unknown = given.keys() - known.keys()
     if not answers:
         raise DataError(
-            f"none of the {unknown} ids in {path} is an example of {', '.join(splits)}",
-            "check --data and --split: the ids come from its train, val or test file",
+            f"none of the {len(unknown)} ids in {path} is an example of {', '.join(splits)}",
+            _elsewhere(task, unknown) or "check --data and --split: the ids come from its train, val or test file",
         )
     examples = [known[identity] for identity in answers]
     evaluation = evaluate_completions(task, examples, list(answers.values()), source=path.name, split="+".join(splits))
     return evaluation, unknown
+
+
+def _elsewhere(task: Task, ids: Collection[str]) -> str:
+    """Whose examples ids are that this task does not know, where it can say."""
+    return task.elsewhere(ids) if isinstance(task, Sharing) else ""
 
 
 def coverage(evaluation: Evaluation, task: Task, splits: Sequence[str]) -> dict[str, Any]:

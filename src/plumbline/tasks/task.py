@@ -3,7 +3,7 @@
 A task never sees a policy. Adding one is a new folder or file and one line in `plumbline.tasks.TASKS`.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -23,7 +23,7 @@ class Task(Protocol):
     have no gold answers has no oracle.
 
     What a task may have besides: `Episodic`, `Threaded`, `Grouped`, `Headlined`, `Replayable`, `Itemised`,
-    `Prechecked`, `Sketched`, `Telling`.
+    `Prechecked`, `Sharing`, `Sketched`, `Telling`.
     """
 
     name: str
@@ -183,6 +183,15 @@ class Telling(Protocol):
 
         Looks at no gold answer. Empty for what cannot be read. Never raises, whatever the text.
         """
+        ...
+
+
+@runtime_checkable
+class Sharing(Protocol):
+    """A task whose records hold examples of other tasks, too."""
+
+    def elsewhere(self, ids: Collection[str]) -> str:
+        """Whose examples these are, and how to ask for them; of the splits that were read, empty for unknown ids."""
         ...
 
 

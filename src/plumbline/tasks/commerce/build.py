@@ -14,7 +14,7 @@ from plumbline.tasks import Progress, silent
 from plumbline.tasks.commerce.database.build import build_database
 from plumbline.tasks.commerce.job import Pair, Shop, job_named, too_few
 from plumbline.tasks.commerce.olist.build import LOG, changed, import_olist
-from plumbline.tasks.commerce.options import COUNTS, CommerceOptions, read_options
+from plumbline.tasks.commerce.options import ASKED, COUNTS, CommerceOptions, read_options
 
 SPLITS = ("train", "val", "test")
 MANIFEST = "manifest.json"
@@ -35,7 +35,7 @@ def make_commerce(options: CommerceOptions, folder: Path, progress: Progress = s
     """Build the records in a folder of their own, or find the same ones there; what is there is never replaced.
 
     Returns:
-        What stands in the folder: the options, and the number of prompts of each split.
+        What stands in the folder: the options, and the number of prompts of each split, and by job of each (`jobs`).
 
     Raises:
         DataError: the folder holds records of other options.
@@ -43,7 +43,7 @@ def make_commerce(options: CommerceOptions, folder: Path, progress: Progress = s
     """
     claims.check(folder, RECORDS, _was_built)
     ensure_commerce(options, folder, progress)
-    return read_object(folder / MANIFEST)
+    return {**read_object(folder / MANIFEST), "jobs": _prompts_there(folder)}
 
 
 def ensure_commerce(options: CommerceOptions, folder: Path, progress: Progress = silent) -> None:
@@ -65,7 +65,7 @@ def has_records(options: CommerceOptions, folder: Path) -> bool:
     """
     whole = not (folder / UNFINISHED).exists()
     if whole and (folder / MANIFEST).is_file():
-        _check_options(options, folder)
+        as_built(options, folder)
         return True
     if whole and any((folder / f"{split}.jsonl").is_file() for split in SPLITS):
         return True
@@ -109,13 +109,29 @@ def _jobs_there(folder: Path) -> dict[str, int]:
     if (folder / MANIFEST).is_file():
         built = read_object(folder / MANIFEST).get("options")
         return {job: built[job] for job in COUNTS if job in built} if isinstance(built, dict) else {}
-    files = [path for split in SPLITS if (path := folder / f"{split}.jsonl").is_file()]
-    found = Counter(row.get("task") for path in files for _, row in read_jsonl(path))
-    return {job: found[job] for job in COUNTS if found[job]}
+    return {job: sum(splits.values()) for job, splits in _prompts_there(folder).items()}
 
 
-def _check_options(options: CommerceOptions, folder: Path) -> None:
-    """An option that the caller left alone is whatever the records were built with."""
+def _prompts_there(folder: Path) -> dict[str, dict[str, int]]:
+    """How many prompts of each job each split's file has, of rows that say their job."""
+    files = {split: path for split in SPLITS if (path := folder / f"{split}.jsonl").is_file()}
+    found = {split: Counter(row.get("task") for _, row in read_jsonl(path)) for split, path in files.items()}
+    jobs = [job for job in COUNTS if any(counts[job] for counts in found.values())]
+    return {job: {split: counts[job] for split, counts in found.items()} for job in jobs}
+
+
+def as_built(options: CommerceOptions, folder: Path) -> CommerceOptions:
+    """Check that the records in `folder` are those that the options mean.
+
+    An option that the caller left alone is whatever they were built with; where the caller named their folder (`data`),
+    so are the shop and the numbers of prompts.
+
+    Returns:
+        The options with the records' keys, which are part of the rubric's identity.
+
+    Raises:
+        DataError: they are others.
+    """
     manifest = read_object(folder / MANIFEST)
     there = manifest.get("options")
     if not isinstance(there, dict):
@@ -123,8 +139,9 @@ def _check_options(options: CommerceOptions, folder: Path) -> None:
             f"{folder / MANIFEST} does not say with which options these records were built",
             "remove it to use the records as they are",
         )
-    wanted = {key: value for key, value in options.records().items() if key in options.model_fields_set}
-    if options.olist is not None and there.get("olist") is not None:
+    meant = options.model_fields_set if options.data is None else options.model_fields_set & ASKED
+    wanted = {key: value for key, value in options.records().items() if key in meant}
+    if "olist" in wanted and there.get("olist") is not None:
         # The same files may have moved, and others may have their names.
         del wanted["olist"]
         if others := changed(*_given(options), manifest["olist"]["sources"]):
@@ -140,6 +157,7 @@ def _check_options(options: CommerceOptions, folder: Path) -> None:
             f"{folder} holds other records ({'; '.join(differing)})",
             "give another folder, or remove this one to build it anew",
         )
+    return options.model_copy(update={"keys": there.get("keys")})
 
 
 def build_commerce(options: CommerceOptions, folder: Path, progress: Progress = silent) -> dict[str, Any]:

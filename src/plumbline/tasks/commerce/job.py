@@ -75,6 +75,12 @@ class Job:
     """
     verdict: Callable[[CommerceOptions, Path], Verdict]
     """The verifier under these options, for records in this folder; nothing is read before its first verdict."""
+    check_files: Callable[[CommerceOptions, Path], None] | None = None
+    """Check what verdicts will read for records in this folder, as far as it is there; None where they read nothing.
+
+    Raises:
+        DataError: a file is damaged, or lacks a table.
+    """
     identity: Callable[[CommerceOptions], str] | None = None
     """What of the options decides a score, as text; part of the rubric's identity."""
     demonstration: Callable[[Example, CommerceOptions, int], str] | None = None

@@ -39,11 +39,15 @@ MOST_ORDERS = 10_000_000
 """Of the database; Olist has a hundredth of them."""
 
 
+ASKED = frozenset({"keys", "instructions", "titles", "insights_from"})
+"""Options of what the prompts ask, whatever shop they are about."""
+
+
 class CommerceOptions(Section):
     """Options of the commerce task; those of its records decide their bytes."""
 
     data: str | None = None
-    """A folder of records to use as they are; None builds them from the numbers below."""
+    """A folder of records to use as they are, whatever the numbers below; None builds them from these."""
     seed: int = 42
     orders: int = Field(default=20_000, ge=1, le=MOST_ORDERS)
     """Orders in the database of a synthetic shop; with `olist`, all of Olist's are taken."""
@@ -103,8 +107,7 @@ class CommerceOptions(Section):
         """The options that decide the records' bytes."""
         counts = {job: count for job in COUNTS if (count := self.count(job))}
         shop = {"orders"} if self.olist is None else {"olist", "enriched"}
-        asked = {"seed", "keys", "instructions", "titles", "insights_from"}
-        return {**counts, **self.model_dump(include={*asked, *shop})}
+        return {**counts, **self.model_dump(include={"seed", *ASKED, *shop})}
 
 
 def read_options(values: dict[str, Any]) -> CommerceOptions:

@@ -1,6 +1,7 @@
 """The commerce task: records in a folder, of which one job is asked; each job has its own verifier (`job.py`)."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from plumbline.errors import DataError
 from plumbline.records import Example, Headline, Item, Outcome, Score
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
-from plumbline.tasks.commerce.build import SPLITS, ensure_commerce, has_records
+from plumbline.tasks.commerce.build import MANIFEST, SPLITS, as_built, ensure_commerce, has_records
 from plumbline.tasks.commerce.classify import job_of
 from plumbline.tasks.commerce.job import JOBS, job_named, split_sizes
 from plumbline.tasks.commerce.options import COUNTS, CommerceOptions, read_options
@@ -33,13 +34,12 @@ def open_commerce(options: Mapping[str, Any], folder: Path, progress: Progress) 
         StorageError: `folder` holds what is not ours.
     """
     checked = read_options(dict(options))
-    if checked.data is not None:
-        if not Path(checked.data).is_dir():
-            raise DataError(f"there is no folder {checked.data}", "correct task.options.data")
-        return CommerceTask(Path(checked.data), checked)
-    if has_records(checked, folder):
-        return CommerceTask(folder, checked)
-    return CommerceTask(folder, checked, lambda: ensure_commerce(checked, folder, progress))
+    place = folder if checked.data is None else Path(checked.data)
+    if checked.data is not None and not place.is_dir():
+        raise DataError(f"there is no folder {checked.data}", "correct task.options.data")
+    if checked.data is None and not has_records(checked, folder):
+        return CommerceTask(folder, checked, lambda: ensure_commerce(checked, folder, progress))
+    return CommerceTask(place, as_built(checked, place) if (place / MANIFEST).is_file() else checked)
 
 
 class CommerceTask:
@@ -55,6 +55,7 @@ class CommerceTask:
         self._said = self.job.said(folder) if self.job.said else None
         self._build = build
         self._read = cache(self._read_split)
+        self._others: dict[str, str] = {}  # the job of each row that was read and is not of this one
 
     @property
     def rubric(self) -> str:
@@ -100,6 +101,8 @@ class CommerceTask:
         if self._build is not None:
             self._build()
             self._build = None
+        if self.job.check_files:  # here, because what a verdict raises is counted with the failures of its text
+            self.job.check_files(self.options, self.folder)
         path = self.folder / f"{split}.jsonl"
         examples: list[Example] = []
         seen: set[str] = set()
@@ -144,6 +147,11 @@ class CommerceTask:
         """See `Task.controls`."""
         return self.job.controls
 
+    def elsewhere(self, ids: Collection[str]) -> str:
+        """See `Sharing.elsewhere`."""
+        jobs = sorted(Counter(self._others[identity] for identity in ids if identity in self._others).items())
+        return "; ".join(f"add --set task.options.job={job} for the {count} of the job {job}" for job, count in jobs)
+
     def _example(self, row: Mapping[str, Any], where: str) -> Example | None:
         """Check and type one row of a split's file; None where it is of another job.
 
@@ -172,6 +180,7 @@ class CommerceTask:
                 'say "task" in that line; the text alone does not tell, and `plumbline data commerce` writes such rows',
             )
         if job != self.job.name:
+            self._others[row["id"]] = job
             return None
         try:
             self.job.check(reference)

@@ -5,7 +5,7 @@ as the text states it, that row's value; or where the sentence says so, a differ
 mean with that row in it. A row's name with another row's number is contradicted.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -91,6 +91,8 @@ def is_near(value: float, number: Stated) -> bool:
     if stated is None:
         return False
     slack = number.step / 2 + 1e-6
+    if not number.nearly:
+        return abs(value - stated) <= slack
     if number.nearly == "about":
         slack = max(slack, NEARLY * abs(stated))
     reach = BEYOND_WORDS if number.in_words else BEYOND
@@ -103,15 +105,16 @@ def is_near(value: float, number: Stated) -> bool:
 
 def number_claims(what: Said) -> Iterator[Claim]:
     """The claims of a sentence's numbers, in their order; a number that claims nothing of the table is left out."""
-    bound = _bound(what)
-    for place, token in enumerate(what.tokens):
-        if token.number is not None and (claim := _claim(what, place, token.number, bound[place])) is not None:
+    numbers = [place for place, token in enumerate(what.tokens) if token.number is not None]
+    bound = _bound(what, numbers) if numbers else {}
+    for place, rows in bound.items():
+        if (claim := _claim(what, place, _number(what, place), rows)) is not None:
             yield claim
 
 
-def _bound(what: Said) -> dict[int, tuple[int, ...]]:
+def _bound(what: Said, numbers: Sequence[int]) -> dict[int, tuple[int, ...]]:
     """The rows that each number stands with: of "SP e RJ têm 9 e 5" the first with 9 and the second with 5."""
-    near = {place: _nearest(what, place) for place, token in enumerate(what.tokens) if token.number is not None}
+    near = {place: _nearest(what, place) for place in numbers}
     found = {place: what.tokens[at].rows if at is not None else () for place, at in near.items()}
     for at in {at for at in near.values() if at is not None}:
         if len(what.tokens[at].rows) == 1 and "contra" not in what.words:
@@ -385,16 +388,17 @@ def _whole(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Cla
     """A mean, a sum, or the distance of the extremes: what stands with no row, or with the sentence's word for it."""
     table, fitting = what.table, fitting_measures(what.table, number)
     listed = place > 1 and what.tokens[place - 1].text in {"de", "das", "dos"} and what.tokens[place - 2].number
-    for measure in fitting:
+    mean, total, summed = what.has("mean"), listed or what.has("total"), len(rows) > 1 and what.has("sum")
+    ends = (what.has("highest") and what.has("lowest")) or (what.has("best") and what.has("worst"))
+    for measure in fitting if mean or total or summed or ends else ():
         column = table.column(measure)
-        if what.has("mean") and any(is_near(mean, number) for mean in means(table, measure)):
+        if mean and any(is_near(value, number) for value in means(table, measure)):
             return Claim("supported", "derived", ("mean", measure))
         if table.columns[measure].additive:
-            if (what.has("total") or listed) and is_near(sum(column), number):
+            if total and is_near(sum(column), number):
                 return Claim("supported", "derived", ("total", measure))
-            if len(rows) > 1 and what.has("sum") and is_near(sum(column[row] for row in rows), number):
+            if summed and is_near(sum(column[row] for row in rows), number):
                 return Claim("supported", "derived", ("sum", measure, frozenset(rows)), rows)
-        ends = (what.has("highest") and what.has("lowest")) or (what.has("best") and what.has("worst"))
         if ends and is_near(max(column) - min(column), number):
             extremes = (table.high(measure), table.low(measure))
             return Claim("supported", "derived", ("gap", measure, frozenset(extremes), "difference"), extremes)

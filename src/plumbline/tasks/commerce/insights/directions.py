@@ -11,6 +11,9 @@ from plumbline.tasks.commerce.insights.table import Table, means
 
 MARKS = frozenset({",", ":", "(", ")", "–", "—", "/"})
 BREAKS = words()["breaks"]
+_EDGES = MARKS | BREAKS
+"""What ends a part of a sentence."""
+_UPS, _DOWNS = words()["above"] | words()["rose"], words()["below"] | words()["fell"]
 ORDINALS = {"segundo": 2, "segunda": 2, "terceiro": 3, "terceira": 3, "quarto": 4, "quarta": 4}
 FAR = 14
 """How many tokens away the row of a superlative may stand in another part of the sentence."""
@@ -45,10 +48,9 @@ def comparison_claims(what: Said) -> Iterator[Claim]:
 def _is_hedged(what: Said, place: int) -> bool:
     """ "maior ou menor": both directions, so neither."""
     texts = [token.text for token in what.tokens[place : place + 3]]
-    ups, downs = (words()["above"] | words()["rose"], words()["below"] | words()["fell"])
     if len(texts) < 3 or texts[1] not in {"ou", "/"}:
         return False
-    return (texts[0] in ups and texts[2] in downs) or (texts[0] in downs and texts[2] in ups)
+    return (texts[0] in _UPS and texts[2] in _DOWNS) or (texts[0] in _DOWNS and texts[2] in _UPS)
 
 
 def _is_denied(what: Said, place: int) -> bool:
@@ -132,7 +134,7 @@ def _is_behind_a_noun(what: Said, place: int) -> bool:
     """ "compras maiores", "frete mais barato": no superlative, but "o ponto mais alto" is one."""
     text = what.tokens[place].text
     before = [token.text for token in what.tokens[max(0, place - 4) : place]]
-    if not before or not before[-1] or before[-1] in MARKS | BREAKS or text not in words()["adjectives"]:
+    if not before or not before[-1] or before[-1] in _EDGES or text not in words()["adjectives"]:
         return False
     if text in {"mais", "menos"} and not {"o", "a", "os", "as", "que", "quem", "onde"}.isdisjoint(before):
         return False
@@ -164,9 +166,12 @@ def _ends_at(what: Said, place: int) -> bool:
 
 def _part(what: Said, place: int) -> tuple[int, int]:
     """The part of the sentence between two marks or joints that a word stands in."""
-    start = next((at + 1 for at in range(place, -1, -1) if what.tokens[at].text in MARKS | BREAKS), 0)
-    length = len(what.tokens)
-    return start, next((at for at in range(place + 1, length) if what.tokens[at].text in MARKS | BREAKS), length)
+    tokens, start, end = what.tokens, place + 1, place + 1
+    while start > 0 and tokens[start - 1].text not in _EDGES:
+        start -= 1
+    while end < len(tokens) and tokens[end].text not in _EDGES:
+        end += 1
+    return start, end
 
 
 def _measures(what: Said, place: int, rows: tuple[int, ...]) -> list[int]:
@@ -177,11 +182,10 @@ def _measures(what: Said, place: int, rows: tuple[int, ...]) -> list[int]:
         return named
     if named := what.measures(start, end):
         return named
-    for at in sorted(range(len(what.tokens)), key=lambda at: abs(at - place)):
-        if (number := what.tokens[at].number) is not None:
-            found = [m for m in fitting_measures(what.table, number) if _holds(what.table, rows, m, number)]
-            if found:
-                return found
+    numbers = [(abs(at - place), at, token.number) for at, token in enumerate(what.tokens) if token.number is not None]
+    for _, _, number in sorted(numbers):
+        if found := [m for m in fitting_measures(what.table, number) if _holds(what.table, rows, m, number)]:
+            return found
     return what.measures(0, len(what.tokens)) or [what.table.about]
 
 

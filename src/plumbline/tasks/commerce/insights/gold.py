@@ -1,6 +1,6 @@
 """The oracle's analysis of a table: sentences of templates, filled with what is true of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -72,7 +72,7 @@ def contracted(preposition: str, name: str) -> str:
     return f"{joined} {rest}" if joined else f"{preposition} {name}"
 
 
-def _odd(column: list[float], mean: float) -> int:
+def _odd(column: Sequence[float], mean: float) -> int:
     """The row that is farthest from the mean."""
     return max(range(len(column)), key=lambda row: abs(column[row] - mean))
 

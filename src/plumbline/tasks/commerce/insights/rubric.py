@@ -69,8 +69,17 @@ class Reading(NamedTuple):
 def read(text: str, table: Table) -> Reading:
     """Find the claims of a text. Questions claim nothing."""
     found = sentences(text, table)
-    stated = [said(sentence, table) for sentence in found if sentence.tokens and not sentence.asks]
-    claims = [claim for what in stated for claim in (*number_claims(what), *comparison_claims(what))]
+    stated: list[Said] = []
+    claims: list[Claim] = []
+    looked: dict[int, tuple[Said, list[Claim]]] = {}  # by sentence: a model that does not stop says the same again
+    for sentence in found:
+        if sentence.asks or not sentence.tokens:
+            continue
+        if (seen := looked.get(id(sentence))) is None:
+            what = said(sentence, table)
+            seen = looked[id(sentence)] = what, [*number_claims(what), *comparison_claims(what)]
+        stated.append(seen[0])
+        claims += seen[1]
     return Reading(found, stated, claims)
 
 

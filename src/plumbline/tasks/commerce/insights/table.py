@@ -85,9 +85,13 @@ class Table:
         """What its measures are."""
         return tuple(measures()[key] for key in self.measures)
 
-    def column(self, measure: int) -> list[float]:
+    @cached_property
+    def _columns(self) -> tuple[tuple[float, ...], ...]:
+        return tuple(zip(*self.values, strict=True))
+
+    def column(self, measure: int) -> tuple[float, ...]:
         """The values of one measure, by row."""
-        return [row[measure] for row in self.values]
+        return self._columns[measure]
 
     def high(self, measure: int) -> int:
         """The row with the highest value, the first of them where there are several."""
@@ -99,7 +103,7 @@ class Table:
         values = self.column(measure)
         return values.index(min(values))
 
-    @property
+    @cached_property
     def ordered(self) -> bool:
         """Whether its rows have an order, as months do."""
         return self.dimension in ORDERED

@@ -11,6 +11,7 @@ from pathlib import Path
 from plumbline.seeds import derive
 from plumbline.storage import clear_os_errors
 from plumbline.tasks.commerce.database.build import build_database
+from plumbline.tasks.commerce.sql_qa.engine import check
 
 ORDERS = 2000
 """Of each shop: few enough for a query to take half a millisecond, enough to tell near queries apart."""
@@ -26,11 +27,26 @@ def databases(folder: Path, count: int) -> tuple[Path, ...]:
     Raises:
         StorageError: the disk is full or the folder cannot be written.
     """
-    paths = tuple(folder / f"shop-{number}.db" for number in range(1, count + 1))
+    paths = _paths(folder, count)
     for number, path in enumerate(paths, 1):
         if not path.is_file():
             build_shop(path, number)
     return paths
+
+
+def check_databases(folder: Path, count: int) -> None:
+    """Check those of the first `count` shops that are there.
+
+    Raises:
+        DataError: one is no database, or lacks a table.
+    """
+    for path in _paths(folder, count):
+        if path.is_file():
+            check(path)
+
+
+def _paths(folder: Path, count: int) -> tuple[Path, ...]:
+    return tuple(folder / f"shop-{number}.db" for number in range(1, count + 1))
 
 
 def build_shop(path: Path, number: int) -> None:

@@ -94,6 +94,15 @@ def run(database: Path, sql: str, limits: Limits = LIMITS) -> Result | Refusal:
     return kept[key].run(sql)
 
 
+def check(database: Path) -> None:
+    """Open a database as `run` does, and close it.
+
+    Raises:
+        DataError: see `run`.
+    """
+    _Reader(database, LIMITS).connection.close()
+
+
 _OF_THREAD = threading.local()
 """Of each thread its readers by file and limits, in the order in which they were opened."""
 

@@ -29,7 +29,7 @@ from plumbline.tasks.commerce.job import Job, Verdict
 from plumbline.tasks.commerce.options import CommerceOptions
 from plumbline.tasks.commerce.sql_qa import rubric
 from plumbline.tasks.commerce.sql_qa.controls import CONTROLS, LIMITS
-from plumbline.tasks.commerce.sql_qa.databases import databases
+from plumbline.tasks.commerce.sql_qa.databases import check_databases, databases
 from plumbline.tasks.commerce.sql_qa.pairs import pairs
 
 KINDS = {"question": str, "sql": str, "ordered": bool}
@@ -70,6 +70,7 @@ JOB = Job(
     pairs=pairs,
     check=check,
     verdict=verdict,
+    check_files=lambda options, folder: check_databases(folder / "sql_qa", options.databases),
     identity=lambda options: f":{options.databases}",
     said=said,
 )
