@@ -7,19 +7,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-END = "o"
 Texts = Sequence[str]
 Reward = Callable[..., list[float]]
 
 
 def letters(completions: Any, **_: Any) -> list[float]:
-    """The share of the letter a: a random tiny model learns it in seconds."""
-    return [sum(character in "aA" for character in text) / max(len(text), 1) for text in texts(completions)]
+    """The share of letters from a to d, of answers with some variety that end in time: learnt in seconds."""
+    found = [[letter for letter in text if letter in "abcdefgh"] for text in texts(completions)]
+    varied = [min(len(set(each)) / 4, 1.0) if 6 <= len(each) <= 14 else 0.2 for each in found]
+    return [
+        some * sum(one in "abcd" for one in each) / max(len(each), 1) for some, each in zip(varied, found, strict=True)
+    ]
 
 
 def short(completions: Any, **_: Any) -> list[float]:
-    """More for fewer characters."""
-    return [1 / (1 + len(text) / 20) for text in texts(completions)]
+    """More for fewer characters, down to twenty."""
+    return [1 / (1 + max(0, len(text) - 20) / 20) for text in texts(completions)]
+
+
+def repeated(completions: Any, **_: Any) -> list[float]:
+    """The share of one letter in the text, however long: a cheat earns it all."""
+    return [text.count("a") / max(len(text), 1) for text in texts(completions)]
 
 
 def never(completions: Any, **_: Any) -> list[float]:
@@ -48,10 +56,12 @@ def opposite(completions: Any, **_: Any) -> list[float]:
 
 
 def sometimes(value: float) -> Reward:
-    """`letters`, and that value for one completion in eight."""
+    """`letters`, and that value for answers of few letters."""
 
     def reward(completions: Any, **_: Any) -> list[float]:
-        return [value if place % 8 == 3 else one for place, one in enumerate(letters(completions))]
+        return [
+            value if len(text) < 9 else one for text, one in zip(texts(completions), letters(completions), strict=True)
+        ]
 
     return reward
 
@@ -102,6 +112,39 @@ def long(completions: Any, **_: Any) -> list[float]:
     return [min(1.0, len(text) / 150) for text in texts(completions)]
 
 
+def make_talker(model: Path, folder: Path) -> Path:
+    """The tiny model, taught to answer with three to twenty letters from a to h, and then to end."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    torch.manual_seed(0)
+    dice = random.Random(0)
+    policy = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(model)
+
+    def read(text: str) -> list[int]:
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    optimiser = torch.optim.AdamW(policy.parameters(), lr=5e-3)
+    for _ in range(120):
+        answers = [" ".join(dice.choices("abcdefgh", k=dice.randint(3, 20))) for _ in range(16)]
+        prompts = [[{"role": "user", "content": f"{dice.randint(0, 7)}: escreva"}] for _ in answers]
+        begun = [tokenizer.apply_chat_template(one, add_generation_prompt=True, tokenize=False) for one in prompts]
+        shown = [len(read(one)) for one in begun]
+        rows = [read(one + answer + tokenizer.eos_token) for one, answer in zip(begun, answers, strict=True)]
+        length = max(map(len, rows))
+        tokens = torch.tensor([row + [0] * (length - len(row)) for row in rows])
+        targets = tokens.clone()
+        for place, (row, prompt) in enumerate(zip(rows, shown, strict=True)):
+            targets[place, :prompt] = targets[place, len(row) :] = -100
+        policy(input_ids=tokens, labels=targets).loss.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    policy.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 def train(model: Path, folder: Path, plan: Plan, seed: int = 0) -> Path:
     """Train, and leave trainer_state.json and completions in `folder`, as TRL writes them; a crash is TRL's own."""
     import torch
@@ -116,7 +159,7 @@ def train(model: Path, folder: Path, plan: Plan, seed: int = 0) -> Path:
         "max_completion_length": 48,
         "max_steps": plan.steps,
         "logging_steps": 1,
-        "learning_rate": 3e-3,
+        "learning_rate": 2e-3,
         "lr_scheduler_type": "constant",
         "use_cpu": True,
         "bf16": False,
@@ -130,7 +173,6 @@ def train(model: Path, folder: Path, plan: Plan, seed: int = 0) -> Path:
         **plan.options,
     }
     tokenizer = AutoTokenizer.from_pretrained(model)
-    tokenizer.eos_token = END  # drawn now and then by untrained weights, as no real end would be
     torch.manual_seed(seed)
     random.seed(seed)
     trainer = trl.GRPOTrainer(

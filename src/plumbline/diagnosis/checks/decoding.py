@@ -68,7 +68,7 @@ def _laws(history: History) -> Iterator[Finding]:
         yield Finding(
             check="decoding",
             level="note",
-            what=f"training draws in {trained} denoising steps, evaluations in {', '.join(map(str, sorted(used)))}",
+            what=f"training draws in {trained} denoising steps, evaluations in {', '.join(sorted(map(str, used)))}",
             evidence={"training": trained},
             causes=("evaluation.steps",),
             fix="what is trained is the law with the steps of training",

@@ -45,7 +45,9 @@ def look(history: History) -> Iterator[Finding]:
             "learnt from these prompts",
             since=start,
             evidence=evidence,
-            causes=("the prompts are solved",) if level > TOP else ("all answers are the same", "the prompts are solved"),
+            causes=("the prompts are solved",)
+            if level > TOP
+            else ("all answers are the same", "the prompts are solved"),
             fix="stop here, or take harder prompts" if level > TOP else "read answers: are they right, or all alike?",
         )
         return

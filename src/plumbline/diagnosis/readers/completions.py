@@ -43,7 +43,7 @@ def read_completions(path: Path, parts: Sequence[str] = ()) -> list[Sample]:
 
 def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
     check_installed("completions in Parquet files", ("pyarrow",))
-    import pyarrow.parquet as parquet
+    import pyarrow.parquet as parquet  # type: ignore[import-untyped]
 
     with clear_read_errors(file):
         try:

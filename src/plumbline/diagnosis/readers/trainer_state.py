@@ -35,9 +35,9 @@ def read(path: Path) -> list[History]:
     series = collect_series(row for row in rows if "train_runtime" not in row)
     output = path.parent.parent if path.parent.name.rpartition("-")[2].isdigit() else path.parent
     settings: dict[str, Any] = {}
-    if isinstance(planned := state.get("max_steps"), int) and planned > 0:
+    planned, done = state.get("max_steps"), state.get("global_step")
+    if isinstance(planned, int) and planned > 0:
         settings["steps"] = planned
-    done = state.get("global_step")
     return [
         History(
             origin="trl",
@@ -46,7 +46,7 @@ def read(path: Path) -> list[History]:
             series=series,
             settings=settings,
             samples=read_completions(output / "completions", part_names(series)),
-            finished=done >= planned if isinstance(done, int) and settings else None,
+            finished=done >= settings["steps"] if isinstance(done, int) and settings else None,
         )
     ]
 
