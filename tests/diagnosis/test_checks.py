@@ -1,6 +1,7 @@
 """Scalar logs as trainers write them, with one fault each, and the same logs without it."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -169,3 +170,75 @@ def test_a_frequent_right_answer_is_no_collapse():
 
     many = [Sample(1, f"prompt {n}", '{"sentiment": "positivo"}', earned(n)) for n in range(200)]
     assert said(replace(healthy(), samples=many)) == []
+
+
+def notes(history):
+    return {one.check: one for one in examine(history, CHECKS).findings}
+
+
+def test_verdicts_that_fail_are_no_wrong_answers():
+    assert said(with_series(healthy(), failed=np.full(STEPS, 0.05))) == [("unjudged", "warning")]
+    assert said(with_series(healthy(), failed=np.full(STEPS, 0.5))) == [("unjudged", "fatal")]
+    assert said(with_series(healthy(), failed=np.zeros(STEPS))) == []
+
+
+def with_series(history, **more):
+    at = np.arange(1, STEPS + 1)
+    return replace(history, series={**history.series, **{name: Series(at, values) for name, values in more.items()}})
+
+
+def test_a_clip_that_cannot_act_is_told_from_one_that_does_not():
+    once = healthy(clip=0.0 * np.arange(STEPS))
+    assert notes(once)["clip-idle"].level == "note"
+    twice = replace(once, settings={**once.settings, "rl.inner_epochs": 2})
+    assert said(twice) == [("clip-idle", "warning")]
+
+
+def test_a_plateau_is_dated_and_its_cause_is_what_ended_there():
+    """The commerce log: a cosine that had run out was taken for the model's limit."""
+    stands = {
+        "reward": lambda v, p: v - 0.3 * p + 0.6 * np.minimum(p, 0.5),
+        "eval/reward": lambda v, p: 0.3 + 0.5 * np.minimum(p, 0.5),
+        "rate": lambda v, p: 1e-5 * np.maximum(0.05, 0.5 * (1 + np.cos(np.pi * np.minimum(1, p / 0.7)))),
+    }
+    found = notes(healthy(**stands))["plateau"]
+    assert found.since == pytest.approx(0.5 * STEPS, abs=0.15 * STEPS)
+    assert "learning rate" in found.causes[0]
+    assert [seed for seed in range(20) if "plateau" in notes(healthy(seed))] == []
+
+
+def test_little_data_and_missing_steps_are_said():
+    little = healthy(epoch=lambda v, p: 0.135 * p)
+    assert notes(little)["coverage"].change == {"rl.steps": round(STEPS / 0.135)}
+    ended = replace(healthy(), settings={"steps": 200})
+    assert notes(ended)["unfinished"].since == STEPS
+    assert not {"coverage", "unfinished"} & notes(healthy()).keys()
+
+
+def supervised(loss, held=None):
+    at = np.arange(1, STEPS + 1)
+    series = {
+        "loss": Series(at, loss),
+        "rate": Series(at, np.full(STEPS, 1e-4)),
+        "gradient": Series(at, 1 + 0.1 * loss),
+    }
+    if held is not None:
+        series["eval/loss"] = Series(at[::20], held)
+    return History(origin="trl", name="sft", kind="sft", series=series, settings={"steps": STEPS})
+
+
+def test_supervised_losses():
+    dice, place = np.random.default_rng(0), np.linspace(0, 1, STEPS)
+    falls = 2 * np.exp(-2 * place) + 0.1 * dice.standard_normal(STEPS)
+    assert said(supervised(falls, np.linspace(1.5, 1.0, 6))) == []
+    assert said(supervised(falls, np.array([1.5, 1.0, 0.9, 1.1, 1.3, 1.5]))) == [("sft-loss", "warning")]
+    assert said(supervised(2 + 9 * place + 0.1 * dice.standard_normal(STEPS))) == [("sft-loss", "fatal")]
+    assert said(supervised(np.full(STEPS, 1e-6))) == [("sft-loss", "warning")]
+    assert said(supervised(np.where(place > 0.5, np.nan, falls))) == [("not-finite", "fatal")]
+
+
+def test_every_check_has_a_test_that_names_it():
+    """Of what a planted fault must come to, here and in the files beside."""
+    text = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    assert [check.name for check in CHECKS if f'"{check.name}"' not in text] == []
+    assert len({check.name for check in CHECKS}) == len(CHECKS)

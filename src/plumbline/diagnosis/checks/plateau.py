@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.diagnosis.check import Check
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
-from plumbline.diagnosis.trends import trend
 
 SHARE = 0.35
 """Of the run, that must lie behind the plateau's beginning."""
@@ -15,38 +15,47 @@ ENOUGH = 8
 
 
 def look(history: History) -> Iterator[Finding]:
-    """Of the main evaluation where there are enough, else of the training reward."""
+    """Of the main evaluation where there are enough, else of the training reward: two lines that meet at a step, the
+    first rising, the second flat, where the first one, drawn on, leaves the values far below it.
+    """
     name = "eval/reward" if len(history["eval/reward"]) >= ENOUGH else "reward"
     series = history[name]
     good = np.isfinite(series.values)
     steps, values = series.steps[good], series.values[good]
-    if len(values) < (ENOUGH if name != "reward" else 40):
+    if len(values) < (ENOUGH if name != "reward" else 5 * ENOUGH):
         return
-    parts = np.array_split(np.arange(len(values)), ENOUGH)
-    means = np.array([values[part].mean() for part in parts])
-    # The earliest stretch after which no line rises, while before it one did.
-    for cut in range(2, ENOUGH - 2):
-        before, after = trend(values[: parts[cut][0] + 1]), trend(values[parts[cut][0] :])
-        rose = means[cut:].mean() - means[0]
-        flat = abs(after.last - after.first) < 0.15 * rose
-        if before.t > 3 and rose > 0.02 and flat and 1 - cut / ENOUGH >= SHARE:
-            at = int(steps[parts[cut][0]])
-            causes = list(_causes(history, at, float(means[cut:].mean())))
-            yield Finding(
-                check="plateau",
-                level="note",
-                what=f"{name} rose from {means[0]:.3f} to {means[cut:].mean():.3f} until about step {at}, and has "
-                "stayed there",
-                since=at,
-                evidence={
-                    "first": float(means[0]),
-                    "plateau": float(means[cut:].mean()),
-                    "steps since": int(steps[-1] - at),
-                },
-                causes=tuple(causes) or ("the model's limit on this task, or the reward's",),
-                fix="change what the first cause names, and nothing else",
-            )
-            return
+    places = np.arange(len(values))
+    found = min(range(3, round((1 - SHARE) * len(values))), key=lambda cut: _error(places, values, cut), default=None)
+    if found is None:
+        return
+    slope, start = np.polyfit(places[:found], values[:found], 1)
+    noise = float((_error(places, values, found) / max(len(values) - 4, 1)) ** 0.5)
+    after = values[found:]
+    rose, missing = float(slope * found), start + slope * places[found:] - after
+    growth = float(np.polyfit(places[found:], after, 1)[0]) * len(after)
+    if rose < max(0.02, 4 * noise) or missing.mean() < 4 * noise / len(after) ** 0.5 + 0.25 * rose:
+        return
+    if abs(growth) > 0.25 * slope * len(after):
+        return
+    at, level = int(steps[found]), float(after.mean())
+    yield Finding(
+        check="plateau",
+        level="note",
+        what=f"{name} rose from {start:.3f} to {level:.3f} until about step {at}, and has stayed there",
+        since=at,
+        evidence={"first": float(start), "plateau": level, "steps since": int(steps[-1] - at)},
+        causes=tuple(_causes(history, at, level)) or ("the model's limit on this task, or the reward's",),
+        fix="change what the first cause names, and nothing else",
+    )
+
+
+def _error(places: NDArray[np.int64], values: NDArray[np.float64], cut: int) -> float:
+    """The squared error of a line before a place and another from it on."""
+    total = 0.0
+    for part in (slice(None, cut), slice(cut, None)):
+        line = np.polyfit(places[part], values[part], 1)
+        total += float(((np.polyval(line, places[part]) - values[part]) ** 2).sum())
+    return total
 
 
 def _causes(history: History, at: int, level: float) -> Iterator[str]:
