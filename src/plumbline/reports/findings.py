@@ -23,7 +23,7 @@ def shown(examined: Sequence[Examination]) -> Iterator[Text]:
             style="bold",
         )
         for finding in one.findings:
-            yield _text(finding)
+            yield _text(finding, ours=history.origin == "plumbline")
         counts = {level: sum(finding.level == level for finding in one.findings) for level in COLOURS}
         said = ", ".join(f"{count} {level}" for level, count in counts.items() if count) or "nothing found"
         yield Text(f"{said}; {len(one.clear)} of {len(one.clear) + len(one.not_run) + len(_names(one))} checks clear")
@@ -62,7 +62,7 @@ def _plain(need: str) -> str:
     return need.replace("|", " or ").replace("/", "")
 
 
-def _text(finding: Finding) -> Text:
+def _text(finding: Finding, *, ours: bool) -> Text:
     text = Text()
     text.append(f"{finding.level}: ", style=COLOURS[finding.level])
     text.append(finding.what)
@@ -71,7 +71,7 @@ def _text(finding: Finding) -> Text:
         text.append(f"\n    likely: {'; '.join(finding.causes)}")
     if finding.fix:
         text.append(f"\n    do: {finding.fix}")
-    for key, value in finding.change.items():
+    for key, value in finding.change.items() if ours else ():
         text.append(f"\n    in the recipe: {key}: {value}")
     return text
 
