@@ -51,3 +51,27 @@ def tiny_policy(tiny_folder):
     from plumbline.recipe import ModelSection
 
     return open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+
+
+@pytest.fixture
+def plumbline(monkeypatch, capfd):
+    """Run the command line in this process; returns exit code, standard output and standard error."""
+
+    def run(*arguments: object, stdin: str | None = None):
+        import io
+        import sys
+
+        from plumbline import cli
+
+        monkeypatch.setattr(sys, "argv", ["plumbline", *map(str, arguments)])
+        if stdin is not None:
+            monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as exit_:
+            code = exit_.code or 0
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return run

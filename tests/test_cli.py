@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 
 import pytest
 
@@ -18,27 +17,6 @@ EVAL_FLAGS = (
     "allow-overlap chat-template data device dtype executor family greedy json limit max-tokens n out path replays "
     "report rows-at-once seed set split steps suite table tables task temperature votes"
 )
-
-
-@pytest.fixture
-def plumbline(monkeypatch, capfd):
-    """Run the command line in this process; returns exit code, standard output and standard error."""
-
-    def run(*arguments: object, stdin: str | None = None):
-        import io
-
-        monkeypatch.setattr(sys, "argv", ["plumbline", *map(str, arguments)])
-        if stdin is not None:
-            monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as exit_:
-            code = exit_.code or 0
-        out, err = capfd.readouterr()
-        return code, out, err
-
-    return run
 
 
 @pytest.fixture(scope="session")
@@ -348,6 +326,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         if not hasattr(command, "commands")
     }
     assert flags == {
+        "check": ["--completions", "--json"],
         "recipe": ["--json", "--set"],
         "run": ["--dry-run", "--json", "--out", "--resume", "--set"],
         "get": ["--json", "--out"],

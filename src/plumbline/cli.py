@@ -313,6 +313,36 @@ def score(
 
 
 @app.command(
+    epilog="Examples: `plumbline check runs/mine` · `plumbline check ~/trl-output/checkpoint-500` · "
+    "`plumbline check trainer_state.json --completions completions.jsonl --json`"
+)
+def check(
+    path: Annotated[Path, typer.Argument(help="A run of Plumbline, or another trainer's records: see below.")],
+    completions: Annotated[
+        Path | None, typer.Option(help="Its completions, where they lie elsewhere: JSON lines, Parquet, or a folder.")
+    ] = None,
+    as_json: take.Json = False,
+) -> None:
+    """Say what is wrong with a run, with what says so and what to do; the exit status is 1 where that is fatal.
+
+    Reads a run directory of Plumbline, finished or going on, or the trainer_state.json of TRL and transformers (a file,
+    a checkpoint or an output folder) with the completions that TRL stores beside it.
+    """
+    from plumbline.diagnosis.check import examine
+    from plumbline.diagnosis.checks import CHECKS
+    from plumbline.diagnosis.readers import read_histories
+    from plumbline.reports.findings import as_values, shown
+
+    examined = [examine(history, CHECKS) for history in read_histories(path, completions)]
+    if as_json:
+        print_json(as_values(examined))
+    else:
+        print_tables(*shown(examined))
+    if any(one.fatal for one in examined):
+        raise typer.Exit(1)
+
+
+@app.command(
     epilog="Examples: `plumbline compare runs/a runs/b` · "
     "`plumbline compare runs/a/evaluations/sft.test.greedy.json runs/a/evaluations/rl.test.greedy.json`"
 )

@@ -138,7 +138,7 @@ def _folders() -> list[Path]:
 
 def differences(old: Recipe, new: Recipe) -> Iterator[tuple[str, Any, Any]]:
     """Yield (path, old value, new value) for every leaf that differs."""
-    before, after = dict(_leaves(old.model_dump(mode="json"))), dict(_leaves(new.model_dump(mode="json")))
+    before, after = dict(leaves(old.model_dump(mode="json"))), dict(leaves(new.model_dump(mode="json")))
     for key in [*before, *(key for key in after if key not in before)]:
         if before.get(key) != after.get(key):
             yield key, before.get(key), after.get(key)
@@ -171,10 +171,11 @@ def difference_lines(rows: Sequence[tuple[str, Any, Any]]) -> list[str]:
     return [f"{key:{widths[0]}}  {old:{widths[1]}}  {new}\n" for key, old, new in cells]
 
 
-def _leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every leaf of nested values by its path, such as `rl.optimiser.learning_rate`."""
     if isinstance(values, dict) and values:
         for key, value in values.items():
-            yield from _leaves(value, f"{prefix}.{key}" if prefix else str(key))
+            yield from leaves(value, f"{prefix}.{key}" if prefix else str(key))
     else:
         yield prefix, values
 

@@ -1,0 +1,85 @@
+"""What a check is, and how all of them are applied to a stage."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from plumbline.diagnosis.finding import LEVELS, Finding
+from plumbline.diagnosis.history import History, Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """A question to a run's records."""
+
+    name: str
+    asks: str
+    """What it looks for, for people."""
+    needs: tuple[str, ...]
+    """What it cannot do without: names of series (a name that ends with / is any that begins so), `samples`, `finals`,
+    or `a|b`, one of several."""
+    look: Callable[[History], Iterator[Finding]]
+    kinds: tuple[Kind, ...] = ("rl",)
+    explains: tuple[str, ...] = ()
+    """Checks whose findings follow from a fatal one of this check: they are notes then."""
+
+    def lacks(self, history: History) -> list[str]:
+        """What it needs and the records do not have."""
+        return [need for need in self.needs if not any(_there(name, history) for name in need.split("|"))]
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """What the checks said of one stage."""
+
+    history: History
+    findings: tuple[Finding, ...]
+    """The worst first, and then in the order in which they could be seen."""
+    clear: tuple[str, ...]
+    """Checks that found nothing."""
+    not_run: dict[str, list[str]]
+    """Checks that could not be done, with what they lack."""
+
+    @property
+    def fatal(self) -> bool:
+        """Whether a fatal finding stands."""
+        return any(finding.level == "fatal" for finding in self.findings)
+
+
+def examine(history: History, checks: Sequence[Check]) -> Examination:
+    """Apply checks to a stage."""
+    findings: list[Finding] = []
+    clear: list[str] = []
+    not_run: dict[str, list[str]] = {}
+    for check in checks:
+        if history.kind not in check.kinds:
+            continue
+        if lacking := check.lacks(history):
+            not_run[check.name] = lacking
+            continue
+        found = list(check.look(history))
+        findings += found
+        if not found:
+            clear.append(check.name)
+    findings = _explained(findings, checks)
+    findings.sort(key=lambda finding: (LEVELS.index(finding.level), finding.since or 0))
+    return Examination(history, tuple(findings), tuple(clear), not_run)
+
+
+def _explained(findings: Sequence[Finding], checks: Sequence[Check]) -> list[Finding]:
+    """The findings, what follows from a fatal one as a note: a reader should begin with the cause."""
+    fatal = {finding.check for finding in findings if finding.level == "fatal"}
+    because = {name: check.name for check in reversed(checks) if check.name in fatal for name in check.explains}
+    return [
+        replace(finding, level="note", causes=(f"it follows from {because[finding.check]}",), fix="")
+        if finding.check in because
+        else finding
+        for finding in findings
+    ]
+
+
+def _there(name: str, history: History) -> bool:
+    if name == "samples":
+        return bool(history.samples)
+    if name == "finals":
+        return bool(history.finals)
+    return bool(history.names(name)) if name.endswith("/") else len(history[name]) > 0

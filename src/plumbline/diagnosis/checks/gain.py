@@ -1,0 +1,73 @@
+"""What the stage changed, against what its evaluation can tell from noise."""
+
+from collections.abc import Iterator
+
+from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.finding import Finding
+from plumbline.diagnosis.history import Final, History
+from plumbline.errors import IncomparableError
+from plumbline.evaluation.comparison import compare
+
+FEW = 50
+"""Examples: under them a difference of a tenth is rarely more than noise (the forms log read 25 as a regression)."""
+
+
+def look(history: History) -> Iterator[Finding]:
+    """Each greedy evaluation of this stage against the one before it on the same examples."""
+    stages = list(dict.fromkeys(one.stage for one in history.finals if one.stage != "reference"))
+    if history.name not in stages or stages.index(history.name) == 0:
+        return
+    earlier = stages[stages.index(history.name) - 1]
+    for after in history.finals:
+        if after.stage != history.name or after.mode != "greedy":
+            continue
+        before = next((one for one in history.finals if _same(one, after) and one.stage == earlier), None)
+        if before is None:
+            continue
+        where = f"{after.task} {after.split}".strip()
+        try:
+            change = compare(before.evaluation, after.evaluation).difference
+        except IncomparableError as error:
+            yield Finding(
+                check="gain",
+                level="warning",
+                what=f"{earlier} and {history.name} cannot be compared on {where}: {error}",
+                causes=("the metric or the examples changed between the stages",),
+                fix="evaluate both again under one version",
+            )
+            continue
+        evidence = {"difference": change.mean, "low": change.low, "high": change.high, "n": change.n}
+        if change.high < 0:
+            yield Finding(
+                check="gain",
+                level="warning",
+                what=f"after {history.name} the greedy reward on {where} is lower: {change.mean:+.3f} "
+                f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}",
+                evidence=evidence,
+                causes=("too high a rate for the signal there is", "what is paid in training is not what is evaluated"),
+                fix="compare the parts; lower the learning rate or take more answers a step",
+            )
+        elif change.low <= 0:
+            seen = (change.high - change.low) / 2
+            yield Finding(
+                check="gain",
+                level="note",
+                what=f"on {where} {history.name} changed nothing that can be told from noise: {change.mean:+.3f} "
+                f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}"
+                + (f"; differences under {seen:.2f} are invisible to so few examples" if change.n < FEW else ""),
+                evidence=evidence,
+                fix=f"to see a difference of half its size take {4 * change.n} examples" if change.n < FEW else "",
+            )
+
+
+def _same(one: Final, other: Final) -> bool:
+    return (one.task, one.split, one.mode) == (other.task, other.split, other.mode)
+
+
+CHECK = Check(
+    name="gain",
+    asks="what the stage changed on held-out examples, and whether they are enough to tell",
+    needs=("finals",),
+    look=look,
+    kinds=("rl", "sft"),
+)

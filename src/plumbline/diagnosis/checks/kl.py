@@ -1,0 +1,71 @@
+"""The KL to the reference: exploding, of the wrong sign, there from the first step, or without a meaning."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.finding import Finding
+from plumbline.diagnosis.history import History
+
+FIRST = 0.05
+"""Nats: before the first update policy and reference are one model; 16 bits leave about 0.001 between two passes."""
+HUGE = 10.0
+
+
+def look(history: History) -> Iterator[Finding]:
+    """In the order of how bad it is; one finding."""
+    series = history["kl"]
+    good = np.isfinite(series.values)
+    steps, values = series.steps[good], series.values[good]
+    if not len(values):
+        return
+    beta = history.settings.get("rl.beta")
+    middle = float(np.median(values))
+    if (values > HUGE).sum() >= 3 or (len(values) and values[-1] > 100):
+        yield Finding(
+            check="kl",
+            level="fatal",
+            what=f"the KL to the reference goes up to {values.max():.3g} nats",
+            since=int(steps[values > HUGE][0]),
+            evidence={"highest": float(values.max()), "median": middle},
+            causes=("too high a learning rate", "policy and reference are read by different templates or weights"),
+            fix="go back to a checkpoint before that step; lower the learning rate or raise rl.beta",
+        )
+    elif steps[0] <= 2 and values[0] > FIRST and not values[0] < 0.2 * middle:
+        yield Finding(
+            check="kl",
+            level="warning",
+            what=f"the KL to the reference is {values[0]:.3g} at step {steps[0]}, where both are still one model",
+            since=int(steps[0]),
+            evidence={"first": float(values[0]), "median": middle},
+            causes=("dropout is on when one of the two reads", "the reference is another model, or another dtype"),
+            fix="set dropout to 0, and give both the same weights and dtype",
+        )
+    elif (values < -0.01).mean() > 0.5:
+        yield Finding(
+            check="kl",
+            level="warning",
+            what=f"the KL to the reference is negative ({middle:.3g} in the middle); its mean cannot be",
+            since=int(steps[values < -0.01][0]),
+            evidence={"median": middle},
+            causes=("its sign is wrong, so the policy is paid for leaving the reference",),
+            fix="look at the estimator: k3 = exp(-d) - 1 + d for d = log p - log q is never negative",
+        )
+    elif len(values) >= 5 and (values == 0).all():
+        wanted = isinstance(beta, int | float) and beta > 0
+        yield Finding(
+            check="kl",
+            level="warning" if wanted else "note",
+            what="the KL to the reference is exactly 0 at every step"
+            + (f", although it is charged (beta {beta})" if wanted else ": without a penalty it has no meaning"),
+            since=int(steps[0]),
+            evidence={"beta": beta},
+            causes=("the reference is the policy itself", "the weights do not change") if wanted else ("beta is 0",),
+            fix="look at what the reference is" if wanted else "read nothing into it",
+        )
+
+
+CHECK = Check(
+    name="kl", asks="whether the KL explodes, is negative, too high at first, or void", needs=("kl",), look=look
+)

@@ -1,0 +1,60 @@
+"""The learning rate has run out while steps remain: they cost as much as the others and change nothing."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.finding import Finding
+from plumbline.diagnosis.history import History
+
+SPENT = 0.01
+"""Of the highest rate: below it a step of AdamW moves a hundredth of what it did."""
+TAIL = 0.15
+"""Share of the run. A cosine to 0 over all steps is below for its last 6.4 % (arccos(-0.98)/pi), a line for 1 %."""
+
+
+def look(history: History) -> Iterator[Finding]:
+    """The tail of steps whose rate is spent, up to the steps that were planned."""
+    rate = history["rate"]
+    values = rate.values
+    if len(values) < 10 or not np.isfinite(values).all() or values.max() <= 0:
+        if len(values) >= 5 and np.isfinite(values).all() and values.max() <= 0:
+            yield _finding("fatal", int(rate.steps[0]), 1.0, float(values.max()), int(rate.steps[-1]), history)
+        return
+    low = values < SPENT * values.max()
+    after = int(np.argmax(values))
+    low[:after] = False  # a warmup is no end
+    if not low[-1]:
+        return
+    start = int(rate.steps[np.flatnonzero(~low)[-1] + 1])
+    planned = max(int(rate.steps[-1]), int(history.settings.get("steps") or 0))
+    share = (planned - start + 1) / planned
+    if share >= TAIL:
+        level = "fatal" if share >= 2 * TAIL else "warning"
+        yield _finding(level, start, share, float(values.max()), planned, history)
+
+
+def _finding(level: str, start: int, share: float, peak: float, planned: int, history: History) -> Finding:
+    section = "rl" if history.kind == "rl" else "sft"
+    return Finding(
+        check="rate-exhausted",
+        level="fatal" if level == "fatal" else "warning",
+        what=f"from step {start} on the learning rate is below a hundredth of its highest ({peak:.1e}): "
+        f"{share:.0%} of {planned} steps change next to nothing",
+        since=start,
+        evidence={"share of steps": round(share, 3), "highest": peak, "last": float(history["rate"].values[-1])},
+        causes=("a schedule that ends before the run does", "a run resumed past the end of its schedule"),
+        fix="a constant rate after a short warmup, or a schedule over all of the steps",
+        change={f"{section}.optimiser.schedule": "constant", f"{section}.optimiser.warmup": 0.05},
+    )
+
+
+CHECK = Check(
+    name="rate-exhausted",
+    asks="whether the learning rate ran out while steps remained",
+    needs=("rate",),
+    look=look,
+    kinds=("rl", "sft"),
+    explains=("plateau",),
+)

@@ -1,0 +1,68 @@
+"""The reward falls: below where it began, or from a height that it had reached."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.finding import Finding
+from plumbline.diagnosis.history import History
+
+ENOUGH = 20
+PARTS = 10
+"""The run is looked at in so many stretches."""
+SURE = 4.0
+"""Standard errors between two stretches: of 45 pairs, noise alone has one as far apart in three of a thousand runs."""
+LARGE = 0.3
+"""Share of the height that was lost, from which it is called a fall; 0.7 is a collapse."""
+
+
+def look(history: History) -> Iterator[Finding]:
+    """The last stretch against the best one before it, in units of the noise within stretches."""
+    series = history["reward"]
+    good = np.isfinite(series.values)
+    steps, values = series.steps[good], series.values[good]
+    if len(values) < ENOUGH:
+        return
+    stretches = np.array_split(values, min(PARTS, len(values) // 4))
+    means = np.array([stretch.mean() for stretch in stretches])
+    errors = np.array([max(stretch.std(ddof=1), 1e-9) / len(stretch) ** 0.5 for stretch in stretches])
+    # Noise within all stretches together: a stretch of four values says little of its own spread.
+    noise = float(np.sqrt(np.mean([stretch.var(ddof=1) for stretch in stretches]) / len(stretches[-1])))
+    best = int(np.argmax(means[:-1]))
+    lost = float(means[best] - means[-1])
+    if lost < SURE * max(noise, 1e-6) * 2**0.5 or lost < 2 * errors[-1]:
+        return
+    floor = min(0.0, float(values.min()))
+    share = lost / max(means[best] - floor, 1e-9)
+    if share < LARGE:
+        return
+    entropy, kl = history["entropy"], history["kl"]
+    at = int(steps[sum(len(stretch) for stretch in stretches[: best + 1]) - 1])
+    causes = ["too high a learning rate for this model"]
+    if len(kl) and np.nanmax(kl.values) > 1:
+        causes.insert(0, f"the policy ran away from its reference (KL up to {np.nanmax(kl.values):.3g})")
+    if len(entropy) and entropy.values[-1] > 2 * max(np.nanmedian(entropy.values[:10]), 0.1):
+        causes.insert(0, "the entropy rose: the policy forgets how to write")
+    yield Finding(
+        check="reward-falls",
+        level="fatal" if share > 0.7 or means[-1] < means[0] - SURE * noise else "warning",
+        what=f"the reward fell from {means[best]:.3f} to {means[-1]:.3f} after step {at}",
+        since=at,
+        evidence={
+            "best stretch": float(means[best]),
+            "last stretch": float(means[-1]),
+            "first": float(means[0]),
+            "noise": noise,
+        },
+        causes=(*causes, "sampler and scorer disagree (see gap)", "a reward that changed during the run"),
+        fix=f"take the checkpoint of about step {at}; begin again from there with half the learning rate or less",
+    )
+
+
+CHECK = Check(
+    name="reward-falls",
+    asks="whether the training reward fell from where it was",
+    needs=("reward",),
+    look=look,
+)

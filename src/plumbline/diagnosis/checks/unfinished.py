@@ -1,0 +1,33 @@
+"""A run that ended before its steps did."""
+
+from collections.abc import Iterator
+
+from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.finding import Finding
+from plumbline.diagnosis.history import History
+
+
+def look(history: History) -> Iterator[Finding]:
+    """Where the planned number of steps is known. It may still be going on, so it is a note."""
+    planned = history.settings.get("steps")
+    if not isinstance(planned, int) or history.finished or history.last_step >= planned - 1:
+        return
+    if history.last_step < planned:
+        yield Finding(
+            check="unfinished",
+            level="note",
+            what=f"the records end at step {history.last_step} of {planned}",
+            since=history.last_step,
+            evidence={"share": round(history.last_step / planned, 3)},
+            causes=("the run is going on", "it was stopped"),
+            fix="figures are of what was done so far",
+        )
+
+
+CHECK = Check(
+    name="unfinished",
+    asks="whether all planned steps were made",
+    needs=("loss|reward|rate",),
+    look=look,
+    kinds=("rl", "sft"),
+)

@@ -1,0 +1,111 @@
+"""What is known of one stage of a run, in one vocabulary, whoever made it.
+
+Names of series, each with a value a logged step:
+
+    reward, reward_std      of the rollouts of a step; its standard deviation, within groups where that was logged
+    zero_std                share of groups whose rewards are all equal
+    part/NAME, part_std/NAME, reading/NAME, task/NAME    parts of the reward, other readings of it, and each task's
+    length, length_max, truncated, failed    tokens of completions; shares that the limit cut, that nobody could judge
+    entropy                 nats a token
+    kl, clip, ratio_mean, ratio_min, ratio_max, gap, gap_max    to the reference; share clipped; importance ratios;
+                            mean absolute difference in nats of a choice's log-probability between sampler and scorer
+    loss, gradient, rate, epoch, accuracy    the gradient's norm before clipping, the learning rate
+    eval/reward, eval/loss, eval/NAME        evaluations inside training
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.records import Evaluation
+
+Kind = Literal["rl", "sft"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Series:
+    """The logged values of one name: steps [n], ascending, and values [n], which may be NaN or infinite."""
+
+    steps: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def since(self, step: int) -> "Series":
+        """From a step on."""
+        return Series(self.steps[self.steps >= step], self.values[self.steps >= step])
+
+    def last(self, count: int) -> "Series":
+        """The last so many."""
+        return Series(self.steps[-count:], self.values[-count:])
+
+
+EMPTY = Series(np.array([], dtype=np.int64), np.array([]))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A stored completion of training."""
+
+    step: int
+    prompt: str
+    """Its id, or its text: equal for the completions of a group."""
+    text: str
+    reward: float | None
+    """None where nobody could judge it."""
+    truncated: bool | None = None
+    parts: Mapping[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Final:
+    """An evaluation before or after training, or of the oracle or a control."""
+
+    stage: str
+    split: str
+    mode: str
+    """greedy, sampled, voteN; of a reference its name."""
+    task: str
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """One stage of a run. What is not known is not there."""
+
+    origin: str
+    """Whose records these are: plumbline, trl, wandb, tensorboard, a table."""
+    name: str
+    """Of the stage, or the run's."""
+    kind: Kind
+    series: Mapping[str, Series]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Known ones, by their key in a recipe (`rl.beta`, `sampling.temperature`), and `steps` that were planned."""
+    samples: Sequence[Sample] = ()
+    finals: Sequence[Final] = ()
+    finished: bool | None = None
+    """None where nobody can tell."""
+    skipped: int = 0
+    """Lines of the records that could not be read."""
+
+    def __getitem__(self, name: str) -> Series:
+        return self.series.get(name, EMPTY)
+
+    def names(self, prefix: str) -> list[str]:
+        """What follows a prefix in the names of series."""
+        return sorted(name.removeprefix(prefix) for name in self.series if name.startswith(prefix))
+
+    @property
+    def last_step(self) -> int:
+        """The last step that anything was logged of; 0 for none."""
+        return max((int(one.steps[-1]) for one in self.series.values() if len(one)), default=0)
+
+    @property
+    def logged(self) -> int:
+        """How many steps something of the training was logged of."""
+        trained = (one for name, one in self.series.items() if not name.startswith("eval/"))
+        return max((len(one) for one in trained), default=0)

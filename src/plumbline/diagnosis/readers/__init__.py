@@ -1,0 +1,53 @@
+"""Records of runs, whoever made them, read into histories. A new kind is a file here and a line in `READERS`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from plumbline.diagnosis.history import History
+from plumbline.diagnosis.readers import own, trainer_state
+from plumbline.diagnosis.readers.completions import read_completions
+from plumbline.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A kind of record."""
+
+    what: str
+    """For people."""
+    find: Callable[[Path], Path | None]
+    """The record that a path stands for: itself, or one in its folder; None where it has none of this kind."""
+    read: Callable[[Path], list[History]]
+    """What `find` found, a history a stage.
+
+    Raises:
+        DataError: it is damaged.
+    """
+
+
+READERS: Mapping[str, Reader] = {
+    "plumbline": Reader("a run directory of Plumbline (recipe.yaml and metrics.jsonl)", own.find, own.read),
+    "trl": Reader("trainer_state.json of TRL or transformers", trainer_state.find, trainer_state.read),
+}
+
+
+def read_histories(path: Path, completions: Path | None = None) -> list[History]:
+    """The stages of a run, with completions that lie elsewhere where a path to them is given.
+
+    Raises:
+        DataError: there is nothing, it is damaged, or no kind of record that is known.
+    """
+    if not path.exists():
+        raise DataError(f"there is no {path}", "give a run's folder or the file of its records")
+    for reader in READERS.values():
+        if (found := reader.find(path)) is not None:
+            histories = reader.read(found)
+            if completions is None:
+                return histories
+            if not completions.exists():
+                raise DataError(f"there is no {completions}", "check --completions")
+            last = histories[-1]
+            return [*histories[:-1], replace(last, samples=read_completions(completions, last.names("part/")))]
+    known = "; ".join(reader.what for reader in READERS.values())
+    raise DataError(f"{path} holds no record of a run that is known", f"known are: {known}")

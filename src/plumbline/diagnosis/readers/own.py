@@ -1,0 +1,99 @@
+"""Runs of Plumbline: each stage that left metrics, with the run's evaluations.
+
+The recipe is read as plain values, so that a run of another version can be looked at, too.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from plumbline.diagnosis.history import Final, History, Sample
+from plumbline.diagnosis.readers.rows import collect_series, our_name
+from plumbline.errors import DataError
+from plumbline.recipe import leaves
+from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
+from plumbline.runs.run import STAGES
+from plumbline.storage import JsonLines, clear_read_errors
+
+
+def find(path: Path) -> Path | None:
+    """See `Reader.find`."""
+    return path if (path / "recipe.yaml").is_file() else None
+
+
+def read(path: Path) -> list[History]:
+    """See `Reader.read`."""
+    recipe = _recipe(path / "recipe.yaml")
+    finals = [
+        Final(stage=key.stage, split=key.split, mode=key.mode, task=key.task, evaluation=read_evaluation(file))
+        for file in sorted((path / "evaluations").glob("*.json"))
+        if (key := EvaluationKey.parse(file.stem)).step is None
+    ]
+    rows = JsonLines(path / "metrics.jsonl").rows()
+    samples = [_sample(row) for row in JsonLines(path / "samples.jsonl").rows()]
+    stages = [stage for stage in STAGES if any(row.get("stage") == stage for row in rows)]
+    if not stages:
+        raise DataError(f"{path} has recorded no step of training yet", "look at it again after its first step")
+    return [
+        History(
+            origin="plumbline",
+            name=stage,
+            kind="rl" if stage == "rl" else "sft",
+            series=collect_series(
+                (row for row in rows if row.get("stage") == stage), _names(recipe.get("tasks") or {})
+            ),
+            settings=_settings(recipe, stage),
+            samples=samples if stage == "rl" else (),
+            finals=[one for one in finals if one.stage in {REFERENCE, *STAGES[: STAGES.index(stage) + 1]}],
+            finished=(path / "models" / stage).is_dir(),
+        )
+        for stage in stages
+    ]
+
+
+def _recipe(path: Path) -> dict[str, Any]:
+    with clear_read_errors(path):
+        try:
+            values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except yaml.YAMLError as error:
+            raise DataError(f"{path} is no YAML", "it may be half written, or edited by hand") from error
+    if not isinstance(values, dict):
+        raise DataError(f"{path} holds no recipe", "give the folder of a run")
+    return values
+
+
+def _names(tasks: Collection[str]) -> Callable[[str], str | None]:
+    """Our name of a metric of a run of these tasks: of several, parts stand under their task's name."""
+
+    def named(key: str) -> str | None:
+        words = key.split("/")
+        if words[:2] == ["train", "reward"] and len(words) > 2:
+            return f"task/{words[2]}" if len(words) == 3 and words[2] in tasks else f"part/{'/'.join(words[2:])}"
+        if words[:2] == ["train", "reading"]:
+            return f"reading/{'/'.join(words[2:])}"
+        if words[0] == "eval" and key not in {"eval/mean_reward", "eval/reward"}:
+            return None if words[-1].endswith(("_low", "_high")) else f"eval/{'/'.join(words[1:])}"
+        return our_name(key)
+
+    return named
+
+
+def _settings(recipe: Mapping[str, Any], stage: str) -> dict[str, Any]:
+    """The recipe's keys with their values, and the steps that the stage was planned to have, where that is known."""
+    keys = dict(leaves(recipe))
+    steps = keys.get("model.tiny.steps" if stage == "base" else f"{stage}.steps")
+    return {**keys, **({"steps": steps} if steps is not None else {})}
+
+
+def _sample(row: Mapping[str, Any]) -> Sample:
+    finish, parts = row.get("finish"), row.get("parts")
+    return Sample(
+        step=int(row.get("step", 0)),
+        prompt=str(row.get("id", "")),
+        text=str(row.get("text", "")),
+        reward=row.get("reward"),
+        truncated=None if finish is None else finish == "length",
+        parts=parts if isinstance(parts, dict) else {},
+    )

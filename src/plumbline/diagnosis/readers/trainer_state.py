@@ -1,0 +1,76 @@
+"""`trainer_state.json` of TRL and transformers: also what Unsloth, Axolotl and ms-swift leave."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from plumbline.diagnosis.history import History
+from plumbline.diagnosis.readers.completions import read_completions
+from plumbline.diagnosis.readers.rows import collect_series
+from plumbline.errors import DataError
+from plumbline.storage import clear_read_errors
+
+NAME = "trainer_state.json"
+
+
+def find(path: Path) -> Path | None:
+    """The file itself, that of a folder, or that of a folder's last checkpoint."""
+    if path.is_file():
+        return path if path.name.endswith(".json") and _is_state(path) else None
+    if (path / NAME).is_file():
+        return path / NAME
+    states = [state for state in path.glob(f"*/{NAME}") if state.parent.name.rpartition("-")[2].isdigit()]
+    return max(states, key=lambda state: int(state.parent.name.rpartition("-")[2]), default=None)
+
+
+def read(path: Path) -> list[History]:
+    """See `Reader.read`: one stage."""
+    state = _parsed(path)
+    rows = state.get("log_history")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise DataError(
+            f"{path}: log_history is no list of objects", "give a trainer_state.json as the trainer wrote it"
+        )
+    series = collect_series(row for row in rows if "train_runtime" not in row)
+    output = path.parent.parent if path.parent.name.rpartition("-")[2].isdigit() else path.parent
+    settings: dict[str, Any] = {}
+    planned, done = state.get("max_steps"), state.get("global_step")
+    if isinstance(planned, int) and planned > 0:
+        settings["steps"] = planned
+    return [
+        History(
+            origin="trl",
+            name="rl" if "reward" in series else "sft",
+            kind="rl" if "reward" in series else "sft",
+            series=series,
+            settings=settings,
+            samples=read_completions(output / "completions", part_names(series)),
+            finished=done >= settings["steps"] if isinstance(done, int) and settings else None,
+        )
+    ]
+
+
+def part_names(series: Mapping[str, Any]) -> list[str]:
+    """Names of the parts of the reward."""
+    return [name.removeprefix("part/") for name in series if name.startswith("part/")]
+
+
+def _is_state(path: Path) -> bool:
+    try:
+        return "log_history" in _parsed(path)
+    except DataError:
+        return path.name == NAME
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    with clear_read_errors(path):
+        try:
+            state = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DataError(
+                f"{path} is no whole JSON ({error})", "it may be half written: give an earlier checkpoint's"
+            ) from error
+    if not isinstance(state, dict):
+        raise DataError(f"{path} holds no JSON object", "give a trainer_state.json as the trainer wrote it")
+    return state

@@ -1,0 +1,63 @@
+"""Numbers that say whether a series rose, fell or stayed, under the noise that it has."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCKS = 8
+"""Means of so many stretches are compared: within a stretch neighbouring steps may depend on one another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A straight line through the means of the stretches of a series."""
+
+    first: float
+    """Where the line begins, and where it ends."""
+    last: float
+    t: float
+    """Student's t of its slope; inf or -inf where the line goes through every point."""
+
+
+def finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The finite ones of some values."""
+    return values[np.isfinite(values)]
+
+
+def trend(values: NDArray[np.float64]) -> Trend:
+    """The line of least squares through block means (any textbook of regression); t is 0 for fewer than 4 values."""
+    values = finite(values)
+    if len(values) < 4:
+        middle = float(values.mean()) if len(values) else 0.0
+        return Trend(middle, middle, 0.0)
+    means = np.array([block.mean() for block in np.array_split(values, min(BLOCKS, len(values)))])
+    place = np.arange(len(means)) - (len(means) - 1) / 2
+    slope = float(place @ (means - means.mean()) / (place @ place))
+    left = means - means.mean() - slope * place
+    error = float((left @ left / (len(means) - 2) / (place @ place)) ** 0.5)
+    middle, half = float(means.mean()), slope * (len(means) - 1) / 2
+    t = slope / error if error > 1e-12 else np.sign(slope) * np.inf if abs(slope) > 1e-12 else 0.0
+    return Trend(middle - half, middle + half, float(t))
+
+
+def smooth(values: NDArray[np.float64], width: int) -> NDArray[np.float64]:
+    """Running medians over the last `width` values [n] of a series [n]."""
+    return np.array([np.median(values[max(0, i + 1 - width) : i + 1]) for i in range(len(values))])
+
+
+def since(steps: NDArray[np.int64], mask: NDArray[np.bool_]) -> int | None:
+    """The step at which the last unbroken stretch of True began; None where the series does not end with one."""
+    if not len(mask) or not mask[-1]:
+        return None
+    broken = np.flatnonzero(~mask)
+    return int(steps[broken[-1] + 1 if len(broken) else 0])
+
+
+def runs_of(mask: NDArray[np.bool_]) -> int:
+    """The longest unbroken stretch of True."""
+    longest = now = 0
+    for true in mask:
+        now = now + 1 if true else 0
+        longest = max(longest, now)
+    return longest

@@ -1,0 +1,87 @@
+"""What checks found, for terminals and as plain values."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.text import Text
+
+from plumbline.diagnosis.check import Examination
+from plumbline.diagnosis.finding import Finding, Level
+
+COLOURS: dict[Level, str] = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
+
+
+def shown(examined: Sequence[Examination]) -> Iterator[Text]:
+    """Findings, the worst first, a stage at a time; then what was looked at and found clear, and what could not be."""
+    for one in examined:
+        history = one.history
+        yield Text(
+            f"{history.name} ({history.origin}): {history.logged} logged steps up to {history.last_step}, "
+            f"{len(history.samples)} completions",
+            style="bold",
+        )
+        for finding in one.findings:
+            yield _text(finding, ours=history.origin == "plumbline")
+        counts = {level: sum(finding.level == level for finding in one.findings) for level in COLOURS}
+        said = ", ".join(f"{count} {level}" for level, count in counts.items() if count) or "nothing found"
+        yield Text(f"{said}; {len(one.clear)} of {len(one.clear) + len(one.not_run) + len(_names(one))} checks clear")
+        if one.not_run:
+            lacks = "; ".join(
+                f"{name} ({', '.join(_plain(need) for need in needs)})" for name, needs in one.not_run.items()
+            )
+            yield Text(f"could not be done for want of what they read: {lacks}", style="dim")
+
+
+def as_values(examined: Sequence[Examination]) -> dict[str, Any]:
+    """The same as JSON values."""
+    return {
+        "fatal": any(one.fatal for one in examined),
+        "stages": [
+            {
+                "stage": one.history.name,
+                "origin": one.history.origin,
+                "logged_steps": one.history.logged,
+                "last_step": one.history.last_step,
+                "completions": len(one.history.samples),
+                "findings": [_finite(asdict(finding)) for finding in one.findings],
+                "clear": list(one.clear),
+                "not_run": {name: list(needs) for name, needs in one.not_run.items()},
+            }
+            for one in examined
+        ],
+    }
+
+
+def _names(one: Examination) -> set[str]:
+    return {finding.check for finding in one.findings}
+
+
+def _plain(need: str) -> str:
+    return need.replace("|", " or ").replace("/", "")
+
+
+def _text(finding: Finding, *, ours: bool) -> Text:
+    text = Text()
+    text.append(f"{finding.level}: ", style=COLOURS[finding.level])
+    text.append(finding.what)
+    text.append(f"  ({finding.check})", style="dim")
+    if finding.causes:
+        text.append(f"\n    likely: {'; '.join(finding.causes)}")
+    if finding.fix:
+        text.append(f"\n    do: {finding.fix}")
+    for key, value in finding.change.items() if ours else ():
+        text.append(f"\n    in the recipe: {key}: {value}")
+    return text
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: such figures are texts."""
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,244 @@
+"""Scalar logs as trainers write them, with one fault each, and the same logs without it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from plumbline.diagnosis.check import examine
+from plumbline.diagnosis.checks import CHECKS
+from plumbline.diagnosis.history import History, Sample, Series
+
+STEPS = 120
+
+
+def healthy(seed=0, steps=STEPS, **over):
+    """A run that learns: noisy rewards that rise, an entropy that falls some, a rate that stays."""
+    dice = np.random.default_rng(seed)
+    place = np.linspace(0, 1, steps)
+    series = {
+        "reward": 0.3 + 0.3 * place + 0.05 * dice.standard_normal(steps),
+        "part/right": 0.2 + 0.4 * place + 0.06 * dice.standard_normal(steps),
+        "part/form": 0.8 + 0.1 * place + 0.03 * dice.standard_normal(steps),
+        "zero_std": np.clip(0.2 + 0.1 * place + 0.1 * dice.standard_normal(steps), 0, 1),
+        "loss": 0.01 * dice.standard_normal(steps),
+        "gradient": 0.3 * np.exp(0.4 * dice.standard_normal(steps)),
+        "rate": np.full(steps, 1e-5),
+        "epoch": 2 * place,
+        "entropy": 0.8 - 0.5 * place + 0.03 * dice.standard_normal(steps),
+        "length": 120 + 30 * place + 8 * dice.standard_normal(steps),
+        "length_max": np.full(steps, 256.0),
+        "truncated": np.clip(0.03 + 0.02 * dice.standard_normal(steps), 0, 1),
+        "kl": 0.05 * place + 0.002 * np.abs(dice.standard_normal(steps)),
+        "clip": np.abs(0.01 * dice.standard_normal(steps)),
+        "gap": np.abs(0.01 + 0.002 * dice.standard_normal(steps)),
+        "eval/reward": 0.3 + 0.25 * place + 0.02 * dice.standard_normal(steps),
+    }
+    series |= {
+        name: np.asarray(value(series[name], place) if callable(value) else value) for name, value in over.items()
+    }
+    at = np.arange(1, steps + 1)
+    made = {
+        name: Series(at[::10], values[::10]) if name.startswith("eval/") else Series(at, values)
+        for name, values in series.items()
+    }
+    return History(origin="trl", name="rl", kind="rl", series=made, settings={"steps": steps})
+
+
+def said(history):
+    return [(one.check, one.level) for one in examine(history, CHECKS).findings if one.level != "note"]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_nothing_is_said_of_fifty_healthy_logs(seed):
+    assert said(healthy(seed)) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_nothing_is_said_of_runs_that_do_not_learn_for_want_of_strength(seed):
+    dice = np.random.default_rng(seed + 100)
+    assert said(healthy(seed, reward=0.4 + 0.08 * dice.standard_normal(STEPS))) == []
+
+
+def late(value):
+    """The value from the middle of the run on."""
+    return lambda values, place: np.where(place > 0.5, value, values)
+
+
+FAULTS = {
+    "the KL explodes": ({"kl": lambda v, p: np.exp(12 * p) * 0.01}, "kl"),
+    "a KL at the first step": ({"kl": lambda v, p: 0.5 + v}, "kl"),
+    "a negative KL": ({"kl": lambda v, p: -0.2 * p - 0.02}, "kl"),
+    "weights that were not published": ({"gap": lambda v, p: 0.015 + 0.2 * np.maximum(0, p - 0.4)}, "gap"),
+    "two laws from the start": ({"gap": lambda v, p: v + 0.3}, "gap"),
+    "the reward collapses": (
+        {"reward": lambda v, p: np.where(p > 0.7, 0.02 + 0.02 * np.abs(np.sin(90 * p)), v)},
+        "reward-falls",
+    ),
+    "the entropy runs away": ({"entropy": lambda v, p: 0.5 + 4 * p}, "entropy"),
+    "the entropy is gone": (
+        {"entropy": lambda v, p: 0.5 * np.exp(-9 * p), "reward": lambda v, p: 0.4 + 0 * p + (v - v)},
+        "entropy",
+    ),
+    "lengths explode": (
+        {"length": lambda v, p: 40 + 900 * p**2, "reward": lambda v, p: 0.4 + (v - 0.3 - 0.3 * p)},
+        "length",
+    ),
+    "lengths collapse": ({"length": lambda v, p: 120 * np.exp(-4 * p)}, "length"),
+    "all are cut": ({"truncated": late(1.0)}, "truncation"),
+    "cut, and shorter than the limit": (
+        {"truncated": lambda v, p: v + 0.4, "length_max": lambda v, p: 150 + 20 * np.sin(70 * p)},
+        "truncation",
+    ),
+    "form eats content": (
+        {"part/right": lambda v, p: 0.6 - 0.4 * p + 0.01 * np.sin(50 * p), "part/form": lambda v, p: 0.3 + 0.6 * p},
+        "parts-oppose",
+    ),
+    "the evaluation falls": ({"eval/reward": lambda v, p: 0.6 - 0.4 * p}, "eval-disagrees"),
+    "gradients spike": ({"gradient": lambda v, p: np.where(np.arange(len(p)) % 17 == 5, 40.0, v)}, "gradient-spikes"),
+    "gradients far above the clip": ({"gradient": lambda v, p: v * 200}, "gradient-spikes"),
+    "a log's cosine over a third too few steps": (
+        {"rate": lambda v, p: 1e-5 * np.where(p < 0.65, 0.5 * (1 + np.cos(np.pi * p / 0.65)), 1.5e-15)},
+        "rate-exhausted",
+    ),
+    "a gradient of zero": ({"gradient": late(0.0), "loss": late(0.0)}, "no-signal"),
+    "groups without a spread": ({"zero_std": late(0.9)}, "zero-variance-groups"),
+    "no part is ever earned": ({"part/right": lambda v, p: 0 * p}, "dead-part"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_one_fault_is_named_and_no_other_check_cries(name):
+    over, check = FAULTS[name]
+    for seed in range(3):
+        assert {one for one, _ in said(healthy(seed, **over))} == {check}, seed
+
+
+def test_a_usual_schedule_is_not_called_exhausted():
+    for decay in (lambda p: 0.5 * (1 + np.cos(np.pi * p)), lambda p: 1 - p, lambda p: np.minimum(1, p * 20)):
+        assert said(healthy(rate=lambda v, p, decay=decay: 1e-5 * decay(p))) == []
+
+
+def test_what_follows_from_a_cause_is_a_note():
+    """A NaN ends everything else, too; a reader should begin with it."""
+    nan = healthy(gradient=late(np.nan), reward=late(0.0), truncated=late(1.0))
+    examined = examine(nan, CHECKS)
+    assert [one.check for one in examined.findings if one.level != "note"] == ["not-finite"]
+    assert examined.findings[0].since == 61
+    assert any("follows from not-finite" in cause for one in examined.findings for cause in one.causes)
+
+
+def test_a_solved_task_is_no_fault():
+    rise = {"reward": lambda v, p: np.where(p > 0.5, 1.0, 0.3 + 1.4 * p), "eval/reward": late(1.0)}
+    solved = healthy(zero_std=late(1.0), gradient=late(0.0), **rise)
+    assert said(solved) == []
+
+
+def answers(text, reward=0.0, prompts=20):
+    return [
+        Sample(step, f"prompt {prompt}", text(step, prompt, copy), reward if not callable(reward) else reward(prompt))
+        for step in range(10)
+        for prompt in range(prompts)
+        for copy in range(4)
+    ]
+
+
+TEXTS = {
+    "varied": (lambda step, prompt, copy: f"answer {step} to {prompt} in the {copy}th way", set()),
+    "one sign": (lambda step, prompt, copy: "!" * (40 + copy), {"degenerate-output"}),
+    "empty": (lambda step, prompt, copy: " " * copy, {"degenerate-output"}),
+    "one text for all": (lambda step, *at: "thank you for asking" if step > 4 else f"{at}", {"degenerate-output"}),
+    "copies": (lambda step, prompt, copy: f"answer {step} to {prompt}", {"identical-samples"}),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_completions_that_are_none_are_named(name):
+    text, checks = TEXTS[name]
+    dice = np.random.default_rng(0)
+    samples = [replace(one, reward=one.reward + 1e-4 * dice.random()) for one in answers(text, lambda prompt: 0.1)]
+    examined = examine(replace(healthy(), samples=samples), CHECKS)
+    assert {one.check for one in examined.findings if one.level == "fatal"} == checks
+
+
+def test_a_frequent_right_answer_is_no_collapse():
+    """Half of the reviews are positive and have no complaint: one answer is right for all of them."""
+
+    def earned(prompt):
+        return float(prompt % 2)
+
+    many = [Sample(1, f"prompt {n}", '{"sentiment": "positivo"}', earned(n)) for n in range(200)]
+    assert said(replace(healthy(), samples=many)) == []
+
+
+def notes(history):
+    return {one.check: one for one in examine(history, CHECKS).findings}
+
+
+def test_verdicts_that_fail_are_no_wrong_answers():
+    assert said(with_series(healthy(), failed=np.full(STEPS, 0.05))) == [("unjudged", "warning")]
+    assert said(with_series(healthy(), failed=np.full(STEPS, 0.5))) == [("unjudged", "fatal")]
+    assert said(with_series(healthy(), failed=np.zeros(STEPS))) == []
+
+
+def with_series(history, **more):
+    at = np.arange(1, STEPS + 1)
+    return replace(history, series={**history.series, **{name: Series(at, values) for name, values in more.items()}})
+
+
+def test_a_clip_that_cannot_act_is_told_from_one_that_does_not():
+    once = healthy(clip=0.0 * np.arange(STEPS))
+    assert notes(once)["clip-idle"].level == "note"
+    twice = replace(once, settings={**once.settings, "rl.inner_epochs": 2})
+    assert said(twice) == [("clip-idle", "warning")]
+
+
+def test_a_plateau_is_dated_and_its_cause_is_what_ended_there():
+    """The commerce log: a cosine that had run out was taken for the model's limit."""
+    stands = {
+        "reward": lambda v, p: v - 0.3 * p + 0.6 * np.minimum(p, 0.5),
+        "eval/reward": lambda v, p: 0.3 + 0.5 * np.minimum(p, 0.5),
+        "rate": lambda v, p: 1e-5 * np.maximum(0.05, 0.5 * (1 + np.cos(np.pi * np.minimum(1, p / 0.7)))),
+    }
+    found = notes(healthy(**stands))["plateau"]
+    assert found.since == pytest.approx(0.5 * STEPS, abs=0.15 * STEPS)
+    assert "learning rate" in found.causes[0]
+    assert [seed for seed in range(20) if "plateau" in notes(healthy(seed))] == []
+
+
+def test_little_data_and_missing_steps_are_said():
+    little = healthy(epoch=lambda v, p: 0.135 * p)
+    assert notes(little)["coverage"].change == {"rl.steps": round(STEPS / 0.135)}
+    ended = replace(healthy(), settings={"steps": 200})
+    assert notes(ended)["unfinished"].since == STEPS
+    assert not {"coverage", "unfinished"} & notes(healthy()).keys()
+
+
+def supervised(loss, held=None):
+    at = np.arange(1, STEPS + 1)
+    series = {
+        "loss": Series(at, loss),
+        "rate": Series(at, np.full(STEPS, 1e-4)),
+        "gradient": Series(at, 1 + 0.1 * loss),
+    }
+    if held is not None:
+        series["eval/loss"] = Series(at[::20], held)
+    return History(origin="trl", name="sft", kind="sft", series=series, settings={"steps": STEPS})
+
+
+def test_supervised_losses():
+    dice, place = np.random.default_rng(0), np.linspace(0, 1, STEPS)
+    falls = 2 * np.exp(-2 * place) + 0.1 * dice.standard_normal(STEPS)
+    assert said(supervised(falls, np.linspace(1.5, 1.0, 6))) == []
+    assert said(supervised(falls, np.array([1.5, 1.0, 0.9, 1.1, 1.3, 1.5]))) == [("sft-loss", "warning")]
+    assert said(supervised(2 + 9 * place + 0.1 * dice.standard_normal(STEPS))) == [("sft-loss", "fatal")]
+    assert said(supervised(np.full(STEPS, 1e-6))) == [("sft-loss", "warning")]
+    assert said(supervised(np.where(place > 0.5, np.nan, falls))) == [("not-finite", "fatal")]
+
+
+def test_every_check_has_a_test_that_names_it():
+    """Of what a planted fault must come to, here and in the files beside."""
+    text = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    assert [check.name for check in CHECKS if f'"{check.name}"' not in text] == []
+    assert len({check.name for check in CHECKS}) == len(CHECKS)

@@ -1,0 +1,149 @@
+"""Runs of Plumbline: real small ones, and stored ones of any outcome; what the command says of them and of others."""
+
+import json
+import shutil
+import time
+from dataclasses import replace
+
+import pytest
+
+from plumbline.diagnosis.check import examine
+from plumbline.diagnosis.checks import CHECKS
+from plumbline.diagnosis.history import Final
+from plumbline.diagnosis.readers import read_histories
+from plumbline.errors import DataError
+from plumbline.pipeline import run_recipe
+from plumbline.recipe import parse
+from plumbline.records import Headline
+from tests.diagnosis.test_checks import healthy, said
+from tests.reports.building import RL, SFT, Level, evaluation
+from tests.training.toy_runs import toy_recipe
+
+
+def run(tiny_folder, folder, options=None, **rl):
+    values = toy_recipe(steps=24, **rl).model_dump()
+    values |= {"model": {**values["model"], "name": str(tiny_folder)}, "evaluation": {"every": 8, "limit": 8}}
+    values["task"] = {"name": "tests.toy:open_toy", "options": options or {}}
+    run_recipe(parse(values), folder)
+    (examined,) = [examine(history, CHECKS) for history in read_histories(folder)]
+    return examined
+
+
+@pytest.fixture(scope="module")
+def real(tiny_folder, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("own") / "run"
+    return folder, run(tiny_folder, folder, group_size=8)
+
+
+def test_a_small_real_run_has_no_fatal_finding_and_its_oracle_is_1(real):
+    _, examined = real
+    assert not examined.fatal, examined.findings
+    assert {"references", "not-finite", "no-signal", "degenerate-output", "unjudged"} <= set(examined.clear)
+
+
+def test_a_part_that_is_never_earned_and_the_gold_answers_that_do_not_earn_it(tiny_folder, tmp_path):
+    examined = run(tiny_folder, tmp_path / "run", {"reward": "dead_part"}, group_size=16, patience=30)
+    assert ("references", "fatal") in {(one.check, one.level) for one in examined.findings}
+    assert "dead-part" in {one.check for one in examined.findings}
+
+
+def final(stage, mode, level, *, n=200, split="test", **over):
+    found = replace(evaluation(stage, split, mode, level, n, 1), **over)
+    return Final(stage=stage, split=split, mode=mode, task="", evaluation=found)
+
+
+def stored(*finals):
+    return replace(healthy(), origin="plumbline", finals=finals)
+
+
+@pytest.mark.parametrize(
+    ("finals", "wanted"),
+    [
+        ((final("sft", "greedy", SFT), final("rl", "greedy", RL)), []),
+        ((final("sft", "greedy", RL), final("rl", "greedy", SFT)), [("gain", "warning")]),
+        ((final("sft", "greedy", SFT), final("rl", "greedy", SFT, n=150)), [("gain", "warning")]),
+        ((final("rl", "greedy", Level(0.3, 0.2)), final("rl", "sampled", RL)), [("decoding", "warning")]),
+        (
+            (final("sft", "greedy", SFT), final("rl", "greedy", RL, sampling={"temperature": 0.0, "steps": 10})),
+            [("decoding", "warning")],
+        ),
+        ((final("reference", "oracle", RL),), [("references", "fatal")]),
+        ((final("reference", "echo", RL),), [("references", "warning")]),
+        ((final("reference", "echo", Level(0.2, 0.1)),), []),
+        (
+            (final("reference", "echo", Level(0.2, 0.1), headline=Headline(limits={"echo": 0.01})),),
+            [("references", "warning")],
+        ),
+    ],
+)
+def test_what_evaluations_say(finals, wanted):
+    assert said(stored(*finals)) == wanted
+
+
+def test_a_strict_parser_that_is_paid_by_is_named():
+    """The commerce log's first failure: 4,5 was read as nothing."""
+    base = healthy()
+    series = dict(base.series)
+    for name, shift in (("reading/lenient", 0.25), ("reading/strict", 0.0)):
+        series[name] = replace(series["reward"], values=series["reward"].values + shift)
+    assert said(replace(base, series=series)) == [("parser", "fatal")]
+    series["reward"] = series["reading/lenient"]
+    assert said(replace(base, series=series)) == []
+
+
+def test_the_command_says_it_and_ends_with_1_where_something_is_fatal(plumbline, real, tmp_path):
+    folder, _ = real
+    code, out, _ = plumbline("check", folder)
+    assert code == 0
+    assert "rl (plumbline): 24 logged steps up to 24" in out
+    row = {"loss": 0.1, "grad_norm": 1.0, "learning_rate": 1e-5}
+    rows = [{**row, "step": step, "reward": 0.5 + step / 100} for step in range(1, 31)]
+    state = {"max_steps": 30, "global_step": 30, "log_history": rows}
+    state["log_history"][11]["grad_norm"] = float("nan")
+    (tmp_path / "checkpoint-30").mkdir()
+    (tmp_path / "checkpoint-30" / "trainer_state.json").write_text(json.dumps(state))
+    for path in (tmp_path, tmp_path / "checkpoint-30", tmp_path / "checkpoint-30" / "trainer_state.json"):
+        code, out, _ = plumbline("check", path, "--json")
+        assert code == 1
+        found = json.loads(out)
+        assert found["stages"][0]["findings"][0]["check"] == "not-finite"
+        assert found["stages"][0]["findings"][0]["since"] == 12
+        assert "gap" in found["stages"][0]["not_run"]
+
+
+def test_records_that_are_none_get_an_answer(real, tmp_path):
+    folder, _ = real
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "recipe.yaml").write_text("name: x\n")
+    (tmp_path / "trainer_state.json").write_text('{"log_history": [{"step": 1, "lo')
+    (tmp_path / "list").mkdir()
+    (tmp_path / "list" / "trainer_state.json").write_text("[]")
+    shutil.copytree(folder, tmp_path / "half")
+    with (tmp_path / "half" / "metrics.jsonl").open("a") as file:
+        file.write('{"stage": "rl", "st')
+    for name, message in {
+        "nowhere": "there is no",
+        "empty": "holds no record of a run",
+        "new": "no step of training yet",
+        "trainer_state.json": "no whole JSON",
+        "list": "holds no JSON object",
+    }.items():
+        with pytest.raises(DataError, match=message):
+            read_histories(tmp_path / name)
+    assert len(read_histories(tmp_path / "half")) == 1
+
+
+def test_a_run_of_600_steps_and_100_000_completions_is_looked_at_in_time(tmp_path):
+    row = {"stage": "rl", "train/loss": 0.1, "train/grad_norm": 0.3}
+    rows = [{**row, "step": step, "train/reward": 0.5 + step / 2000} for step in range(1, 601)]
+    (tmp_path / "recipe.yaml").write_text("name: big\nrl: {steps: 600}\n")
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with (tmp_path / "samples.jsonl").open("w") as file:
+        for number in range(100_000):
+            row = {"step": number // 167 + 1, "id": f"p{number // 8}", "text": f"answer {number} " * 20}
+            file.write(json.dumps({**row, "reward": number % 7 / 7, "parts": {}}) + "\n")
+    began = time.process_time()
+    (examined,) = [examine(history, CHECKS) for history in read_histories(tmp_path)]
+    assert len(examined.history.samples) == 100_000
+    assert time.process_time() - began < 10

@@ -1,0 +1,66 @@
+"""Real runs of TRL: what was planted is found and nothing else, and nothing is found where nothing was."""
+
+import math
+
+import pytest
+
+from plumbline.diagnosis.check import examine
+from plumbline.diagnosis.checks import CHECKS
+from plumbline.diagnosis.readers import read_histories
+from tests.diagnosis.trl_runs import (
+    Plan,
+    by_prompt,
+    exhausted,
+    half,
+    letters,
+    long,
+    never,
+    opposite,
+    poison,
+    short,
+    sometimes,
+    train,
+)
+
+pytest.importorskip("trl", reason="TRL made the runs that are looked at; pip install '.[dev]'")
+
+HEALTHY = {
+    "as it is": Plan(),
+    "two parts": Plan(rewards=(letters, short)),
+    "linear": Plan(options={"lr_scheduler_type": "linear"}),
+    "cosine and KL": Plan(options={"lr_scheduler_type": "cosine", "beta": 0.04}),
+    "each batch twice": Plan(options={"num_iterations": 2}),
+}
+PLANTED = {
+    "constant reward": (Plan(rewards=(half,)), "no-signal", "fatal"),
+    "reward 0": (Plan(rewards=(never,)), "no-signal", "fatal"),
+    # TRL says frac_reward_zero_std 0 here.
+    "groups of equal rewards": (Plan(rewards=(by_prompt,), options={"scale_rewards": "batch"}), "no-signal", "fatal"),
+    "parts that cancel": (Plan(rewards=(letters, opposite)), "no-signal", "fatal"),
+    "dead part": (Plan(rewards=(letters, never)), "dead-part", "warning"),
+    "infinite reward": (Plan(rewards=(sometimes(math.inf),)), "not-finite", "fatal"),
+    "reward NaN": (Plan(rewards=(sometimes(math.nan), short)), "lost-reward", "warning"),
+    "loss NaN": (Plan(patch=poison(12)), "not-finite", "fatal"),
+    "rate 0 for the last part": (Plan(patch=exhausted(0.6)), "rate-exhausted", "fatal"),
+    "rate of nothing": (Plan(options={"learning_rate": 1e-9}), "small-updates", "warning"),
+    "length is paid": (Plan(rewards=(long,), steps=60), "truncation", "fatal"),
+    "temperature 0": (Plan(options={"temperature": 1e-4}), "identical-samples", "fatal"),
+}
+
+
+def found(model, folder, plan):
+    (examined,) = [examine(history, CHECKS) for history in read_histories(train(model, folder / "run", plan))]
+    assert len(examined.history.samples) == 16 * examined.history.logged
+    assert "degenerate-output" in {*examined.clear, *(finding.check for finding in examined.findings)}
+    return [(finding.check, finding.level) for finding in examined.findings if finding.level != "note"]
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_nothing_is_found_in_a_healthy_run(talker, tmp_path, name):
+    assert found(talker, tmp_path, HEALTHY[name]) == []
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_planted_is_found_and_nothing_else(talker, tmp_path, name):
+    plan, check, level = PLANTED[name]
+    assert found(talker, tmp_path, plan) == [(check, level)]
