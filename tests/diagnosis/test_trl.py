@@ -49,7 +49,7 @@ PLANTED = {
 
 
 def found(model, folder, plan):
-    (examined,) = [examine(history, CHECKS) for history in read_histories(train(model, folder / "run", plan))]
+    (examined,) = [examine(history, CHECKS) for history in read_histories(train(model, folder / "run-1", plan))]
     assert len(examined.history.samples) == 16 * examined.history.logged
     assert "degenerate-output" in {*examined.clear, *(finding.check for finding in examined.findings)}
     return [(finding.check, finding.level) for finding in examined.findings if finding.level != "note"]

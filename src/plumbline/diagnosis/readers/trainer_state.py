@@ -1,6 +1,7 @@
 """`trainer_state.json` of TRL and transformers: also what Unsloth, Axolotl and ms-swift leave."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ def find(path: Path) -> Path | None:
         return path if path.name.endswith(".json") and _is_state(path) else None
     if (path / NAME).is_file():
         return path / NAME
-    states = [state for state in path.glob(f"*/{NAME}") if state.parent.name.rpartition("-")[2].isdigit()]
+    states = [state for state in path.glob(f"*/{NAME}") if _is_checkpoint(state.parent)]
     return max(states, key=lambda state: int(state.parent.name.rpartition("-")[2]), default=None)
 
 
@@ -33,7 +34,7 @@ def read(path: Path) -> list[History]:
             f"{path}: log_history is no list of objects", "give a trainer_state.json as the trainer wrote it"
         )
     series = collect_series(row for row in rows if "train_runtime" not in row)
-    output = path.parent.parent if path.parent.name.rpartition("-")[2].isdigit() else path.parent
+    output = path.parent.parent if _is_checkpoint(path.parent) else path.parent
     settings: dict[str, Any] = {}
     planned, done = state.get("max_steps"), state.get("global_step")
     if isinstance(planned, int) and planned > 0:
@@ -54,6 +55,10 @@ def read(path: Path) -> list[History]:
 def part_names(series: Mapping[str, Any]) -> list[str]:
     """Names of the parts of the reward."""
     return [name.removeprefix("part/") for name in series if name.startswith("part/")]
+
+
+def _is_checkpoint(folder: Path) -> bool:
+    return re.fullmatch(r"checkpoint-\d+", folder.name) is not None
 
 
 def _is_state(path: Path) -> bool:
