@@ -10,6 +10,8 @@ test flips signs (Fisher's randomisation test), which needs no distribution and 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +20,11 @@ TIE = 1e-9
 """Rewards that differ by less are the same: sums of parts are rounded in their last digits."""
 RESAMPLES = 5000
 LEVEL = 0.95
+SIGNIFICANT = 0.05
+"""Below it a p-value, adjusted where it is one of several, speaks of a change."""
+POWER = 0.8
+"""How often a difference that is called detectable is found."""
+Direction = Literal["rise", "fall", "same"]
 _Z = 1.959963984540054
 """The normal quantile of `LEVEL`, both sides."""
 
@@ -178,6 +185,38 @@ def _sign_flip_p(difference: NDArray[np.float64], rng: np.random.Generator) -> f
         signs = rng.integers(0, 2, size=(size, len(moved))) * 2.0 - 1.0
         extreme += int((np.abs(signs @ moved) >= observed - TIE).sum())
     return (1 + extreme) / (1 + RESAMPLES)
+
+
+def direction(difference: Interval, p: float) -> Direction:
+    """What counts as a change: the interval of the paired difference excludes 0, and the (adjusted) p is below 0.05."""
+    if p >= SIGNIFICANT or not difference.excludes_zero:
+        return "same"
+    return "rise" if difference.low > 0 else "fall"
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values adjusted for their number, in the same order (Holm 1979, Scandinavian Journal of Statistics 6).
+
+    Whatever the dependence between the tests, the chance of calling any of those different that are not stays below
+    the level that they are held against.
+    """
+    adjusted, worst = list(p_values), 0.0
+    for rank, index in enumerate(sorted(range(len(adjusted)), key=lambda one: p_values[one])):
+        worst = max(worst, min(1.0, p_values[index] * (len(adjusted) - rank)))
+        adjusted[index] = worst
+    return adjusted
+
+
+def detectable(difference: Interval, tests: int = 1) -> float:
+    """The least difference that so many examples show four times in five, by the normal law of their mean.
+
+    Args:
+        difference: of the pairs, whose interval says how much they scatter.
+        tests: how many are made together; the level is divided by it, as Holm's first step does.
+    """
+    normal = NormalDist()
+    width = normal.inv_cdf(1 - SIGNIFICANT / (2 * tests)) + normal.inv_cdf(POWER)
+    return width / _Z * (difference.high - difference.low) / 2
 
 
 def skill(mean: float, floor: float, ceiling: float) -> float | None:

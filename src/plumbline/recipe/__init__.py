@@ -18,6 +18,7 @@ from plumbline.recipe.files import (
     parse,
     task_section,
     tasks_in,
+    value_differences,
 )
 from plumbline.recipe.sections import (
     ControlsSection,
@@ -67,5 +68,6 @@ __all__ = [
     "section",
     "task_section",
     "tasks_in",
+    "value_differences",
     "without_foreign",
 ]
