@@ -90,6 +90,8 @@ class History:
 
     members: tuple[Member, ...]
     pairings: tuple[Pairing, ...]
+    lineage: bool = False
+    """Whether they are the runs of folders; else they are runs and evaluations that were named one by one."""
     others: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -145,7 +147,7 @@ def history(folders: Sequence[Path], asked: Asked = Asked()) -> History:
             )
         )
         pairings += _pairings(run, earlier, begun[run.name], asked, read)
-    return History(members=tuple(members), pairings=adjusted(pairings), others=others)
+    return History(members=tuple(members), pairings=adjusted(pairings), lineage=True, others=others)
 
 
 def _results(run: Listed, asked: Asked) -> tuple[tuple[Result, ...], tuple[str, ...]]:

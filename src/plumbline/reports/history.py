@@ -10,8 +10,8 @@ from plumbline.evaluation.history import History, Member, Pairing, Result
 from plumbline.evaluation.statistics import Interval
 from plumbline.reports import numbers
 from plumbline.reports.dot_charts import DotRow, Mark, Reference, dot_chart
-from plumbline.reports.escaping import html
-from plumbline.reports.page import Section, figure, key, page, paragraph
+from plumbline.reports.escaping import html, visible
+from plumbline.reports.page import Section, figure, page, paragraph
 from plumbline.reports.tables import Cell, Column, Row, Table
 from plumbline.reports.terminal import rich_table
 from plumbline.runs.lineage import in_words
@@ -31,7 +31,7 @@ MOST = 60
 
 def history_tables(found: History) -> list[Table]:
     """The tables that have something to say: runs, results, comparisons, changes of the recipes."""
-    runs = [runs_table(found)] if any(member.origin or member.problems for member in found.members) else []
+    runs = [runs_table(found)] if found.lineage else []
     tables = [*runs, results_table(found), comparisons_table(found), changes_table(found)]
     return [table for table in tables if table.rows]
 
@@ -174,16 +174,17 @@ def history_terminal(found: History) -> RenderableType:
     parts: list[RenderableType] = [rich_table(_narrow_runs(found, number)), rich_table(_narrow_results(found, number))]
     if tested:
         parts += [rich_table(_narrow_comparisons(found, tested, number)), Text(f"{about(found)}.\n", style="dim")]
-    for member in found.members:
-        if member.against and member.changes:
-            who = f"{number[member.name]} has otherwise than {number[member.against]}"
-            parts.append(Text(f"{who}: {in_words(member.changes)}"))
+    words = [
+        f"{number[member.name]} has otherwise than {number[member.against]}: {in_words(member.changes)}"
+        for member in found.members
+        if member.against and member.changes
+    ]
     for one in found.pairings:
         if (said := says(one, found)) not in {*SAYS.values(), OTHER_SEED}:
-            parts.append(Text(f"{_who(one, number)}, {one.asked}: {said}"))
-    parts += [Text(f"{member.name}: {what}", style="yellow") for member in found.members for what in member.problems]
-    parts += [Text(f"{place}: {what}", style="yellow") for place, what in found.others.items()]
-    return Group(*parts)
+            words.append(f"{_who(one, number)}, {one.asked}: {said}")
+    wrong = [f"{member.name}: {what}" for member in found.members for what in member.problems]
+    wrong += [f"{place}: {what}" for place, what in found.others.items()]
+    return Group(*parts, *(Text(visible(one)) for one in words), *(Text(visible(one), style="yellow") for one in wrong))
 
 
 def _who(one: Pairing, number: Mapping[str, str]) -> str:
@@ -193,7 +194,7 @@ def _who(one: Pairing, number: Mapping[str, str]) -> str:
 def _narrow_runs(found: History, number: Mapping[str, str]) -> Table:
     """Those of `runs_table`; of runs and evaluations that are compared by name, their names."""
     columns = (Column("at", "#"), Column("run", "Run"))
-    if not any(member.origin for member in found.members):
+    if not found.lineage:
         return Table("runs", "", columns, tuple(Row((number[one.name], one.name)) for one in found.members))
     columns += (Column("from", "From"), Column("began", "Began"), Column("long", "Trained"), Column("status", "Status"))
     rows = []

@@ -11,6 +11,7 @@ from rich.text import Text
 from plumbline.evaluation.figures import REWARD, TITLES
 from plumbline.evaluation.statistics import Interval
 from plumbline.reports import tables
+from plumbline.reports.escaping import visible
 from plumbline.reports.verdict import rise_sentences, run_verdict
 from plumbline.reports.view import View
 from plumbline.runs.run import Run
@@ -141,7 +142,8 @@ def rich_table(table: tables.Table) -> RenderableType:
         text = column.kind == "text"
         shown.add_column(column.title, justify="left" if text else "right", no_wrap=not text, overflow="fold")
     for row in table.rows:
-        cells = [tables.cell_text(column, cell) for column, cell in zip(table.columns, row.cells, strict=True)]
+        pairs = zip(table.columns, row.cells, strict=True)
+        cells = [visible(tables.cell_text(column, cell)) for column, cell in pairs]
         shown.add_row(*map(Text, cells), style=row.style)
     return shown
 

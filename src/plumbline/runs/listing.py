@@ -93,7 +93,7 @@ def list_runs(folders: Sequence[Path]) -> tuple[list[Listed], dict[str, str]]:
             raise RunError(
                 f"{folder} is {'a file' if folder.exists() else 'not there'}", "give runs, or folders that hold runs"
             )
-        for name, place, what in _walk(folder, folder.name if _is_run(folder) else "", DEEPEST):
+        for name, place, what in _walk(folder, folder.name if _is_run(folder) else "", DEEPEST, set()):
             if what is None:
                 runs.setdefault(place.resolve(), read_listed(place, name or place.resolve().name))
             else:
@@ -107,8 +107,14 @@ def list_runs(folders: Sequence[Path]) -> tuple[list[Listed], dict[str, str]]:
     return _named_apart(list(runs.values())), others
 
 
-def _walk(folder: Path, name: str, depth: int) -> Iterator[tuple[str, Path, str | None]]:
-    """Yield the name and place of each run (with None) and of each folder without one (with what that is)."""
+def _walk(folder: Path, name: str, depth: int, seen: set[Path]) -> Iterator[tuple[str, Path, str | None]]:
+    """Yield the name and place of each run (with None) and of each folder without one (with what that is).
+
+    A folder that was `seen` is passed over: a link may lead back to where we are.
+    """
+    if (resolved := folder.resolve()) in seen:
+        return
+    seen.add(resolved)
     if _is_run(folder):
         yield name, folder, None
         return
@@ -121,7 +127,7 @@ def _walk(folder: Path, name: str, depth: int) -> Iterator[tuple[str, Path, str 
         return
     below = []
     if depth and not any((folder / file).is_file() for file in ELSEWHERE):
-        below = [one for path in folders for one in _walk(path, f"{name}/{path.name}".strip("/"), depth - 1)]
+        below = [one for path in folders for one in _walk(path, f"{name}/{path.name}".strip("/"), depth - 1, seen)]
     if any(what is None for *_, what in below) or (not name and below):
         yield from below
     else:
