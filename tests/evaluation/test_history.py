@@ -110,6 +110,21 @@ def test_two_seeds_of_one_recipe_are_not_called_different(tmp_path):
     assert [(one.against, one.direction) for one in found.pairings] == [("seed00", "same")] * 12
 
 
+def test_a_difference_that_seeds_alone_make_too_is_remarked(tmp_path):
+    """Two seeds of v1 are 0.5 apart; v2 is 0.4 above one of them. v3 is compared with v2, which has one seed."""
+    for name, level, beta, seed in (("a", 0.05, 0.0, 1), ("b", 0.55, 0.0, 2), ("c", 0.45, 0.1, 1), ("d", 1.0, 0.2, 1)):
+        ones = round(level * 60)
+        result = {GREEDY: [1.0] * ones + [0.0] * (60 - ones)}
+        stored(tmp_path / name, result, began=day(ord(name) - 96), rl=RL | {"beta": beta}, seed=seed)
+    found = {one.run: one for one in history([tmp_path]).pairings}
+    assert {name: (one.against, one.remark) for name, one in found.items()} == {
+        "b": ("a", "but seeds of one recipe are up to 0.500 apart"),
+        "c": ("a", "but seeds of one recipe are up to 0.500 apart"),
+        "d": ("c", ""),
+    }
+    assert found["c"].direction == "rise", "the two models differ all the same"
+
+
 def test_a_metric_that_was_redefined_and_other_examples_are_not_comparable(tmp_path):
     values = rewards(0.5)
     stored(tmp_path / "v1", {GREEDY: values}, began=day(1))

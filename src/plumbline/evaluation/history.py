@@ -19,7 +19,7 @@ from plumbline.evaluation.statistics import Direction, Interval, Paired, detecta
 from plumbline.evaluation.summary import bounds
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
-from plumbline.runs.lineage import Change, Origin, changes, in_order, origins, predecessors
+from plumbline.runs.lineage import Change, Origin, changes, in_order, origins, predecessors, versions
 from plumbline.runs.listing import Listed, final_keys, list_runs, read_listed, read_recipe
 from plumbline.runs.rows import Summary
 
@@ -28,6 +28,8 @@ from plumbline.runs.rows import Summary
 class Result:
     """One evaluation of a run's last stage."""
 
+    asked: str
+    """Task, split and mode, as a pairing has them."""
     task: str
     """What the recipe calls it in a run of several; else what it is called by itself."""
     split: str
@@ -147,7 +149,29 @@ def history(folders: Sequence[Path], asked: Asked = Asked()) -> History:
             )
         )
         pairings += _pairings(run, earlier, begun[run.name], asked, read)
-    return History(members=tuple(members), pairings=adjusted(pairings), lineage=True, others=others)
+    names = [[run.name for run in version] for version in versions(runs, begun)]
+    beside = tuple(_beside_seeds(one, _spread(one, names, members)) for one in adjusted(pairings))
+    return History(members=tuple(members), pairings=beside, lineage=True, others=others)
+
+
+def _spread(one: Pairing, same: Sequence[Sequence[str]], members: Sequence[Member]) -> float:
+    """How far apart the seeds of one recipe are, the run's or its predecessor's, in what the pairing asks."""
+    spread = 0.0
+    for version in same:
+        if one.run in version or one.against in version:
+            results = [result for member in members if member.name in version for result in member.results]
+            asked = [result for result in results if result.asked == one.asked]
+            means = [result.reward.mean for result in asked if result.rubric == asked[0].rubric]
+            spread = max([spread, *([max(means) - min(means)] if means else [])])
+    return spread
+
+
+def _beside_seeds(one: Pairing, spread: float) -> Pairing:
+    """The pairing with a remark where the two models differ by no more than seeds alone made."""
+    if one.paired is None or one.direction == "same" or abs(one.paired.difference.mean) > spread:
+        return one
+    said = f"but seeds of one recipe are up to {spread:.3f} apart"
+    return replace(one, remark=f"{one.remark}; {said}" if one.remark else said)
 
 
 def _results(run: Listed, asked: Asked) -> tuple[tuple[Result, ...], tuple[str, ...]]:
@@ -169,6 +193,7 @@ def _summed(run: Listed, key: EvaluationKey) -> Result:
         path = run.folder / "result.json"
         raise DataError(f"{path} does not say what {key} came to", "evaluate the run's model again") from error
     return Result(
+        asked=_name(key),
         task=key.task or said.task,
         split=key.split,
         mode=key.mode,
@@ -196,6 +221,7 @@ def _evaluated(run: Listed, key: EvaluationKey) -> Result:
 
 def _result(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any]) -> Result:
     return Result(
+        asked=_name(key),
         task=key.task or evaluation.task,
         split=key.split,
         mode=key.mode,

@@ -11,7 +11,7 @@ from plumbline.evaluation.statistics import Interval
 from plumbline.reports import numbers
 from plumbline.reports.dot_charts import DotRow, Mark, Reference, dot_chart
 from plumbline.reports.escaping import html, visible
-from plumbline.reports.page import Section, figure, page, paragraph
+from plumbline.reports.page import Section, figure, key, page, paragraph
 from plumbline.reports.tables import Cell, Column, Row, Table
 from plumbline.reports.terminal import rich_table
 from plumbline.runs.lineage import in_words
@@ -145,7 +145,7 @@ def says(one: Pairing, found: History) -> str:
     member = next(member for member in found.members if member.name == one.run)
     said = SAYS[one.direction]
     if one.against == member.against and [key for key, *_ in member.changes] == ["seed"]:
-        said = OTHER_SEED + ("" if one.direction == "same" else f": {said}, so seeds differ")
+        return OTHER_SEED + ("" if one.direction == "same" else f": {said}, so seeds differ")
     return f"{said} ({one.remark})" if one.remark else said
 
 
@@ -193,7 +193,7 @@ def _who(one: Pairing, number: Mapping[str, str]) -> str:
 
 def _narrow_runs(found: History, number: Mapping[str, str]) -> Table:
     """Those of `runs_table`; of runs and evaluations that are compared by name, their names."""
-    columns = (Column("at", "#"), Column("run", "Run"))
+    columns: tuple[Column, ...] = (Column("at", "#"), Column("run", "Run"))
     if not found.lineage:
         return Table("runs", "", columns, tuple(Row((number[one.name], one.name)) for one in found.members))
     columns += (Column("from", "From"), Column("began", "Began"), Column("long", "Trained"), Column("status", "Status"))
@@ -232,9 +232,9 @@ def _narrow_comparisons(found: History, tested: Sequence[Pairing], number: Mappi
     rows = []
     for one in tested:
         _, _, asked, before, after, difference, p, _, least, _, _ = _pairing_cells(one, found)
-        start = number.get(one.against, "its start")
+        start = number.get(one.against, "start")
         style = {"rise": "green", "fall": "red", "same": ""}[one.direction]
-        rows.append(Row((f"{number[one.run]} - {start}", asked, before, after, difference, p, least), style))
+        rows.append(Row((f"{number[one.run]}-{start}", asked, before, after, difference, p, least), style))
     return Table("comparisons", "", columns, tuple(rows))
 
 
@@ -282,15 +282,12 @@ def _chart(title: str, rubric: str, runs: dict[str, list[Result]]) -> str:
         f"{name} {numbers.fixed(one.reward.mean)} {one.mode}" for name, results in runs.items() for one in results
     )
     left = len(runs) - MOST
-    modes = " and ".join(dict.fromkeys(one.mode for one in every))
-    said = [
-        f"mean reward, {modes} [95 %]",
-        *([rubric] if rubric else []),
-        *([f"{left} more below"] if left > 0 else []),
-    ]
+    marks = {one.mode: _mark(one) for one in every}
+    said = ["mean reward [95 %]", *(key(mark.style, mark.shape, mode) for mode, mark in marks.items())]
+    said += [html(text) for text in (rubric, f"{left} more below" if left > 0 else "") if text]
     bounds = [_reference(every, "floor"), _reference(every, "ceiling")]
     references = [reference for reference in bounds if reference is not None]
-    return figure(title, ", ".join(said), dot_chart(rows, label=label, references=references))
+    return figure(title, " ".join(said), dot_chart(rows, label=label, references=references))
 
 
 def _tail(name: str) -> str:

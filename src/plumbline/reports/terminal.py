@@ -225,7 +225,7 @@ def run_summary(run: Run) -> RenderableType:
         Text(
             "Look further:\n"
             f"  plumbline eval {result.get('model', 'MODEL')} --split test\n"
-            f"  plumbline compare {run.folder} ANOTHER_RUN"
+            f"  plumbline runs {run.folder.parent}"
         )
     )
     return Group(*lines)

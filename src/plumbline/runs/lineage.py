@@ -102,21 +102,27 @@ def _by_time(runs: Sequence[Listed]) -> list[Listed]:
     return sorted(runs, key=lambda run: (run.started or LAST, run.name))
 
 
+def versions(runs: Sequence[Listed], begun: Mapping[str, Origin]) -> list[list[Listed]]:
+    """The runs whose recipes differ in the seed at most, together, in the order of time."""
+    found: dict[str, list[Listed]] = {}
+    for run in _by_time(runs):
+        if run.recipe:
+            content = {key: value for key, value in run.recipe.items() if key not in {*UNSAID, "seed"}}
+            found.setdefault(_kind(run, begun[run.name]) + json.dumps(content, sort_keys=True), []).append(run)
+    return list(found.values())
+
+
 def predecessors(runs: Sequence[Listed], begun: Mapping[str, Origin]) -> dict[str, str]:
     """The run that each is to be compared with, by name; nothing for the first of its kind.
 
-    Runs of one recipe with several seeds are one version. A version follows the one before it in time that began from
-    the same model with the same tasks, that was evaluated where any was, and that is no negative control; its runs are
-    compared with the run of the same seed there, or with the last. The first version is compared with the run whose
-    model it began from. Where there is none, its seeds are compared with its first.
+    Runs of one recipe with several seeds are one version (`versions`). A version follows the one before it in time that
+    began from the same model with the same tasks, that was evaluated where any was, and that is no negative control.
+    Its runs are compared with the run of the same seed there, or with the last; those of the first version with the run
+    whose model they began from. Where there is none, its seeds are compared with its first.
     """
-    versions: dict[str, list[Listed]] = {}
-    for run in _by_time(runs):
-        if run.recipe:
-            versions.setdefault(_version(run, begun[run.name]), []).append(run)
     found: dict[str, str] = {}
     past: dict[str, list[list[Listed]]] = {}
-    for version in versions.values():
+    for version in versions(runs, begun):
         kind = _kind(version[0], begun[version[0].name])
         earlier = past.setdefault(kind, [])
         evaluated = [with_results for other in earlier if (with_results := [run for run in other if run.finals])]
@@ -139,12 +145,8 @@ def _kind(run: Listed, origin: Origin) -> str:
     task, tasks = run.section("task"), run.section("tasks")
     named = {name: dict(one).get("name") for name, one in tasks.items() if isinstance(one, Mapping)}
     family = run.section("model").get("family", "autoregressive")
-    return json.dumps([origin.model, origin.run, origin.stage, task.get("name"), named, family], default=str)
-
-
-def _version(run: Listed, origin: Origin) -> str:
-    content = {key: value for key, value in run.recipe.items() if key not in {*UNSAID, "seed"}}
-    return _kind(run, origin) + json.dumps(content, sort_keys=True, default=str)
+    model = [origin.run, origin.stage] if origin.run else origin.model
+    return json.dumps([model, task.get("name"), named, family])
 
 
 # -- what differs --------------------------------------------------------------------------------------------------

@@ -165,18 +165,20 @@ def read_listed(folder: Path, name: str) -> Listed:
     """What a run is; what cannot be read makes it a damaged one."""
     wrong: list[str] = []
 
-    def attempt(read: Callable[[], Found], otherwise: Found) -> Found:
+    def attempt(read: Callable[[], Found]) -> Found | None:
         try:
             return read()
         except PlumblineError as error:
             wrong.append(error.cause)
-            return otherwise
+            return None
 
-    values, identity = attempt(lambda: read_recipe(folder), ({}, ""))
-    result = attempt(lambda: _result(folder), None)
-    rows = attempt(lambda: _rows(folder, "timings") or _rows(folder, "metrics"), [])
-    events = attempt(lambda: _rows(folder, "events"), [])
-    keys = attempt(lambda: final_keys(folder), [])
+    values, identity = attempt(lambda: read_recipe(folder)) or ({}, "")
+    result = attempt(lambda: _result(folder))
+    rows = attempt(lambda: _rows(folder, "timings") or _rows(folder, "metrics")) or []
+    events = attempt(lambda: _rows(folder, "events")) or []
+    keys = attempt(lambda: final_keys(folder)) or []
+    finals = _last_stage(keys, values)
+    elsewhere = as_mapping(values.get("model")).get("name") is not None and finals and finals[0].stage != "base"
     steps: dict[str, int] = {}
     for row in rows:
         steps[row["stage"]] = max(steps.get(row["stage"], 0), row["step"])
@@ -192,10 +194,8 @@ def read_listed(folder: Path, name: str) -> Listed:
         started=_started(folder, events),
         seconds=float(sum(seconds)),
         steps={stage: steps[stage] for stage in (*STAGES, *sorted(set(steps) - set(STAGES))) if stage in steps},
-        finals=(finals := _last_stage(keys, values)),
-        starts=tuple(key for key in keys if key.stage == "base" and finals and finals[0].stage != "base")
-        if as_mapping(values.get("model")).get("name")
-        else (),
+        finals=finals,
+        starts=tuple(key for key in keys if key.stage == "base") if elsewhere else (),
         summaries=as_mapping((result or {}).get("evaluations")),
     )
 
