@@ -10,7 +10,7 @@ import yaml
 
 from plumbline.errors import DataError, RecipeError, TrainingStopped
 from plumbline.evaluation.command import TASK, open_task_for
-from plumbline.evaluation.history import compare_paths
+from plumbline.evaluation.named import compare_paths
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import RlSection, find, load, parse, task_section
 from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score, Step, Trajectory
@@ -219,9 +219,8 @@ def test_a_view_of_one_task_has_its_own_records_only(finished):
 
 def test_two_runs_are_compared_task_by_task_and_a_file_finds_its_own(finished):
     compared = compare_paths(finished.folder, finished.folder).pairings
-    assert {pairing.asked for pairing in compared} == {
-        f"{task} val {mode}" for task in TASKS for mode in ("greedy", "sampled")
-    }
+    asked = {f"{task} val {mode}" for task in TASKS for mode in ("greedy", "sampled")}
+    assert {pairing.asked for pairing in compared} == asked
     one = finished.folder / "evaluations" / "sft.words.val.greedy.json"
     (pairing,) = compare_paths(one, finished.folder).pairings
     assert pairing.paired.difference.n == 5

@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 from plumbline.errors import DataError, IncomparableError, RunError
-from plumbline.evaluation.history import Asked, History, compare_paths, history, plain_comparisons, plain_history
+from plumbline.evaluation.history import Asked, History, history, plain_history
+from plumbline.evaluation.named import compare_paths, plain_comparisons
 from plumbline.evaluation.statistics import Interval, detectable, direction, holm
 from plumbline.runs.evaluations import write_evaluation
 from plumbline.storage import dumps, read_object, write_json
@@ -151,6 +152,14 @@ def test_what_was_drawn_otherwise_is_remarked(tmp_path):
     longer = replace(one, sampling=law | {"max_tokens": 512})
     stored(tmp_path / "v2", {GREEDY: longer}, began=day(2), rl=RL | {"beta": 0.1})
     assert [one.remark for one in history([tmp_path]).pairings] == ["drawn otherwise: max_tokens 80 → 512"]
+
+
+def test_results_of_other_stages_are_remarked(tmp_path):
+    stored(tmp_path / "v1", {"sft.test.greedy": rewards(0.5)}, began=day(1), sft={"steps": 5}, finished=False)
+    stored(tmp_path / "v2", {GREEDY: rewards(0.6)}, began=day(2), sft={"steps": 6})
+    assert [one.remark for one in history([tmp_path]).pairings] == ["after rl, and v1 after sft"]
+    compared = compare_paths(tmp_path / "v1", tmp_path / "v2")
+    assert [one.remark for one in compared.pairings] == ["after rl, and v1 after sft"]
 
 
 def test_split_and_mode_decide_what_is_shown_and_how_strict_the_correction_is(tmp_path):

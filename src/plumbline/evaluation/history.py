@@ -1,10 +1,5 @@
-"""Runs beside one another: what each came to, and whether it differs from the one before, on the same examples.
+"""The runs of some folders beside one another: what each came to, and whether it differs from the one before it."""
 
-Every comparison that is shown together is one question of several, so their p-values are adjusted together (Holm). A
-comparison is of two trained models on these examples: what another seed would do, it does not say.
-"""
-
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -14,13 +9,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from plumbline.errors import DataError, IncomparableError, PlumblineError
-from plumbline.evaluation.comparison import compare
-from plumbline.evaluation.statistics import Direction, Interval, Paired, detectable, direction, holm, mean_interval
+from plumbline.evaluation.pairing import Pairing, adjusted, name_of, paired_with, plain_pairing
+from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.evaluation.summary import bounds
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
 from plumbline.runs.lineage import Change, Origin, changes, in_order, origins, predecessors, versions
-from plumbline.runs.listing import Listed, final_keys, list_runs, read_listed, read_recipe
+from plumbline.runs.listing import Listed, list_runs
 from plumbline.runs.rows import Summary
 
 
@@ -40,32 +35,6 @@ class Result:
     floor: float | None = None
     """The best control's mean on the same examples."""
     ceiling: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pairing:
-    """One evaluation against another: the paired difference, or why there is none."""
-
-    run: str
-    against: str
-    asked: str
-    """Task, split and mode."""
-    stages: tuple[str, str] = ("", "")
-    """Which stages' models answered, before and now."""
-    paired: Paired | None = None
-    error: PlumblineError | None = None
-    """Why the two are not comparable."""
-    remark: str = ""
-    """What else differs between the two but the model."""
-    p: float = math.nan
-    """Adjusted for all comparisons of the table."""
-    detectable: float | None = None
-    """The least difference that these examples show four times in five, so adjusted; None where no pair differs."""
-
-    @property
-    def direction(self) -> Direction:
-        """Whether the second is better, worse, or not shown to differ."""
-        return "same" if self.paired is None else direction(self.paired.difference, self.p)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +139,7 @@ def _beside_seeds(one: Pairing, spread: float) -> Pairing:
     """The pairing with a remark where the two models differ by no more than seeds alone made."""
     if one.paired is None or one.direction == "same" or abs(one.paired.difference.mean) > spread:
         return one
-    said = f"but seeds of one recipe are up to {spread:.3f} apart"
-    return replace(one, remark=f"{one.remark}; {said}" if one.remark else said)
+    return one.remarked(f"but seeds of one recipe are up to {spread:.3f} apart")
 
 
 def _results(run: Listed, asked: Asked) -> tuple[tuple[Result, ...], tuple[str, ...]]:
@@ -193,7 +161,7 @@ def _summed(run: Listed, key: EvaluationKey) -> Result:
         path = run.folder / "result.json"
         raise DataError(f"{path} does not say what {key} came to", "evaluate the run's model again") from error
     return Result(
-        asked=_name(key),
+        asked=name_of(key),
         task=key.task or said.task,
         split=key.split,
         mode=key.mode,
@@ -216,12 +184,14 @@ def _evaluated(run: Listed, key: EvaluationKey) -> Result:
             rows = {row.id: row for row in reference.rows}
             kept = tuple(rows[row.id] for row in evaluation.rows)
             beside[EvaluationKey.parse(path.stem).mode] = replace(reference, rows=kept)
-    return _result(evaluation, key, bounds(evaluation, beside) if beside else {})
+    return result_of(evaluation, key, bounds(evaluation, beside) if beside else {})
 
 
-def _result(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any]) -> Result:
+def result_of(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any] | None = None) -> Result:
+    """An evaluation's result; `around` has floor and ceiling, where they are known."""
+    around = around or {}
     return Result(
-        asked=_name(key),
+        asked=name_of(key),
         task=key.task or evaluation.task,
         split=key.split,
         mode=key.mode,
@@ -240,14 +210,14 @@ def _pairings(
 
     A run evaluates what it begins from under its own conditions, so that is comparable in any case.
     """
-    mine = {_name(key): key for key in run.finals if key in asked}
+    mine = {name_of(key): key for key in run.finals if key in asked}
     if run.starts and (earlier is None or earlier.name == origin.run or not earlier.finals):
         other, name, keys = run, f"its start, {origin}", run.starts
     elif earlier is not None:
         other, name, keys = earlier, earlier.name, earlier.finals
     else:
         return []
-    theirs = {_name(key): key for key in keys if key in asked}
+    theirs = {name_of(key): key for key in keys if key in asked}
     found = []
     for what, key in mine.items():
         pairing = Pairing(run=run.name, against=name, asked=what)
@@ -261,157 +231,14 @@ def _pairings(
         except PlumblineError as error:
             found.append(replace(pairing, error=error))
         else:
-            found.append(replace(paired_with(pairing, before, after), stages=(theirs[what].stage, key.stage)))
+            stages = (key.stage, theirs[what].stage)
+            further = other is not run and len(set(stages)) > 1
+            pairing = pairing.remarked(f"after {stages[0]}, and {name} after {stages[1]}" if further else "")
+            found.append(paired_with(pairing, before, after))
     return found
 
 
-def _name(key: EvaluationKey) -> str:
-    return f"{key.task} {key.split} {key.mode}".strip()
-
-
-# -- one pair, and all of them -------------------------------------------------------------------------------------
-
-
-def paired_with(pairing: Pairing, before: Evaluation, after: Evaluation) -> Pairing:
-    """The pairing with its difference, or with why there is none."""
-    laws = [{**one.sampling} for one in (before, after)]
-    drawn = [
-        f"{key} {laws[0][key]} → {laws[1][key]}" for key in laws[0] if laws[1].get(key, laws[0][key]) != laws[0][key]
-    ]
-    remark = f"drawn otherwise: {', '.join(drawn)}" if drawn else ""
-    try:
-        return replace(pairing, paired=compare(before, after), remark=remark)
-    except IncomparableError as error:
-        return replace(pairing, error=error)
-
-
-def adjusted(pairings: Sequence[Pairing]) -> tuple[Pairing, ...]:
-    """The pairings with p-values and detectable differences adjusted for how many there are."""
-    tested = [one.paired for one in pairings if one.paired is not None]
-    p_values = iter(holm([one.p_value for one in tested]))
-    found = []
-    for one in pairings:
-        if one.paired is not None:
-            difference = one.paired.difference
-            least = detectable(difference, len(tested)) if difference.high > difference.low else None
-            one = replace(one, p=next(p_values), detectable=least)
-        found.append(one)
-    return tuple(found)
-
-
-# -- runs and evaluations that are named one by one ----------------------------------------------------------------
-
-
-def compare_paths(first: Path, *others: Path) -> History:
-    """Runs or evaluations' files, each against the first, in everything that both were asked.
-
-    Raises:
-        DataError: one is neither a run nor an evaluation; of two, they have no split and mode in common.
-        IncomparableError: of none a comparison can be made: another rubric, or other examples.
-    """
-    paths = (first, *others)
-    names = [path.name for path in paths]
-    if len(set(names)) < len(names) or any(path.is_file() for path in paths):
-        names = [str(path) for path in paths]
-    found = [find_evaluations(path) for path in paths]
-    runs = [_named(path, name) if path.is_dir() else None for path, name in zip(paths, names, strict=True)]
-    members, pairings = [], []
-    for at, (path, name, run) in enumerate(zip(paths, names, runs, strict=True)):
-        differing = changes(runs[0], run) if at and runs[0] is not None and run is not None else ()
-        results = tuple(_result(evaluation, key, {}) for key, evaluation in found[at].values())
-        against = names[0] if at else ""
-        members.append(Member(name=name, listed=run, against=against, changes=differing, results=results))
-        if at:
-            pairings += _shared((first, names[0], found[0]), (path, name, found[at]))
-    if pairings and all(one.paired is None for one in pairings):
-        raise next(one.error for one in pairings if one.error is not None)
-    return History(members=tuple(members), pairings=adjusted(pairings))
-
-
-def _named(path: Path, name: str) -> Listed:
-    read_recipe(path)  # raises where it is none
-    return read_listed(path, name)
-
-
-Evaluations = Mapping[str, tuple[EvaluationKey, Evaluation]]
-
-
-def find_evaluations(path: Path) -> Evaluations:
-    """What may be compared: a file's evaluation, or the last stage's of a run, by task, split and mode.
-
-    Raises:
-        DataError: neither a file nor a run with evaluations.
-        RunError: a folder that is no run.
-    """
-    if path.is_file():
-        one = read_evaluation(path)
-        votes = one.sampling.get("votes")
-        mode = f"vote{votes}" if votes else "sampled" if one.sampling.get("temperature") else "greedy"
-        return {"": (EvaluationKey(one.source, one.split, mode), one)}
-    read_recipe(path)
-    final_keys(path)
-    run = read_listed(path, path.name)
-    if not run.finals:
-        raise DataError(f"{path} has no evaluation yet", "let the run finish a stage")
-    return {_name(key): (key, read_evaluation(run.evaluation(key))) for key in run.finals}
-
-
-def _shared(first: tuple[Path, str, Evaluations], second: tuple[Path, str, Evaluations]) -> list[Pairing]:
-    (path, name, before), (other, label, after) = first, second
-    if "" in before or "" in after:
-        before, after = _single(before, after), _single(after, before)
-    shared = [asked for asked in before if asked in after]
-    if not shared:
-        error = DataError(f"{path} and {other} have no split and mode in common", "evaluate both on the same split")
-        return [Pairing(run=label, against=name, asked="", error=error)]
-    pairs = []
-    for asked in shared:
-        (one, earlier), (its, later) = before[asked], after[asked]
-        pairing = Pairing(run=label, against=name, asked=asked or "evaluation", stages=(one.stage, its.stage))
-        pairs.append(paired_with(pairing, replace(earlier, source=name), replace(later, source=label)))
-    return pairs
-
-
-def _single(found: Evaluations, other: Evaluations) -> Evaluations:
-    """A run beside a single evaluation: the run's evaluation of that split and mode."""
-    if "" in found:
-        return found
-    wanted, one = other[""]
-    meant = [
-        (key, each)
-        for key, each in found.values()
-        if (each.task, each.split, key.mode) == (one.task, one.split, wanted.mode)
-    ]
-    if len(meant) > 1:  # tasks of one kind with other options: that which has the same examples
-        ids = {row.id for row in one.rows}
-        meant = [pair for pair in meant if ids == {row.id for row in pair[1].rows}]
-    return {"": meant[0]} if meant else {}
-
-
 # -- plain values --------------------------------------------------------------------------------------------------
-
-
-def plain_pairing(one: Pairing) -> dict[str, Any]:
-    """A pairing as JSON values: the paired difference, or `not_comparable`."""
-    if one.paired is None:
-        return {"not_comparable": one.error.cause if one.error is not None else ""}
-    more = {"p_holm": one.p, "detectable": one.detectable, "direction": one.direction, "remark": one.remark}
-    return asdict(one.paired) | more
-
-
-def plain_comparisons(found: History) -> dict[str, Any]:
-    """What `compare_paths` found as JSON values: for two the comparisons by what was asked, and the recipes'
-    differences; for more the same by run.
-    """
-    each = {
-        member.name: {one.asked: plain_pairing(one) for one in found.pairings if one.run == member.name}
-        for member in found.members[1:]
-    }
-    recipes = {member.name: [list(change) for change in member.changes] for member in found.members[1:]}
-    if len(each) == 1:
-        (only,) = each
-        return {"comparisons": each[only], "recipe": recipes[only]}
-    return {"first": found.members[0].name, "comparisons": each, "recipe": recipes}
 
 
 def plain_history(found: History) -> dict[str, Any]:

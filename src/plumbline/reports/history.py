@@ -6,7 +6,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from plumbline.evaluation.history import History, Member, Pairing, Result
+from plumbline.evaluation.history import History, Member, Result
+from plumbline.evaluation.pairing import Pairing
 from plumbline.evaluation.statistics import Interval
 from plumbline.reports import numbers
 from plumbline.reports.dot_charts import DotRow, Mark, Reference, dot_chart
