@@ -13,6 +13,8 @@ from plumbline.errors import DataError, IncomparableError, RunError
 from plumbline.evaluation.history import Asked, History, history, plain_history
 from plumbline.evaluation.named import compare_paths, plain_comparisons
 from plumbline.evaluation.statistics import Interval, detectable, direction, holm
+from plumbline.reports.evaluation_output import render
+from plumbline.reports.history import history_page, history_tables
 from plumbline.runs.evaluations import write_evaluation
 from plumbline.storage import dumps, read_object, write_json
 from tests.runs.stored import evaluation, rewards, stored
@@ -259,6 +261,48 @@ def test_what_is_no_run_cannot_be_compared(tmp_path):
         compare_paths(tmp_path / "a", tmp_path / "a")
     with pytest.raises(RunError, match="is not a run directory"):
         compare_paths(tmp_path, tmp_path)
+
+
+# -- whatever stands there -----------------------------------------------------------------------------------------
+
+
+NONSENSE = (
+    *(b"", b"null", b"[]", b"{}", b"\xff\xfe", b'{"a":', b"NaN", b"[" * 100_000),
+    b"name: [1]\nmodel: {name: 3}\n",
+    b"model: {name: ../x, tiny: 3}\nsft: 3\nrl: [1]\ntask: 4\ntasks: [1]\ncontrols: 7\nseed: {a: 1}\n",
+    *(b'{"evaluations": 3}', b'{"evaluations": {"rl.test.greedy": 3}}'),
+    b'{"kind": "started", "message": "x", "time": 3}\n',
+    b'{"stage": "rl", "step": 3, "time/x": true}\n{"stage": "zz", "step": 99999999999999999999}\n',
+)
+
+
+def test_whatever_stands_in_the_records_every_run_has_its_line(tmp_path):
+    """Each file of a lineage in turn: gone, a folder, cut short, or nonsense; the others keep their results."""
+    for seed in range(3):
+        stored(tmp_path / "runs" / f"v{seed}", {GREEDY: rewards(0.5, 9, seed)}, steps=2, seed=seed, finished=seed != 1)
+    rng = np.random.default_rng(0)
+    files = sorted(path for path in (tmp_path / "runs" / "v1").rglob("*") if path.is_file())
+    files += sorted(path for path in (tmp_path / "runs" / "v2").rglob("*.json"))
+    for path in files:
+        whole = path.read_bytes()
+        nonsense = [NONSENSE[at] for at in rng.integers(len(NONSENSE), size=2)]
+        for damage in (None, whole[: len(whole) // 2], *nonsense):
+            path.unlink()
+            if damage is None:
+                path.mkdir()
+            else:
+                path.write_bytes(damage)
+            found = history([tmp_path / "runs"])
+            by_name = {member.name: member for member in found.members}
+            assert sorted(by_name) == ["v0", "v1", "v2"]
+            assert by_name["v0"].results
+            assert dumps(plain_history(found))
+            assert history_page(found, "x")
+            assert all(render(history_tables(found), form) for form in ("md", "csv", "latex"))
+            if damage is None:
+                path.rmdir()
+                path.touch()
+        path.write_bytes(whole)
 
 
 # -- fast, and without torch ---------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 from plumbline import cli
 from plumbline.evaluation.history import Asked, history
 from plumbline.reports.history import history_page, history_tables
+from plumbline.runs.evaluations import write_evaluation
 from plumbline.storage import write_text
 from tests.runs.stored import evaluation, rewards, stored
 
@@ -159,6 +160,17 @@ def test_runs_as_tables_to_publish_and_as_a_page(plumbline, place, tmp_path):
     code, _, err = plumbline("runs", place, "--report", tmp_path / "mine.html")
     assert code == 1
     assert (tmp_path / "mine.html").read_text() == "mine"
+
+
+def test_a_result_of_a_stage_before_the_last_says_so_on_a_terminal(plumbline, tmp_path):
+    stored(tmp_path / "runs" / "v1", {"sft.test.greedy": rewards(0.5)}, sft={"steps": 5}, finished=False)
+    stored(tmp_path / "runs" / "v2", {GREEDY: rewards(0.5)}, seed=1)
+    write_evaluation(tmp_path / "one.json", evaluation(rewards(0.5)))
+    _, out, _ = plumbline("runs")
+    assert out.count("(after sft)") == 1
+    assert "(after rl)" not in out
+    _, out, _ = plumbline("compare", "one.json", "runs/v2")
+    assert "(after" not in out
 
 
 def test_compare_of_several(plumbline, place, tmp_path):

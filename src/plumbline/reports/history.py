@@ -222,9 +222,17 @@ def _narrow_results(found: History, number: Mapping[str, str]) -> Table:
     rows = []
     for member in found.members:
         for one in member.results:
-            asked = " ".join([*([one.task] if tasks else []), one.split, one.mode])
+            early = [f"(after {one.stage})"] if one.stage != _last_stage(member) else []
+            asked = " ".join([*([one.task] if tasks else []), one.split, one.mode, *early])
             rows.append(Row((number[member.name], asked, one.reward.n, one.reward, one.floor, one.ceiling)))
     return Table("results", "", columns, tuple(rows))
+
+
+def _last_stage(member: Member) -> str | None:
+    """The stage that a run ends with; of a single evaluation, its own."""
+    if member.listed is None:
+        return member.results[0].stage if member.results else None
+    return next(reversed(member.listed.planned), "base")
 
 
 def _narrow_comparisons(found: History, tested: Sequence[Pairing], number: Mapping[str, str]) -> Table:
