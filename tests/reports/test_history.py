@@ -96,7 +96,7 @@ def test_rewards_under_two_rubrics_stand_in_two_figures(place):
         ElementTree.fromstring(drawing)
         assert "floor 0.000" in drawing
         assert "ceiling 1.000" in drawing
-    assert "Folders without a run" in page
+    assert "Other folders" in page
     assert "notes: empty" in page
 
 

@@ -266,7 +266,7 @@ def history_page(found: History, command: str) -> str:
             sections.append(Section(name, heading, charts + shown[name].to_html(limit=400)))
     if found.others:
         items = "".join(paragraph(f"{place}: {what}") for place, what in found.others.items())
-        sections.append(Section("others", "Folders without a run", items))
+        sections.append(Section("others", "Other folders", items))
     return page("Runs · Plumbline", sections)
 
 
