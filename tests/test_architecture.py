@@ -34,7 +34,7 @@ RANKS: tuple[set[str], ...] = (
     {"jobs"},
     {"serve"},
     {"testing", "api", "command_options", "command_output", "exits"},
-    {"data_commands"},
+    {"data_commands", "history_commands"},
     {"cli"},
     {"__main__"},
 )

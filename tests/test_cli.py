@@ -334,9 +334,10 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "sweep": ["--json", "--out", "--resume", "--seeds", "--set", "--vary"],
         "eval": [f"--{name}" for name in EVAL_FLAGS.split()],
         "score": ["--completions", "--data", "--json", "--out", "--set", "--split", "--task"],
-        "compare": ["--json"],
         "parse": ["--schema"],
         "report": [],
+        "runs": ["--json", "--mode", "--report", "--split", "--table"],
+        "compare": ["--json", "--report", "--table"],
     }
     helps = [parameter.help or "" for command in group.commands.values() for parameter in command.params]
     assert not [text for text in helps if "<" in text], "angle brackets in help would be eaten as HTML"

@@ -10,7 +10,7 @@ import yaml
 
 from plumbline.errors import DataError, RecipeError, TrainingStopped
 from plumbline.evaluation.command import TASK, open_task_for
-from plumbline.evaluation.comparison import compare_paths
+from plumbline.evaluation.named import compare_paths
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import RlSection, find, load, parse, task_section
 from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score, Step, Trajectory
@@ -218,10 +218,12 @@ def test_a_view_of_one_task_has_its_own_records_only(finished):
 
 
 def test_two_runs_are_compared_task_by_task_and_a_file_finds_its_own(finished):
-    compared, _ = compare_paths(finished.folder, finished.folder)
-    assert set(compared) == {f"{task} val {mode}" for task in TASKS for mode in ("greedy", "sampled")}
+    compared = compare_paths(finished.folder, finished.folder).pairings
+    asked = {f"{task} val {mode}" for task in TASKS for mode in ("greedy", "sampled")}
+    assert {pairing.asked for pairing in compared} == asked
     one = finished.folder / "evaluations" / "sft.words.val.greedy.json"
-    assert compare_paths(one, finished.folder)[0]["evaluation"].difference.n == 5
+    (pairing,) = compare_paths(one, finished.folder).pairings
+    assert pairing.paired.difference.n == 5
 
 
 def test_the_model_knows_its_tasks_and_asks_which_one_is_meant(finished):

@@ -17,6 +17,7 @@ from plumbline import command_options as take
 from plumbline.command_output import print_json, print_tables, progress, say
 from plumbline.data_commands import data_app
 from plumbline.exits import clear_exits
+from plumbline.history_commands import history_app
 
 app = typer.Typer(
     name="plumbline",
@@ -29,6 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_app, name="data")
+app.add_typer(history_app)
 
 
 def main() -> None:
@@ -340,30 +342,6 @@ def check(
         print_tables(*shown(examined))
     if any(one.fatal for one in examined):
         raise typer.Exit(1)
-
-
-@app.command(
-    epilog="Examples: `plumbline compare runs/a runs/b` · "
-    "`plumbline compare runs/a/evaluations/sft.test.greedy.json runs/a/evaluations/rl.test.greedy.json`"
-)
-def compare(
-    first: Annotated[Path, typer.Argument(help="A run directory, or an evaluation's JSON file.")],
-    second: Annotated[Path, typer.Argument(help="What is compared with it.")],
-    as_json: take.Json = False,
-) -> None:
-    """Compare two runs or two evaluations of the same examples, pair by pair."""
-    from dataclasses import asdict
-
-    from plumbline.evaluation.comparison import compare_paths
-    from plumbline.reports.terminal import comparison_table, recipe_differences
-
-    comparisons, changes = compare_paths(first, second)
-    if as_json:
-        print_json(
-            {"comparisons": {k: asdict(v) for k, v in comparisons.items()}, "recipe": [list(c) for c in changes]}
-        )
-    else:
-        print_tables(comparison_table(comparisons), *([recipe_differences(changes)] if changes else []))
 
 
 @app.command(

@@ -78,11 +78,12 @@ def test_resuming_says_so_and_sweeps_up_what_was_half_written(tmp_path):
         (folder / name).touch()
     (folder / ".result.json.tmp").touch()
     with start(folder, resume=True) as run:
-        assert [row["kind"] for row in run.files["events"].rows()] == ["resumed"]
+        assert [row["kind"] for row in run.files["events"].rows()] == ["started", "resumed"]
     assert {path.name for path in folder.rglob("*tmp*")} == {"notes.tmp"}
     assert (folder / "models" / "rl" / "weights").exists()
     with start(tmp_path / "new", resume=True) as run:
-        assert run.files["events"].rows() == [], "what had not begun is not resumed"
+        kinds = [row["kind"] for row in run.files["events"].rows()]
+        assert kinds == ["started"], "what had not begun is not resumed"
 
 
 def test_an_event_that_a_crash_cut_short_does_not_swallow_the_next_one(tmp_path):
@@ -93,7 +94,7 @@ def test_an_event_that_a_crash_cut_short_does_not_swallow_the_next_one(tmp_path)
     with (folder / "events.jsonl").open("a") as file:
         file.write('{"time": "2026-01-01", "kin')
     with start(folder, resume=True) as run:
-        assert [row["kind"] for row in run.files["events"].rows()] == ["warning", "resumed"]
+        assert [row["kind"] for row in run.files["events"].rows()] == ["started", "warning", "resumed"]
 
 
 def test_another_recipe_is_refused_with_what_differs_and_the_run_is_left_open_to_others(tmp_path):
@@ -121,7 +122,8 @@ def test_a_run_belongs_to_one_writer_until_it_is_over(tmp_path):
         raise KeyboardInterrupt
     assert watcher.told[-1] == ("close",)
     with start(folder, resume=True) as run:
-        pass
+        said = [(row["kind"], row["message"]) for row in run.files["events"].rows()]
+        assert said[1:-1] == [("resumed", "the run goes on from its last checkpoint"), ("stopped", "interrupted")]
     other = os.open(folder / "other", os.O_CREAT | os.O_RDWR)  # has the number that the lock had
     run.__exit__(None, None, None)
     os.close(other)
@@ -159,7 +161,7 @@ def test_what_is_recorded_is_told_and_read_back(tmp_path):
     assert (again.rows("sft"), again.rows("rl"), again.rows("base")) == ([loss], [kl], [])
     assert again.files["timings"].rows() == [{"stage": "rl", "step": 1, "sample": 1.2346}]
     assert again.files["samples"].rows() == [SAMPLE]
-    (event,) = again.files["events"].rows()
+    _, event = again.files["events"].rows()
     assert (event["kind"], event["message"], event["time"][-6:]) == ("warning", "look here", "+00:00")
 
 
@@ -175,7 +177,7 @@ def test_records_are_cut_back_to_their_marks_and_events_never(tmp_path):
             run.event("warning", "")
         run.rewind(marks)
         counts = {name: len(file.rows()) for name, file in run.files.items()}
-    assert counts == {"metrics": 1, "timings": 0, "samples": 0, "events": 2}
+    assert counts == {"metrics": 1, "timings": 0, "samples": 0, "events": 3}
 
 
 def evaluation(reward):

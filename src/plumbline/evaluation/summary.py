@@ -50,7 +50,7 @@ def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | Non
             "best": asdict(mean_interval([max(each) for each in voted])),
         }
     if references is not None:
-        summary |= _bounds(evaluation, references)
+        summary |= bounds(evaluation, references)
     return summary
 
 
@@ -93,8 +93,13 @@ def _plain(intervals: Mapping[str, Interval]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _bounds(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, Any]:
-    """Floor (the best control), ceiling (the oracle), and the skill between them; None where there is no oracle."""
+def bounds(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, Any]:
+    """Floor (the best control), ceiling (the oracle), and the skill between them; None where there is no oracle.
+
+    Args:
+        evaluation: of a model.
+        references: the oracle and the controls on the same examples.
+    """
     controls = {name: reference.mean_reward for name, reference in references.items() if name != ORACLE}
     floor = max(controls.values(), default=0.0)
     ceiling = references[ORACLE].mean_reward if ORACLE in references else None

@@ -19,6 +19,7 @@ from plumbline.recipe.files import (
     parse,
     task_section,
     tasks_in,
+    value_differences,
 )
 from plumbline.recipe.sections import (
     ControlsSection,
@@ -69,5 +70,6 @@ __all__ = [
     "section",
     "task_section",
     "tasks_in",
+    "value_differences",
     "without_foreign",
 ]

@@ -138,7 +138,12 @@ def _folders() -> list[Path]:
 
 def differences(old: Recipe, new: Recipe) -> Iterator[tuple[str, Any, Any]]:
     """Yield (path, old value, new value) for every leaf that differs."""
-    before, after = dict(leaves(old.model_dump(mode="json"))), dict(leaves(new.model_dump(mode="json")))
+    yield from value_differences(old.model_dump(mode="json"), new.model_dump(mode="json"))
+
+
+def value_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """`differences` of plain values: those of a recipe that another version wrote."""
+    before, after = dict(leaves(old)), dict(leaves(new))
     for key in [*before, *(key for key in after if key not in before)]:
         if before.get(key) != after.get(key):
             yield key, before.get(key), after.get(key)

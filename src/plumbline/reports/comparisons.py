@@ -8,19 +8,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
-from plumbline.evaluation.statistics import Interval, Paired, mean_interval, paired
+from plumbline.evaluation.statistics import Direction, Interval, Paired, detectable, direction, mean_interval, paired
+from plumbline.evaluation.statistics import holm as holm_adjusted
 from plumbline.records import Evaluation, Judged
-
-Direction = Literal["rise", "fall", "same"]
-SIGNIFICANT = 0.05
-POWER = 2.8 / 1.96
-"""A difference of so many half-widths of the interval is found four times in five (two-sided 5 %, normal)."""
 
 Pair = tuple[Judged, Judged]
 
@@ -40,16 +35,12 @@ class Change:
     @property
     def direction(self) -> Direction:
         """A rise or a fall needs both the interval and the test."""
-        difference = self.paired.difference
-        if self.p >= SIGNIFICANT or not difference.excludes_zero:
-            return "same"
-        return "rise" if difference.low > 0 else "fall"
+        return direction(self.paired.difference, self.p)
 
     @property
     def detectable(self) -> float:
         """The least difference that this many examples show four times in five."""
-        difference = self.paired.difference
-        return POWER * (difference.high - difference.low) / 2
+        return detectable(self.paired.difference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +160,6 @@ def _change(
 
 
 def holm(changes: Sequence[Change]) -> list[Change]:
-    """The same changes with p-values adjusted for their number (Holm 1979)."""
-    order = sorted(range(len(changes)), key=lambda index: changes[index].p)
-    adjusted, worst = list(changes), 0.0
-    for rank, index in enumerate(order):
-        worst = max(worst, min(1.0, changes[index].p * (len(changes) - rank)))
-        adjusted[index] = replace(changes[index], p=worst)
-    return adjusted
+    """The same changes with p-values adjusted for their number (`statistics.holm`)."""
+    adjusted = holm_adjusted([change.p for change in changes])
+    return [replace(change, p=p) for change, p in zip(changes, adjusted, strict=True)]

@@ -9,7 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.evaluation.figures import REWARD, TITLES
-from plumbline.evaluation.statistics import Interval, Paired
+from plumbline.evaluation.statistics import Interval
+from plumbline.reports import tables
+from plumbline.reports.escaping import visible
 from plumbline.reports.verdict import rise_sentences, run_verdict
 from plumbline.reports.view import View
 from plumbline.runs.run import Run
@@ -133,24 +135,17 @@ def _coverage(summary: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "answers to training rows", str(covered["train_rows"]), "red"
 
 
-def comparison_table(comparisons: Mapping[str, Paired]) -> RenderableType:
-    """Paired differences, one row each, with the two means that they lie between."""
-    columns = ("first", "second", "difference [95 %]", "p", "n", "up", "down", "same")
-    table = _figures("second minus first, paired by example", "", columns)
-    for name, paired in comparisons.items():
-        difference = paired.difference
-        table.add_row(
-            name,
-            f"{paired.before:.3f}",
-            f"{paired.after:.3f}",
-            f"{difference:+.3f}",
-            f"{paired.p_value:.4f}",
-            str(difference.n),
-            str(paired.wins),
-            str(paired.losses),
-            str(paired.ties),
-        )
-    return table
+def rich_table(table: tables.Table) -> RenderableType:
+    """A table as a report has it; where a terminal is narrow, its texts are broken and its numbers are not."""
+    shown = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for column in table.columns:
+        text = column.kind == "text"
+        shown.add_column(column.title, justify="left" if text else "right", no_wrap=not text, overflow="fold")
+    for row in table.rows:
+        pairs = zip(table.columns, row.cells, strict=True)
+        cells = [visible(tables.cell_text(column, cell)) for column, cell in pairs]
+        shown.add_row(*map(Text, cells), style=row.style)
+    return shown
 
 
 def _figures(title: str, first: str, columns: Sequence[str]) -> Table:
@@ -159,16 +154,6 @@ def _figures(title: str, first: str, columns: Sequence[str]) -> Table:
     table.add_column(first, overflow="fold")
     for name in columns:
         table.add_column(name, justify="left" if name == "asked" else "right", no_wrap=True)
-    return table
-
-
-def recipe_differences(changes: list[tuple[str, Any, Any]]) -> RenderableType:
-    """Two recipes' differences, one row each."""
-    table = Table(title="recipes differ in")
-    for name in ("key", "first", "second"):
-        table.add_column(name)
-    for key, old, new in changes:
-        table.add_row(key, str(old), str(new))
     return table
 
 
@@ -240,7 +225,7 @@ def run_summary(run: Run) -> RenderableType:
         Text(
             "Look further:\n"
             f"  plumbline eval {result.get('model', 'MODEL')} --split test\n"
-            f"  plumbline compare {run.folder} ANOTHER_RUN"
+            f"  plumbline runs {run.folder.parent}"
         )
     )
     return Group(*lines)

@@ -42,6 +42,25 @@ class _Event(_Row):
     message: str
 
 
+class _Mean(_Row):
+    """A mean with its interval."""
+
+    mean: Share
+    low: Share
+    high: Share
+    n: Annotated[int, Field(ge=1)]
+
+
+class Summary(_Row):
+    """What a run's outcome says of one evaluation, as far as others go by it."""
+
+    task: str
+    rubric: str
+    reward: _Mean
+    floor: Share | None = None
+    ceiling: Share | None = None
+
+
 KINDS: Mapping[str, type[_Row]] = {"metrics": _Numbers, "timings": _Numbers, "samples": _Sample, "events": _Event}
 """By the name of the file."""
 

@@ -6,7 +6,7 @@
       metrics.jsonl        a row for each training step (deterministic: no clock in it)
       timings.jsonl        where the seconds went, step by step
       samples.jsonl        every rollout of training with its score parts
-      events.jsonl         warnings, counted skips, resumes, keys that changed at one
+      events.jsonl         when it began and what stopped it; warnings, counted skips, keys that changed at a resume
       evaluations/         one JSON file for each evaluation
       replays/             pictures of failed episodes, where the recipe asks for them
       checkpoints/         of the stage in progress
@@ -33,18 +33,26 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from plumbline import __version__, claims
-from plumbline.errors import RunError
+from plumbline.errors import PlumblineError, RunError, StorageError
 from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
 from plumbline.runs.cards import CARD
 from plumbline.runs.changes import allowed_changes
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation, write_evaluation
 from plumbline.runs.rows import KINDS, checker
-from plumbline.storage import JsonLines, clear_os_errors, clear_read_errors, read_object, write_json, write_text
+from plumbline.storage import (
+    JsonLines,
+    clear_os_errors,
+    clear_read_errors,
+    one_line,
+    read_object,
+    write_json,
+    write_text,
+)
 
 STAGES = ("base", "sft", "rl")
 """In the order of training."""
-QUIET = frozenset({"note", "resumed", "changed", "engine", "forecast"})
+QUIET = frozenset({"note", "started", "resumed", "stopped", "changed", "engine", "forecast"})
 """Kinds of events that are no warning."""
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
 
@@ -107,6 +115,30 @@ def is_run(folder: Path) -> bool:
     return (folder / "recipe.yaml").is_file() and (folder / ".lock").is_file()
 
 
+def is_blank(folder: Path) -> bool:
+    """Whether nothing was trained or evaluated in a run's folder; oracle and controls cost nothing."""
+    began = any((folder / name).exists() for name in ("models", "checkpoints", "metrics.jsonl", "result.json"))
+    evaluated = [path for path in folder.glob("evaluations/*") if not path.name.startswith(f"{REFERENCE}.")]
+    return not began and not evaluated
+
+
+def in_use(folder: Path) -> bool:
+    """Whether a process is writing a run."""
+    try:
+        descriptor = os.open(folder / ".lock", os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False
+
+
 class Run:
     """An open run directory, locked against a second process.
 
@@ -134,7 +166,7 @@ class Run:
         """
         claims.check(folder, RUN, is_run)
         run = cls(folder, recipe, observers)
-        started = (folder / "recipe.yaml").is_file() and not run._is_blank()
+        started = (folder / "recipe.yaml").is_file() and not is_blank(folder)
         if started and not resume:
             raise RunError(
                 f"{folder} already holds a run", "add --resume to go on with it, or --out to write somewhere else"
@@ -147,6 +179,7 @@ class Run:
             else:
                 run._forget()
                 write_text(folder / "recipe.yaml", recipe.to_yaml())
+                run._record("started", "the run begins")
         except BaseException:
             run._release()
             raise
@@ -163,18 +196,13 @@ class Run:
             raise RunError(f"{folder} is not a run directory (it has no recipe.yaml)", "give the folder of a run")
         return cls(folder, load(folder / "recipe.yaml", written=True))
 
-    def _is_blank(self) -> bool:
-        """Whether nothing was trained or evaluated here; oracle and controls cost nothing."""
-        began = any((self.folder / name).exists() for name in ("models", "checkpoints", "metrics.jsonl", "result.json"))
-        evaluated = [path for path in self.folder.glob("evaluations/*") if not path.name.startswith("reference.")]
-        return not began and not evaluated
-
     def _forget(self) -> None:
         """Remove what a blank run left: the oracle's and controls' evaluations, and records that may differ now."""
         leftovers = [*(self.folder / "evaluations").glob(f"{REFERENCE}.*.json")]
         leftovers += [path for name in RECORDS for path in (self.folder / "data").rglob(name)]
         for path in leftovers:
             path.unlink()
+        self.files["events"].cut_torn()
 
     def _acquire(self) -> None:
         path = self.folder / ".lock"
@@ -238,6 +266,10 @@ class Run:
     ) -> None:
         for observer in self.observers:
             observer.close()
+        if error is not None and self._lock is not None:
+            what = f"{type(error).__name__}: {error.cause if isinstance(error, PlumblineError) else one_line(error)}"
+            with suppress(StorageError):  # it may be the full disk that stopped the run
+                self._record("stopped", "interrupted" if isinstance(error, KeyboardInterrupt) else what)
         self._release()
 
     # -- writing -------------------------------------------------------------------------------------------------
@@ -269,10 +301,13 @@ class Run:
 
     def event(self, kind: str, message: str, **facts: Any) -> None:
         """Record something that the user should know: a warning, a counted skip; `facts` are plain values."""
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        self.files["events"].append({"time": now, "kind": kind, "message": message, **facts})
+        self._record(kind, message, **facts)
         for observer in self.observers:
             observer.event(kind, message)
+
+    def _record(self, kind: str, message: str, **facts: Any) -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self.files["events"].append({"time": now, "kind": kind, "message": message, **facts})
 
     def evaluation(self, key: EvaluationKey, evaluation: Evaluation) -> None:
         """Record an evaluation."""

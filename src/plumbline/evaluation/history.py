@@ -1,0 +1,275 @@
+"""The runs of some folders beside one another: what each came to, and whether it differs from the one before it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from plumbline.errors import DataError, IncomparableError, PlumblineError
+from plumbline.evaluation.pairing import Pairing, adjusted, name_of, paired_with, plain_pairing
+from plumbline.evaluation.statistics import Interval, mean_interval
+from plumbline.evaluation.summary import bounds
+from plumbline.records import Evaluation
+from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
+from plumbline.runs.lineage import Change, Origin, changes, in_order, origins, predecessors, versions
+from plumbline.runs.listing import Listed, list_runs
+from plumbline.runs.rows import Summary
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One evaluation of a run's last stage."""
+
+    asked: str
+    """Task, split and mode, as a pairing has them."""
+    task: str
+    """What the recipe calls it in a run of several; else what it is called by itself."""
+    split: str
+    mode: str
+    stage: str
+    rubric: str
+    reward: Interval
+    floor: float | None = None
+    """The best control's mean on the same examples."""
+    ceiling: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A run (or a single evaluation) of the table."""
+
+    name: str
+    listed: Listed | None = None
+    """None for a single evaluation."""
+    origin: Origin | None = None
+    depth: int = 0
+    against: str = ""
+    """The run that it is compared with; empty for none."""
+    changes: Sequence[Change] = ()
+    """What its recipe has otherwise than that run's."""
+    results: tuple[Result, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Results that cannot be read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """Runs in order, their comparisons, and what else lies in their folders."""
+
+    members: tuple[Member, ...]
+    pairings: tuple[Pairing, ...]
+    lineage: bool = False
+    """Whether they are the runs of folders; else they are runs and evaluations that were named one by one."""
+    others: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def tests(self) -> int:
+        """How many p-values were adjusted together."""
+        return sum(one.paired is not None for one in self.pairings)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which evaluations are wanted; None is all of them."""
+
+    split: str | None = None
+    mode: str | None = "greedy"
+
+    def __contains__(self, key: EvaluationKey) -> bool:
+        return self.split in {None, key.split} and self.mode in {None, key.mode}
+
+
+# -- a folder of runs ----------------------------------------------------------------------------------------------
+
+
+def history(folders: Sequence[Path], asked: Asked = Asked()) -> History:
+    """The runs of some folders in the order of their lineage, each against its predecessor.
+
+    Args:
+        folders: runs, or folders that hold runs.
+        asked: which of their evaluations.
+
+    Raises:
+        RunError: a folder is not there, or none holds a run.
+    """
+    runs, others = list_runs(folders)
+    begun = origins(runs)
+    before = predecessors(runs, begun)
+    by_name = {run.name: run for run in runs}
+    read = cache(read_evaluation)
+    members: list[Member] = []
+    pairings: list[Pairing] = []
+    for run, depth in in_order(runs, begun):
+        results, problems = _results(run, asked)
+        earlier = by_name.get(before.get(run.name, ""))
+        members.append(
+            Member(
+                name=run.name,
+                listed=run,
+                origin=begun[run.name] if run.recipe else None,
+                depth=depth,
+                against=earlier.name if earlier else "",
+                changes=changes(earlier, run) if earlier and earlier.name != begun[run.name].run else (),
+                results=results,
+                problems=problems,
+            )
+        )
+        pairings += _pairings(run, earlier, begun[run.name], asked, read)
+    names = [[run.name for run in version] for version in versions(runs, begun)]
+    beside = tuple(_beside_seeds(one, _spread(one, names, members)) for one in adjusted(pairings))
+    return History(members=tuple(members), pairings=beside, lineage=True, others=others)
+
+
+def _spread(one: Pairing, same: Sequence[Sequence[str]], members: Sequence[Member]) -> float:
+    """How far apart the seeds of one recipe are, the run's or its predecessor's, in what the pairing asks."""
+    spread = 0.0
+    for version in same:
+        if one.run in version or one.against in version:
+            results = [result for member in members if member.name in version for result in member.results]
+            asked = [result for result in results if result.asked == one.asked]
+            means = [result.reward.mean for result in asked if result.rubric == asked[0].rubric]
+            spread = max([spread, *([max(means) - min(means)] if means else [])])
+    return spread
+
+
+def _beside_seeds(one: Pairing, spread: float) -> Pairing:
+    """The pairing with a remark where the two models differ by no more than seeds alone made."""
+    if one.paired is None or one.direction == "same" or abs(one.paired.difference.mean) > spread:
+        return one
+    return one.remarked(f"but seeds of one recipe are up to {spread:.3f} apart")
+
+
+def _results(run: Listed, asked: Asked) -> tuple[tuple[Result, ...], tuple[str, ...]]:
+    found, problems = [], []
+    for key in run.finals:
+        if key in asked:
+            try:
+                found.append(_summed(run, key) if str(key) in run.summaries else _evaluated(run, key))
+            except PlumblineError as error:
+                problems.append(error.cause)
+    return tuple(found), tuple(problems)
+
+
+def _summed(run: Listed, key: EvaluationKey) -> Result:
+    """A result as the run's own outcome says it, which is quick."""
+    try:
+        said = Summary.model_validate(run.summaries[str(key)])
+    except ValidationError as error:
+        path = run.folder / "result.json"
+        raise DataError(f"{path} does not say what {key} came to", "evaluate the run's model again") from error
+    return Result(
+        asked=name_of(key),
+        task=key.task or said.task,
+        split=key.split,
+        mode=key.mode,
+        stage=key.stage,
+        rubric=said.rubric,
+        reward=Interval(said.reward.mean, said.reward.low, said.reward.high, said.reward.n),
+        floor=said.floor,
+        ceiling=said.ceiling,
+    )
+
+
+def _evaluated(run: Listed, key: EvaluationKey) -> Result:
+    """A result of a run that has no outcome yet, from its evaluations."""
+    evaluation = read_evaluation(run.evaluation(key))
+    task = f"{key.task}." if key.task else ""
+    beside = {}
+    for path in sorted((run.folder / "evaluations").glob(f"{REFERENCE}.{task}{key.split}.*.json")):
+        reference = read_evaluation(path)
+        if {row.id for row in reference.rows} >= {row.id for row in evaluation.rows}:
+            rows = {row.id: row for row in reference.rows}
+            kept = tuple(rows[row.id] for row in evaluation.rows)
+            beside[EvaluationKey.parse(path.stem).mode] = replace(reference, rows=kept)
+    return result_of(evaluation, key, bounds(evaluation, beside) if beside else {})
+
+
+def result_of(evaluation: Evaluation, key: EvaluationKey, around: Mapping[str, Any] | None = None) -> Result:
+    """An evaluation's result; `around` has floor and ceiling, where they are known."""
+    around = around or {}
+    return Result(
+        asked=name_of(key),
+        task=key.task or evaluation.task,
+        split=key.split,
+        mode=key.mode,
+        stage=key.stage,
+        rubric=evaluation.rubric,
+        reward=mean_interval(evaluation.rewards()),
+        floor=around.get("floor"),
+        ceiling=around.get("ceiling"),
+    )
+
+
+def _pairings(
+    run: Listed, earlier: Listed | None, origin: Origin, asked: Asked, read: Callable[[Path], Evaluation]
+) -> list[Pairing]:
+    """A run against its predecessor; where that is the model that it began from, or has no result, against its start.
+
+    A run evaluates what it begins from under its own conditions, so that is comparable in any case.
+    """
+    mine = {name_of(key): key for key in run.finals if key in asked}
+    if run.starts and (earlier is None or earlier.name == origin.run or not earlier.finals):
+        other, name, keys = run, f"its start, {origin}", run.starts
+    elif earlier is not None:
+        other, name, keys = earlier, earlier.name, earlier.finals
+    else:
+        return []
+    theirs = {name_of(key): key for key in keys if key in asked}
+    found = []
+    for what, key in mine.items():
+        pairing = Pairing(run=run.name, against=name, asked=what)
+        if what not in theirs:
+            lacking = "was not evaluated on it" if keys else "has no result"
+            found.append(replace(pairing, error=IncomparableError(f"{name} {lacking}")))
+            continue
+        try:
+            before = replace(read(other.evaluation(theirs[what])), source=name)
+            after = replace(read(run.evaluation(key)), source=run.name)
+        except PlumblineError as error:
+            found.append(replace(pairing, error=error))
+        else:
+            stages = (key.stage, theirs[what].stage)
+            further = other is not run and len(set(stages)) > 1
+            pairing = pairing.remarked(f"after {stages[0]}, and {name} after {stages[1]}" if further else "")
+            found.append(paired_with(pairing, before, after))
+    return found
+
+
+# -- plain values --------------------------------------------------------------------------------------------------
+
+
+def plain_history(found: History) -> dict[str, Any]:
+    """A history as JSON values."""
+    return {
+        "tests": found.tests,
+        "runs": [_plain_member(member, found.pairings) for member in found.members],
+        "others": dict(found.others),
+    }
+
+
+def _plain_member(member: Member, pairings: Sequence[Pairing]) -> dict[str, Any]:
+    run, origin = member.listed, member.origin
+    assert run is not None
+    return {
+        "name": run.name,
+        "folder": str(run.folder),
+        "status": run.status,
+        "why": run.why,
+        "recipe": {"name": run.recipe.get("name"), "identity": run.identity or None, "seed": run.recipe.get("seed")},
+        "began_from": None if origin is None else asdict(origin),
+        "started": None if run.started is None else run.started.isoformat(timespec="seconds"),
+        "training_seconds": run.seconds,
+        "steps": {
+            stage: {"done": run.steps.get(stage, 0), "of": run.planned.get(stage)}
+            for stage in dict.fromkeys([*run.planned, *run.steps])
+        },
+        "control": run.control,
+        "against": member.against or None,
+        "changes": [{"key": key, "before": old, "after": new} for key, old, new in member.changes],
+        "results": [asdict(result) for result in member.results],
+        "comparisons": [{"asked": one.asked} | plain_pairing(one) for one in pairings if one.run == member.name],
+        "problems": list(member.problems),
+    }
