@@ -14,6 +14,7 @@ import typer
 
 from plumbline import __version__, claims
 from plumbline import command_options as take
+from plumbline.audit_command import audit_app
 from plumbline.command_output import print_json, print_tables, progress, say
 from plumbline.data_commands import data_app
 from plumbline.exits import clear_exits
@@ -29,6 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(data_app, name="data")
+app.add_typer(audit_app)
 
 
 def main() -> None:
