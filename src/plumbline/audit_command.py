@@ -22,7 +22,7 @@ def audit(
         str,
         typer.Argument(
             metavar="TASK",
-            help="commerce, forms, module:opener, a recipe; or, with --rows, a reward function module:function.",
+            help="commerce, forms, module:opener, a recipe; with --rows, reward functions module:function[,...].",
         ),
     ],
     rows: Annotated[

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any
 
@@ -13,6 +13,7 @@ from plumbline.audit.bench import LIMIT, Verdict
 from plumbline.audit.cheats import Cheat
 from plumbline.audit.writings import DECIMAL_COMMA
 from plumbline.diagnosis.finding import Finding, Level
+from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Score
 
 EXACT = 1e-6
@@ -284,14 +285,17 @@ def controls(seen: Seen) -> Iterator[Finding]:
         reward, limit = mean(verdicts), seen.limits.get(name, HIGH * seen.ceiling)
         if reward <= limit + EXACT or reward - seen.floor < EXACT:
             continue  # not too high; or it earns what any text does, which is said of the part that pays it
+        interval = mean_interval([one.score.total for one in verdicts if one.score is not None])
+        if interval.low <= limit:
+            continue  # which few examples are over by chance
         level: Level = "fatal" if reward >= AS_GOOD * seen.ceiling else "warning"
         worth = f"of the {seen.ceiling:.3f} that gold answers earn" if seen.golds else "where gold answers are unknown"
         yield Finding(
             "control",
             level,
-            f"the control {name} earns {reward:.3f} on {split} {worth}, and should earn at most {limit:.3f}: such "
+            f"the control {name} earns {interval:.3f} on {split} {worth}, and should earn at most {limit:.3f}: such "
             "answers will be learnt",
-            evidence={"control": name, "split": split, "reward": reward, "limit": limit, "n": len(verdicts)},
+            evidence={"control": name, "split": split, "reward": asdict(interval), "limit": limit},
             samples=ids(sorted(verdicts, key=lambda one: -one.reward)),
             causes=(
                 "form is paid for without content",

@@ -46,14 +46,15 @@ def _table(title: str, *headings: str) -> Table:
 
 def _earned(audit: Audit) -> Table:
     seen = audit.seen
-    table = _table("who earns what", "n", "reward", "at most")
+    table = _table("who earns what", "n", "reward [95 % interval]", "at most")
     if seen.golds:
         table.add_row("gold answers", str(len(seen.golds)), f"{seen.ceiling:.3f}", "", style="bold")
     for name, splits in seen.controls.items():
         split, verdicts = max(splits.items(), key=lambda item: mean(item[1]))
         limit = seen.limits.get(name)
         said = "" if limit is None else f"{limit:.3f}"
-        table.add_row(f"control {name} ({split})", str(len(verdicts)), f"{mean(verdicts):.3f}", said)
+        interval = mean_interval([one.score.total for one in verdicts if one.score is not None])
+        table.add_row(f"control {name} ({split})", str(interval.n), f"{interval:.3f}", said)
     if seen.cheat is not None:
         cheat = seen.cheat
         table.add_row("cheapest cheat found", str(len(cheat.rewards)), f"{mean_interval(cheat.rewards):.3f}", "")

@@ -32,7 +32,7 @@ def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path
 
     Args:
         name: a task (commerce stands for each of its jobs), a recipe (for all its tasks, or RECIPE:NAME for one), or,
-            with rows, a reward function as `module:function`.
+            with rows, a reward function as `module:function`, or several with commas between.
         options: of the task, over a recipe's.
         rows: a file of JSON lines, for a reward function.
         data: where the records are, else data/TASK.
@@ -42,7 +42,8 @@ def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path
         DataError, StorageError: records that cannot be read.
     """
     if rows is not None:
-        return {"": Target("jsonl", {"train": str(rows), "score": name, **options}, Path("data") / "jsonl")}
+        scored = {"train": str(rows), "score": name.split(",") if "," in name else name}
+        return {"": Target("jsonl", {**scored, **options}, Path("data") / "jsonl")}
     path, _, one = name.partition(":")
     if path not in TASKS and (Path(path).suffix in {".yaml", ".yml"} or path in names()):
         sections = {one: task_section(name, ())} if one and Path(path).suffix else load(path).each_task
