@@ -41,13 +41,14 @@ def audit(
     The exit status is 1 where a fatal finding stands.
     """
     from plumbline.audit.audit import audit as audit_task
+    from plumbline.audit.audit import is_audit
     from plumbline.audit.show import audit_tables
     from plumbline.audit.targets import targets
     from plumbline.overrides import task_options
-    from plumbline.storage import read_json, write_json
+    from plumbline.storage import write_json
 
     if out is not None:
-        claims.check_file(out, "audit", lambda path: "audits" in read_json(path))
+        claims.check_file(out, "audit", is_audit)
     found = {}
     with progress() as view:
         for name, target in targets(task, task_options(overrides or ()), rows, data).items():

@@ -4,6 +4,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from plumbline.audit.bench import Bench, Group, Hung, Verdict
@@ -15,6 +16,7 @@ from plumbline.diagnosis.finding import Finding
 from plumbline.errors import DataError
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Example
+from plumbline.storage import read_object
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.precheck import GOLD, HOSTILE, Case
 from plumbline.tasks.task import Task, headline_of
@@ -148,6 +150,14 @@ def audit(
         rate=bench.count / bench.seconds if bench.seconds else 0.0,
         seconds=time.monotonic() - began,
     )
+
+
+def is_audit(path: Path) -> bool:
+    """Whether a file is what `plumbline audit --out` writes."""
+    try:
+        return "audits" in read_object(path)
+    except DataError:
+        return False
 
 
 def _every(bench: Bench) -> list[Verdict]:
