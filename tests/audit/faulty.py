@@ -107,6 +107,10 @@ class FaultyTask:
                 readings = {"strict": min(1.0, total + 0.1), "lenient": total}
             case "ragged gold":
                 readings = {"strict": 0.0, "lenient": self.weighed.total(values)}
+            case "brief":
+                values["nota"] *= max(0.0, 1 - len(completion) / 400)
+            case "all dice":
+                values["nota"] = next(self.calls) % 101 / 100
         score = self.weighed.score(values, readings)
         if self.fault == "oracle":
             score = Score(total=0.9 * score.total, parts=values)

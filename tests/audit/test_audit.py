@@ -35,9 +35,11 @@ def few_verdicts(monkeypatch):
         ("shape-fatal", "control", "fatal", "such answers will be learnt"),
         ("oracle", "oracle", "fatal", "120 of 120 gold answers earn less than 1 (mean 0.900, least 0.900"),
         ("wrong gold", "oracle", "fatal", "1 of 120 gold answers earn less than 1"),
+        ("brief", "oracle", "warning", "short of nota (120)"),
         ("decimal comma", "writing", "fatal", "decimal comma 100%"),
         ("raises", "raises", "fatal", "raised JSONDecodeError"),
         ("dice", "repeat", "fatal", "were judged otherwise the second time"),
+        ("all dice", "repeat", "fatal", "were judged otherwise the second time"),
         ("hostile", "hostile", "warning", "15 of 16 hostile texts earn something"),
         ("strict pays more", "readings", "fatal", "earn less when they are read leniently"),
         ("ragged gold", "readings", "warning", "120 gold answers earn less when they are read strictly"),
@@ -241,3 +243,22 @@ def test_an_audit_is_not_written_over_another_file(plumbline, tmp_path, monkeypa
     assert code == 1
     assert "is no audit of Plumbline's" in said
     assert (tmp_path / "mine.json").read_text() == "{}"
+
+
+def test_what_is_no_reward_is_one_finding_with_its_remedy(plumbline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    source = "import json\ndef two(completions, answer, **_):\n    return [2.0 * (a in c) for c, a in zip(completions, answer)]\n"
+    source += (
+        "def strict(completions, answer, **_):\n    return [json.loads(c) == a for c, a in zip(completions, answer)]\n"
+    )
+    (tmp_path / "wrong_rewards.py").write_text(source)
+    rows = [{"prompt": f"Word {n}?", "answer": f"word-{n}"} for n in range(40)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name, said in (("two", "set task.options.range"), ("strict", "catch it there")):
+        gold = ("--rows", "rows.jsonl", "--set", "task.options.gold=answer", "--json")
+        code, out, _ = plumbline("audit", f"wrong_rewards:{name}", *gold)
+        (finding,) = [one for one in json.loads(out)["audits"]["jsonl"]["findings"] if one["level"] == "fatal"]
+        assert code == 1
+        assert finding["check"] == "raises"
+        assert said in finding["fix"]

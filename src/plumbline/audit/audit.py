@@ -9,7 +9,7 @@ from typing import Any
 
 from plumbline.audit.bench import Bench, Group, Hung, Verdict
 from plumbline.audit.cheats import cheapest_cheat
-from plumbline.audit.checks import CHECKS, Seen, mean, written
+from plumbline.audit.checks import Seen, check, mean, written
 from plumbline.audit.probes import a_few, damaged
 from plumbline.audit.writings import writes_commas, writings
 from plumbline.diagnosis.finding import Finding
@@ -24,7 +24,6 @@ from plumbline.tasks.task import Task, headline_of
 PROBED, STRUCK, POOL = 24, 4, 300
 """Examples whose gold answers are damaged and written otherwise; that hostile texts are answers to; that cheats are
 sought among."""
-LEVELS = ("fatal", "warning", "note")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,13 +138,12 @@ def audit(
         form=tuple(task.form),
         commas=writes_commas(few),
     )
-    findings = sorted((one for check in CHECKS for one in check(seen)), key=lambda one: LEVELS.index(one.level))
     return Audit(
         task=task.name,
         rubric=task.rubric,
         counts={split: len(examples) for split, examples in chosen.items()},
         seen=seen,
-        findings=tuple(findings),
+        findings=tuple(check(seen)),
         verdicts=bench.count + len(repeated),
         rate=bench.count / bench.seconds if bench.seconds else 0.0,
         seconds=time.monotonic() - began,

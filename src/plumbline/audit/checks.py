@@ -1,6 +1,6 @@
 """The checks of an audit: each a function from what was judged to findings."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
@@ -21,7 +21,7 @@ EXACT = 1e-6
 HIGH, AS_GOOD = 0.5, 0.9
 """Shares of what gold answers earn, from which on a control or a cheat is warned of, and is fatal: more than half of
 what can be learnt knows nothing of the task, or nearly all. A task's own limits (`Headline.limits`) go before the
-first."""
+first. A gold answer that itself earns no more than the second is fatal; a length penalty may cost it less."""
 EARNS = 0.05
 """Reward over the worst text's from which on a hostile text earns something; fatal from `HIGH` on."""
 LOSES = 0.25
@@ -105,20 +105,22 @@ def shown(text: str, most: int = 60) -> str:
 
 
 def raises(seen: Seen) -> Iterator[Finding]:
-    """A verifier that raises, by the type of what it raises."""
-    kinds: dict[str, list[Verdict]] = defaultdict(list)
+    """A verifier that raises, or returns what is no reward: one finding for each thing to do about it."""
+    by_fix: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in seen.every:
         if verdict.failure and not verdict.hung:
-            kinds[verdict.kind].append(verdict)
-    for kind, verdicts in kinds.items():
+            by_fix[verdict.fix].append(verdict)
+    for fix, verdicts in by_fix.items():
+        counts = dict(Counter(verdict.kind for verdict in verdicts).most_common())
+        named = ", ".join(f"{kind} {count}" for kind, count in counts.items())
         yield Finding(
             "raises",
             "fatal",
-            f"{len(verdicts)} of {len(seen.every)} texts got no reward ({kind}): {verdicts[0].failure}",
-            evidence={"count": len(verdicts), "of": len(seen.every), "kinds": sorted({v.case.kind for v in verdicts})},
+            f"{len(verdicts)} of {len(seen.every)} texts got no reward ({named}): {verdicts[0].failure}",
+            evidence={"count": len(verdicts), "of": len(seen.every), "raised": counts},
             samples=ids(verdicts),
             causes=("the verifier takes a text for granted that a model need not write",),
-            fix=verdicts[0].fix,
+            fix=fix,
         )
 
 
@@ -151,6 +153,7 @@ def slow(seen: Seen) -> Iterator[Finding]:
 
 def parts(seen: Seen) -> Iterator[Finding]:
     """Parts that nothing reaches, that never vary, or that pay every text."""
+    golden = any(one.score is not None for one in seen.golds)
     for name, values in seen.parts().items():
         known = [value for _, value in values if value is not None]
         if not known:
@@ -163,7 +166,7 @@ def parts(seen: Seen) -> Iterator[Finding]:
             continue
         least, most = min(known), max(known)
         evidence = {"part": name, "least": least, "most": most, "texts": len(known)}
-        if most < 1 - EXACT and not seen.golds:
+        if most < 1 - EXACT and not golden:
             yield Finding(
                 "part-unreached",
                 "note",
@@ -246,6 +249,8 @@ def oracle(seen: Seen) -> Iterator[Finding]:
         )
         return
     scored = [(one, one.score) for one in seen.golds if one.score is not None]
+    if not scored:
+        return  # which is said where it is said why
     named = {one.evidence["part"] for one in parts(seen) if one.check in {"part-dead", "part-constant"}}
     named |= {part for one in opposed(seen) for part in one.evidence["parts"]}
     low = [(one, score) for one, score in scored if score.total < 1 - EXACT]
@@ -260,11 +265,12 @@ def oracle(seen: Seen) -> Iterator[Finding]:
     if unexplained:
         worst, score = min(unexplained, key=lambda pair: pair[1].total)
         ceiling = mean(seen.golds)
+        short_of = f"; short of {', '.join(f'{name} ({count})' for name, count in lacking.items())}" if lacking else ""
         yield Finding(
             "oracle",
-            "fatal",
+            "fatal" if score.total <= AS_GOOD + EXACT else "warning",
             f"{len(low)} of {len(scored)} gold answers earn less than 1 (mean {ceiling:.3f}, least {score.total:.3f}: "
-            f"{worst.case})",
+            f"{worst.case}){short_of}",
             evidence={"n": len(scored), "low": len(low), "mean": ceiling, "least": score.total, "parts": dict(lacking)},
             samples=ids([one for one, _ in sorted(unexplained, key=lambda pair: pair[1].total)]),
             causes=(
@@ -429,10 +435,18 @@ def cheat(seen: Seen) -> Iterator[Finding]:
     )
 
 
+def check(seen: Seen) -> list[Finding]:
+    """All findings, the gravest first. Of a reward that comes out otherwise each time nothing else is said: every
+    figure would be chance."""
+    unsteady = len(seen.again) > seen.repeated / 2
+    found = [one for each in (BASIC if unsteady else CHECKS) for one in each(seen)]
+    return sorted(found, key=lambda one: LEVELS.index(one.level))
+
+
+BASIC: tuple[Callable[[Seen], Iterator[Finding]], ...] = (raises, slow, repeat)
+LEVELS = ("fatal", "warning", "note")
 CHECKS: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
-    raises,
-    slow,
-    repeat,
+    *BASIC,
     oracle,
     controls,
     cheat,

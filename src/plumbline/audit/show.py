@@ -54,7 +54,7 @@ def _earned(audit: Audit) -> Table:
         limit = seen.limits.get(name)
         said = "" if limit is None else f"{limit:.3f}"
         interval = mean_interval([one.score.total for one in verdicts if one.score is not None])
-        table.add_row(f"control {name} ({split})", str(interval.n), f"{interval:.3f}", said)
+        table.add_row(f"control {name} ({split})", str(interval.n), f"{interval:.3f}" if interval.n else "-", said)
     if seen.cheat is not None:
         cheat = seen.cheat
         table.add_row("cheapest cheat found", str(len(cheat.rewards)), f"{mean_interval(cheat.rewards):.3f}", "")
