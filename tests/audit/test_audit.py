@@ -245,14 +245,19 @@ def test_an_audit_is_not_written_over_another_file(plumbline, tmp_path, monkeypa
     assert (tmp_path / "mine.json").read_text() == "{}"
 
 
+WRONG = """
+import json
+def two(completions, answer, **_):
+    return [2.0 * (right in text) for text, right in zip(completions, answer)]
+def strict(completions, answer, **_):
+    return [float(json.loads(text) == right) for text, right in zip(completions, answer)]
+"""
+
+
 def test_what_is_no_reward_is_one_finding_with_its_remedy(plumbline, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    source = "import json\ndef two(completions, answer, **_):\n    return [2.0 * (a in c) for c, a in zip(completions, answer)]\n"
-    source += (
-        "def strict(completions, answer, **_):\n    return [json.loads(c) == a for c, a in zip(completions, answer)]\n"
-    )
-    (tmp_path / "wrong_rewards.py").write_text(source)
+    (tmp_path / "wrong_rewards.py").write_text(WRONG)
     rows = [{"prompt": f"Word {n}?", "answer": f"word-{n}"} for n in range(40)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for name, said in (("two", "set task.options.range"), ("strict", "catch it there")):
@@ -262,3 +267,4 @@ def test_what_is_no_reward_is_one_finding_with_its_remedy(plumbline, tmp_path, m
         assert code == 1
         assert finding["check"] == "raises"
         assert said in finding["fix"]
+        assert name == "two" or "wrong_rewards.py, line 6)" in finding["what"], "the line of the user's, not of json"

@@ -9,8 +9,9 @@ from typing import Any
 
 from plumbline.audit.bench import Bench, Group, Hung, Verdict
 from plumbline.audit.cheats import cheapest_cheat
-from plumbline.audit.checks import Seen, check, mean, written
+from plumbline.audit.checks import check
 from plumbline.audit.probes import a_few, damaged
+from plumbline.audit.seen import Seen, mean, written
 from plumbline.audit.writings import writes_commas, writings
 from plumbline.diagnosis.finding import Finding
 from plumbline.errors import DataError

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plumbline.audit.audit import Audit
-from plumbline.audit.checks import mean, shown, written
+from plumbline.audit.seen import mean, shown, written
 from plumbline.diagnosis.finding import Finding
 from plumbline.evaluation.statistics import mean_interval
 

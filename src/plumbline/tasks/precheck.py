@@ -6,6 +6,7 @@ told.
 """
 
 import signal
+import sysconfig
 import threading
 import time
 import traceback
@@ -121,12 +122,18 @@ def judge_case(task: Task, case: Case, limit: float | None = None) -> Score:
     except PlumblineError as error:
         raise DataError(f"{case} gets no reward: {error.cause}", error.fix) from error
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
+        frames = traceback.extract_tb(error.__traceback__)
+        last = next((frame for frame in reversed(frames) if not _is_pythons(frame.filename)), frames[-1])
         raise DataError(
             f"judging {case} raised {type(error).__name__}: {error} ({last.filename}, line {last.lineno})",
             "catch it there and give such a text what it is worth: a model writes anything",
         ) from error
     return score
+
+
+def _is_pythons(file: str) -> bool:
+    """Whether a file is one of Python's own, which raise for what a verifier gives them."""
+    return file.startswith((sysconfig.get_path("stdlib"), "<frozen")) and "site-packages" not in file
 
 
 def _again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:
