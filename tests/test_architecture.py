@@ -122,7 +122,9 @@ def test_light_packages_import_without_torch():
     assert result.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["recipe"], ["run", "--help"], ["parse"], ["get"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["recipe"], ["run", "--help"], ["audit", "--help"], ["parse"], ["get"]]
+)
 def test_a_command_that_needs_no_model_starts_at_once(arguments):
     """Under half a second of a processor; the best of three, because a busy machine says nothing about the command."""
     seconds = []

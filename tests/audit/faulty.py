@@ -28,7 +28,7 @@ KINDS = (
     "cor",
 )
 NOTE, KIND = Part("nota", 1, "the number"), Part("tipo", 1, "the word")
-WEIGHTS = {"dead": 0.5, "constant": 0.5, "shape": 3.0, "shape-fatal": 30.0}
+WEIGHTS = {"dead": 0.5, "silent": 0.5, "constant": 0.5, "shape": 3.0, "shape-fatal": 30.0}
 
 
 class FaultyTask:
@@ -42,7 +42,7 @@ class FaultyTask:
     def __init__(self, fault: str = "") -> None:
         self.fault = fault
         self.calls = itertools.count()
-        more = {"dead": "tom", "constant": "tom", "shape": "chaves", "shape-fatal": "chaves"}
+        more = {"dead": "tom", "constant": "tom", "silent": "tom", "shape": "chaves", "shape-fatal": "chaves"}
         parts = [NOTE, KIND, *([Part(more[fault], WEIGHTS[fault], "the fault")] if fault in more else [])]
         if fault == "contradiction":
             parts += [Part("longo", 0.5, "much"), Part("curto", 0.5, "little")]
@@ -76,6 +76,8 @@ class FaultyTask:
             json.loads(completion if completion.startswith("}") else "{}")
         if self.fault == "hangs" and completion.startswith('""'):
             time.sleep(5)
+        if self.fault == "slow" and completion.startswith("{{"):
+            time.sleep(0.4)
         if self.fault == "decimal comma" and re.search(r"\d,\d", completion):
             completion = ""
         read = read_json(completion)
@@ -88,6 +90,8 @@ class FaultyTask:
         match self.fault:
             case "dead":
                 values["tom"] = 0.0
+            case "silent":
+                values["tom"] = None
             case "constant":
                 values["tom"] = 1.0
             case "shape" | "shape-fatal":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.audit import bench, cheats
+from plumbline.audit import bench, cheats, checks
 from plumbline.audit.audit import audit
 from plumbline.audit.probes import a_few
 from plumbline.audit.targets import targets
@@ -29,6 +29,7 @@ def few_verdicts(monkeypatch):
     [
         ("dead", "part-dead", "fatal", "the part tom was 0 for all"),
         ("constant", "part-constant", "warning", "the part tom was 1 for all"),
+        ("silent", "part-silent", "note", "the part tom was None for all"),
         ("floor", "part-floor", "warning", "the part nota pays at least 0.20 for every text"),
         ("contradiction", "parts-contradict", "fatal", "the parts longo and curto contradict each other"),
         ("shape", "control", "warning", "the control constant earns 0.6"),
@@ -87,6 +88,13 @@ def test_a_verifier_that_does_not_come_back_ends_the_audit_and_is_the_finding(mo
         ("slow", "fatal")
     ]
     assert "has not judged the hostile text" in found.findings[0].what
+
+
+def test_a_hostile_text_that_takes_long_is_told(monkeypatch):
+    monkeypatch.setattr(checks, "SLOW", 0.2)
+    (finding,) = audit(FaultyTask("slow"), limit=10).findings
+    assert (finding.check, finding.level) == ("slow", "warning")
+    assert "judging the hostile text '{{{{" in finding.what
 
 
 def test_the_search_puts_together_what_no_single_start_has(monkeypatch):

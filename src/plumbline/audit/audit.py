@@ -117,7 +117,6 @@ def audit(
         cheat = cheapest_cheat(bench, a_few(chosen, POOL, seed), task.controls, seed)
         probed = {example.id for example in few}
         repeated = [one for one in _every(bench) if one.case.example.id in probed and one.score is not None]
-        progress("all a second time", 0, len(repeated))
         again = bench.again(repeated)
     except Hung:
         pass  # which is a finding; what was judged until then is looked at

@@ -99,11 +99,13 @@ class Bench:
                 by_example[verdict.case.example.id].append(verdict)
         groups = [group[::-1] for group in by_example.values()][::-1]
         examples = [group[0].case.example for group in groups]
-        other = []
+        other, done, total = [], 0, sum(map(len, groups))
         with Judging(self.task, examples) as judging:
             for place, group in enumerate(groups):
                 for copy, verdict in enumerate(group):
+                    self.progress("all a second time", done, total)
                     judging.tell(place, copy, verdict.case.text)
+                    done += 1
         for place, group in enumerate(groups):
             for copy, verdict in enumerate(group):
                 _, score, _ = judging.verdict(place, copy)
