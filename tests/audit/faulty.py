@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -53,6 +54,10 @@ class FaultyTask:
         return self.weighed.identity
 
     @property
+    def judges(self) -> int:
+        return 2 if self.fault == "main thread only" else 0
+
+    @property
     def controls(self) -> Mapping[str, Any]:
         return {"blank": blank, "constant": constant, "shuffled-gold": shuffled_gold}
 
@@ -76,6 +81,8 @@ class FaultyTask:
             json.loads(completion if completion.startswith("}") else "{}")
         if self.fault == "hangs" and completion.startswith('""'):
             time.sleep(5)
+        if self.fault == "main thread only" and threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("signals need the main thread")
         if self.fault == "slow" and completion.startswith("{{"):
             time.sleep(0.4)
         if self.fault == "decimal comma" and re.search(r"\d,\d", completion):

@@ -40,6 +40,7 @@ def few_verdicts(monkeypatch):
         ("decimal comma", "writing", "fatal", "decimal comma 100%"),
         ("raises", "raises", "fatal", "raised JSONDecodeError"),
         ("dice", "repeat", "fatal", "were judged otherwise the second time"),
+        ("main thread only", "repeat", "fatal", "then no reward"),
         ("all dice", "repeat", "fatal", "were judged otherwise the second time"),
         ("hostile", "hostile", "warning", "15 of 16 hostile texts earn something"),
         ("strict pays more", "readings", "fatal", "earn less when they are read leniently"),
