@@ -26,7 +26,7 @@ RANKS: tuple[set[str], ...] = (
     {"rollouts"},
     {"evaluation"},
     {"diagnosis"},
-    {"reports"},
+    {"reports", "audit", "adapters"},
     {"training"},
     {"checks"},
     {"pipeline", "dryrun"},
@@ -34,7 +34,7 @@ RANKS: tuple[set[str], ...] = (
     {"jobs"},
     {"serve"},
     {"testing", "api", "command_options", "command_output", "exits"},
-    {"data_commands", "history_commands"},
+    {"data_commands", "history_commands", "audit_command"},
     {"cli"},
     {"__main__"},
 )
@@ -48,6 +48,8 @@ WITHOUT_TORCH = (
     "evaluation",
     "diagnosis",
     "reports",
+    "audit.audit",
+    "audit.targets",
     "rollouts",
     "checks",
     "pipeline",
@@ -122,7 +124,9 @@ def test_light_packages_import_without_torch():
     assert result.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["recipe"], ["run", "--help"], ["parse"], ["get"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["recipe"], ["run", "--help"], ["audit", "--help"], ["parse"], ["get"]]
+)
 def test_a_command_that_needs_no_model_starts_at_once(arguments):
     """Under half a second of a processor; the best of three, because a busy machine says nothing about the command."""
     seconds = []

@@ -20,11 +20,9 @@ from plumbline.models import get as getting
 from plumbline.policies import open_policy
 from plumbline.recipe import ModelSection
 from plumbline.runs.cards import Card
-from tests import test_cli
 from tests.gguf_files import write_gguf, write_wheel
 from tests.test_never_lost import has_small_disks
 
-plumbline = test_cli.plumbline  # the fixture
 ROOT = Path(__file__).parents[1]
 
 

@@ -14,6 +14,7 @@ import typer
 
 from plumbline import __version__, claims
 from plumbline import command_options as take
+from plumbline.audit_command import audit_app
 from plumbline.command_output import print_json, print_tables, progress, say
 from plumbline.data_commands import data_app
 from plumbline.exits import clear_exits
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 app.add_typer(history_app)
+app.add_typer(audit_app)
 
 
 def main() -> None:

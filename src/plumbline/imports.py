@@ -20,6 +20,9 @@ EXTRAS = {
     "trackio": ("trackio",),
     "wandb": ("wandb",),
     "tensorboard": ("tensorboard",),
+    "verifiers": ("verifiers",),
+    "inspect": ("inspect_ai",),
+    "openenv": ("openenv",),
 }
 """Which modules each extra of the package brings."""
 

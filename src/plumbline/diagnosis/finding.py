@@ -10,7 +10,7 @@ what a reader of the figures must know."""
 LEVELS: tuple[Level, ...] = ("fatal", "warning", "note")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that is wrong, with what says so."""
 

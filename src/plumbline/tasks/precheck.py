@@ -6,6 +6,7 @@ told.
 """
 
 import signal
+import sysconfig
 import threading
 import time
 import traceback
@@ -54,7 +55,7 @@ class _NoAnswer(BaseException):
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class Case:
     """A text that is tried as the answer to an example; `kind` says where it is from."""
 
     example: Example
@@ -80,11 +81,11 @@ def precheck(task: Task, examples: Sequence[Example], verdicts: int) -> list[str
     Raises:
         DataError: see the module; the message names a text, what happened, and where in the verifier.
     """
-    tried: list[tuple[_Case, Score]] = []
+    tried: list[tuple[Case, Score]] = []
     began = time.perf_counter()
     for cases in _cases(task, examples):
         for case in cases:
-            tried.append((case, _first(task, case)))
+            tried.append((case, judge_case(task, case)))
         if time.perf_counter() - began > BUDGET:
             break
     each = (time.perf_counter() - began) / len(tried)
@@ -92,42 +93,56 @@ def precheck(task: Task, examples: Sequence[Example], verdicts: int) -> list[str
     return [*_pace(task, each, verdicts), *_worth(tried)]
 
 
-def _cases(task: Task, examples: Sequence[Example]) -> Iterator[list[_Case]]:
+def _cases(task: Task, examples: Sequence[Example]) -> Iterator[list[Case]]:
     """The texts to try, example by example."""
     some = examples[:64]
     controls = {f"control {name}": control(some) for name, control in task.controls.items()}
     for index, example in enumerate(some[:TRIED]):
-        cases = [] if example.gold is None else [_Case(example, GOLD, example.gold)]
-        cases += [_Case(example, kind, answers[index]) for kind, answers in controls.items()]
-        yield cases + [_Case(example, "hostile text", text) for text in HOSTILE if index == 0]
+        cases = [] if example.gold is None else [Case(example, GOLD, example.gold)]
+        cases += [Case(example, kind, answers[index]) for kind, answers in controls.items()]
+        yield cases + [Case(example, "hostile text", text) for text in HOSTILE if index == 0]
 
 
-def _first(task: Task, case: _Case) -> Score:
+def judge_case(task: Task, case: Case, limit: float | None = None) -> Score:
+    """The score of a text, in at most `limit` seconds (by default `LIMIT`; outside of the main thread without end).
+
+    Raises:
+        DataError: there is none; the cause names the text, what happened, and where in the verifier.
+    """
+    limit = LIMIT if limit is None else limit
     try:
-        with _limit(LIMIT):
-            return task.judge(case.example, case.text)[1]
+        with _limit(limit):
+            score = task.judge(case.example, case.text)[1]
+            assert isinstance(score, Score), f"a verdict is (Outcome, Score), not (..., {type(score).__name__})"
     except _NoAnswer:
         raise DataError(
-            f"the verifier has not judged {case} after {LIMIT:g} seconds",
+            f"the verifier has not judged {case} after {limit:g} seconds",
             "make it end for every text: a model writes anything",
         ) from None
     except PlumblineError as error:
         raise DataError(f"{case} gets no reward: {error.cause}", error.fix) from error
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
+        frames = traceback.extract_tb(error.__traceback__)
+        last = next((frame for frame in reversed(frames) if not _is_pythons(frame.filename)), frames[-1])
         raise DataError(
             f"judging {case} raised {type(error).__name__}: {error} ({last.filename}, line {last.lineno})",
             "catch it there and give such a text what it is worth: a model writes anything",
         ) from error
+    return score
 
 
-def _again(task: Task, tried: Sequence[tuple[_Case, Score]]) -> None:
+def _is_pythons(file: str) -> bool:
+    """Whether a file is one of Python's own, which raise for what a verifier gives them."""
+    return file.startswith((sysconfig.get_path("stdlib"), "<frozen")) and "site-packages" not in file
+
+
+def _again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:
     """The second time: backwards, all texts of an example in one call, and in a thread where verdicts come from such.
 
     Raises:
         DataError: something is said that was not said the first time.
     """
-    by_example: dict[str, list[tuple[_Case, Score]]] = defaultdict(list)
+    by_example: dict[str, list[tuple[Case, Score]]] = defaultdict(list)
     for case, score in reversed(tried):
         by_example[case.example.id].append((case, score))
     failed: list[BaseException] = []
@@ -165,7 +180,7 @@ def _again(task: Task, tried: Sequence[tuple[_Case, Score]]) -> None:
         )
 
 
-def _same(case: _Case, before: Score, after: Score) -> None:
+def _same(case: Case, before: Score, after: Score) -> None:
     if (before.total, before.parts) != (after.total, after.parts):
         raise DataError(
             f"the verifier gave {before.total:.4f} to {case}, and {after.total:.4f} the second time: a difference "
@@ -183,7 +198,7 @@ def _pace(task: Task, each: float, verdicts: int) -> Iterator[str]:
         )
 
 
-def _worth(tried: Sequence[tuple[_Case, Score]]) -> Iterator[str]:
+def _worth(tried: Sequence[tuple[Case, Score]]) -> Iterator[str]:
     """What gold answers earn, and which controls earn as much.
 
     Raises:

@@ -1,0 +1,276 @@
+"""Each kind of finding on a task with that fault planted and nothing else wrong; and none on tasks that are sound."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from plumbline.audit import bench, cheats, checks
+from plumbline.audit.audit import audit
+from plumbline.audit.probes import a_few
+from plumbline.audit.targets import targets
+from plumbline.audit.writings import DECIMAL_COMMA, writes_commas, writings
+from plumbline.errors import DataError, RecipeError
+from plumbline.records import Example
+from tests.audit.faulty import FaultyTask
+
+
+@pytest.fixture(autouse=True)
+def few_verdicts(monkeypatch):
+    monkeypatch.setattr(cheats, "VERDICTS", 1500)
+
+
+@pytest.mark.parametrize(
+    ("fault", "check", "level", "said"),
+    [
+        ("dead", "part-dead", "fatal", "the part tom was 0 for all"),
+        ("constant", "part-constant", "warning", "the part tom was 1 for all"),
+        ("silent", "part-silent", "note", "the part tom was None for all"),
+        ("floor", "part-floor", "warning", "the part nota pays at least 0.20 for every text"),
+        ("contradiction", "parts-contradict", "fatal", "the parts longo and curto contradict each other"),
+        ("shape", "control", "warning", "the control constant earns 0.6"),
+        ("shape-fatal", "control", "fatal", "such answers will be learnt"),
+        ("oracle", "oracle", "fatal", "120 of 120 gold answers earn less than 1 (mean 0.900, least 0.900"),
+        ("wrong gold", "oracle", "fatal", "1 of 120 gold answers earn less than 1"),
+        ("brief", "oracle", "warning", "short of nota (120)"),
+        ("decimal comma", "writing", "fatal", "decimal comma 100%"),
+        ("raises", "raises", "fatal", "raised JSONDecodeError"),
+        ("dice", "repeat", "fatal", "were judged otherwise the second time"),
+        ("main thread only", "repeat", "fatal", "then no reward"),
+        ("all dice", "repeat", "fatal", "were judged otherwise the second time"),
+        ("hostile", "hostile", "warning", "15 of 16 hostile texts earn something"),
+        ("strict pays more", "readings", "fatal", "earn less when they are read leniently"),
+        ("ragged gold", "readings", "warning", "120 gold answers earn less when they are read strictly"),
+        ("contains", "cheat", "fatal", "an answer that knows nothing earns"),
+        ("no gold", "no-oracle", "note", "there are no gold answers"),
+    ],
+)
+def test_a_planted_fault_is_found_and_nothing_else(fault, check, level, said):
+    task = FaultyTask(fault)
+    if fault == "no gold":
+        task.__class__ = type("Goldless", (FaultyTask,), {"controls": {"blank": FaultyTask().controls["blank"]}})
+    found = audit(task).findings
+    assert {finding.check for finding in found} - {"part-unreached"} == {check}, [one.what for one in found]
+    assert {finding.level for finding in found if finding.check == check} == {level}
+    assert said in " ".join(finding.what for finding in found)
+
+
+def test_a_sound_task_has_no_finding_and_its_figures():
+    heard = []
+    found = audit(FaultyTask(), progress=lambda *told: heard.append(told))
+    assert found.findings == ()
+    plain = json.loads(json.dumps(found.plain()))
+    assert plain["gold"] == {"n": 120, "mean": 1.0, "least": 1.0}
+    assert plain["splits"] == {"train": 40, "val": 40, "test": 40}
+    assert plain["controls"]["blank"] == {"limit": None, "train": 0.0, "val": 0.0, "test": 0.0}
+    assert plain["parts"]["nota"]["least"] == 0.0
+    assert plain["parts"]["nota"]["most"] == 1.0
+    assert plain["writings"][DECIMAL_COMMA]["loss"] == 0.0
+    assert plain["cheat"]["reward"]["mean"] < 0.3
+    assert {what for what, _, _ in heard} >= {"gold answers", "search for cheats", "all a second time"}
+    assert len(audit(FaultyTask(), ["val"], limit=5).seen.golds) == 5
+
+
+def test_the_same_seed_gives_the_same_audit():
+    first, second, other = (audit(FaultyTask("shape"), limit=20, seed=seed).plain() for seed in (3, 3, 4))
+    drop = {"seconds", "verdicts_per_second"}
+    assert {k: v for k, v in first.items() if k not in drop} == {k: v for k, v in second.items() if k not in drop}
+    assert first["cheat"] != other["cheat"]
+
+
+def test_a_verifier_that_does_not_come_back_ends_the_audit_and_is_the_finding(monkeypatch):
+    monkeypatch.setattr(bench, "LIMIT", 0.2)
+    found = audit(FaultyTask("hangs"))
+    assert [(finding.check, finding.level) for finding in found.findings if finding.level != "note"] == [
+        ("slow", "fatal")
+    ]
+    assert "has not judged the hostile text" in found.findings[0].what
+
+
+def test_a_hostile_text_that_takes_long_is_told(monkeypatch):
+    monkeypatch.setattr(checks, "SLOW", 0.2)
+    (finding,) = audit(FaultyTask("slow"), limit=10).findings
+    assert (finding.check, finding.level) == ("slow", "warning")
+    assert "judging the hostile text '{{{{" in finding.what
+
+
+def test_the_search_puts_together_what_no_single_start_has(monkeypatch):
+    """Three words earn a third each, and stand in the prompt, in gold answers, and in a control."""
+
+    class Words(FaultyTask):
+        controls = {"says": lambda examples: ["sim"] * len(examples)}  # noqa: RUF012
+
+        def judge(self, example, completion):
+            outcome, _ = super().judge(example, completion)
+            words = {"sim", "avaliação", "tipo"}
+            share = len(words & set(completion.replace('"', " ").replace(":", " ").split())) / 3
+            return outcome, self.weighed.score({"nota": share, "tipo": share})
+
+    monkeypatch.setattr(cheats, "VERDICTS", 6000)
+    found = audit(Words())
+    assert found.seen.cheat.reward == pytest.approx(1.0)
+    assert "sim" in found.seen.cheat.text
+    assert "<the prompt" in found.seen.cheat.rule
+
+
+def test_a_cheat_is_measured_on_examples_that_were_not_sought_on_and_lends_no_gold_of_theirs():
+
+    class Opaque(FaultyTask):
+        def _example(self, number):
+            return replace(super()._example(number), gold=f"<resposta {number}>")
+
+    task, answered = Opaque("contains"), {}
+    original = task.judge
+    task.judge = lambda example, text: (answered.setdefault(example.id, set()).add(text), original(example, text))[1]
+    examples = a_few({split: task.examples(split) for split in task.splits}, 60, 0)
+    found = cheats.cheapest_cheat(bench.Bench(task, lambda *_: None), examples, {}, 0)
+    assert len(answered) == 40  # 20 of the 60 lend their golds
+    texts = set.union(*answered.values())
+    lent = {example.id for example in examples if any(example.gold in text for text in texts)}
+    assert lent
+    assert not lent & answered.keys()
+    assert len(found.rewards) == 20
+
+
+@pytest.mark.parametrize(
+    ("gold", "way", "text"),
+    [
+        ('{"nota": 4.5}', "decimal comma", '{"nota": 4,5}'),
+        ('{"nota": 4.5}', "decimal comma in quotes", '{"nota": "4,5"}'),
+        ('{"preco": 1234.5}', "R$", '{"preco": "R$ 1.234,5"}'),
+        ('{"taxa": 12.5}', "percent sign", '{"taxa": "12,5%"}'),
+        ('{"n": 12345}', "thousands points", '{"n": "12.345"}'),
+        ('{"a": [1.5, {"b": "São"}]}', "accents left out", '{"a": [1.5, {"b": "Sao"}]}'),
+        ('{"a": "x"}', "trailing comma", '{"a": "x",}'),
+        ('{"a": "x"}', "curly quotes", "{“a”: “x”}"),
+        ('{"a": "x"}', "single quotes", "{'a': 'x'}"),
+        ("4.5", "decimal comma", "4,5"),
+        ("São Paulo", "accents left out", "Sao Paulo"),
+        ("São Paulo", "case", "são paulo"),
+        ("São Paulo", "fence", "```\nSão Paulo\n```"),
+        ("São Paulo", "curly quotes around", "“São Paulo”"),
+    ],
+)
+def test_a_value_is_written_in_other_ways(gold, way, text):
+    example = Example(id="a", messages=[{"role": "user", "content": "Qual?"}], gold=gold)
+    assert text in [written for name, written in writings(example, "pt") if name == way]
+
+
+def test_what_does_not_mean_the_same_is_not_written():
+    query = Example(id="a", messages=[{"role": "user", "content": "?"}], gold="SELECT x FROM t WHERE y = 4.5;")
+    assert {name for name, _ in writings(query, "en")} == {"blanks around", "fence", "prose around"}
+    price = Example(id="a", messages=[{"role": "user", "content": "?"}], gold='{"score": 0.5}')
+    assert "R$" not in dict(writings(price, "en"))
+    assert list(writings(Example(id="a", messages=[]), "en")) == []
+
+
+def test_the_language_of_the_prompts_says_whether_a_comma_is_decimal():
+    def asked(text):
+        return [Example(id="a", messages=[{"role": "user", "content": text}])]
+
+    assert writes_commas(asked("Quanto é 4,5 mais 1?"))
+    assert writes_commas(asked("Leia a avaliação."))
+    assert not writes_commas(asked("What is 4.5 plus 1,000?"))
+
+
+# -- the command ---------------------------------------------------------------------------------------------------
+
+
+def test_a_recipe_a_task_and_a_reward_function_with_rows_are_audited(plumbline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    opener = "tests.audit.faulty:open_faulty"
+    code, out, _ = plumbline("audit", opener, "--limit", "10", "--json")
+    assert code == 0
+    assert json.loads(out)["audits"]["faulty"]["findings"] == []
+    code, out, _ = plumbline("audit", opener, "--set", "task.options.fault=oracle", "--split", "val", "--out", "a.json")
+    assert code == 1
+    assert "fatal: oracle: 40 of 40 gold answers earn less than 1" in out
+    assert json.loads((tmp_path / "a.json").read_text())["audits"]["faulty"]["fatal"] is True
+    recipe = "name: two\nmodel: {tiny: {}}\nrl: {steps: 1}\ntasks:\n"
+    recipe += "".join(
+        f"  {name}: {{name: '{opener}', options: {{fault: '{fault}'}}}}\n" for name, fault in (("a", ""), ("b", "dead"))
+    )
+    (tmp_path / "two.yaml").write_text(recipe)
+    code, out, _ = plumbline("audit", "two.yaml", "--limit", "10", "--json")
+    assert code == 1
+    assert {name: one["fatal"] for name, one in json.loads(out)["audits"].items()} == {"a": False, "b": True}
+    assert plumbline("audit", "two.yaml:a", "--limit", "10")[0] == 0
+
+
+REWARD = """
+def accuracy(prompts, completions, answer, **kwargs):
+    return [float(text.strip() == right) for text, right in zip(completions, answer)]
+def contains(completions, answer, **kwargs):
+    return [float(right in text) for text, right in zip(completions, answer)]
+"""
+
+
+def test_a_reward_function_of_trls_signature_is_audited_with_rows(plumbline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "audited_rewards.py").write_text(REWARD)
+    rows = [{"prompt": f"{n} + {n} = ?", "answer": str(2 * n)} for n in range(60)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    gold = ("--rows", "rows.jsonl", "--set", "task.options.gold=answer", "--json")
+    code, out, _ = plumbline("audit", "audited_rewards:accuracy", *gold)
+    findings = json.loads(out)["audits"]["jsonl"]["findings"]
+    assert {one["check"] for one in findings} == {"writing"}  # it compares letter by letter
+    assert {one["level"] for one in findings} == {"warning"}
+    code, out, _ = plumbline("audit", "audited_rewards:contains", *gold)
+    assert code == 1
+    findings = json.loads(out)["audits"]["jsonl"]["findings"]
+    assert "fatal" in {one["level"] for one in findings if one["check"] in {"control", "cheat"}}
+
+
+def test_what_names_nothing_is_refused(plumbline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RecipeError, match="is a scoring function, and no task"):
+        _direct("tests.audit.test_audit:score")
+    with pytest.raises(DataError, match="there is no folder nowhere"):
+        _direct("commerce", data="nowhere")
+    with pytest.raises(RecipeError, match="did you mean commerce"):
+        _direct("comerce")
+
+
+def score(completions, prompts, **columns):
+    return [0.0 for _ in completions]
+
+
+def _direct(name, data=None):
+    for target in targets(name, {}, None, None if data is None else Path(data)).values():
+        target.open()
+
+
+def test_an_audit_is_not_written_over_another_file(plumbline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.json").write_text("{}")
+    code, _, said = plumbline("audit", "tests.audit.faulty:open_faulty", "--out", "mine.json")
+    assert code == 1
+    assert "is no audit of Plumbline's" in said
+    assert (tmp_path / "mine.json").read_text() == "{}"
+
+
+WRONG = """
+import json
+def two(completions, answer, **_):
+    return [2.0 * (right in text) for text, right in zip(completions, answer)]
+def strict(completions, answer, **_):
+    return [float(json.loads(text) == right) for text, right in zip(completions, answer)]
+"""
+
+
+def test_what_is_no_reward_is_one_finding_with_its_remedy(plumbline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "wrong_rewards.py").write_text(WRONG)
+    rows = [{"prompt": f"Word {n}?", "answer": f"word-{n}"} for n in range(40)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name, said in (("two", "set task.options.range"), ("strict", "catch it there")):
+        gold = ("--rows", "rows.jsonl", "--set", "task.options.gold=answer", "--json")
+        code, out, _ = plumbline("audit", f"wrong_rewards:{name}", *gold)
+        (finding,) = [one for one in json.loads(out)["audits"]["jsonl"]["findings"] if one["level"] == "fatal"]
+        assert code == 1
+        assert finding["check"] == "raises"
+        assert said in finding["fix"]
+        assert name == "two" or "wrong_rewards.py, line 6)" in finding["what"], "the line of the user's, not of json"

@@ -1,0 +1,35 @@
+"""The project's own tasks: nothing is found, but what is wrong on purpose."""
+
+import pytest
+
+from plumbline.audit import cheats
+from plumbline.audit.audit import audit
+from plumbline.tasks import open_task
+
+SMALL = {"seed": 5, "orders": 3000, "extraction": 60, "sql_qa": 60, "insights": 60, "push": 60}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return tmp_path_factory.mktemp("all-jobs")
+
+
+@pytest.mark.parametrize("name", ["extraction", "sql_qa", "insights", "push", "forms"])
+def test_a_task_of_ours_is_sound(name, records, monkeypatch):
+    monkeypatch.setattr(cheats, "VERDICTS", 400)
+    monkeypatch.setattr(cheats, "MEASURING", 10)
+    if name == "forms":
+        task = open_task("forms", {}, records / "forms")
+    else:
+        task = open_task("commerce", {**SMALL, "job": name}, records / "commerce")
+    found = audit(task, limit=6)
+    assert found.findings == ()
+    assert found.seen.ceiling == 1.0
+    assert found.seen.cheat.reward < 0.5
+
+
+def test_the_strict_reading_of_the_commerce_log_is_fatal(records):
+    task = open_task("commerce", {**SMALL, "job": "extraction", "reading": "strict"}, records / "commerce")
+    (finding,) = audit(task, limit=6).findings
+    assert (finding.check, finding.level) == ("writing", "fatal")
+    assert "decimal comma 100%" in finding.what
