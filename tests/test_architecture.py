@@ -21,10 +21,11 @@ RANKS: tuple[set[str], ...] = (
     {"algorithms"},
     {"recipe", "claims"},
     {"runs"},
-    {"tasks", "policies", "diagnosis"},
+    {"tasks", "policies"},
     {"judging", "models"},
     {"rollouts"},
     {"evaluation"},
+    {"diagnosis"},
     {"reports"},
     {"training"},
     {"checks"},
@@ -33,7 +34,7 @@ RANKS: tuple[set[str], ...] = (
     {"jobs"},
     {"serve"},
     {"testing", "api", "command_options", "command_output", "exits"},
-    {"data_commands"},
+    {"data_commands", "decide_commands"},
     {"cli"},
     {"__main__"},
 )
@@ -45,6 +46,7 @@ WITHOUT_TORCH = (
     "runs",
     "tasks",
     "evaluation",
+    "diagnosis",
     "reports",
     "rollouts",
     "checks",
@@ -104,6 +106,12 @@ def test_imports_point_down(path):
             assert theirs == mine or RANK[theirs] < RANK[mine], f"{mine} may not import {theirs}"
 
 
+def test_a_diagnosis_reads_records_and_knows_no_task_and_no_policy():
+    for path in (PACKAGE / "diagnosis").rglob("*.py"):
+        names = {name.split(".")[1] for name in imported(ast.parse(path.read_text())) if name.startswith("plumbline.")}
+        assert not names & {"tasks", "policies", "rollouts", "judging"}, path
+
+
 def test_a_heavy_import_at_the_top_of_a_file_stands_only_where_it_may():
     for path in modules():
         where = path.relative_to(PACKAGE).as_posix()
@@ -120,7 +128,9 @@ def test_light_packages_import_without_torch():
     assert result.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["recipe"], ["run", "--help"], ["parse"], ["get"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["recipe"], ["run", "--help"], ["parse"], ["get"], ["decide", "--help"]]
+)
 def test_a_command_that_needs_no_model_starts_at_once(arguments):
     """Under half a second of a processor; the best of three, because a busy machine says nothing about the command."""
     seconds = []

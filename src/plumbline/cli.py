@@ -16,6 +16,7 @@ from plumbline import __version__, claims
 from plumbline import command_options as take
 from plumbline.command_output import print_json, print_tables, progress, say
 from plumbline.data_commands import data_app
+from plumbline.decide_commands import add as add_decide_commands
 from plumbline.exits import clear_exits
 
 app = typer.Typer(
@@ -362,3 +363,6 @@ def report(
 
     claims.check(folder, RUN, is_run)
     print(write_report(Run.read(folder)))
+
+
+add_decide_commands(app)

@@ -73,6 +73,40 @@ def t_interval(values: ArrayLike) -> Interval:
     return Interval(mean_, mean_ - half, mean_ + half, n)
 
 
+def pooled_interval(strata: Sequence[ArrayLike], seeds: Sequence[Sequence[float]] = ()) -> Interval:
+    """The mean over strata [T] of the mean over each one's examples [n_t], with Student's interval; n is all examples.
+
+    Two sources of chance are added: which examples there are, and which seeds. Its degrees of freedom are those of
+    Welch (1947) and Satterthwaite (1946). A stratum without any spread counts with the error that Wilson's interval
+    gives a share of 0, because that nothing differed among six examples does not say that nothing can.
+
+    Args:
+        strata: values or paired differences, each already the mean over the seeds.
+        seeds: groups of what each seed has come to; of a difference to other runs, two groups. A group of one adds
+            nothing, and then the interval says nothing of other seeds.
+
+    Raises:
+        ValueError: there are no strata, or one is empty.
+    """
+    arrays = [np.asarray(values, dtype=np.float64) for values in strata]
+    if not arrays or not all(map(len, arrays)):
+        raise ValueError("there is nothing to take the mean of")
+    squares = [(_squared_error(array) / len(arrays) ** 2, max(1, len(array) - 1)) for array in arrays]
+    squares += [(float(np.var(group, ddof=1)) / len(group), len(group) - 1) for group in seeds if len(group) > 1]
+    total = sum(square for square, _ in squares)
+    freedom = total**2 / sum(square**2 / degrees for square, degrees in squares)
+    half = t_quantile(min(1000, max(1, int(freedom + TIE)))) * math.sqrt(total)
+    middle = float(np.mean([array.mean() for array in arrays]))
+    return Interval(middle, middle - half, middle + half, sum(map(len, arrays)))
+
+
+def _squared_error(array: NDArray[np.float64]) -> float:
+    """The squared standard error of a mean."""
+    if len(array) > 1 and np.ptp(array) > TIE:
+        return float(array.var(ddof=1)) / len(array)
+    return (rate_interval(np.zeros(len(array))).high / _Z) ** 2
+
+
 def t_quantile(freedom: int) -> float:
     """How many standard errors `LEVEL` of Student's distribution with so many degrees of freedom lies within.
 

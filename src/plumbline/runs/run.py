@@ -11,7 +11,8 @@
       replays/             pictures of failed episodes, where the recipe asks for them
       checkpoints/         of the stage in progress
       models/              base, sft, rl: standard model directories
-      result.json          the outcome; its absence means that the run is not finished
+      result.json          the outcome; its absence means that the run is not finished, and its status stopped that a
+                           watch rule stopped it
       report.html ...
 
 A run is its records: reports, checks and comparisons are functions of these files, on a live run, a finished one, or
@@ -46,6 +47,8 @@ STAGES = ("base", "sft", "rl")
 """In the order of training."""
 QUIET = frozenset({"note", "resumed", "changed", "engine", "forecast"})
 """Kinds of events that are no warning."""
+STOPPED = "stopped"
+"""The status in the result of a run that a watch rule stopped."""
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
 
 
@@ -207,6 +210,8 @@ class Run:
         changes = allowed_changes(before, self.recipe, finished, self.folder)
         self._sweep()
         self.event("resumed", "the run goes on from its last checkpoint")
+        if self.stopped() is not None:
+            (self.folder / "result.json").unlink()
         if self.result() is not None:  # nothing is left that a change could act on
             self.recipe = before
             return
@@ -286,6 +291,10 @@ class Run:
         """Record the outcome: from here on the run counts as finished."""
         write_json(self.folder / "result.json", dict(result))
 
+    def halt(self, facts: Mapping[str, Any]) -> None:
+        """Record what stopped the run, which can go on from there."""
+        write_json(self.folder / "result.json", {"status": STOPPED, **facts})
+
     def marks(self) -> dict[str, int]:
         """Lengths of the record files, for a checkpoint (events are never cut back)."""
         return {name: file.size() for name, file in self.files.items() if name != "events"}
@@ -321,8 +330,17 @@ class Run:
 
     def result(self) -> dict[str, Any] | None:
         """The outcome, or None while the run is not finished."""
+        found = self._outcome()
+        return None if found.get("status") == STOPPED else found or None
+
+    def stopped(self) -> dict[str, Any] | None:
+        """Which watch rule stopped the run, where, and why; None where none did, or the run has gone on since."""
+        found = self._outcome()
+        return found if found.get("status") == STOPPED else None
+
+    def _outcome(self) -> dict[str, Any]:
         path = self.folder / "result.json"
-        return read_object(path) if path.exists() else None
+        return read_object(path) if path.exists() else {}
 
     def model(self, stage: str) -> Path:
         """Where a stage's model is."""
