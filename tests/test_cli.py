@@ -341,6 +341,8 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "compare": ["--json"],
         "parse": ["--schema"],
         "report": [],
+        "decide": ["--json", "--out", "--tree"],
+        "route": ["--json", "--out"],
     }
     helps = [parameter.help or "" for command in group.commands.values() for parameter in command.params]
     assert not [text for text in helps if "<" in text], "angle brackets in help would be eaten as HTML"

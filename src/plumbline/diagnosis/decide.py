@@ -94,7 +94,7 @@ def gather(folders: Sequence[Path]) -> Evidence:
             f"these are runs of {len(groups)} recipes: {', '.join(one[0].run.recipe.name for one in groups)}",
             "give the runs of one recipe (its seeds), and after them those of the recipe before it",
         )
-    return Evidence(*map(tuple, groups))
+    return Evidence(tuple(groups[0]), tuple(groups[1]) if len(groups) > 1 else ())
 
 
 def tree_of(evidence: Evidence, tree: str | None = None) -> DecideSection:

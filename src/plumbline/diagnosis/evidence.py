@@ -8,6 +8,7 @@ both on the last final split.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,12 +45,12 @@ class Records:
     Args:
         run: where they are.
         trained: the rows of RL's metrics.
-        found: the keys of evaluations that are there.
+        found: the files of evaluations.
     """
 
     run: Run
     trained: Sequence[Mapping[str, Any]]
-    found: frozenset[EvaluationKey]
+    found: Mapping[EvaluationKey, Path]
     read: dict[EvaluationKey, Evaluation] = field(default_factory=dict)
 
     @classmethod
@@ -59,8 +60,7 @@ class Records:
         Raises:
             DataError: a file among them cannot be read, or is not what it should be.
         """
-        names = [path.stem for path in (run.folder / "evaluations").glob("*.json") if not path.name.startswith(".")]
-        return cls(run, run.rows("rl") if trained is None else trained, frozenset(map(EvaluationKey.parse, names)))
+        return cls(run, run.rows("rl") if trained is None else trained, run.evaluation_files())
 
     def steps(self, metric: str) -> list[int]:
         """The steps that have a value of it, ascending."""
@@ -100,7 +100,7 @@ class Records:
             DataError: its file cannot be read.
         """
         if key not in self.read:
-            self.read[key] = read_evaluation(self.run.folder / "evaluations" / f"{key}.json")
+            self.read[key] = read_evaluation(self.found[key])
         return self.read[key]
 
     def _named(self, metric: str) -> tuple[list[str], str]:

@@ -12,7 +12,7 @@ routes:
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
@@ -34,6 +34,8 @@ HEAD = "# Written by `plumbline route`: which model does which job.\n"
 class Candidate:
     """A model that could do a job."""
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # people edit the file
+
     model: str
     mean: float
     low: float
@@ -53,6 +55,8 @@ class Candidate:
 class Route:
     """Who does a job."""
 
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # people edit the file
+
     model: str
     decided: bool
     """False where another model may be as good: the difference is inside the noise, or nothing was compared."""
@@ -63,6 +67,8 @@ class Route:
 @dataclass(frozen=True, slots=True)
 class RoutingTable:
     """A model for each job."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # people edit the file
 
     version: int
     routes: Mapping[str, Route]
@@ -137,7 +143,7 @@ def _candidate(model: str, evaluation: Evaluation, best: Evaluation | None) -> C
         pairs = [(rewards[row.id], row.reward) for row in evaluation.rows if row.id in rewards]
         if not pairs:
             raise IncomparableError("no example was judged of both models", "look at why they could not be judged")
-        behind = paired(*zip(*pairs, strict=True)).difference
+        behind = paired([one for one, _ in pairs], [other for _, other in pairs]).difference
     less = None if behind is None else (behind.mean, behind.low, behind.high)
     return Candidate(model, mean.mean, mean.low, mean.high, mean.n, less)
 

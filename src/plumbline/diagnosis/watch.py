@@ -130,8 +130,9 @@ def judged(
 
 
 def _found(rule: WatchRule, evidence: Evidence) -> tuple[Action, str] | None:
-    noise = None
-    for action, condition in (("stop", rule.stop_if), ("warn", rule.warn_if)):
+    noise: tuple[Action, str] | None = None
+    asked: tuple[tuple[Action, Condition | None], ...] = (("stop", rule.stop_if), ("warn", rule.warn_if))
+    for action, condition in asked:
         if condition is None:
             continue
         verdict = judge(condition, evidence, {})

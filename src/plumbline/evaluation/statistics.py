@@ -76,9 +76,10 @@ def t_interval(values: ArrayLike) -> Interval:
 def pooled_interval(strata: Sequence[ArrayLike], seeds: Sequence[Sequence[float]] = ()) -> Interval:
     """The mean over strata [T] of the mean over each one's examples [n_t], with Student's interval; n is all examples.
 
-    Two sources of chance are added: which examples there are, and which seeds. Its degrees of freedom are those of
-    Welch (1947) and Satterthwaite (1946). A stratum without any spread counts with the error that Wilson's interval
-    gives a share of 0, because that nothing differed among six examples does not say that nothing can.
+    Two sources of chance are added: which examples there are, and which seeds. Each has Student's margin, by its own
+    degrees of freedom, and the two make one as the sides of a right angle do (Howe 1974), which errs to the wide side.
+    A stratum without any spread counts with the error that Wilson's interval gives a share of 0, because that nothing
+    differed among six examples does not say that nothing can.
 
     Args:
         strata: values or paired differences, each already the mean over the seeds.
@@ -91,11 +92,10 @@ def pooled_interval(strata: Sequence[ArrayLike], seeds: Sequence[Sequence[float]
     arrays = [np.asarray(values, dtype=np.float64) for values in strata]
     if not arrays or not all(map(len, arrays)):
         raise ValueError("there is nothing to take the mean of")
-    squares = [(_squared_error(array) / len(arrays) ** 2, max(1, len(array) - 1)) for array in arrays]
-    squares += [(float(np.var(group, ddof=1)) / len(group), len(group) - 1) for group in seeds if len(group) > 1]
-    total = sum(square for square, _ in squares)
-    freedom = total**2 / sum(square**2 / degrees for square, degrees in squares)
-    half = t_quantile(min(1000, max(1, int(freedom + TIE)))) * math.sqrt(total)
+    spread = math.sqrt(sum(map(_squared_error, arrays))) / len(arrays)
+    margins = [t_quantile(min(1000, max(1, sum(len(array) - 1 for array in arrays)))) * spread]
+    margins += [(one := t_interval(group)).high - one.mean for group in seeds if len(group) > 1]
+    half = math.hypot(*margins)
     middle = float(np.mean([array.mean() for array in arrays]))
     return Interval(middle, middle - half, middle + half, sum(map(len, arrays)))
 

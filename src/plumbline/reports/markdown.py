@@ -48,6 +48,7 @@ HEADINGS = {
     "parts": "Parts and strata",
     "curve": "During training",
     "rise": "Seen and held out",
+    "watch": "Watch rules",
 }
 
 

@@ -314,11 +314,11 @@ class Run:
         """Where the replayed episodes of an evaluation are."""
         return self.folder / "replays" / str(key)
 
-    def evaluations(self) -> dict[EvaluationKey, Evaluation]:
-        """Every evaluation, in the order of the file names.
+    def evaluation_files(self) -> dict[EvaluationKey, Path]:
+        """The file of every evaluation, in the order of their names.
 
         Raises:
-            DataError: the folder cannot be read, or a file in it is no evaluation.
+            DataError: the folder cannot be read, or a file in it has no evaluation's name.
         """
         folder = self.folder / "evaluations"
         with clear_read_errors(folder):
@@ -326,7 +326,15 @@ class Run:
                 paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
             except FileNotFoundError:
                 paths = []
-        return {EvaluationKey.parse(path.stem): read_evaluation(path) for path in paths}
+        return {EvaluationKey.parse(path.stem): path for path in paths}
+
+    def evaluations(self) -> dict[EvaluationKey, Evaluation]:
+        """Every evaluation, in the order of the file names.
+
+        Raises:
+            DataError: the folder cannot be read, or a file in it is no evaluation.
+        """
+        return {key: read_evaluation(path) for key, path in self.evaluation_files().items()}
 
     def result(self) -> dict[str, Any] | None:
         """The outcome, or None while the run is not finished."""
