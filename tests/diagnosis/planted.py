@@ -1,5 +1,9 @@
-"""Run directories made with the real writers that realise what they are asked to: levels by task and step."""
+"""Run directories made with the real writers that realise what they are asked to: levels by task and step.
 
+`python -m tests.diagnosis.planted FOLDER` writes the log's scenarios, one that is not decided, and two models.
+"""
+
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,3 +85,23 @@ SCENARIOS: Mapping[str, Mapping[str, Levels]] = {
     "C-sql_qa": {task: at(0.05, 0.08, 0.12) if task == "sql_qa" else at(0.4, 0.5, 0.6) for task in TASKS},
     "C-insights": {task: at(0.05, 0.08, 0.12) if task == "insights" else at(0.4, 0.5, 0.6) for task in TASKS},
 }
+SMALL = {"extraction": 0.6, "sql_qa": 0.1, "insights": 0.3, "push": 0.5}
+LARGE = {"extraction": 0.5, "sql_qa": 0.4, "insights": 0.302, "push": 0.8}
+"""What two models earn at the four jobs."""
+
+
+def finished(folder: Path, levels: Mapping[str, float], n: int = 100) -> Path:
+    """A run of commerce-smollm2 that was evaluated after SFT and after RL."""
+    with Run.start(load("commerce-smollm2"), folder, resume=False) as run:
+        for task, mean in levels.items():
+            run.evaluation(EvaluationKey("sft", "test", "greedy", None, task), evaluation(task, 0.1, n, "sft"))
+            run.evaluation(EvaluationKey("rl", "test", "greedy", None, task), evaluation(task, mean, n, folder.name))
+    return folder
+
+
+if __name__ == "__main__":
+    finished(Path(sys.argv[1]) / "small", SMALL)
+    finished(Path(sys.argv[1]) / "large", LARGE)
+    for name, scenario in SCENARIOS.items():
+        planted(Path(sys.argv[1]) / name, scenario)
+    planted(Path(sys.argv[1]) / "undecided", {task: at(0.36, 0.5, 0.56) for task in TASKS}, n=20)

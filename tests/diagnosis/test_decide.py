@@ -68,6 +68,19 @@ def test_a_run_that_fits_no_scenario_is_said_to_fit_none(tmp_path):
     assert "None of the branches holds (A, B, C)" in decision.says
 
 
+def test_a_run_that_a_rule_stopped_is_decided_on_by_where_it_ended(tmp_path):
+    levels = {
+        task: {step: mean for step, mean in points.items() if step < 600} for task, points in SCENARIOS["B"].items()
+    }
+    levels = {task: {**points, 200: points[130]} for task, points in levels.items()}
+    folder = planted(tmp_path / "run", levels)
+    assert decided(folder).scenario == "undecided"
+    Run.read(folder).halt({"rule": "plateau", "step": 200})
+    decision = decided(folder)
+    assert decision.scenario == "B"
+    assert decision.stopped == (f"{folder} was stopped at step 200 by the rule plateau",)
+
+
 def test_of_two_tasks_that_lag_the_lower_is_taken_and_noise_between_them_is_said(tmp_path):
     both = {"insights": at(0.05, 0.06, 0.08), "sql_qa": at(0.05, 0.08, 0.15)}
     others = {"extraction": at(0.4, 0.5, 0.7), "push": at(0.4, 0.5, 0.7)}

@@ -9,24 +9,13 @@ from plumbline.cli import app
 from plumbline.diagnosis.routes import read_routes, route, write_routes
 from plumbline.errors import PlumblineError
 from plumbline.recipe import load
-from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
-from tests.diagnosis.planted import TASKS, evaluation
-
-
-def finished(folder, levels, n=100):
-    with Run.start(load("commerce-smollm2"), folder, resume=False) as run:
-        for task, mean in levels.items():
-            run.evaluation(EvaluationKey("sft", "test", "greedy", None, task), evaluation(task, 0.1, n, "sft"))
-            run.evaluation(EvaluationKey("rl", "test", "greedy", None, task), evaluation(task, mean, n, folder.name))
-    return folder
+from tests.diagnosis.planted import LARGE, SMALL, TASKS, finished
 
 
 @pytest.fixture
 def two(tmp_path):
-    small = finished(tmp_path / "small", {"extraction": 0.6, "sql_qa": 0.1, "insights": 0.3, "push": 0.5})
-    large = finished(tmp_path / "large", {"extraction": 0.5, "sql_qa": 0.4, "insights": 0.302, "push": 0.8})
-    return small, large
+    return finished(tmp_path / "small", SMALL), finished(tmp_path / "large", LARGE)
 
 
 def test_each_job_goes_to_the_better_model_and_noise_to_the_first(two):

@@ -137,7 +137,8 @@ def _steps(condition: Condition, evidence: Evidence) -> tuple[list[int], int | N
             f"{metric} has {len(steps)} steps, and the mean of {condition.window} is asked for", "more steps"
         )
     last = steps[-1]
-    first = max(condition.at or 0, condition.after or 0)
+    after = condition.after or 0
+    first = max(condition.at or 0, last if after > last and evidence.stopped else after)
     ready = [step for step in steps if step >= first]
     base = None
     if condition.since is not None:
@@ -188,6 +189,7 @@ def _beside_bounds(
     values = list(answers.values())
     holds = False if False in values else None if None in values else True
     kind, subject = _subject(condition, base, evidence)
+    place = evidence.runs[0].where(str(condition.metric), step)
     figure = shown(estimate, ".3f" if kind == "value" else "+.3f")
     bounds = " and ".join(f"{WORDS[name]} {bound:g}" for name, bound in condition.bounds.items())
     outcome = {True: f": {bounds}", False: f": not {bounds}", None: f": whether {bounds} is inside the noise"}[holds]
@@ -195,7 +197,7 @@ def _beside_bounds(
     return Verdict(
         holds=holds,
         leans=leans,
-        said=(f"{condition.metric}{subject} at step {step} is {figure}{outcome}",),
+        said=(f"{condition.metric}{subject} {place} is {figure}{outcome}",),
         needs=tuple(f"for {condition.metric}{subject}: {_needed(estimate, bound)}" for bound in open_),
         noise=holds is None,
         figures=(Figure(str(condition.metric), step, kind, one.mean, one.low, one.high, one.n, estimate.seeds),),

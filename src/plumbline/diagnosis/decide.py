@@ -37,6 +37,8 @@ class Decision:
 
     runs: tuple[str, ...]
     previous: tuple[str, ...]
+    stopped: tuple[str, ...]
+    """Which watch rule stopped a run, where there is one that was."""
     answers: tuple[Answer, ...]
     path: tuple[str, ...]
     """The branches taken, such as ("C", "insights"); empty where there is none."""
@@ -61,6 +63,7 @@ class Decision:
         return {
             "runs": list(self.runs),
             "previous": list(self.previous),
+            "stopped": list(self.stopped),
             "questions": [{**asdict(one), "verdict": one.verdict.plain()} for one in self.answers],
             "decided": self.decided,
             "scenario": self.scenario,
@@ -131,6 +134,11 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
     return Decision(
         runs=tuple(str(one.run.folder) for one in evidence.runs),
         previous=tuple(str(one.run.folder) for one in evidence.previous),
+        stopped=tuple(
+            f"{one.run.folder} was stopped at step {found.get('step')} by the rule {found.get('rule')}"
+            for one in evidence.runs
+            if (found := one.run.stopped()) is not None
+        ),
         answers=tuple(_answer(name, question, evidence, tree.conditions) for name, question in asked.items()),
         path=tuple(end.taken),
         decided=end.decided,
@@ -158,6 +166,7 @@ class _Ranking:
     """Metrics at their last steps, the lowest first."""
 
     found: Mapping[str, tuple[int, Estimate]]
+    records: Records
 
     @classmethod
     def of(cls, metrics: Iterable[str], evidence: Evidence) -> "_Ranking":
@@ -167,7 +176,8 @@ class _Ranking:
             IncomparableError: the seeds were evaluated on other examples.
         """
         found = {metric: last for metric in metrics if (last := evidence.last(metric)) is not None}
-        return cls(dict(sorted(found.items(), key=lambda item: item[1][1].interval.mean)))
+        ordered = sorted(found.items(), key=lambda item: item[1][1].interval.mean)
+        return cls(dict(ordered), evidence.runs[0])
 
     def rivals(self) -> list[str]:
         """Those that the lowest is not decidedly below."""
@@ -177,7 +187,8 @@ class _Ranking:
 
     def said(self) -> tuple[str, ...]:
         """A line for each."""
-        return tuple(f"{metric} at step {step} is {shown(one)}" for metric, (step, one) in self.found.items())
+        places = {metric: self.records.where(metric, step) for metric, (step, _) in self.found.items()}
+        return tuple(f"{metric} {places[metric]} is {shown(one)}" for metric, (_, one) in self.found.items())
 
 
 def _lowest(name: str, ask: str, metrics: Sequence[str], evidence: Evidence) -> Answer:

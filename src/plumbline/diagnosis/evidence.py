@@ -1,8 +1,8 @@
 """What the records of runs say of a metric at a step: a figure with its interval, pooled over seeds.
 
 Metrics of training (`train/...`) are numbers a step, those of evaluations (`eval/...`) have a value for each example. A
-run that was not evaluated inside RL has two points: its last stage before RL at step 0, and RL's end at its last step,
-both on the last final split.
+run that was not evaluated inside RL has two points: at step 0 the last stage before RL after which all tasks were
+evaluated, and at its last step RL's end, both on the last final split.
 """
 
 import math
@@ -87,6 +87,12 @@ class Records:
         tasks, what = self._named(metric)
         return [self.evaluation(self._points(task, what)[step]) for task in tasks]
 
+    def where(self, metric: str, step: int) -> str:
+        """Where in the run a step that `steps` has is: a step of RL, or the end of a stage."""
+        tasks, what = self._named(metric) if metric.startswith("eval/") else ([], "")
+        key = self._points(tasks[0], what)[step] if tasks else None
+        return f"at step {step}" if key is None or key.step is not None else f"after {key.stage} on {key.split}"
+
     def known(self) -> list[str]:
         """The metrics that could be meant."""
         trained = {key for row in self.trained for key in row if key.startswith("train/")}
@@ -119,11 +125,21 @@ class Records:
         """The evaluations of a task by step, where they have what is asked for."""
         recipe = self.run.recipe
         mode = "sampled" if what == SAMPLED else "greedy"
-        keys = [key for key in self._all() if (key.task, key.mode) == (task, mode)]
-        inside = {key.step: key for key in keys if key.step is not None and key.split == recipe.evaluation.split}
-        if not inside and recipe.evaluation.final:
-            ends = {key.stage: key for key in keys if key.step is None and key.split == recipe.evaluation.final[-1]}
-            before = [ends[stage] for stage in STAGES if stage in ends and stage != "rl"]
+        section = recipe.evaluation
+        inside = {
+            key.step: key
+            for key in self._all()
+            if key.step is not None and (key.task, key.mode, key.split) == (task, mode, section.split)
+        }
+        if not inside and section.final:
+            last = {
+                (stage, name): EvaluationKey(stage, section.final[-1], mode, None, name)
+                for stage in STAGES
+                for name in recipe.each_task
+            }
+            whole = [stage for stage in STAGES if all(last[stage, name] in self.found for name in recipe.each_task)]
+            ends = {stage: last[stage, task] for stage in whole}
+            before = [ends[stage] for stage in whole if stage != "rl"]
             inside = {0: before[-1]} if before else {}
             if "rl" in ends and recipe.rl is not None:
                 inside[recipe.rl.steps] = ends["rl"]
@@ -154,6 +170,11 @@ class Evidence:
     previous: tuple[Records, ...] = ()
     until: int | None = None
     """Nothing after this step is looked at."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether watch rules stopped all runs, so that nothing comes after their last steps."""
+        return all(one.run.stopped() is not None for one in self.runs)
 
     def steps(self, metric: str) -> list[int]:
         """The steps at which all runs have it, ascending."""

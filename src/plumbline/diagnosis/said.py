@@ -26,6 +26,7 @@ def _lines(decision: Decision, watched: Sequence[Watched]) -> Iterator[str]:
     yield f"decided on {', '.join(decision.runs)}"
     if decision.previous:
         yield f"previous   {', '.join(decision.previous)}"
+    yield from decision.stopped
     for number, one in enumerate(decision.answers, 1):
         yield ""
         yield from _wrapped(f"{number}. {one.ask}", "", "   ")

@@ -38,7 +38,7 @@ class Condition(_Brief):
     at: Step | None = None
     """The first point from this step on, not the last."""
     after: Step | None = None
-    """Not judged on a point before this step."""
+    """Not judged on a point before this step, unless a watch rule stopped the run there."""
     since: Step | None = None
     """The change since the last point up to this step, on the same examples."""
     against: Annotated[str, Field(pattern=r"^previous$")] | None = None
