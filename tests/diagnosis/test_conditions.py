@@ -45,6 +45,10 @@ def holds(evidence, named=None, **condition):
         ({"metric": "eval/extraction", "sustained": 5, "above": 0.1}, None),
         ({"metric": "eval/mean_reward", "above": 0.45}, True),
         ({"metric": "eval/nothing", "above": 0.45}, None),
+        ({"metric": "eval/extraction", "minus": "eval/extraction/reading/strict", "below": 0.05}, True),
+        ({"metric": "eval/extraction", "minus": "eval/extraction/reading/nothing", "below": 0.05}, None),
+        ({"metric": "eval/mean_reward", "minus": "eval/extraction", "below": 0.05}, None),
+        ({"metric": "eval/push", "minus": "eval/extraction", "below": 0.05}, None),
         ({"metric": "train/x", "at_least": 1.0}, True),
         ({"metric": "train/x", "above": 1.0}, False),
         ({"metric": "train/reward", "window": 10, "since": 20, "above": 0.1}, True),
@@ -97,6 +101,14 @@ def test_evaluations_of_other_examples_or_another_rubric_are_not_compared(tmp_pa
     assert refused.holds is None
     assert "rubric r@2" in refused.said[0]
     assert holds(gather([now, other]), **condition, across_rubrics=True) is True
+
+
+def test_a_mean_over_other_tasks_is_not_compared(tmp_path):
+    now = planted(tmp_path / "now", LEVELS, n=40)
+    two = {task: LEVELS[task] for task in TASKS if task not in {"sql_qa", "insights"}}
+    fewer = planted(tmp_path / "fewer", two, n=40, recipe=load("commerce-v4.2-c-sql_qa"))
+    verdict = judge(Condition(metric="eval/mean_reward", against="previous", above=0), gather([now, fewer]), {})
+    assert "of 2 tasks, not of 4" in verdict.said[0]
 
 
 def test_a_run_that_was_evaluated_at_its_ends_alone_has_two_points(tmp_path):

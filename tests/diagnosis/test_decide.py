@@ -92,6 +92,13 @@ def test_of_two_tasks_that_lag_the_lower_is_taken_and_noise_between_them_is_said
     assert near.noise == ("that eval/insights is lower than eval/sql_qa is inside the noise: those branches hold, too",)
 
 
+def test_whether_a_task_lags_too_may_be_open(tmp_path):
+    levels = {"insights": at(0.05, 0.06, 0.08), "sql_qa": at(0.1, 0.15, 0.2), "extraction": at(0.4, 0.5, 0.7)}
+    decision = decided(planted(tmp_path / "run", {**levels, "push": at(0.4, 0.5, 0.7)}))
+    assert decision.scenario == "C-insights"
+    assert decision.noise == ("whether sql_qa holds, too, is not decided",)
+
+
 def test_the_logs_questions_are_answered_with_figures(tmp_path):
     before = planted(
         tmp_path / "v4", {task: {10: 0.17} for task in TASKS}, recipe=load("commerce-v4"), rubric="r@1:strict"
@@ -166,6 +173,11 @@ def test_the_next_recipe_is_ours_to_write_and_must_be_one(tmp_path):
     object.__setattr__(decision, "changes", {"rl.steps": Change(to=600, because="nothing new")})
     with pytest.raises(RunError, match="nothing is left to change"):
         next_recipe(decision, run, out)
+    object.__setattr__(decision, "changes", {})
+    with pytest.raises(RunError, match="changes no key"):
+        next_recipe(decision, run, out)
+    with pytest.raises(RunError, match="no name for a recipe"):
+        next_recipe(decided(folder), run, tmp_path / "next.txt")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["next.yaml", "run"]
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from plumbline.diagnosis.watch import afterwards, as_words
 from plumbline.errors import RecipeError, TrainingStopped
+from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.recipe import load, parse
 from plumbline.recipe.handoff import Condition
@@ -139,6 +140,22 @@ def test_a_live_warning_goes_on_and_a_healthy_run_says_nothing(tiny_folder, tmp_
     events = [(row["rule"], row["action"], row["step"]) for row in run.files["events"].rows() if row["kind"] == "watch"]
     assert events == [("length", "warn", 1)]
     assert len(run.rows("rl")) == 6
+
+
+def test_a_rule_on_an_evaluation_stops_the_whole_run_and_without_it_the_run_ends_well(tiny_folder, tmp_path):
+    rule = {"expected": "some letters", "stop_if": {"metric": "eval/mean_reward", "after": 1, "below": 0.99}}
+    values = {
+        "model": {"name": str(tiny_folder)},
+        "rl": {"steps": 2, "prompts_per_step": 2, "group_size": 2},
+        "sampling": {"max_tokens": 4},
+        "evaluation": {"every": 1, "final": ["val"]},
+    }
+    with pytest.raises(TrainingStopped, match=r"eval/mean_reward at step 1 is .*n = 12 examples: below 0\.99"):
+        run_recipe(toy({"letters": rule}, **values), tmp_path / "run")
+    assert Run.read(tmp_path / "run").stopped()["rule"] == "letters"
+    run = run_recipe(toy({}, **values), tmp_path / "run", resume=True)
+    assert run.result()["status"] == "finished"
+    assert [row["step"] for row in run.rows("rl")] == [0, 1, 2]
 
 
 def test_at_the_last_step_there_is_nothing_left_to_stop(tiny_folder, tmp_path):

@@ -128,6 +128,9 @@ def _steps(condition: Condition, evidence: Evidence) -> tuple[list[int], int | N
     """The steps to look at and the one that a change is since; or why there is nothing to look at."""
     metric = str(condition.metric)
     steps = evidence.steps(metric)
+    if condition.minus is not None and steps:
+        metric, both = condition.minus, set(evidence.steps(condition.minus))
+        steps = [step for step in steps if step in both]
     if not steps:
         return _no_metric(metric, evidence)
     if condition.against is not None and condition.baseline is None and not evidence.previous:

@@ -155,10 +155,8 @@ def _answer(name: str, question: Question, evidence: Evidence, named: Mapping[st
         return _lowest(name, question.ask, question.lowest, evidence)
     assert question.when is not None
     verdict = judge(question.when, evidence, named)
-    answer, means = {True: ("yes", question.if_yes), False: ("no", question.if_no), None: ("not decided", "")}[
-        verdict.holds
-    ]
-    return Answer(name, question.ask, answer, means, verdict)
+    words = {True: ("yes", question.if_yes), False: ("no", question.if_no), None: ("not decided", "")}
+    return Answer(name, question.ask, *words[verdict.holds], verdict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +237,9 @@ def _walk(branches: Mapping[str, Branch | None], evidence: Evidence, named: Mapp
     held = [name for name, verdict in verdicts.items() if verdict.holds]
     if any(branch.weakest is not None for branch in there.values()):
         name, noise = _weakest({name: there[name] for name in held}, evidence)
-        before = [] if held else [each for each, verdict in verdicts.items() if verdict.holds is None]
+        before = [each for each, verdict in verdicts.items() if verdict.holds is None]
+        noise += tuple(f"whether {each} holds, too, is not decided" for each in before if held)
+        before = [] if held else before
     else:
         name, noise = (held[0] if held else ""), ()
         earlier = list(there)[: list(there).index(name)] if name else list(there)

@@ -278,12 +278,21 @@ def _check(first: Sequence[Evaluation], other: Records, metric: str, step: int, 
         raise IncomparableError(
             f"{other.run.folder} has no {metric} at step {step}", "evaluate both runs at the same steps"
         )
-    for one, another in zip(first, other.evaluations(metric, step), strict=True):
+    found = other.evaluations(metric, step)
+    if len(found) != len(first):
+        raise IncomparableError(
+            f"{other.run.folder} has {metric} of {len(found)} tasks, not of {len(first)}", "compare task by task"
+        )
+    for one, another in zip(first, found, strict=True):
         check_same(another, one, rubric=rubric)
 
 
 def _minus(after: Measured, before: Measured) -> Measured:
     """Pair by pair; an example that one of them has no value of is left out."""
+    if len(after) != len(before):
+        raise IncomparableError(
+            f"the figures are of {len(after)} and of {len(before)} tasks", "compare what is of the same tasks"
+        )
     return tuple(
         {key: value - then[key] for key, value in now.items() if key in then}
         for now, then in zip(after, before, strict=True)

@@ -37,6 +37,8 @@ def next_recipe(decision: Decision, run: Run, path: Path) -> list[tuple[str, Any
     """
     if not decision.decided:
         raise RunError("the evidence does not decide, so there is no next recipe", decision.says)
+    if not decision.changes:
+        raise RunError(f"scenario {decision.scenario} changes no key, so there is no next recipe", decision.says)
     if path.suffix not in {".yaml", ".yml"}:
         raise RunError(f"{path} is no name for a recipe", "end it in .yaml")
     if path.exists() and not (path.is_file() and path.read_bytes().startswith(HEAD.encode())):
