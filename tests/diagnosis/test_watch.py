@@ -165,7 +165,7 @@ def test_at_the_last_step_there_is_nothing_left_to_stop(tiny_folder, tmp_path):
     assert run.stopped() is None
 
 
-def test_the_report_has_a_table_of_the_rules(tmp_path):
+def test_the_report_has_a_table_of_the_rules_and_says_what_to_do_next(tmp_path):
     folder = planted(tmp_path / "run", SCENARIOS["A"], metrics=series(0, **PLANTED["gradient"][1]))
     with Run.start(load("commerce-v4.1"), folder, resume=True) as run:
         run.event("watch", "gradient: ...", rule="gradient", action="stop", step=33, stage="rl")
@@ -175,6 +175,9 @@ def test_the_report_has_a_table_of_the_rules(tmp_path):
         assert "Watch rules" in text
         assert "stop at step 33" in text
         assert "a norm of the gradient of 0.05 to 0.5" in text
+        assert "What to do next" in text
+        assert "A. The small model is used up, and the recipe is validated." in text
+        assert str(tmp_path) not in text
     assert (folder / "tables" / "watch.csv").read_text().count("\n") == 6
 
 

@@ -308,7 +308,8 @@ def _mean_of(seeds: Sequence[Measured]) -> Measured:
 
 
 def _overall(measured: Measured) -> float:
-    return float(np.mean([np.mean(list(task.values())) for task in measured if task]))
+    means = [float(np.mean(list(task.values()))) for task in measured if task]
+    return sum(means) / max(1, len(means))
 
 
 def _pooled(measured: Measured, seeds: list[list[float]], unit: str) -> Estimate:

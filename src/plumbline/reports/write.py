@@ -5,11 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from plumbline.records import Example
-from plumbline.reports.build_tables import all_tables, watch
+from plumbline.reports.build_tables import all_tables
 from plumbline.reports.markdown import markdown_report
 from plumbline.reports.page import Section, page
 from plumbline.reports.sections.changes import breakdown, parts
 from plumbline.reports.sections.curves import curves
+from plumbline.reports.sections.handoff import handoff
 from plumbline.reports.sections.record import cost, record
 from plumbline.reports.sections.replays import replays
 from plumbline.reports.sections.results import results
@@ -58,8 +59,8 @@ def html_report(view: View, said: Verdict) -> str:
         for section in _of_task(one)
     ]
     body = [*body, curves(view)] if view.tasks else _of_task(view)
-    body += [Section("watch", "Watch rules", watch(view).to_html())] if view.watched else []
-    return page(f"{view.run.recipe.name} · Plumbline", [top(view, said), *body, cost(view), record(view)])
+    sections = [top(view, said), *body, *handoff(view), cost(view), record(view)]
+    return page(f"{view.run.recipe.name} · Plumbline", sections)
 
 
 def _of_task(view: View) -> list[Section]:
