@@ -129,7 +129,14 @@ def names() -> list[str]:
 
 def descriptions() -> dict[str, str]:
     """What the bundled recipes are for, by name; they are read, and not checked, because that takes longer."""
-    return {name: str(_read(find(name), ()).get("description", "")) for name in names()}
+    return {name: _description(find(name)) for name in names()}
+
+
+def _description(path: Path) -> str:
+    """A recipe's own, or that of what it extends, which is read for nothing else."""
+    own = _parsed(read_text(path, RecipeError), str(path))
+    has_own = isinstance(own, dict) and "description" in own
+    return str((own if has_own else _read(path, ())).get("description", ""))
 
 
 def _folders() -> list[Path]:
