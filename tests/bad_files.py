@@ -53,7 +53,7 @@ RECIPES = {
     "up": "extends: ..",
     "gone": "extends: gone.yaml",
     "both": "name: x\nmodel: {name: y}\ntask: {name: forms}\ntasks: {a: {name: forms}}",
-    "extends-list": "extends: [a]",
+    "extends-list": "extends: [1]",
     "date": "seed: 2026-13-45",
     "tag": "seed: !!python/object/apply:os.getcwd []",
     "empty": "",

@@ -34,7 +34,7 @@ RANKS: tuple[set[str], ...] = (
     {"jobs"},
     {"serve"},
     {"testing", "api", "command_options", "command_output", "exits"},
-    {"data_commands", "history_commands", "audit_command"},
+    {"data_commands", "history_commands", "audit_command", "decide_commands"},
     {"cli"},
     {"__main__"},
 )
@@ -108,6 +108,12 @@ def test_imports_point_down(path):
             assert theirs == mine or RANK[theirs] < RANK[mine], f"{mine} may not import {theirs}"
 
 
+def test_a_diagnosis_reads_records_and_knows_no_task_and_no_policy():
+    for path in (PACKAGE / "diagnosis").rglob("*.py"):
+        names = {name.split(".")[1] for name in imported(ast.parse(path.read_text())) if name.startswith("plumbline.")}
+        assert not names & {"tasks", "policies", "rollouts", "judging"}, path
+
+
 def test_a_heavy_import_at_the_top_of_a_file_stands_only_where_it_may():
     for path in modules():
         where = path.relative_to(PACKAGE).as_posix()
@@ -125,7 +131,8 @@ def test_light_packages_import_without_torch():
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["recipe"], ["run", "--help"], ["audit", "--help"], ["parse"], ["get"]]
+    "arguments",
+    [["--help"], ["recipe"], ["run", "--help"], ["audit", "--help"], ["parse"], ["get"], ["decide", "--help"]],
 )
 def test_a_command_that_needs_no_model_starts_at_once(arguments):
     """Under half a second of a processor; the best of three, because a busy machine says nothing about the command."""

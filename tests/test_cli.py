@@ -339,6 +339,8 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "runs": ["--json", "--mode", "--report", "--split", "--table"],
         "compare": ["--json", "--report", "--table"],
         "audit": ["--data", "--json", "--limit", "--out", "--rows", "--seed", "--set", "--split"],
+        "decide": ["--json", "--out", "--tree"],
+        "route": ["--json", "--out"],
     }
     helps = [parameter.help or "" for command in group.commands.values() for parameter in command.params]
     assert not [text for text in helps if "<" in text], "angle brackets in help would be eaten as HTML"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plumbline.errors import RecipeError
 from plumbline.recipe import Recipe, difference_lines, differences, differing, load, names, options_of, parse
 from plumbline.recipe.families import FAMILIES
-from plumbline.recipe.files import _leaves
+from plumbline.recipe.files import leaves
 from plumbline.runs.run import Run
 
 MINIMAL = {"name": "x", "model": {"name": "some-model"}}
@@ -176,7 +176,7 @@ def test_a_recipe_of_another_family_is_extended_where_its_own_keys_have_their_de
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_recipe_prints_the_keys_of_its_family_only(family):
     values = {"name": "x", "model": {"name": "m", "family": family}, "sft": {"steps": 1}, "rl": {"steps": 1}}
-    printed = dict(_leaves(yaml.safe_load(parse(values).to_yaml())))
+    printed = dict(leaves(yaml.safe_load(parse(values).to_yaml())))
     every = {key for one in FAMILIES for key in (*options_of(one).defaults(), *options_of(one).reads)}
     mine = {*options_of(family).defaults(), *options_of(family).reads}
     assert {key for key in printed if key in every} == mine

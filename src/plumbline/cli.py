@@ -17,6 +17,7 @@ from plumbline import command_options as take
 from plumbline.audit_command import audit_app
 from plumbline.command_output import print_json, print_tables, progress, say
 from plumbline.data_commands import data_app
+from plumbline.decide_commands import add as add_decide_commands
 from plumbline.exits import clear_exits
 from plumbline.history_commands import history_app
 
@@ -372,3 +373,6 @@ def report(
 
     claims.check(folder, RUN, is_run)
     print(write_report(Run.read(folder)))
+
+
+add_decide_commands(app)

@@ -24,6 +24,11 @@ def print_tables(*renderables: Any, wrap: bool = True) -> None:
         console.print(renderable, soft_wrap=not wrap)
 
 
+def print_text(text: str) -> None:
+    """Print lines as they are."""
+    print(text, end="")
+
+
 def say(value: object, text: str, as_json: bool) -> None:
     """Print a result in one of its two forms."""
     if as_json:

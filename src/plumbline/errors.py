@@ -8,7 +8,8 @@
     ├── DeviceMemoryError  a pass, a model or a batch of answers that the device's memory cannot hold
     ├── RunError           a run directory that exists, belongs to another recipe, or cannot be resumed
     ├── IncomparableError  two evaluations of different rubrics or different examples
-    └── TrainingStopped    the result would be false: a NaN, a sampler that is not the scorer, no signal at all
+    └── TrainingStopped    the result would be false: a NaN, a sampler that is not the scorer, no signal at all; or a
+                           watch rule of the recipe says so
 
 A user's mistake raises one of these at the boundary; a programmer's mistake is an `assert`; a failed rollout is
 not an exception but data (`records.Failure`).

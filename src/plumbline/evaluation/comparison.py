@@ -12,7 +12,21 @@ def compare(before: Evaluation, after: Evaluation) -> Paired:
     Raises:
         IncomparableError: they differ in task, rubric, or examples, or no example was judged in both.
     """
-    for name in ("task", "rubric"):
+    check_same(before, after)
+    first, second = ({row.id: row.reward for row in evaluation.rows} for evaluation in (before, after))
+    both = [key for key in first if key in second]
+    if not both:
+        raise IncomparableError("no example was judged in both evaluations", "look at why they could not be judged")
+    return paired([first[key] for key in both], [second[key] for key in both])
+
+
+def check_same(before: Evaluation, after: Evaluation, *, rubric: bool = True) -> None:
+    """See that two evaluations are of the same examples and, unless that is what is asked about, under one rubric.
+
+    Raises:
+        IncomparableError: they differ in task, rubric, or examples.
+    """
+    for name in ("task", "rubric") if rubric else ("task",):
         one, other = getattr(before, name), getattr(after, name)
         if one != other:
             raise IncomparableError(
@@ -25,11 +39,6 @@ def compare(before: Evaluation, after: Evaluation) -> Paired:
             f"the two evaluations share {len(one & other)} examples of {len(one)} and {len(other)}",
             "evaluate both on the same split and limit of the same data",
         )
-    first, second = ({row.id: row.reward for row in evaluation.rows} for evaluation in (before, after))
-    both = [key for key in first if key in second]
-    if not both:
-        raise IncomparableError("no example was judged in both evaluations", "look at why they could not be judged")
-    return paired([first[key] for key in both], [second[key] for key in both])
 
 
 def fall(before: Evaluation, after: Evaluation) -> str | None:

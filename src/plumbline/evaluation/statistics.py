@@ -82,6 +82,40 @@ def t_interval(values: ArrayLike) -> Interval:
     return Interval(mean_, mean_ - half, mean_ + half, n)
 
 
+def pooled_interval(strata: Sequence[ArrayLike], seeds: Sequence[Sequence[float]] = ()) -> Interval:
+    """The mean over strata [T] of the mean over each one's examples [n_t], with Student's interval; n is all examples.
+
+    Two sources of chance are added: which examples there are, and which seeds. Each has Student's margin, by its own
+    degrees of freedom, and the two make one as the sides of a right angle do (Howe 1974), which errs to the wide side.
+    A stratum without any spread counts with the error that Wilson's interval gives a share of 0, because that nothing
+    differed among six examples does not say that nothing can.
+
+    Args:
+        strata: values or paired differences, each already the mean over the seeds.
+        seeds: groups of what each seed has come to; of a difference to other runs, two groups. A group of one adds
+            nothing, and then the interval says nothing of other seeds.
+
+    Raises:
+        ValueError: there are no strata, or one is empty.
+    """
+    arrays = [np.asarray(values, dtype=np.float64) for values in strata]
+    if not arrays or not all(map(len, arrays)):
+        raise ValueError("there is nothing to take the mean of")
+    spread = math.sqrt(sum(map(_squared_error, arrays))) / len(arrays)
+    margins = [t_quantile(min(1000, max(1, sum(len(array) - 1 for array in arrays)))) * spread]
+    margins += [(one := t_interval(group)).high - one.mean for group in seeds if len(group) > 1]
+    half = math.hypot(*margins)
+    middle = float(np.mean([array.mean() for array in arrays]))
+    return Interval(middle, middle - half, middle + half, sum(map(len, arrays)))
+
+
+def _squared_error(array: NDArray[np.float64]) -> float:
+    """The squared standard error of a mean."""
+    if len(array) > 1 and np.ptp(array) > TIE:
+        return float(array.var(ddof=1)) / len(array)
+    return (rate_interval(np.zeros(len(array))).high / _Z) ** 2
+
+
 def t_quantile(freedom: int) -> float:
     """How many standard errors `LEVEL` of Student's distribution with so many degrees of freedom lies within.
 

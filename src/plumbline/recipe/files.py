@@ -3,6 +3,7 @@
 import copy
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,14 @@ def names() -> list[str]:
 
 def descriptions() -> dict[str, str]:
     """What the bundled recipes are for, by name; they are read, and not checked, because that takes longer."""
-    return {name: str(_read(find(name), ()).get("description", "")) for name in names()}
+    return {name: _description(find(name)) for name in names()}
+
+
+def _description(path: Path) -> str:
+    """A recipe's own, or that of what it extends, which is read for nothing else."""
+    own = _parsed(read_text(path, RecipeError), str(path))
+    has_own = isinstance(own, dict) and "description" in own
+    return str((own if has_own else _read(path, ())).get("description", ""))
 
 
 def _folders() -> list[Path]:
@@ -164,9 +172,9 @@ def load_two(words: Sequence[str], overrides: Sequence[str] = ()) -> tuple[Recip
 
 
 def differing(old: Recipe, new: Recipe) -> list[tuple[str, Any, Any]]:
-    """`differences` as a list; the name and the description are left out unless nothing else differs."""
+    """`differences` as a list; what a run is called, watched and asked by is left out unless nothing else differs."""
     found = list(differences(old, new))
-    return [row for row in found if row[0] not in {"name", "description"}] or found
+    return [row for row in found if row[0].partition(".")[0] not in {"name", "description", "watch", "decide"}] or found
 
 
 def difference_lines(rows: Sequence[tuple[str, Any, Any]]) -> list[str]:
@@ -195,19 +203,28 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
         raise RecipeError(
             f"{seen[0]} extends more than {MOST_PARENTS} recipes, one after the other", "write some of them into one"
         )
-    values = read_yaml(read_text(path, RecipeError), str(path))
+    values = copy.deepcopy(_parsed(read_text(path, RecipeError), str(path)))
     if not isinstance(values, dict):
         what = "empty" if values is None else f"a {type(values).__name__}"
         raise RecipeError(f"{path} is {what}, where a recipe is a mapping of keys", "see `plumbline recipe NAME`")
-    parent = values.pop("extends", None)
-    if parent is None:
-        return values
-    if not isinstance(parent, str):
-        raise RecipeError(f"{path}: extends is {parent!r}, where the name of a file is meant", "extends: other.yaml")
-    extended = path.parent / parent
-    if not extended.exists():
-        raise RecipeError(f"{path} extends {extended}, which does not exist", "correct extends, or leave it out")
-    return _merge(_read(extended, (*seen, path)), values)
+    parents = values.pop("extends", None)
+    below: dict[str, Any] = {}
+    for parent in parents if isinstance(parents, list) else [] if parents is None else [parents]:
+        if not isinstance(parent, str):
+            raise RecipeError(
+                f"{path}: extends is {parent!r}, where the name of a file is meant", "extends: other.yaml"
+            )
+        extended = path.parent / parent
+        if not extended.exists():
+            raise RecipeError(f"{path} extends {extended}, which does not exist", "correct extends, or leave it out")
+        below = _merge(below, _read(extended, (*seen, path)))
+    return _merge(below, values)
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str, name: str) -> Any:
+    """Recipes share what they extend, and YAML is slow to read."""
+    return read_yaml(text, name)
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

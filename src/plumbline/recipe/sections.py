@@ -14,6 +14,7 @@ from plumbline.algorithms import ALGORITHMS
 from plumbline.algorithms.algorithm import Algorithm
 from plumbline.algorithms.grpo import Grpo
 from plumbline.overrides import as_mapping
+from plumbline.recipe.handoff import DecideSection, WatchRule
 from plumbline.recipe.moved import check_moved
 from plumbline.records import Sampling
 from plumbline.section import PositiveInt, Section, no_flags
@@ -341,6 +342,10 @@ class Recipe(Section):
     """How training rollouts are drawn; evaluations draw the same way, and greedily beside it."""
     evaluation: EvaluationSection = EvaluationSection()
     run: RunSection = RunSection()
+    watch: dict[str, WatchRule | None] = Field(default={})
+    """Rules that RL is watched by; null takes one away from a recipe that is extended."""
+    decide: DecideSection | None = None
+    """What `plumbline decide` asks of the run, and where the answers lead."""
 
     @model_validator(mode="before")
     @classmethod
@@ -432,6 +437,6 @@ class Recipe(Section):
         return yaml.safe_dump(self.plain(), sort_keys=False, allow_unicode=True, width=110)
 
     def identity(self) -> str:
-        """12 hex digits of everything that can change the result (where it is written and tracked cannot)."""
-        content = self.model_dump(mode="json", exclude={"run", "description"})
+        """12 hex digits of everything that can change the result (where it is written, tracked and watched cannot)."""
+        content = self.model_dump(mode="json", exclude={"run", "description", "watch", "decide"})
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+from plumbline.diagnosis.watch import EVENT
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.records import Evaluation, Judged
@@ -19,7 +20,7 @@ def all_tables(view: View) -> list[Table]:
     Of what several tasks have in common there are two; each task's view has the others.
     """
     if view.tasks:
-        return [tasks(view), time(view)]
+        return [tasks(view), *([watch(view)] if view.watched else []), time(view)]
     comparisons = view.on_each_split(view.last_two)
     tables = [
         results(view, view.splits),
@@ -28,6 +29,7 @@ def all_tables(view: View) -> list[Table]:
         strata(comparisons),
         parse_modes(view),
         curve(view),
+        *([watch(view)] if view.watched else []),
         *([time(view)] if view.whole is None else []),
     ]
     return [*tables, rise(view), breakdown(view, view.rises)] if view.has_breakdown else tables
@@ -305,6 +307,39 @@ def curve(view: View) -> Table:
         for step, evaluation in points
     )
     return Table("curve", "Evaluations during RL [95 % interval]", columns, rows)
+
+
+def watch(view: View) -> Table:
+    """The recipe's watch rules, with what each did while the run trained, and what the records say of it now."""
+    columns = (
+        Column("rule", "Rule"),
+        Column("expected", "Expected"),
+        Column("stop_if", "Stop if"),
+        Column("warn_if", "Warn if"),
+        Column("live", "While it trained"),
+        Column("records", "By the records"),
+        Column("now", "At the last step"),
+    )
+    done: dict[str, list[str]] = {}
+    for event in view.events:
+        if event["kind"] == EVENT:
+            done.setdefault(str(event.get("rule")), []).append(f"{event.get('action')} at step {event.get('step')}")
+    rows = tuple(
+        Row(
+            (
+                one.rule,
+                one.expected,
+                one.stop_if or "-",
+                one.warn_if or "-",
+                ", ".join(done.get(one.rule, [])) or "nothing",
+                ", ".join(f"{each.action} at step {each.step}" for each in one.fired) or "nothing",
+                one.now,
+            )
+        )
+        for one in view.watched
+    )
+    caption = "Watch rules; noise: a bound was passed, but not by more than the interval is wide"
+    return Table("watch", caption, columns, rows)
 
 
 def time(view: View) -> Table:

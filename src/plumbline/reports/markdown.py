@@ -6,6 +6,7 @@ from plumbline.reports import numbers
 from plumbline.reports.build_tables import all_tables
 from plumbline.reports.escaping import clip, markdown, markdown_block
 from plumbline.reports.sections.changes import form_sentence
+from plumbline.reports.sections.handoff import NEXT, next_facts
 from plumbline.reports.sections.record import COMMANDS, environment, events, identity, tokens
 from plumbline.reports.sections.samples import golds_of, prompt_of
 from plumbline.reports.sections.strict import sentence
@@ -30,6 +31,7 @@ def markdown_report(view: View, said: Verdict) -> str:
         blocks += [f"# Task: {markdown(one.task)}"] if one.task else []
         blocks += [block for table in all_tables(one) for block in _table(one, table)]
         blocks += _samples(one)
+    blocks += [f"## {NEXT}", *_facts(said_next)] if (said_next := next_facts(view)) else []
     blocks += [
         "## Time and tokens",
         *(_facts(tokens(view)) if view.timings else ["No timings have been recorded yet."]),
@@ -48,6 +50,7 @@ HEADINGS = {
     "parts": "Parts and strata",
     "curve": "During training",
     "rise": "Seen and held out",
+    "watch": "Watch rules",
 }
 
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from plumbline.diagnosis.decide import Decision, decide
+from plumbline.diagnosis.evidence import Evidence, Records
+from plumbline.diagnosis.watch import Watched, afterwards
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
@@ -122,6 +125,17 @@ class View:
     def warnings(self) -> list[dict[str, Any]]:
         """The events that say that something is amiss."""
         return [event for event in self.events if event.get("kind") not in QUIET]
+
+    @cached_property
+    def watched(self) -> list[Watched]:
+        """What became of the recipe's watch rules; of several tasks, those of the run stand with the run alone."""
+        return afterwards(self.run) if self.whole is None else []
+
+    @cached_property
+    def decision(self) -> Decision | None:
+        """What the recipe's tree makes of this run alone; None where it has none."""
+        tree = self.run.recipe.decide
+        return decide(Evidence((Records.of(self.run),)), tree) if tree is not None and self.whole is None else None
 
     @cached_property
     def environment(self) -> dict[str, Any]:

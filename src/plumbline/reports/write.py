@@ -10,6 +10,7 @@ from plumbline.reports.markdown import markdown_report
 from plumbline.reports.page import Section, page
 from plumbline.reports.sections.changes import breakdown, parts
 from plumbline.reports.sections.curves import curves
+from plumbline.reports.sections.handoff import handoff
 from plumbline.reports.sections.record import cost, record
 from plumbline.reports.sections.replays import replays
 from plumbline.reports.sections.results import results
@@ -58,7 +59,8 @@ def html_report(view: View, said: Verdict) -> str:
         for section in _of_task(one)
     ]
     body = [*body, curves(view)] if view.tasks else _of_task(view)
-    return page(f"{view.run.recipe.name} · Plumbline", [top(view, said), *body, cost(view), record(view)])
+    sections = [top(view, said), *body, *handoff(view), cost(view), record(view)]
+    return page(f"{view.run.recipe.name} · Plumbline", sections)
 
 
 def _of_task(view: View) -> list[Section]:

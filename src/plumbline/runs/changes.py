@@ -28,8 +28,14 @@ RATES = {
     "rl": "rl.optimiser.learning_rate",
 }
 """The key of each stage's learning rate."""
-FREE = ("run.", "description")
-"""What a run may be written, tracked and called by."""
+FREE = ("run.", "description", "watch", "decide")
+"""What a run may be written, tracked, called, watched and asked by."""
+
+
+def same_but_seed(one: Recipe, other: Recipe) -> bool:
+    """Whether two recipes are seeds of one: they differ in the seed, the name and what changes no result, at most."""
+    free = {"seed", "name", *HOW, *(f"model.{key}" for key in one.model.how)}
+    return all(key in free or key.startswith(FREE) for key, _, _ in differences(one, other))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@
       replays/             pictures of failed episodes, where the recipe asks for them
       checkpoints/         of the stage in progress
       models/              base, sft, rl: standard model directories
-      result.json          the outcome; its absence means that the run is not finished
+      result.json          the outcome; its absence means that the run is not finished, and its status stopped that a
+                           watch rule stopped it
       report.html ...
 
 A run is its records: reports, checks and comparisons are functions of these files, on a live run, a finished one, or
@@ -54,6 +55,8 @@ STAGES = ("base", "sft", "rl")
 """In the order of training."""
 QUIET = frozenset({"note", "started", "resumed", "stopped", "changed", "engine", "forecast"})
 """Kinds of events that are no warning."""
+STOPPED = "stopped"
+"""The status in the result of a run that a watch rule stopped."""
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
 
 
@@ -235,6 +238,8 @@ class Run:
         changes = allowed_changes(before, self.recipe, finished, self.folder)
         self._sweep()
         self.event("resumed", "the run goes on from its last checkpoint")
+        if self.stopped() is not None:
+            (self.folder / "result.json").unlink()
         if self.result() is not None:  # nothing is left that a change could act on
             self.recipe = before
             return
@@ -321,6 +326,10 @@ class Run:
         """Record the outcome: from here on the run counts as finished."""
         write_json(self.folder / "result.json", dict(result))
 
+    def halt(self, facts: Mapping[str, Any]) -> None:
+        """Record what stopped the run, which can go on from there."""
+        write_json(self.folder / "result.json", {"status": STOPPED, **facts})
+
     def marks(self) -> dict[str, int]:
         """Lengths of the record files, for a checkpoint (events are never cut back)."""
         return {name: file.size() for name, file in self.files.items() if name != "events"}
@@ -340,11 +349,11 @@ class Run:
         """Where the replayed episodes of an evaluation are."""
         return self.folder / "replays" / str(key)
 
-    def evaluations(self) -> dict[EvaluationKey, Evaluation]:
-        """Every evaluation, in the order of the file names.
+    def evaluation_files(self) -> dict[EvaluationKey, Path]:
+        """The file of every evaluation, in the order of their names.
 
         Raises:
-            DataError: the folder cannot be read, or a file in it is no evaluation.
+            DataError: the folder cannot be read, or a file in it has no evaluation's name.
         """
         folder = self.folder / "evaluations"
         with clear_read_errors(folder):
@@ -352,12 +361,29 @@ class Run:
                 paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
             except FileNotFoundError:
                 paths = []
-        return {EvaluationKey.parse(path.stem): read_evaluation(path) for path in paths}
+        return {EvaluationKey.parse(path.stem): path for path in paths}
+
+    def evaluations(self) -> dict[EvaluationKey, Evaluation]:
+        """Every evaluation, in the order of the file names.
+
+        Raises:
+            DataError: the folder cannot be read, or a file in it is no evaluation.
+        """
+        return {key: read_evaluation(path) for key, path in self.evaluation_files().items()}
 
     def result(self) -> dict[str, Any] | None:
         """The outcome, or None while the run is not finished."""
+        found = self._outcome()
+        return None if found.get("status") == STOPPED else found or None
+
+    def stopped(self) -> dict[str, Any] | None:
+        """Which watch rule stopped the run, where, and why; None where none did, or the run has gone on since."""
+        found = self._outcome()
+        return found if found.get("status") == STOPPED else None
+
+    def _outcome(self) -> dict[str, Any]:
         path = self.folder / "result.json"
-        return read_object(path) if path.exists() else None
+        return read_object(path) if path.exists() else {}
 
     def model(self, stage: str) -> Path:
         """Where a stage's model is."""

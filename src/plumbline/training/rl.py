@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from plumbline.errors import DataError
+from plumbline.diagnosis.watch import Watcher
+from plumbline.errors import DataError, TrainingStopped
 from plumbline.judging import check_failures
 from plumbline.policies.memory import begin_peak, peak
 from plumbline.policies.policy import Policy, Sampler
@@ -48,7 +49,7 @@ def train_rl(policy: Policy, source: Source, run: Run, evaluate: Evaluator | Non
     Raises:
         DataError: a task has no examples, or a prompt exceeds the context.
         RecipeError: credit by items, where no task has any or the policy cannot tell where they stand.
-        TrainingStopped: going on would make the result false (see `guards`).
+        TrainingStopped: going on would make the result false (see `guards`), or a watch rule says so.
     """
     recipe, section = run.recipe, run.recipe.rl
     assert section is not None
@@ -59,6 +60,7 @@ def train_rl(policy: Policy, source: Source, run: Run, evaluate: Evaluator | Non
     optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps, RATES[STAGE])
     optimiser.passes.tell(run, STAGE, policy)
     progress = Stage(run, STAGE, optimiser)
+    watcher = Watcher(run, progress)
 
     def draw(sampler: Sampler, step: int) -> list[Group]:
         return _collect(sampler, source, recipe, step)
@@ -105,7 +107,11 @@ def train_rl(policy: Policy, source: Source, run: Run, evaluate: Evaluator | Non
                 run.event("dead_part", message)
             for message in guards.mostly_noise(values["train/reward"], update.gradient, rate, progress.memory):
                 run.event("mostly_noise", message)
-            run.metrics(STAGE, done, {**values, **evaluated(done)})
+            values |= evaluated(done)
+            run.metrics(STAGE, done, values)
+            if (fired := watcher.look({"step": done, **values})) and done < section.steps:
+                fix = f"{fired.advice} Then --resume, with --set watch.{fired.rule}=null to go on without this rule"
+                progress.halt(TrainingStopped(f"the rule {fired.rule}: {fired.said}", fix), fired.facts())
             ended = time.perf_counter()
             seconds = {"rollouts": sampled - began, "update": updated - sampled, "rest": ended - updated}
             memory = {"memory/peak_gb": peak(optimiser.passes.device) / 1e9}

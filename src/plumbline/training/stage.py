@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
+from plumbline.errors import TrainingStopped
 from plumbline.runs.run import Run
 from plumbline.storage import read_object, write_json
 from plumbline.training import checkpoints
@@ -36,6 +37,7 @@ class Stage:
         self.older: dict[str, Tensor] = {}
         """Weights of earlier versions that a resumed run samples with once more, by `VERSION:NAME`."""
         self._begin = run.marks()
+        self._halt: tuple[TrainingStopped, dict[str, Any]] | None = None
 
     def resume(self) -> int:
         """Take up the newest checkpoint, if there is one; the number of steps already done."""
@@ -59,6 +61,7 @@ class Stage:
 
         Raises:
             KeyboardInterrupt: the user or the system asked to stop; a checkpoint was left.
+            TrainingStopped: `halt` asked to stop; a checkpoint was left.
         """
         # Reading, too: an interrupt inside safetensors would come out as an error of the checkpoint.
         with stop_requests() as asked:
@@ -68,11 +71,18 @@ class Stage:
                 raise KeyboardInterrupt
             for step in range(done, total):
                 yield step
-                stopping = asked()
+                stopping = asked() or self._halt is not None
                 if stopping or (step + 1) % self.section.checkpoint_every == 0 or step + 1 == total:
                     self._save(step + 1)
+                if self._halt is not None:
+                    self.run.halt({"stage": self.name, "step": step + 1, **self._halt[1]})
+                    raise self._halt[0]
                 if stopping:
                     raise KeyboardInterrupt
+
+    def halt(self, error: TrainingStopped, facts: dict[str, Any]) -> None:
+        """Stop after this step's checkpoint: `facts` go into the run's result, and the error is raised."""
+        self._halt = error, facts
 
     def _save(self, step: int) -> None:
         checkpoints.save(

@@ -1,0 +1,160 @@
+"""The evaluator of conditions: three answers, by intervals; what it says of noise, seeds and what is not there."""
+
+import numpy as np
+import pytest
+
+from plumbline.diagnosis.conditions import judge
+from plumbline.diagnosis.decide import gather
+from plumbline.evaluation.statistics import pooled_interval
+from plumbline.recipe import load, parse
+from plumbline.recipe.handoff import Condition, DecideSection
+from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.run import Run
+from tests.diagnosis.planted import TASKS, at, evaluation, planted
+
+LEVELS = {task: at(0.3, 0.4, 0.5) for task in TASKS}
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory):
+    rising = [float(x) for x in np.linspace(0.2, 0.6, 40) + np.random.default_rng(0).normal(0, 0.05, 40)]
+    folder = planted(tmp_path_factory.mktemp("run") / "run", LEVELS, metrics={"train/reward": rising, "train/x": [1.0]})
+    return gather([folder])
+
+
+def holds(evidence, named=None, **condition):
+    return judge(Condition.model_validate(condition), evidence, named or {}).holds
+
+
+@pytest.mark.parametrize(
+    ("condition", "answer"),
+    [
+        ({"metric": "eval/extraction", "above": 0.45}, True),
+        ({"metric": "eval/extraction", "above": 0.55}, False),
+        ({"metric": "eval/extraction", "above": 0.5}, None),
+        ({"metric": "eval/extraction", "below": 0.55}, True),
+        ({"metric": "eval/extraction", "below": 0.5}, None),
+        ({"metric": "eval/extraction", "at_least": 0.45, "at_most": 0.55}, True),
+        ({"metric": "eval/extraction", "at_least": 0.45, "at_most": 0.48}, False),
+        ({"metric": "eval/extraction", "at": 10, "below": 0.35}, True),
+        ({"metric": "eval/extraction", "after": 601, "above": 0}, None),
+        ({"metric": "eval/extraction", "since": 130, "above": 0.08}, True),
+        ({"metric": "eval/extraction", "since": 600, "above": 0}, None),
+        ({"metric": "eval/extraction", "sustained": 3, "above": 0.25}, True),
+        ({"metric": "eval/extraction", "sustained": 3, "above": 0.35}, False),
+        ({"metric": "eval/extraction", "sustained": 5, "above": 0.1}, None),
+        ({"metric": "eval/mean_reward", "above": 0.45}, True),
+        ({"metric": "eval/nothing", "above": 0.45}, None),
+        ({"metric": "eval/extraction", "minus": "eval/extraction/reading/strict", "below": 0.05}, True),
+        ({"metric": "eval/extraction", "minus": "eval/extraction/reading/nothing", "below": 0.05}, None),
+        ({"metric": "eval/mean_reward", "minus": "eval/extraction", "below": 0.05}, None),
+        ({"metric": "eval/push", "minus": "eval/extraction", "below": 0.05}, None),
+        ({"metric": "train/x", "at_least": 1.0}, True),
+        ({"metric": "train/x", "above": 1.0}, False),
+        ({"metric": "train/reward", "window": 10, "since": 20, "above": 0.1}, True),
+        ({"metric": "train/reward", "window": 10, "above": 0.7}, False),
+        ({"metric": "train/reward", "window": 50, "above": 0.6}, None),
+        ({"all": [{"metric": "train/x", "above": 0}, {"metric": "eval/nothing", "above": 0}]}, None),
+        ({"all": [{"metric": "train/x", "above": 2}, {"metric": "eval/nothing", "above": 0}]}, False),
+        ({"any": [{"metric": "train/x", "above": 0}, {"metric": "eval/nothing", "above": 0}]}, True),
+        ({"any": [{"metric": "train/x", "above": 2}, {"metric": "eval/nothing", "above": 0}]}, None),
+        ({"none": [{"metric": "train/x", "above": 2}]}, True),
+        ({"none": [{"metric": "train/x", "above": 0}]}, False),
+    ],
+    ids=str,
+)
+def test_a_condition_holds_does_not_or_is_not_decided(evidence, condition, answer):
+    assert holds(evidence, **condition) is answer
+
+
+def test_only_noise_is_called_noise(evidence):
+    near = judge(Condition(metric="eval/extraction", above=0.5), evidence, {})
+    gone = judge(Condition(metric="eval/nothing", above=0.5), evidence, {})
+    assert (near.noise, gone.noise) == (True, False)
+    assert gone.leans is None
+    assert gone.needs == (
+        "a metric that the run has: eval/mean_reward, eval/extraction, eval/sql_qa, eval/insights, eval/push",
+    )
+
+
+def test_a_name_stands_for_a_condition_that_was_defined_before(evidence):
+    named = {"high": Condition(metric="eval/extraction", above=0.45)}
+    assert judge("high", evidence, named).holds
+    assert holds(evidence, named, none=["high"]) is False
+    with pytest.raises(ValueError, match="refers to later, and the conditions are none"):
+        DecideSection.model_validate(
+            {"conditions": {"first": {"all": ["later"]}, "later": {"metric": "eval/x", "above": 0}}}
+        )
+
+
+def test_evaluations_of_other_examples_or_another_rubric_are_not_compared(tmp_path):
+    now = planted(tmp_path / "now", LEVELS, n=40)
+    fewer = planted(tmp_path / "fewer", LEVELS, n=30, recipe=load("commerce-v4"))
+    other = planted(tmp_path / "other", LEVELS, n=40, recipe=load("commerce-v4"), rubric="r@2")
+    condition = {"metric": "eval/extraction", "at": 10, "against": "previous", "above": -1}
+    alone = judge(Condition.model_validate(condition), gather([now]), {})
+    assert "no previous run" in alone.said[0]
+    assert (
+        "share 30 examples of 30 and 40" in judge(Condition.model_validate(condition), gather([now, fewer]), {}).said[0]
+    )
+    refused = judge(Condition.model_validate(condition), gather([now, other]), {})
+    assert refused.holds is None
+    assert "rubric r@2" in refused.said[0]
+    assert holds(gather([now, other]), **condition, across_rubrics=True) is True
+
+
+def test_a_mean_over_other_tasks_is_not_compared(tmp_path):
+    now = planted(tmp_path / "now", LEVELS, n=40)
+    two = {task: LEVELS[task] for task in TASKS if task not in {"sql_qa", "insights"}}
+    fewer = planted(tmp_path / "fewer", two, n=40, recipe=load("commerce-v4.2-c-sql_qa"))
+    verdict = judge(Condition(metric="eval/mean_reward", against="previous", above=0), gather([now, fewer]), {})
+    assert "of 2 tasks, not of 4" in verdict.said[0]
+
+
+def test_a_run_that_was_evaluated_at_its_ends_alone_has_two_points(tmp_path):
+    recipe = load("commerce-smollm2")
+    with Run.start(recipe, tmp_path / "run", resume=False) as run:
+        for task in TASKS:
+            for stage, mean in (("base", 0.01), ("sft", 0.4), ("rl", 0.5)):
+                if (stage, task) == ("rl", "push"):
+                    continue
+                found = evaluation(task, mean, 100, stage)
+                run.evaluation(EvaluationKey(stage, "test", "greedy", None, task), found)
+                run.evaluation(EvaluationKey(stage, "val", "greedy", None, task), evaluation(task, 0.9, 100, stage))
+    assert gather([tmp_path / "run"]).steps("eval/extraction") == [0], "a stage that is half evaluated is no point yet"
+    run.evaluation(EvaluationKey("rl", "test", "greedy", None, "push"), evaluation("push", 0.5, 100, "rl"))
+    evidence = gather([tmp_path / "run"])
+    assert evidence.steps("eval/mean_reward") == [0, 40]
+    (figure,) = judge(Condition(metric="eval/mean_reward", since=0, above=0), evidence, {}).figures
+    assert figure.mean == pytest.approx(0.1, abs=0.005)
+
+
+def test_a_run_of_one_task_has_its_strata_and_readings_as_metrics(tmp_path):
+    recipe = parse({"name": "one", "model": {"name": "m"}, "rl": {"steps": 10}, "evaluation": {"every": 5}})
+    with Run.start(recipe, tmp_path / "run", resume=False) as run:
+        run.evaluation(EvaluationKey("rl", "val", "greedy", 5), evaluation("extraction", 0.5, 50, "x", strict=0.2))
+    evidence = gather([tmp_path / "run"])
+    assert evidence.steps("eval/extraction") == evidence.steps("eval/reading/strict") == [5]
+    assert evidence.steps("eval/sql_qa") == []
+    assert holds(evidence, metric="eval/reading/strict", below=0.4) is True
+
+
+def test_a_pooled_interval_covers_as_often_as_it_says():
+    """With three seeds and two strata; somewhat oftener is right, because two sources of chance are added."""
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(400):
+        seeds = rng.normal(0, 0.05, 3)
+        truth, examples = 0.5, rng.normal(0, 0.2, (2, 30))
+        strata = [truth + examples[k] + seeds.mean() for k in range(2)]
+        interval = pooled_interval(strata, [list(truth + seeds + examples.mean())])
+        covered += interval.low <= truth <= interval.high
+    assert 0.94 <= covered / 400 < 1
+
+
+def test_values_without_spread_do_not_say_that_nothing_else_can_happen():
+    six, many = pooled_interval([[0.0] * 6]), pooled_interval([[0.0] * 600])
+    assert six.high > 0.3
+    assert many.high < 0.01
+    with pytest.raises(ValueError, match="nothing to take the mean of"):
+        pooled_interval([[1.0], []])
