@@ -19,6 +19,7 @@ from plumbline.diagnosis.history import History
 from plumbline.diagnosis.readers import read_histories
 from plumbline.diagnosis.readers.rows import our_name
 from plumbline.errors import DataError
+from tests.diagnosis.test_checks import healthy, said
 
 STEPS = 120
 
@@ -306,7 +307,7 @@ def test_tables(tmp_path, name, fault):
         pytest.importorskip("pandas", reason="pandas writes what W&B exports")
     (tmp_path / name).write_text(TABLES[name](logged(fault)))
     (tmp_path / "config.yaml").write_text(yaml.safe_dump({"beta": {"value": 0.04}, "_wandb": {"value": {"t": 1}}}))
-    history = read(tmp_path)
+    history = read(tmp_path if not name.endswith(".json") else tmp_path / name)
     assert_found(history, fault)
     assert history.settings["rl.beta"] == 0.04
     assert history.skipped == 0
@@ -407,12 +408,28 @@ def test_damage_anywhere_is_read_or_a_clear_error(tmp_path, name, offline_file):
 
 
 def test_a_folder_without_records_and_one_with_many(tmp_path):
+    for name in ("config.json", "tokenizer.json", "generation_config.json"):
+        (tmp_path / name).write_text('{"model_type": "llama", "temperature": 0.6}')
     with pytest.raises(DataError, match="no record of a run that is known"):
         read(tmp_path)
     for name in ("a.csv", "b.csv"):
         (tmp_path / name).write_text(as_csv(logged()))
     with pytest.raises(DataError, match=r"2 tables: a\.csv, b\.csv"):
         read(tmp_path)
+    assert read(tmp_path / "a.csv").settings == {}, "a model's own configuration is none of the trainer's"
+
+
+def test_a_run_of_plumbline_by_the_file_of_its_metrics(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("rl: {steps: 9}\n")
+    rows = [{"stage": "rl", "step": step, "train/reward": 0.5} for step in range(1, 4)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read(tmp_path).origin == read(tmp_path / "metrics.jsonl").origin == "plumbline"
+
+
+def test_a_counter_of_whole_epochs_is_no_share_of_one(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("\n".join(json.dumps({**row, "epoch": 0}) for row in logged()))
+    assert not len(read(tmp_path)["epoch"])
+    assert_found(read(tmp_path), "")
 
 
 def test_completions_of_verl_and_of_swift(tmp_path):
@@ -435,6 +452,103 @@ def test_completions_of_verl_and_of_swift(tmp_path):
     }
     (tmp_path / "completions" / "7.jsonl").write_text(json.dumps(columns) + "\n")
     assert [(one.step, one.text, one.reward) for one in read(tmp_path).samples] == [(3, "a", 0.5), (3, "b", 1.0)]
+
+
+# What each trainer calls the series of a healthy run, and how it counts them.
+TRAINERS = {
+    "verl": {
+        "critic/score/mean": "reward",
+        "critic/rewards/mean": "reward",
+        "actor/pg_loss": "loss",
+        "actor/grad_norm": "gradient",
+        "actor/lr": "rate",
+        "actor/kl_loss": "kl",
+        "actor/entropy": "entropy",
+        "actor/pg_clipfrac": "clip",
+        "response_length/mean": "length",
+        "response_length/clip_ratio": "truncated",
+        "training/rollout_probs_diff_mean": lambda run: np.full(120, np.nan),
+        "actor/ppo_kl": lambda run: 30 * run["kl"].values,
+        "training/global_step": lambda run: run["reward"].steps,
+    },
+    "openrlhf": {
+        "train/reward": "reward",
+        "train/group_reward_std": lambda run: 0.2 + run["clip"].values,
+        "train/policy_loss": "loss",
+        "train/actor_grad_norm": "gradient",
+        "train/actor_lr": "rate",
+        "train/kl": lambda run: 0 * run["kl"].values,
+        "train/vllm_kl": lambda run: 0.5 + 0 * run["kl"].values,
+        "train/response_length": "length",
+        "train/truncated": "truncated",
+        "train/global_step": lambda run: run["reward"].steps,
+    },
+    "nemo-rl": {
+        "train/reward": "reward",
+        "train/loss": "loss",
+        "train/grad_norm": "gradient",
+        "train/lr": "rate",
+        "train/kl_penalty": "kl",
+        "train/approx_entropy": "entropy",
+        "train/token_mult_prob_error": lambda run: 1 + run["gap"].values,
+        "train/truncation_rate": "truncated",
+        "train/probs_ratio": lambda run: 3 + 0 * run["kl"].values,
+    },
+    "open-instruct": {
+        "scores": "reward",
+        "objective/right_reward": "part/right",
+        "loss/total_avg": "loss",
+        "optim/grad_norm": "gradient",
+        "lr": "rate",
+        "objective/kl2_avg": "kl",
+        "val/sequence_lengths": "length",
+        "val/stop_rate": lambda run: 1 - run["truncated"].values,
+        "val/ratio": lambda run: 2 + 0 * run["kl"].values,
+        "training_step": lambda run: run["reward"].steps,
+    },
+    "prime-rl": {
+        "train/agg/all/solver/reward/mean": "reward",
+        "train/agg/all/solver/num_output_tokens/mean": "length",
+        "train/agg/all/solver/is_truncated/mean": "truncated",
+        "train/agg/all/solver/solved_some": lambda run: 1 - run["zero_std"].values,
+        "mismatch_kl/all/mean": lambda run: 0.3 + 0 * run["kl"].values,
+        "progress/epoch": lambda run: 0 * run["kl"].values,
+        "entropy/all/mean": "entropy",
+        "optim/grad_norm": "gradient",
+        "optim/lr": "rate",
+        "step": lambda run: run["reward"].steps,
+    },
+    "tinker-cookbook": {
+        "env/all/reward/total": "reward",
+        "env/all/by_group/frac_mixed": lambda run: 1 - run["zero_std"].values,
+        "env/all/ac_tokens_per_turn": "length",
+        "optim/entropy": "entropy",
+        "optim/kl_sample_train_v1": lambda run: 0.2 + 0 * run["kl"].values,
+        "optim/lr": "rate",
+        "step": lambda run: run["reward"].steps,
+    },
+}
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_a_healthy_run_under_each_trainers_names(tmp_path, trainer):
+    run = healthy(3)
+    columns = {
+        theirs: run[ours].values if isinstance(ours, str) else ours(run) for theirs, ours in TRAINERS[trainer].items()
+    }
+    rows = [dict(zip(columns, map(float, values), strict=True)) for values in zip(*columns.values(), strict=True)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    history = read(tmp_path)
+    assert said(history) == []
+    for ours in set(TRAINERS[trainer].values()) | {"reward"}:
+        if isinstance(ours, str):
+            assert history[ours].values == pytest.approx(run[ours].values)
+    for name in ("gap", "zero_std", "truncated"):
+        assert not len(history[name]) or history[name].values == pytest.approx(run[name].values)
+    columns[next(name for name, ours in TRAINERS[trainer].items() if ours == "rate")][70:] = 0
+    rows = [dict(zip(columns, map(float, values), strict=True)) for values in zip(*columns.values(), strict=True)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert said(read(tmp_path)) == [("rate-exhausted", "fatal")]
 
 
 NAMES = {

@@ -15,11 +15,20 @@ from plumbline.errors import DataError
 from plumbline.storage import BOM, clear_read_errors, read_json, read_text
 
 SUFFIXES = frozenset({".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt", ".log"})
-_NAMES = ("metrics", "history", "trainer_log", "logging", "log", "train_log", "training_log", "wandb_history")
+_NAMES = (
+    "metrics",
+    "history",
+    "trainer_log",
+    "logging",
+    "log_history",
+    "log",
+    "train_log",
+    "training_log",
+    "wandb_history",
+)
 """What trainers call the file of their metrics, in a folder."""
 _NONE = frozenset({"", "none", "null", "na", "n/a", "-"})
 """Cells that say that there is nothing. "nan" is not among them: it may be what was logged."""
-_NO_TABLE = frozenset({"config.json", "args.json", "generation_config.json", "tokenizer_config.json"})
 
 
 def find(path: Path) -> Path | None:
@@ -31,15 +40,13 @@ def find(path: Path) -> Path | None:
     if path.is_file():
         return path if path.suffix.lower() in SUFFIXES else None
     with clear_read_errors(path):
-        files = sorted(
-            file
-            for file in path.iterdir()
-            if file.is_file() and file.suffix.lower() in SUFFIXES - {".txt", ".log"} and file.name not in _NO_TABLE
-        )
+        files = sorted(one for one in path.iterdir() if one.suffix.lower() in SUFFIXES - {".txt", ".log"})
     usual = [file for name in _NAMES for file in files if file.stem.lower() == name]
     if usual:
         return usual[0]
-    return only_one([file for file in files if not is_completions(file)], path, "tables")
+    # A model's folder is full of JSON that is no table.
+    tables = [file for file in files if file.suffix.lower() != ".json"]
+    return only_one([file for file in tables if not is_completions(file)], path, "tables")
 
 
 def read(path: Path) -> list[History]:
