@@ -319,7 +319,7 @@ def score(
 
 @app.command(
     epilog="Examples: `plumbline check runs/mine` · `plumbline check ~/trl-output/checkpoint-500` · "
-    "`plumbline check trainer_state.json --completions completions.jsonl --json`"
+    "`plumbline check wandb/latest-run` · `plumbline check metrics.csv --completions completions.jsonl --json`"
 )
 def check(
     path: Annotated[Path, typer.Argument(help="A run of Plumbline, or another trainer's records: see below.")],
@@ -330,8 +330,9 @@ def check(
 ) -> None:
     """Say what is wrong with a run, with what says so and what to do; the exit status is 1 where that is fatal.
 
-    Reads a run directory of Plumbline, finished or going on, or the trainer_state.json of TRL and transformers (a file,
-    a checkpoint or an output folder) with the completions that TRL stores beside it.
+    Reads a run directory of Plumbline, finished or going on; trainer_state.json of TRL and transformers (a file, a
+    checkpoint or an output folder); an offline run of W&B or what was exported from it; TensorBoard's event files; or a
+    table of metrics as CSV, JSON lines or JSON; each with the completions beside it, where there are some.
     """
     from plumbline.diagnosis.check import examine
     from plumbline.diagnosis.checks import CHECKS

@@ -19,7 +19,8 @@ def shown(examined: Sequence[Examination]) -> Iterator[Text]:
         history = one.history
         yield Text(
             f"{history.name} ({history.origin}): {history.logged} logged steps up to {history.last_step}, "
-            f"{len(history.samples)} completions",
+            f"{len(history.samples)} completions"
+            + (f"; {history.skipped} lines or records could not be read" if history.skipped else ""),
             style="bold",
         )
         for finding in one.findings:
@@ -45,6 +46,7 @@ def as_values(examined: Sequence[Examination]) -> dict[str, Any]:
                 "logged_steps": one.history.logged,
                 "last_step": one.history.last_step,
                 "completions": len(one.history.samples),
+                "skipped": one.history.skipped,
                 "findings": [_finite(asdict(finding)) for finding in one.findings],
                 "clear": list(one.clear),
                 "not_run": {name: list(needs) for name, needs in one.not_run.items()},

@@ -20,7 +20,8 @@ from plumbline.storage import JsonLines, clear_read_errors
 
 def find(path: Path) -> Path | None:
     """See `Reader.find`."""
-    return path if (path / "recipe.yaml").is_file() else None
+    folder = path.parent if path.name == "metrics.jsonl" else path
+    return folder if (folder / "recipe.yaml").is_file() else None
 
 
 def read(path: Path) -> list[History]:

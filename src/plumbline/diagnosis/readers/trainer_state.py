@@ -2,13 +2,12 @@
 
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from plumbline.diagnosis.history import History
-from plumbline.diagnosis.readers.completions import read_completions
-from plumbline.diagnosis.readers.rows import collect_series
+from plumbline.diagnosis.readers.completions import read_beside
+from plumbline.diagnosis.readers.rows import Log
 from plumbline.errors import DataError
 from plumbline.storage import clear_read_errors
 
@@ -33,28 +32,17 @@ def read(path: Path) -> list[History]:
         raise DataError(
             f"{path}: log_history is no list of objects", "give a trainer_state.json as the trainer wrote it"
         )
-    series = collect_series(row for row in rows if "train_runtime" not in row)
     output = path.parent.parent if _is_checkpoint(path.parent) else path.parent
-    settings: dict[str, Any] = {}
     planned, done = state.get("max_steps"), state.get("global_step")
-    if isinstance(planned, int) and planned > 0:
-        settings["steps"] = planned
-    return [
-        History(
-            origin="trl",
-            name="rl" if "reward" in series else "sft",
-            kind="rl" if "reward" in series else "sft",
-            series=series,
-            settings=settings,
-            samples=read_completions(output / "completions", part_names(series)),
-            finished=done >= settings["steps"] if isinstance(done, int) and settings else None,
-        )
-    ]
-
-
-def part_names(series: Mapping[str, Any]) -> list[str]:
-    """Names of the parts of the reward."""
-    return [name.removeprefix("part/") for name in series if name.startswith("part/")]
+    log = Log(
+        origin="trl",
+        path=path,
+        rows=rows,
+        step="step",
+        config={"max_steps": planned},
+        finished=done >= planned if isinstance(done, int) and isinstance(planned, int) and planned > 0 else None,
+    )
+    return [log.history(lambda parts: read_beside(output, parts))]
 
 
 def _is_checkpoint(folder: Path) -> bool:

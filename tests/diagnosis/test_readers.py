@@ -1,0 +1,619 @@
+"""Records of other trainers, written by the libraries that write them, with a fault that the checks then name."""
+
+import json
+import math
+import os
+import struct
+import subprocess
+import sys
+import zlib
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import yaml
+
+from plumbline.diagnosis.check import examine
+from plumbline.diagnosis.checks import CHECKS
+from plumbline.diagnosis.history import History
+from plumbline.diagnosis.readers import read_histories
+from plumbline.diagnosis.readers.rows import our_name
+from plumbline.errors import DataError
+from tests.diagnosis.test_checks import healthy, said
+
+STEPS = 120
+
+
+def logged(fault=""):
+    """Rows under the names of transformers: a healthy run, or one with a fault from its middle on."""
+    dice = np.random.default_rng(0)
+    rows = []
+    for step in range(1, STEPS + 1):
+        late = step > 0.6 * STEPS
+        row = {
+            "train/global_step": step,
+            "train/reward": 0.3 + 0.3 * step / STEPS + 0.05 * dice.standard_normal(),
+            "train/rewards/right/mean": 0.2 + 0.2 * step / STEPS + 0.05 * dice.standard_normal(),
+            "train/loss": 0.01 * dice.standard_normal(),
+            "train/grad_norm": math.nan
+            if late and fault == "gradient"
+            else 0.3 * math.exp(0.4 * dice.standard_normal()),
+            "train/learning_rate": 0.0 if late and fault == "rate" else 1e-5,
+            "train/entropy": 0.8 - 0.4 * step / STEPS + 0.02 * dice.standard_normal(),
+        }
+        rows.append({name: value if name == "train/global_step" else float(value) for name, value in row.items()})
+    return rows
+
+
+FAULTS = {"": None, "gradient": ("not-finite", "fatal"), "rate": ("rate-exhausted", "fatal")}
+WITH_FAULTS = pytest.mark.parametrize("fault", FAULTS)
+
+
+def read(path) -> History:
+    (history,) = read_histories(path)
+    return history
+
+
+def assert_found(history, fault):
+    found = [(one.check, one.level) for one in examine(history, CHECKS).findings if one.level != "note"]
+    assert found == ([FAULTS[fault]] if fault else [])
+    assert history.kind == "rl"
+    rows = logged(fault)
+    assert history["reward"].steps.tolist() == [row["train/global_step"] for row in rows]
+    for ours, theirs in {"gradient": "train/grad_norm", "part/right": "train/rewards/right/mean"}.items():
+        assert history[ours].values == pytest.approx([row[theirs] for row in rows], rel=1e-6, nan_ok=True)
+
+
+WRITE = """
+import json, sys, wandb
+rows, completions = json.load(open(sys.argv[1])), json.load(open(sys.argv[2]))
+run = wandb.init(project="p", config={"beta": 0.04, "num_generations": 4, "max_steps": 120, "args": {"seed": 3}})
+for row in rows:
+    run.log(row)
+    if row["train/global_step"] % 40 == 0:
+        data = [list(one.values()) for one in completions]
+        run.log({"completions": wandb.Table(columns=list(completions[0]), data=data)})
+run.finish()
+"""
+
+
+@pytest.fixture(scope="module")
+def offline(tmp_path_factory):
+    """Writes a run as W&B does without a network; the answer is its folder."""
+    pytest.importorskip("wandb", reason="W&B wrote the runs that are read; pip install '.[wandb]'")
+
+    def write(fault):
+        folder = tmp_path_factory.mktemp("offline")
+        (folder / "rows.json").write_text(json.dumps(logged(fault)))
+        made = [{"step": 1, "prompt": f"p{n // 4}", "completion": f"answer {n}", "right": n % 2} for n in range(8)]
+        (folder / "completions.json").write_text(json.dumps(made))
+        (folder / "home").mkdir()
+        quiet = {
+            "WANDB_MODE": "offline",
+            "WANDB_SILENT": "true",
+            "WANDB_CONSOLE": "off",
+            "WANDB__DISABLE_STATS": "true",
+        }
+        subprocess.run(
+            [sys.executable, "-c", WRITE, "rows.json", "completions.json"],
+            cwd=folder,
+            env={**os.environ, **quiet, "WANDB_DIR": str(folder), "HOME": str(folder / "home")},
+            check=True,
+            capture_output=True,
+        )
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def offline_file(offline):
+    (file,) = offline("").glob("wandb/offline-run-*/run-*.wandb")
+    return file.read_bytes()
+
+
+def test_offline_runs_of_wandb(offline):
+    folder = offline("gradient")
+    history = read(folder)
+    assert_found(history, "gradient")
+    assert history.settings == {"rl.beta": 0.04, "rl.group_size": 4, "steps": 120}
+    assert len(history.samples) == 24
+    assert history.samples[1].reward == 1.0
+    (file,) = folder.glob("wandb/offline-run-*/run-*.wandb")
+    assert file.stat().st_size > 32768, "records must cross the end of a block"
+    assert read(file).series.keys() == read(file.parent).series.keys() == history.series.keys()
+    whole = file.read_bytes()
+    # Half written, as a run that is going on or was killed leaves it; then damaged in its middle.
+    file.write_bytes(whole[: len(whole) // 2])
+    half = read(file)
+    assert 40 < half.logged < 90
+    assert half.skipped == 1
+    assert half["reward"].values.tolist() == history["reward"].values[: half.logged].tolist()
+    at = whole.index(b"0.", whole.index(b"train/reward", 20000))
+    file.write_bytes(whole[:at] + b"9." + whole[at + 2 :])
+    damaged = read(file)
+    assert 0 < damaged.logged < STEPS
+    assert damaged["reward"].values.max() < 9
+    (file.parent.with_name("offline-run-20260101_000000-other")).mkdir()
+    (file.parent.with_name("offline-run-20260101_000000-other") / "run-other.wandb").write_bytes(whole)
+    with pytest.raises(DataError, match=r"2 runs of W&B: .*run-other\.wandb"):
+        read(folder)
+
+
+def framed(records):
+    """Records as LevelDB's log frames them (doc/log_format.md of google/leveldb), with W&B's header and CRC."""
+    made = b":W&B\xe1\xbe\x00"
+    for record in records:
+        kind = 1
+        while kind:
+            space = 32768 - len(made) % 32768
+            if space < 7:
+                made += bytes(space)
+                continue
+            piece, record = record[: space - 7], record[space - 7 :]
+            kind = {1: 2, 4: 3}[kind] if record and kind != 3 else kind
+            kind = kind if record else {1: 1}.get(kind, 4)
+            made += struct.pack("<IHB", zlib.crc32(bytes([kind]) + piece), len(piece), kind) + piece
+            kind = 3 if record else 0
+    return made
+
+
+def field(number, content):
+    """A protobuf field of bytes; lengths below 2 ** 14."""
+    return bytes([number * 8 % 128 + 2 | (128 if number > 15 else 0), *([number >> 4] if number > 15 else [])]) + (
+        bytes([len(content) % 128 | 128, len(content) >> 7]) + content
+    )
+
+
+def logged_row(**values):
+    return field(
+        2, b"".join(field(1, field(1, key.encode()) + field(16, value.encode())) for key, value in values.items())
+    )
+
+
+@pytest.mark.parametrize("left", range(9))
+def test_a_block_that_ends_close_behind_a_record(tmp_path, left):
+    rows = [logged_row(step=str(step), loss="0.5", note='"' + "x" * 3000 + '"') for step in range(1, 31)]
+    begin = framed(rows[:10])
+    fill = 32768 - len(begin) - left - 7 - len(logged_row(note='""'))
+    (tmp_path / "run-a.wandb").write_bytes(framed([*rows[:10], logged_row(note='"' + "x" * fill + '"'), *rows[10:]]))
+    history = read(tmp_path)
+    assert history["loss"].steps.tolist() == list(range(1, 31))
+    assert history.skipped == 0
+
+
+def test_a_history_of_an_old_offline_run(tmp_path):
+    files = tmp_path / "files"
+    files.mkdir()
+    rows = [{**row, "_step": 2 * row["train/global_step"]} for row in logged("rate")]
+    (files / "wandb-history.jsonl").write_text("\n".join(map(json.dumps, rows)) + '\n{"_step": 24')
+    (files / "config.yaml").write_text(
+        "wandb_version: 1\nlearning_rate:\n  desc: null\n  value: 1e-05\nbeta:\n  value: 0\n"
+    )
+    history = read(tmp_path)
+    assert_found(history, "rate")
+    assert history.settings == {"rl.optimiser.learning_rate": 1e-5, "rl.beta": 0}
+    assert history.skipped == 1
+
+
+@WITH_FAULTS
+def test_event_files_of_tensorboard(tmp_path, fault):
+    tensorboard = pytest.importorskip(
+        "torch.utils.tensorboard", reason="TensorBoard wrote what is read", exc_type=ImportError
+    )
+    folder = tmp_path / "output" / "runs" / "Nov22_host"
+    # A run that was stopped and resumed: two files, some steps in both; the second as tensors, as TensorFlow 2 writes.
+    for steps, new_style in ((range(70), False), (range(60, STEPS), True)):
+        with tensorboard.SummaryWriter(str(folder), filename_suffix=f".{steps.start}") as writer:
+            writer.add_text("args", json.dumps({"beta": 0.04, "max_steps": STEPS}))
+            for row in [logged(fault)[at] for at in steps]:
+                for name, value in row.items():
+                    if name != "train/global_step":
+                        writer.add_scalar(name, value, row["train/global_step"], new_style=new_style)
+    history = read(tmp_path / "output")
+    assert_found(history, fault)
+    assert history.settings == {"rl.beta": 0.04, "steps": STEPS}
+    second = max(folder.iterdir(), key=lambda file: file.name)
+    whole = second.read_bytes()
+    second.write_bytes(whole[: len(whole) // 2])
+    assert 70 < read(folder).last_step < STEPS
+    second.write_bytes(whole)
+    first = min(folder.iterdir(), key=lambda file: file.name)
+    whole = first.read_bytes()
+    at = whole.index(b"train/reward", 2000) + len("train/reward\x15")
+    first.write_bytes(whole[:at] + b"\0\0\xc0\x7f" + whole[at + 4 :])  # a number that was NaN in memory
+    damaged = read(folder)
+    assert damaged.skipped == 1
+    assert np.isfinite(damaged["reward"].values).all()
+    first.write_bytes(whole[: at - 60] + whole[at:])
+    with pytest.raises(DataError, match="damaged at byte"):
+        read(folder)
+    first.write_bytes(whole)
+    second.write_bytes(b"")
+    assert read(folder).last_step == 70
+    other = folder.with_name("Nov23_host")
+    other.mkdir()
+    second.rename(other / second.name)
+    with pytest.raises(DataError, match="2 runs of TensorBoard: runs/Nov22_host, runs/Nov23_host"):
+        read(tmp_path / "output")
+
+
+def as_csv(rows, mark=",", none="", nan="NaN"):
+    names = list(dict.fromkeys(name for row in rows for name in row))
+
+    def cell(row, name):
+        value = row.get(name)
+        return none if value is None else nan if value != value else str(value)
+
+    return "\n".join([mark.join(names), *(mark.join(cell(row, name) for name in names) for row in rows)]) + "\n"
+
+
+def page(rows):
+    """What the page of W&B exports: the run's name before each column, and bounds beside it."""
+    made = []
+    for row in rows:
+        one = {"Step": row["train/global_step"]}
+        for name in list(row)[1:]:
+            for bound in ("", "__MIN", "__MAX"):
+                one[f"my run - {name}{bound}"] = row[name]
+        made.append(one)
+    return as_csv(made)
+
+
+def with_evaluations(rows):
+    """Evaluations in rows of their own, as W&B has them."""
+    return [
+        {**one, "_step": step, "_runtime": 3.0}
+        for step, one in enumerate(
+            one
+            for row in rows
+            for one in ([row, {"eval/reward": 0.4}] if row["train/global_step"] % 20 == 0 else [row])
+        )
+    ]
+
+
+def pandas(rows, **options):
+    import pandas as pd
+
+    # W&B gives what was NaN as a text, and pandas what was not logged as NaN.
+    texts = [{key: "NaN" if value != value else value for key, value in row.items()} for row in with_evaluations(rows)]
+    return pd.DataFrame(texts)
+
+
+TABLES = {
+    "table.csv": as_csv,
+    "semicolons.csv": lambda rows: as_csv(rows, ";").replace(".", ","),
+    "tabs.tsv": lambda rows: as_csv(rows, "\t"),
+    "page.csv": page,
+    "history.csv": lambda rows: pandas(rows).to_csv(),
+    "history.json": lambda rows: pandas(rows).to_json(orient="records"),
+    "columns.json": lambda rows: pandas(rows).to_json(),
+    "dumped.json": lambda rows: json.dumps(pandas(rows).to_dict("records")),
+    "gaps.csv": lambda rows: as_csv(with_evaluations(rows), none="nan", nan="nan"),
+    "scan.jsonl": lambda rows: "\n".join(map(json.dumps, with_evaluations(rows))),
+    "verl.jsonl": lambda rows: "\n".join(
+        json.dumps({"step": row.pop("train/global_step"), "data": row}) for row in rows
+    ),
+    "swift.jsonl": lambda rows: "\n".join(
+        json.dumps({**row, "global_step/max_steps": f"{row.pop('train/global_step')}/120"}) for row in rows
+    ),
+}
+
+
+@WITH_FAULTS
+@pytest.mark.parametrize("name", TABLES)
+def test_tables(tmp_path, name, fault):
+    if name in {"history.csv", "history.json", "columns.json", "dumped.json"}:
+        pytest.importorskip("pandas", reason="pandas writes what W&B exports")
+    (tmp_path / name).write_text(TABLES[name](logged(fault)))
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"beta": {"value": 0.04}, "_wandb": {"value": {"t": 1}}}))
+    history = read(tmp_path if not name.endswith(".json") else tmp_path / name)
+    assert_found(history, fault)
+    assert history.settings["rl.beta"] == 0.04
+    assert history.skipped == 0
+    assert history["eval/reward"].steps.tolist() in ([], [20, 40, 60, 80, 100, 120])
+
+
+def test_a_table_without_steps_has_row_numbers(tmp_path):
+    rows = [{key: value for key, value in row.items() if key != "train/global_step"} for row in logged("rate")]
+    (tmp_path / "mine.csv").write_text(as_csv(rows))
+    assert_found(read(tmp_path / "mine.csv"), "rate")
+    (tmp_path / "far.jsonl").write_text('{"step": 1%s, "loss": 1}\n{"step": NaN, "loss": 2}' % ("0" * 300))
+    assert read(tmp_path / "far.jsonl")["loss"].steps.tolist() == [1, 2]
+
+
+def test_evaluations_that_have_a_step_of_their_own(tmp_path):
+    """OpenRLHF's, which come after the next step was logged where evaluation is asynchronous."""
+    rows = logged()
+    rows[50:50] = [{"eval/global_step": 40, "eval/eval_gsm8k_pass1": 0.3}]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert read(tmp_path)["eval/gsm8k_pass1"].steps.tolist() == [40]
+
+
+def test_bad_lines_are_counted_and_left_out(tmp_path):
+    lines = as_csv(logged("rate")).splitlines()
+    lines[50:50] = [lines[0], "7,broken", '"a', 'cell of two lines"', ""]
+    (tmp_path / "mine.csv").write_text("\n".join([*lines, "121,0.5"]))
+    history = read(tmp_path / "mine.csv")
+    assert_found(history, "rate")
+    assert history.skipped == 4
+
+
+def test_trainer_log_of_llamafactory(tmp_path):
+    rows = [
+        {
+            "current_steps": step,
+            "total_steps": 300,
+            "loss": 2 - step / 300,
+            "lr": 1e-5,
+            "epoch": step / 100,
+            "percentage": 1.0,
+        }
+        for step in range(5, 205, 5)
+    ]
+    (tmp_path / "trainer_log.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    history = read(tmp_path)
+    assert (history.kind, history.settings, history.last_step) == ("sft", {"steps": 300}, 200)
+    assert set(history.series) == {"loss", "rate", "epoch"}
+    assert [one.check for one in examine(history, CHECKS).findings] == ["unfinished"]
+
+
+BAD = {
+    "empty.csv": (b"", "is empty"),
+    "empty.jsonl": (b"\n", "no logged step"),
+    "odd.json": (b'{"columns": 3, "data": [4]}', "no logged step|neither"),
+    "odder.json": (b'{"columns": [[1]], "data": [[4]]}', "neither a reward nor a loss"),
+    "names.csv": (b"step,loss\n", "no logged step"),
+    "half.json": (b'[{"step": 1, "loss": 2}, {"st', "not JSON"),
+    "number.json": (b"3", "holds no list of objects"),
+    "prose.jsonl": (b"it went well\n{\n", "is a JSON object"),
+    "binary.csv": (bytes(range(128, 256)), "not UTF-8"),
+    "nul.csv": (b"step,loss\n\x00,\x00\n", "none of its 1 lines fits"),
+    "deep.json": (b"[" * 100_000, "nested too deeply"),
+    "unknown.csv": (b"step,temperature,humidity\n1,20,30\n", "its columns are: step, temperature, humidity"),
+    "two.csv": (b"Step,a - loss,b - loss\n1,2,3\n", "holds several runs: a, b"),
+    "run.wandb": (b"", "is no file of W&B"),
+    "other.wandb": (b":W&B\xe1\xbe\x00", "no logged step"),
+    "noise.wandb": (b":W&B\xe1\xbe\x00" + bytes(range(256)) * 9, "no logged step"),
+    "events.out.tfevents.1.host": (b"", "no logged step"),
+    "events.out.tfevents.2.host": (bytes(range(256)), "is no event file"),
+    "trainer_state.json": (b'{"log_history": [', "no whole JSON"),
+    "report.pdf": (b"%PDF", "no record of a run that is known"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_read_is_a_clear_error(tmp_path, name):
+    content, says = BAD[name]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=says) as caught:
+        read(tmp_path / name)
+    assert caught.value.fix
+
+
+@pytest.mark.parametrize("name", ["table.csv", "scan.jsonl", "dumped.json", "run.wandb", "trainer_state.json"])
+def test_damage_anywhere_is_read_or_a_clear_error(tmp_path, name, offline_file):
+    pytest.importorskip("pandas", reason="pandas writes what W&B exports")
+    made = {
+        "run.wandb": lambda: offline_file,
+        "trainer_state.json": lambda: json.dumps({"log_history": logged(), "max_steps": 3}).encode(),
+    }
+    whole = made[name]() if name in made else TABLES[name](logged()).encode()
+    dice = np.random.default_rng(0)
+    for _ in range(60):
+        at, length = dice.integers(len(whole)), dice.integers(1, 30)
+        (tmp_path / name).write_bytes(whole[:at] + dice.bytes(length) + whole[at + int(dice.integers(60)) :])
+        with suppress(DataError):
+            assert read(tmp_path / name).logged > 0
+
+
+def test_a_folder_without_records_and_one_with_many(tmp_path):
+    for name in ("config.json", "tokenizer.json", "generation_config.json"):
+        (tmp_path / name).write_text('{"model_type": "llama", "temperature": 0.6}')
+    with pytest.raises(DataError, match="no record of a run that is known"):
+        read(tmp_path)
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text(as_csv(logged()))
+    with pytest.raises(DataError, match=r"2 tables: a\.csv, b\.csv"):
+        read(tmp_path)
+    assert read(tmp_path / "a.csv").settings == {}, "a model's own configuration is none of the trainer's"
+
+
+def test_a_run_of_plumbline_by_the_file_of_its_metrics(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("rl: {steps: 9}\n")
+    rows = [{"stage": "rl", "step": step, "train/reward": 0.5} for step in range(1, 4)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert read(tmp_path).origin == read(tmp_path / "metrics.jsonl").origin == "plumbline"
+
+
+def test_a_counter_of_whole_epochs_is_no_share_of_one(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("\n".join(json.dumps({**row, "epoch": 0}) for row in logged()))
+    assert not len(read(tmp_path)["epoch"])
+    assert_found(read(tmp_path), "")
+
+
+def test_completions_of_verl_and_of_swift(tmp_path):
+    (tmp_path / "metrics.csv").write_text(as_csv(logged()))
+    lines = [{"input": "p", "output": f"answer {n}", "score": 0.5, "step": 7} for n in range(4)]
+    (tmp_path / "completions").mkdir()
+    (tmp_path / "completions" / "7.jsonl").write_text("\n".join(map(json.dumps, lines)) + '\n{"input": "p", "out')
+    assert [(one.step, one.prompt, one.text, one.reward) for one in read(tmp_path).samples][3] == (
+        7,
+        "p",
+        "answer 3",
+        0.5,
+    )
+    columns = {
+        "step": ["3", "3"],
+        "prompt": ["p", "p"],
+        "completion": ["a", "b"],
+        "right": [0.5, 1.0],
+        "advantages": [-1, 1],
+    }
+    (tmp_path / "completions" / "7.jsonl").write_text(json.dumps(columns) + "\n")
+    assert [(one.step, one.text, one.reward) for one in read(tmp_path).samples] == [(3, "a", 0.5), (3, "b", 1.0)]
+
+
+# What each trainer calls the series of a healthy run, and how it counts them.
+TRAINERS = {
+    "verl": {
+        "critic/score/mean": "reward",
+        "critic/rewards/mean": "reward",
+        "actor/pg_loss": "loss",
+        "actor/grad_norm": "gradient",
+        "actor/lr": "rate",
+        "actor/kl_loss": "kl",
+        "actor/entropy": "entropy",
+        "actor/pg_clipfrac": "clip",
+        "response_length/mean": "length",
+        "response_length/clip_ratio": "truncated",
+        "training/rollout_probs_diff_mean": lambda run: np.full(120, np.nan),
+        "actor/ppo_kl": lambda run: 30 * run["kl"].values,
+        "training/global_step": lambda run: run["reward"].steps,
+    },
+    "openrlhf": {
+        "train/reward": "reward",
+        "train/group_reward_std": lambda run: 0.2 + run["clip"].values,
+        "train/policy_loss": "loss",
+        "train/actor_grad_norm": "gradient",
+        "train/actor_lr": "rate",
+        "train/kl": lambda run: 0 * run["kl"].values,
+        "train/vllm_kl": lambda run: 0.5 + 0 * run["kl"].values,
+        "train/response_length": "length",
+        "train/truncated": "truncated",
+        "train/global_step": lambda run: run["reward"].steps,
+    },
+    "nemo-rl": {
+        "train/reward": "reward",
+        "train/loss": "loss",
+        "train/grad_norm": "gradient",
+        "train/lr": "rate",
+        "train/kl_penalty": "kl",
+        "train/approx_entropy": "entropy",
+        "train/token_mult_prob_error": lambda run: 1 + run["gap"].values,
+        "train/truncation_rate": "truncated",
+        "train/probs_ratio": lambda run: 3 + 0 * run["kl"].values,
+    },
+    "open-instruct": {
+        "scores": "reward",
+        "objective/right_reward": "part/right",
+        "loss/total_avg": "loss",
+        "optim/grad_norm": "gradient",
+        "lr": "rate",
+        "objective/kl2_avg": "kl",
+        "val/sequence_lengths": "length",
+        "val/stop_rate": lambda run: 1 - run["truncated"].values,
+        "val/ratio": lambda run: 2 + 0 * run["kl"].values,
+        "training_step": lambda run: run["reward"].steps,
+    },
+    "prime-rl": {
+        "train/agg/all/solver/reward/mean": "reward",
+        "train/agg/all/solver/num_output_tokens/mean": "length",
+        "train/agg/all/solver/is_truncated/mean": "truncated",
+        "train/agg/all/solver/solved_some": lambda run: 1 - run["zero_std"].values,
+        "mismatch_kl/all/mean": lambda run: 0.3 + 0 * run["kl"].values,
+        "progress/epoch": lambda run: 0 * run["kl"].values,
+        "entropy/all/mean": "entropy",
+        "optim/grad_norm": "gradient",
+        "optim/lr": "rate",
+        "step": lambda run: run["reward"].steps,
+    },
+    "tinker-cookbook": {
+        "env/all/reward/total": "reward",
+        "env/all/by_group/frac_mixed": lambda run: 1 - run["zero_std"].values,
+        "env/all/ac_tokens_per_turn": "length",
+        "optim/entropy": "entropy",
+        "optim/kl_sample_train_v1": lambda run: 0.2 + 0 * run["kl"].values,
+        "optim/lr": "rate",
+        "step": lambda run: run["reward"].steps,
+    },
+}
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_a_healthy_run_under_each_trainers_names(tmp_path, trainer):
+    run = healthy(3)
+    columns = {
+        theirs: run[ours].values if isinstance(ours, str) else ours(run) for theirs, ours in TRAINERS[trainer].items()
+    }
+    rows = [dict(zip(columns, map(float, values), strict=True)) for values in zip(*columns.values(), strict=True)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    history = read(tmp_path)
+    assert said(history) == []
+    for ours in set(TRAINERS[trainer].values()) | {"reward"}:
+        if isinstance(ours, str):
+            assert history[ours].values == pytest.approx(run[ours].values)
+    for name in ("gap", "zero_std", "truncated"):
+        assert not len(history[name]) or history[name].values == pytest.approx(run[name].values)
+    columns[next(name for name, ours in TRAINERS[trainer].items() if ours == "rate")][70:] = 0
+    rows = [dict(zip(columns, map(float, values), strict=True)) for values in zip(*columns.values(), strict=True)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert said(read(tmp_path)) == [("rate-exhausted", "fatal")]
+
+
+NAMES = {
+    "actor/ppo_kl": None,
+    "objective/kl": None,
+    "critic/score/mean": "reward",
+    "train/critic/rewards/mean": "reward",
+    "response_length/clip_ratio": "truncated",
+    "prompt_length/clip_ratio": None,
+    "actor/pg_clipfrac": "clip",
+    "training/rollout_probs_diff_mean": None,
+    "mismatch_kl/all/mean": None,
+    "train/agg/all/solver/reward/mean": "reward",
+    "train/agg/all/solver/rewards/format/mean": "part/format",
+    "train/rewards/chosen": None,
+    "rewards/format": "part/format",
+    "reward/avg_pass_at_8": None,
+    "reward/avg_raw_reward": "reward",
+    "objective/math_reward": "part/math",
+    "objective/rlhf_reward": None,
+    "train/vllm_kl": None,
+    "train/ppo_kl": None,
+    "train/kl": "kl",
+    "eval_entropy": None,
+    "eval_runtime": None,
+    "eval_rewards/right/mean": "eval/right",
+    "eval_completions/mean_length": None,
+    "eval/generation_accuracy": "eval/generation_accuracy",
+    "val-core/openai/gsm8k/reward/mean@1": "eval/gsm8k",
+    "val-core/openai/gsm8k/reward/best@4/mean": None,
+    "eval/gsm8k/avg_score": "eval/gsm8k",
+    "train/train_runtime": None,
+    "rollout/rewards": None,
+    "rollout/raw_reward": "reward",
+    "train/train_rollout_logprob_abs_diff": "gap",
+    "train/lr-pg_0": "rate",
+    "ppo_actor/task_reward/avg": "reward",
+    "ppo_actor/no_eos_ratios/avg": None,
+    "train/training/epoch": None,
+    "val/ratio": None,
+    "eval/eval_gsm8k_pass1": "eval/gsm8k_pass1",
+    "eval_mean_token_accuracy": "eval/mean_token_accuracy",
+    "train_mean_nll": "loss",
+    "train/lr": "rate",
+}
+
+
+@pytest.mark.parametrize("theirs", NAMES)
+def test_names_that_look_alike_are_told_apart(theirs):
+    assert our_name(theirs) == NAMES[theirs]
+
+
+def test_of_two_names_the_better_is_read_and_shares_are_turned(tmp_path):
+    rows = [
+        {
+            "step": n,
+            "critic/rewards/mean": 0.1,
+            "critic/score/mean": 0.4,
+            "val/stop_rate": 0.9,
+            "token_mult_prob_error": 1.02,
+        }
+        for n in range(1, 30)
+    ]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    history = read(tmp_path)
+    assert set(history["reward"].values) == {0.4}
+    assert history["truncated"].values == pytest.approx([0.1] * 29)
+    assert history["gap"].values == pytest.approx([0.02] * 29)
