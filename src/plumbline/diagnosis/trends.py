@@ -46,6 +46,28 @@ def smooth(values: NDArray[np.float64], width: int) -> NDArray[np.float64]:
     return np.array([np.median(values[max(0, i + 1 - width) : i + 1]) for i in range(len(values))])
 
 
+def noise_of_mean(values: NDArray[np.float64], count: int) -> float:
+    """The standard error of the mean of `count` neighbouring values of a series [n] whose neighbours may be alike.
+
+    For AR(1) noise with standard deviation s and correlation r the differences over k steps have the variance
+    2 s^2 (1 - r^k), so those over one and over four give r (1 + r + r^2 + r^3 is their ratio) and s, and the mean of m
+    values has the variance s^2 (1 + r) / (1 - r) / m (Box and Jenkins 1970). Medians of the differences, because one
+    fall or rise must not count as noise; no more correlation than 0.8 is believed, which a slow rise would look like.
+    """
+    one, four = (_variance_of_differences(values, step) for step in (1, 4))
+    if one == 0:
+        return 0.0
+    places = np.linspace(0, 0.8, 81)
+    correlation = float(places[np.argmin(np.abs(1 + places + places**2 + places**3 - four / one))])
+    variance = one / 2 / (1 - correlation)
+    return float(np.sqrt(variance * min(1.0, (1 + correlation) / (1 - correlation) / count)))
+
+
+def _variance_of_differences(values: NDArray[np.float64], step: int) -> float:
+    """By the median, which is 0.6745 standard deviations of a normal law."""
+    return float((np.median(np.abs(values[step:] - values[:-step])) / 0.6745) ** 2)
+
+
 def since(steps: NDArray[np.int64], mask: NDArray[np.bool_]) -> int | None:
     """The step at which the last unbroken stretch of True began; None where the series does not end with one."""
     if not len(mask) or not mask[-1]:

@@ -7,14 +7,15 @@ import numpy as np
 from plumbline.diagnosis.check import Check
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
+from plumbline.diagnosis.trends import noise_of_mean
 
-ENOUGH = 20
+ENOUGH = 24
 PARTS = 10
 """The run is looked at in so many stretches."""
 SURE = 4.0
 """Standard errors between two stretches: of 45 pairs, noise alone has one as far apart in three of a thousand runs."""
-LARGE = 0.3
-"""Share of the height that was lost, from which it is called a fall; 0.7 is a collapse."""
+LARGE, MOST = 0.3, 0.6
+"""Share of the height that was lost, from which it is called a fall, and from which a standard error less will do."""
 
 
 def look(history: History) -> Iterator[Finding]:
@@ -27,15 +28,13 @@ def look(history: History) -> Iterator[Finding]:
     stretches = np.array_split(values, min(PARTS, len(values) // 4))
     means = np.array([stretch.mean() for stretch in stretches])
     errors = np.array([max(stretch.std(ddof=1), 1e-9) / len(stretch) ** 0.5 for stretch in stretches])
-    # Noise within all stretches together: a stretch of four values says little of its own spread.
-    noise = float(np.sqrt(np.mean([stretch.var(ddof=1) for stretch in stretches]) / len(stretches[-1])))
+    noise = noise_of_mean(values, len(stretches[-1]))
     best = int(np.argmax(means[:-1]))
     lost = float(means[best] - means[-1])
-    if lost < SURE * max(noise, 1e-6) * 2**0.5 or lost < 2 * errors[-1]:
-        return
     floor = min(0.0, float(values.min()))
     share = lost / max(means[best] - floor, 1e-9)
-    if share < LARGE:
+    sure = SURE if share < MOST else SURE - 1
+    if share < LARGE or lost < sure * max(noise, 1e-6) * 2**0.5 or lost < 2 * errors[-1]:
         return
     entropy, kl = history["entropy"], history["kl"]
     at = int(steps[sum(len(stretch) for stretch in stretches[: best + 1]) - 1])
@@ -46,7 +45,7 @@ def look(history: History) -> Iterator[Finding]:
         causes.insert(0, "the entropy rose: the policy forgets how to write")
     yield Finding(
         check="reward-falls",
-        level="fatal" if share > 0.7 or means[-1] < means[0] - SURE * noise else "warning",
+        level="fatal" if share > (0.5 if means[-1] < means[0] - SURE * noise else 0.7) else "warning",
         what=f"the reward fell from {means[best]:.3f} to {means[-1]:.3f} after step {at}",
         since=at,
         evidence={

@@ -11,6 +11,8 @@ from plumbline.diagnosis.history import History
 FAR = 1e-5
 """The sum of the rates over all steps. A step of AdamW moves a weight by about the rate (Kingma and Ba 2015, section
 2.1), so no weight has moved further; 100 steps at 1e-6, the least that papers report for full weights, make 1e-4."""
+LOW = 1e-7
+"""A rate that is too low however few steps there are; at a usual one few steps are only a short run."""
 ENOUGH = 20
 """Steps, below which nobody expects anything."""
 
@@ -22,7 +24,7 @@ def look(history: History) -> Iterator[Finding]:
     if len(values) < 2 or (steps := int(rate.steps[-1] - rate.steps[0]) + 1) < ENOUGH:
         return
     travelled = float(values.mean() * steps)
-    if travelled <= 0 or travelled >= FAR:
+    if travelled <= 0 or travelled >= FAR or (steps < 50 and values.max() > LOW):
         return
     section = "rl" if history.kind == "rl" else "sft"
     yield Finding(

@@ -20,8 +20,9 @@ def look(history: History) -> Iterator[Finding]:
     shares = _from_samples(history)
     if shares is None:
         shares = history["zero_std"]
-    last = shares.last(WINDOW).values
-    if len(last) < WINDOW or not MOST < np.mean(last) < 1:
+    window = WINDOW if len(shares) < 4 * WINDOW else 2 * WINDOW
+    last = shares.last(window).values
+    if len(last) < window or not MOST < np.mean(last) < 1:
         return
     reward = history["reward"]
     level = float(np.nanmean(reward.last(WINDOW).values)) if len(reward) else float("nan")
@@ -30,8 +31,8 @@ def look(history: History) -> Iterator[Finding]:
     yield Finding(
         check="zero-variance-groups",
         level="note" if solved else "warning",
-        what=f"in the last {WINDOW} logged steps {np.mean(last):.0%} of the groups have equal rewards, at {where}",
-        since=int(shares.last(WINDOW).steps[0]),
+        what=f"in the last {window} logged steps {np.mean(last):.0%} of the groups have equal rewards, at {where}",
+        since=int(shares.last(window).steps[0]),
         evidence={"share": round(float(np.mean(last)), 3), "reward": round(level, 4)},
         causes=("solved prompts are drawn again",) if solved else ("prompts are too hard", "a reward of few values"),
         fix="take harder prompts" if solved else "raise rl.group_size, or pay parts of an answer",
