@@ -41,11 +41,6 @@ def trend(values: NDArray[np.float64]) -> Trend:
     return Trend(middle - half, middle + half, float(t))
 
 
-def smooth(values: NDArray[np.float64], width: int) -> NDArray[np.float64]:
-    """Running medians over the last `width` values [n] of a series [n]."""
-    return np.array([np.median(values[max(0, i + 1 - width) : i + 1]) for i in range(len(values))])
-
-
 def noise_of_mean(values: NDArray[np.float64], count: int) -> float:
     """The standard error of the mean of `count` neighbouring values of a series [n] whose neighbours may be alike.
 

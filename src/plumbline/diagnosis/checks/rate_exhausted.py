@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from plumbline.diagnosis.check import Check
-from plumbline.diagnosis.finding import Finding
+from plumbline.diagnosis.finding import Finding, Level
 from plumbline.diagnosis.history import History
 
 SPENT = 0.01
@@ -31,15 +31,14 @@ def look(history: History) -> Iterator[Finding]:
     planned = max(int(rate.steps[-1]), int(history.settings.get("steps") or 0))
     share = (planned - start + 1) / planned
     if share >= TAIL:
-        level = "fatal" if share >= 2 * TAIL else "warning"
-        yield _finding(level, start, share, float(values.max()), planned, history)
+        yield _finding("fatal" if share >= 2 * TAIL else "warning", start, share, float(values.max()), planned, history)
 
 
-def _finding(level: str, start: int, share: float, peak: float, planned: int, history: History) -> Finding:
+def _finding(level: Level, start: int, share: float, peak: float, planned: int, history: History) -> Finding:
     section = "rl" if history.kind == "rl" else "sft"
     return Finding(
         check="rate-exhausted",
-        level="fatal" if level == "fatal" else "warning",
+        level=level,
         what=f"from step {start} on the learning rate is below a hundredth of its highest ({peak:.1e}): "
         f"{share:.0%} of {planned} steps change next to nothing",
         since=start,

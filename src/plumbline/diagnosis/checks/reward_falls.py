@@ -19,7 +19,7 @@ LARGE, MOST = 0.3, 0.6
 
 
 def look(history: History) -> Iterator[Finding]:
-    """The last stretch against the best one before it, in units of the noise within stretches."""
+    """The last stretch against the best one before it, in units of the noise that such a stretch has."""
     series = history["reward"]
     good = np.isfinite(series.values)
     steps, values = series.steps[good], series.values[good]
@@ -27,14 +27,14 @@ def look(history: History) -> Iterator[Finding]:
         return
     stretches = np.array_split(values, min(PARTS, len(values) // 4))
     means = np.array([stretch.mean() for stretch in stretches])
-    errors = np.array([max(stretch.std(ddof=1), 1e-9) / len(stretch) ** 0.5 for stretch in stretches])
+    error = stretches[-1].std(ddof=1) / len(stretches[-1]) ** 0.5
     noise = noise_of_mean(values, len(stretches[-1]))
     best = int(np.argmax(means[:-1]))
     lost = float(means[best] - means[-1])
     floor = min(0.0, float(values.min()))
     share = lost / max(means[best] - floor, 1e-9)
     sure = SURE if share < MOST else SURE - 1
-    if share < LARGE or lost < sure * max(noise, 1e-6) * 2**0.5 or lost < 2 * errors[-1]:
+    if share < LARGE or lost < sure * max(noise, 1e-6) * 2**0.5 or lost < 2 * error:
         return
     entropy, kl = history["entropy"], history["kl"]
     at = int(steps[sum(len(stretch) for stretch in stretches[: best + 1]) - 1])

@@ -10,9 +10,7 @@ from plumbline.diagnosis.history import History
 def look(history: History) -> Iterator[Finding]:
     """Where the planned number of steps is known. It may still be going on, so it is a note."""
     planned = history.settings.get("steps")
-    if not isinstance(planned, int) or history.finished or history.last_step >= planned - 1:
-        return
-    if history.last_step < planned:
+    if isinstance(planned, int) and not history.finished and history.last_step < planned - 1:
         yield Finding(
             check="unfinished",
             level="note",
