@@ -42,8 +42,15 @@ demo: .venv/train.stamp
 	@echo "The negative control: the same RL with the advantages dealt at random. Its reward must not rise."
 	@$(BIN)/plumbline run commerce-demo-control --resume
 	@echo
+	@echo "What the checks say of it (plumbline check), and what to do next (plumbline decide):"
+	@echo
+	@$(BIN)/plumbline check runs/commerce-demo
+	@$(BIN)/plumbline decide runs/commerce-demo
+	@echo
 	@echo "Reports:  runs/commerce-demo/report.html   runs/commerce-demo-control/report.html"
-	@echo "Next, with a model of yours (a local directory or a hub name):"
+	@echo "Next, the shop's four jobs in one run with the same model (two hours without AMX):"
+	@echo "    $(BIN)/plumbline run commerce-smollm2"
+	@echo "Or with a model of yours (a local directory or a hub name):"
 	@echo "    $(BIN)/plumbline run commerce-v4.1 --set model.name=DIRECTORY_OR_HUB_NAME"
 
 test: .venv/dev.stamp

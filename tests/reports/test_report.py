@@ -1,5 +1,6 @@
 """The whole report: what it holds for every kind of run, that nothing in it can act, and that it stays small."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -36,6 +37,7 @@ SECTIONS = [
     "Strict against lenient",
     "Parts and strata",
     "Samples side by side",
+    "What the checks say",
     "Time and tokens",
     "Recipe, environment, events",
 ]
@@ -68,6 +70,26 @@ def test_the_verdict_comes_first_and_the_key_figures_follow(html):
     assert texts[start + 2].startswith("GRPO raised the greedy reward on 59 held-out test examples from ")
     assert html.count('<div class="card">') == 6
     assert "This run is not finished" not in page.text
+
+
+def test_what_the_checks_find_stands_at_the_top_and_in_full_below(tmp_path):
+    run = finished_run(tmp_path / "run")
+    path = run.folder / "metrics.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        if row["stage"] == "rl":
+            row["train/grad_norm"] = 0.0
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text, page = report(Run.read(run.folder))
+    assert (
+        text.index("The checks found") < text.index("fatal: the gradient is zero") < text.index("Before and after</h2>")
+    )
+    assert "GRPO, fatal" in page.text
+    assert "(no-signal)" in page.text
+    assert "do: " in page.text
+    marked = (run.folder / "report.md").read_text()
+    assert "## What the checks say" in marked
+    assert "fatal: the gradient is zero" in marked.split("## ")[0]
 
 
 def test_nothing_in_it_reaches_out_or_runs(html):

@@ -1,4 +1,4 @@
-"""What checks found, for terminals and as plain values."""
+"""What checks found, for terminals, for reports, and as plain values."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -25,14 +25,9 @@ def shown(examined: Sequence[Examination]) -> Iterator[Text]:
         )
         for finding in one.findings:
             yield _text(finding, ours=history.origin == "plumbline")
-        counts = {level: sum(finding.level == level for finding in one.findings) for level in COLOURS}
-        said = ", ".join(f"{count} {level}" for level, count in counts.items() if count) or "nothing found"
-        yield Text(f"{said}; {len(one.clear)} of {len(one.clear) + len(one.not_run) + len(_names(one))} checks clear")
+        yield Text(counted(one))
         if one.not_run:
-            lacks = "; ".join(
-                f"{name} ({', '.join(_plain(need) for need in needs)})" for name, needs in one.not_run.items()
-            )
-            yield Text(f"could not be done for want of what they read: {lacks}", style="dim")
+            yield Text(f"could not be done for want of what they read: {lacking(one)}", style="dim")
 
 
 def as_values(examined: Sequence[Examination]) -> dict[str, Any]:
@@ -56,12 +51,30 @@ def as_values(examined: Sequence[Examination]) -> dict[str, Any]:
     }
 
 
-def _names(one: Examination) -> set[str]:
-    return {finding.check for finding in one.findings}
+def counted(one: Examination) -> str:
+    """How many findings of each level there are, and how many checks found nothing."""
+    counts = {level: sum(finding.level == level for finding in one.findings) for level in COLOURS}
+    said = ", ".join(f"{count} {level}" for level, count in counts.items() if count) or "nothing found"
+    named = {finding.check for finding in one.findings}
+    return f"{said}; {len(one.clear)} of {len(one.clear) + len(one.not_run) + len(named)} checks clear"
 
 
-def _plain(need: str) -> str:
-    return need.replace("|", " or ").replace("/", "")
+def lacking(one: Examination) -> str:
+    """The checks that could not be done, each with what it lacks; empty where there are none."""
+    return "; ".join(
+        f"{name} ({', '.join(need.replace('|', ' or ').replace('/', '') for need in needs)})"
+        for name, needs in one.not_run.items()
+    )
+
+
+def remedies(finding: Finding, *, ours: bool) -> Iterator[str]:
+    """Likely causes, what to do, and what to change in the recipe of a run of ours, a line each."""
+    if finding.causes:
+        yield f"likely: {'; '.join(finding.causes)}"
+    if finding.fix:
+        yield f"do: {finding.fix}"
+    for key, value in finding.change.items() if ours else ():
+        yield f"in the recipe: {key}: {value}"
 
 
 def _text(finding: Finding, *, ours: bool) -> Text:
@@ -69,12 +82,8 @@ def _text(finding: Finding, *, ours: bool) -> Text:
     text.append(f"{finding.level}: ", style=COLOURS[finding.level])
     text.append(finding.what)
     text.append(f"  ({finding.check})", style="dim")
-    if finding.causes:
-        text.append(f"\n    likely: {'; '.join(finding.causes)}")
-    if finding.fix:
-        text.append(f"\n    do: {finding.fix}")
-    for key, value in finding.change.items() if ours else ():
-        text.append(f"\n    in the recipe: {key}: {value}")
+    for line in remedies(finding, ours=ours):
+        text.append(f"\n    {line}")
     return text
 
 

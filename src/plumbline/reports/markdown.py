@@ -6,6 +6,7 @@ from plumbline.reports import numbers
 from plumbline.reports.build_tables import all_tables
 from plumbline.reports.escaping import clip, markdown, markdown_block
 from plumbline.reports.sections.changes import form_sentence
+from plumbline.reports.sections.checked import HEADING, alarms, check_facts
 from plumbline.reports.sections.handoff import NEXT, next_facts
 from plumbline.reports.sections.record import COMMANDS, environment, events, identity, tokens
 from plumbline.reports.sections.samples import golds_of, prompt_of
@@ -26,11 +27,12 @@ def markdown_report(view: View, said: Verdict) -> str:
     blocks.append(f"> **Not finished.** {markdown(progress(view))}" if not view.finished else "")
     blocks += [f"**{markdown(said.sentence)}**", markdown(said.reason)]
     blocks.append(f"> {markdown(CONTROL)}" if view.negative_control else "")
-    blocks += [f"- {markdown(line)}" for line in warning_lines(view)]
+    blocks += [f"- {markdown(line)}" for line in (*alarms(view), *warning_lines(view))]
     for one in (view, *view.tasks):
         blocks += [f"# Task: {markdown(one.task)}"] if one.task else []
         blocks += [block for table in all_tables(one) for block in _table(one, table)]
         blocks += _samples(one)
+    blocks += [f"## {HEADING}", *_facts(said_checks)] if (said_checks := check_facts(view)) else []
     blocks += [f"## {NEXT}", *_facts(said_next)] if (said_next := next_facts(view)) else []
     blocks += [
         "## Time and tokens",

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from plumbline.diagnosis.check import Examination, examine
+from plumbline.diagnosis.checks import CHECKS
 from plumbline.diagnosis.decide import Decision, decide
 from plumbline.diagnosis.evidence import Evidence, Records
+from plumbline.diagnosis.readers import own
 from plumbline.diagnosis.watch import Watched, afterwards
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.evaluate import ORACLE
@@ -136,6 +139,11 @@ class View:
         """What the recipe's tree makes of this run alone; None where it has none."""
         tree = self.run.recipe.decide
         return decide(Evidence((Records.of(self.run),)), tree) if tree is not None and self.whole is None else None
+
+    @cached_property
+    def examined(self) -> list[Examination]:
+        """What the checks say of each stage that has recorded steps (`plumbline check`); of a task alone, nothing."""
+        return [examine(one, CHECKS) for one in own.read(self.run.folder)] if self.metrics and not self.whole else []
 
     @cached_property
     def environment(self) -> dict[str, Any]:

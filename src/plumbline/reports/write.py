@@ -9,6 +9,7 @@ from plumbline.reports.build_tables import all_tables
 from plumbline.reports.markdown import markdown_report
 from plumbline.reports.page import Section, page
 from plumbline.reports.sections.changes import breakdown, parts
+from plumbline.reports.sections.checked import checked
 from plumbline.reports.sections.curves import curves
 from plumbline.reports.sections.handoff import handoff
 from plumbline.reports.sections.record import cost, record
@@ -59,7 +60,7 @@ def html_report(view: View, said: Verdict) -> str:
         for section in _of_task(one)
     ]
     body = [*body, curves(view)] if view.tasks else _of_task(view)
-    sections = [top(view, said), *body, *handoff(view), cost(view), record(view)]
+    sections = [top(view, said), *body, *checked(view), *handoff(view), cost(view), record(view)]
     return page(f"{view.run.recipe.name} · Plumbline", sections)
 
 

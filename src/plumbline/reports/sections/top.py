@@ -8,6 +8,7 @@ from plumbline.reports.comparisons import Comparison
 from plumbline.reports.escaping import html
 from plumbline.reports.page import Section, paragraph, typeset
 from plumbline.reports.readings import has_both, rescued
+from plumbline.reports.sections.checked import alarms
 from plumbline.reports.tables import minus
 from plumbline.reports.verdict import Verdict
 from plumbline.reports.view import View, name_of
@@ -29,7 +30,8 @@ def top(view: View, said: Verdict) -> Section:
         + cards(view)
         + (build_tables.tasks(view).to_html() if view.tasks else "")
         + control_banner(view)
-        + warnings_banner(view)
+        + _banner("The checks found, with causes and remedies below:", alarms(view))
+        + _banner("The run recorded warnings:", warning_lines(view))
     )
     return Section("top", "", body)
 
@@ -74,13 +76,10 @@ def warning_lines(view: View) -> list[str]:
     return [*lines, f"and {left} more, below under Events"] if left > 0 else lines
 
 
-def warnings_banner(view: View) -> str:
-    """The banner of what happened that the reader should know."""
-    lines = warning_lines(view)
-    if not lines:
-        return ""
+def _banner(said: str, lines: list[str]) -> str:
+    """What the reader should know before the figures; empty where there is nothing."""
     items = "".join(f"<li>{html(line)}</li>" for line in lines)
-    return f'<div class="banner" role="note"><p>The run recorded warnings:</p><ul>{items}</ul></div>'
+    return f'<div class="banner" role="note"><p>{said}</p><ul>{items}</ul></div>' if lines else ""
 
 
 Card = tuple[str, str, str]
