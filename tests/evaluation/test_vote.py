@@ -9,7 +9,7 @@ import pytest
 
 from plumbline.errors import RecipeError
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy
-from plumbline.evaluation.models import ModelOptions
+from plumbline.evaluation.models import ModelOptions, check_name
 from plumbline.evaluation.summary import summarise
 from plumbline.evaluation.vote import elect
 from plumbline.pipeline import run_recipe
@@ -93,3 +93,5 @@ def test_a_vote_of_equal_answers_is_refused():
             ModelOptions(**wrong)
     with pytest.raises(RecipeError, match="nobody to vote with"):
         parse({**toy_recipe().model_dump(), "evaluation": {"votes": 1}})
+    with pytest.raises(RecipeError, match="one answer"):
+        check_name("oracle", ToyTask({}), ModelOptions(votes=8))

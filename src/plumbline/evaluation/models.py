@@ -79,10 +79,12 @@ def check_name(model: str, task: Task, options: ModelOptions) -> None:
     """Refuse a name that is no model's, before records are built for it and before a hub is asked.
 
     Raises:
-        RecipeError: it looks like a misspelt reference, or is a control of another task.
+        RecipeError: it looks like a misspelt reference, or is a control of another task; or a reference is to vote.
         ModelError, DataError: no model can be opened there (see `check_model`).
     """
     if model == ORACLE or model in task.controls:
+        if options.votes > 1:
+            raise RecipeError(f"{model} gives one answer, and a vote needs several", "leave out --votes")
         return
     if "/" not in model and not Path(model).exists():
         close = difflib.get_close_matches(model.casefold(), (ORACLE, *task.controls), n=1, cutoff=0.75)
