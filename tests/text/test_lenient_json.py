@@ -139,7 +139,7 @@ def schema_of(value) -> dict:
     return {"type": names[type(value)]}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(containers, formats)
 def test_valid_json_is_what_json_loads_says(value, style):
     text = json.dumps(value, **style)
@@ -151,7 +151,7 @@ def test_valid_json_is_what_json_loads_says(value, style):
         assert reading.how == "strict"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(containers, formats)
 def test_the_scanner_agrees_with_json_loads_on_valid_json(value, style):
     """What stands in prose or beside a fault is read by the scanner alone, which must not alter it either."""
@@ -164,7 +164,7 @@ def test_the_scanner_agrees_with_json_loads_on_valid_json(value, style):
     assert repairs == set()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.dictionaries(st.text(), values, min_size=1),
     st.sampled_from(["Segue:\n{}", "```json\n{}\n```", "<think>x</think>{}"]),
