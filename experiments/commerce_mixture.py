@@ -43,7 +43,8 @@ def rows(folder: Path) -> list[list[str]]:
     modes = sorted({key.mode for key in found if key.stage != REFERENCE and key.step is None})
     table = []
     for job in run.recipe.each_task:
-        beside = {k.mode: e.mean_reward for k, e in found.items() if (k.stage, k.task) == (REFERENCE, job)}
+        references = [(k.mode, e) for k, e in found.items() if (k.stage, k.task, k.split) == (REFERENCE, job, SPLIT)]
+        beside = {name: one.mean_reward for name, one in references}
         ceiling = beside.pop(ORACLE)
         for mode in modes:
             stages = {stage: found.get(EvaluationKey(stage, SPLIT, mode, task=job)) for stage in ("base", "sft", "rl")}
