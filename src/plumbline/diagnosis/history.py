@@ -90,7 +90,7 @@ class History:
     finished: bool | None = None
     """None where nobody can tell."""
     skipped: int = 0
-    """Lines of the records that could not be read."""
+    """Lines of the records, or cells of a table, that could not be read."""
 
     def __getitem__(self, name: str) -> Series:
         return self.series.get(name, EMPTY)
