@@ -359,7 +359,8 @@ def test_a_bad_cell_does_not_turn_the_gaps_of_pandas_into_nan(tmp_path):
     (tmp_path / "mine.csv").write_text("\n".join(lines))
     history = read(tmp_path / "mine.csv")
     assert (len(history["loss"]), len(history["eval/loss"])) == (31, 8)
-    assert np.isfinite(history["loss"].values).all() and np.isfinite(history["eval/loss"].values).all()
+    assert np.isfinite(history["loss"].values).all()
+    assert np.isfinite(history["eval/loss"].values).all()
 
 
 def test_trainer_log_of_llamafactory(tmp_path):

@@ -10,6 +10,7 @@ Names of series, each with a value a logged step:
     kl, clip, ratio_mean, ratio_min, ratio_max, gap, gap_max    to the reference; share clipped; importance ratios;
                             mean absolute difference in nats of a choice's log-probability between sampler and scorer
     loss, gradient, rate, epoch, accuracy    the gradient's norm before clipping, the learning rate
+    epoch/TASK, seconds, prompts_cut         epochs of each of several tasks; of a step; share that their limit cut
     eval/reward, eval/loss, eval/NAME        evaluations inside training
 """
 

@@ -32,7 +32,7 @@ def read(path: Path) -> list[History]:
         for file in sorted((path / "evaluations").glob("*.json"))
         if (key := EvaluationKey.parse(file.stem)).step is None
     ]
-    rows = JsonLines(path / "metrics.jsonl").rows()
+    rows = [row for name in ("metrics", "timings") for row in JsonLines(path / f"{name}.jsonl").rows()]
     samples = [_sample(row) for row in JsonLines(path / "samples.jsonl").rows()]
     stages = [stage for stage in STAGES if any(row.get("stage") == stage for row in rows)]
     if not stages:
@@ -76,6 +76,8 @@ def _names(tasks: Collection[str]) -> Callable[[str], str | None]:
             return f"reading/{'/'.join(words[2:])}"
         if words[0] == "eval" and key not in {"eval/mean_reward", "eval/reward"}:
             return None if words[-1].endswith(("_low", "_high")) else f"eval/{'/'.join(words[1:])}"
+        if words[:2] == ["train", "epoch"] and len(words) == 3:
+            return f"epoch/{words[2]}"
         return our_name(key)
 
     return named

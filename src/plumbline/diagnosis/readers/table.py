@@ -120,7 +120,7 @@ def _objects(value: Any, path: Path) -> list[dict[str, Any]]:
 
 
 def _separated(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a CSV; how many of its lines are none, and how many cells of metrics are no numbers (nobody reads them)."""
+    """The rows of a CSV; how many lines are none, and how many cells of metrics no numbers: nobody reads either."""
     text = read_text(path).lstrip("\n")
     mark = max(",;\t|", key=text.partition("\n")[0].count)
     try:
