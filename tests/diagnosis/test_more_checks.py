@@ -178,10 +178,10 @@ def test_prompts_that_never_taught_anything():
         return f"question {n % 24}"
 
     stuck = drawn(plain, prompt, reward=lambda step, n, copy: 0.0 if n < 6 else copy / 4)
-    tenfold = {"epoch": lambda v, p: 10 * p}
-    assert without(stored(stuck, **tenfold)) == {"stuck-prompts": "note", "zero-variance-groups": "warning"}
+    often = {"epoch": lambda v, p: 14 * p}
+    assert without(stored(stuck, **often)) == {"stuck-prompts": "note", "zero-variance-groups": "warning"}
     fine = drawn(plain, prompt, reward=lambda step, n, copy: 0.0 if n < 2 else copy / 4)
-    assert without(stored(fine, **tenfold)) == {}
+    assert without(stored(fine, **often)) == {}
 
 
 # -- completions ---------------------------------------------------------------------------------------------------
