@@ -251,6 +251,17 @@ def test_steps_that_nobody_judged(over, found):
     assert {name: level for name, level in levels.items() if name == "outage"} == found
 
 
+def test_a_mean_of_0_over_answers_that_differ_is_no_outage():
+    """One of two answers earned 1 and the other -1, as in a public log."""
+    away = with_series(healthy(**{"part/form": zero_at(70)}), **{"part_std/form": np.full(STEPS, 0.1)})
+    assert without(away) == {}
+    level = healthy()["part/form"].values
+    below = with_series(
+        healthy(), **{"part/form": np.where(np.arange(STEPS) == 70, 0, level - (np.arange(STEPS) == 3))}
+    )
+    assert without(below) == {}
+
+
 def test_binary_rewards_of_small_batches_are_no_outage():
     found = set()
     for seed in range(40):
@@ -414,3 +425,11 @@ def test_a_control_is_over_its_limit_only_where_its_interval_is():
     assert "references" not in notes(run(final("reference", "echo", limited)))
     many = replace(limited, rows=tuple(replace(row, reward=0.1) for row in limited.rows))
     assert notes(run(final("reference", "echo", many)))["references"] == "warning"
+
+
+def test_a_kl_of_0():
+    """The forms log read a KL of 0 in version after version."""
+    void = healthy(kl=lambda v, p: 0 * p)
+    assert notes(void)["kl"] == "note"
+    charged = replace(void, settings={**void.settings, "rl.beta": 0.04})
+    assert notes(charged)["kl"] == "warning"

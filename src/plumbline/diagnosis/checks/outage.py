@@ -22,7 +22,7 @@ RARE = 0.2
 def look(history: History) -> Iterator[Finding]:
     """The reward and its parts; a stretch of zeros to the end is none (it may be a collapse)."""
     for name in ("reward", *(f"part/{one}" for one in history.names("part/"))):
-        away = _away(history[name])
+        away = _away(history[name], history["reward_std" if name == "reward" else name.replace("part/", "part_std/")])
         if not len(away):
             continue
         yield Finding(
@@ -39,11 +39,16 @@ def look(history: History) -> Iterator[Finding]:
         return
 
 
-def _away(series: Series) -> np.ndarray:
-    """The steps."""
+def _away(series: Series, spread: Series) -> np.ndarray:
+    """The steps. A mean of 0 is one of zeros if nothing is below 0, and where a spread was logged there is none."""
     good = np.isfinite(series.values)
     steps, values = series.steps[good], series.values[good]
-    zero = np.flatnonzero(np.abs(values) < 1e-12)
+    mixed = set(spread.steps[spread.values > 1e-6].tolist())
+    zero = np.array(
+        [at for at in np.flatnonzero(np.abs(values) < 1e-12) if int(steps[at]) not in mixed], dtype=np.int64
+    )
+    if (values < 0).any() and not len(spread):
+        return zero[:0]
     if len(values) < AROUND or not len(zero) or len(zero) > RARE * len(values) or zero[-1] == len(values) - 1:
         return np.array([], dtype=np.int64)
     found = []
@@ -53,8 +58,7 @@ def _away(series: Series) -> np.ndarray:
         if len(near) < AROUND // 2:
             continue
         middle = float(np.median(near))
-        spread = max(float(np.std(near, ddof=1)), LEAST)
-        if middle > SURE * spread:
+        if middle > SURE * max(float(np.std(near, ddof=1)), LEAST):
             found.append(steps[at])
     return np.array(found, dtype=np.int64)
 
