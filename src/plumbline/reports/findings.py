@@ -61,7 +61,7 @@ def _names(one: Examination) -> set[str]:
 
 
 def _plain(need: str) -> str:
-    return need.replace("|", " or ").replace("/", "")
+    return " or ".join(name.rstrip("/") for name in need.split("|"))
 
 
 def _text(finding: Finding, *, ours: bool) -> Text:
