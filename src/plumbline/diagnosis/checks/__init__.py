@@ -2,6 +2,7 @@
 
 from plumbline.diagnosis.check import Check
 from plumbline.diagnosis.checks import (
+    beside_controls,
     clip_idle,
     coverage,
     dead_part,
@@ -23,7 +24,6 @@ from plumbline.diagnosis.checks import (
     length_paid,
     loss_zero,
     lost_reward,
-    no_better,
     no_signal,
     not_finite,
     outage,
@@ -58,7 +58,7 @@ CHECKS: tuple[Check, ...] = tuple(
         *(rate_exhausted, small_updates, gradient_spikes, kl, gap, clip_idle),
         *(reward_falls, entropy, length, truncation, degenerate, identical_samples),
         *(eval_disagrees, decoding, gain, plateau, coverage, sft_loss, unfinished),
-        *(untrained, unchanged, no_better, part_lost, overlap, eval_noise, window_cut, repeated_prompts, prompts),
+        *(untrained, unchanged, beside_controls, part_lost, overlap, eval_noise, window_cut, repeated_prompts, prompts),
         *(
             language,
             goes_on,

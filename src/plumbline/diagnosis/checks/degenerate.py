@@ -39,13 +39,6 @@ def look(history: History) -> Iterator[Finding]:
         yield _finding(f"{share:.0%} of the last completions are one text, whatever the prompt", share, found)
 
 
-def _loops(text: str) -> bool:
-    """Whether it says the same words again and again: of its rows of four few differ."""
-    words = text.split()
-    rows = list(zip(words, words[1:], words[2:], words[3:], strict=False))
-    return len(rows) >= LONG and len(set(rows)) < FEW * len(rows)
-
-
 def _finding(what: str, share: float, found: Sequence[Sample]) -> Finding:
     rewarded = [one for one in found if (one.reward or 0) > 0.5]
     return Finding(
@@ -63,6 +56,13 @@ def _finding(what: str, share: float, found: Sequence[Sample]) -> Finding:
         ),
         fix="read these completions; go back to a checkpoint before them",
     )
+
+
+def _loops(text: str) -> bool:
+    """Whether it says the same words again and again: of its rows of four few differ."""
+    words = text.split()
+    rows = list(zip(words, words[1:], words[2:], words[3:], strict=False))
+    return len(rows) >= LONG and len(set(rows)) < FEW * len(rows)
 
 
 def _same(last: Sequence[Sample]) -> tuple[float, list[Sample]] | None:

@@ -32,11 +32,12 @@ def read(path: Path) -> list[History]:
         for file in sorted((path / "evaluations").glob("*.json"))
         if (key := EvaluationKey.parse(file.stem)).step is None
     ]
-    rows = [row for name in ("metrics", "timings") for row in JsonLines(path / f"{name}.jsonl").rows()]
+    rows = JsonLines(path / "metrics.jsonl").rows()
     samples = [_sample(row) for row in JsonLines(path / "samples.jsonl").rows()]
     stages = [stage for stage in STAGES if any(row.get("stage") == stage for row in rows)]
     if not stages:
         raise DataError(f"{path} has recorded no step of training yet", "look at it again after its first step")
+    rows += JsonLines(path / "timings.jsonl").rows()
     return [
         History(
             origin="plumbline",
