@@ -91,6 +91,10 @@ def test_another_language_than_at_first_is_named():
 def test_two_languages_from_the_start_are_what_the_task_asks_for():
     both = stored(drawn(lambda place, n, copy: WORDS["pt" if n % 2 else "en"] + f" {n} {copy}"))
     assert without(both) == {}
+    rare = stored(
+        drawn(lambda place, n, copy: WORDS["en" if n % (2 if place > 0.5 else 6) == 0 else "pt"] + f" {n} {copy}")
+    )
+    assert without(rare) == {}
     data = stored(drawn(lambda place, n, copy: WORDS["sql" if place > 0.5 else "json"] + f" {n} {copy}"))
     assert without(data) == {}
 
