@@ -304,7 +304,7 @@ def test_a_model_that_knows_nothing_at_first():
     assert notes(supervised(10.8, 0.0001)) == {"untrained": "warning"}
     assert notes(supervised(10.8)) == {"untrained": "note"}
     assert notes(supervised(10.8, 0.6)) == {}  # a sum over steps, as some versions of transformers logged it
-    assert notes(supervised(2.3, 0.5)) == {}
+    assert notes(supervised(2.3, 0.01)) == {}
     assert without(healthy(entropy=lambda v, p: 10.8 - p)) == {"untrained": "warning"}
 
 
@@ -358,7 +358,7 @@ def test_steps_that_take_ever_longer():
     place = np.linspace(0, 1, STEPS)
     assert without(with_series(healthy(), seconds=5 + 40 * place)) == {"slower": "note"}
     longer = healthy(length=lambda v, p: 100 + 160 * p)
-    assert without(with_series(longer, seconds=5 + 8 * place)) == {}
+    assert without(with_series(longer, seconds=5 + 40 * place)) == {}
 
 
 def test_rates_of_0_from_the_start():
@@ -398,7 +398,8 @@ def test_a_model_that_is_no_better_than_a_control():
     controls = [final("reference", name, one) for name, one in references("test", 120).items()]
     assert "no-better" not in notes(run(*controls, answered("rl", RL)))
     assert notes(run(*controls, answered("rl", Level(0.1, 0.05))))["no-better"] == "warning"
-    assert notes(run(*controls, answered("rl", Level(0.5, 0.45))))["no-better"] == "note"
+    for level in (Level(0.4, 0.35), Level(0.5, 0.45)):  # surely less than the control, and perhaps
+        assert notes(run(*controls, answered("rl", level)))["no-better"] == "note"
 
 
 def test_a_part_that_was_paid_with():

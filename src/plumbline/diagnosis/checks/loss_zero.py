@@ -19,7 +19,7 @@ def look(history: History) -> Iterator[Finding]:
     values = loss.values[np.isfinite(loss.values)]
     if len(values) < 10 or len(gradient) < 10 or not (np.abs(values[:3]) < ZERO).all():
         return
-    if not np.nanmedian(gradient.values) > MOVING or not np.nanmedian(gradient.values[:3]) > MOVING:
+    if not np.nanmedian(gradient.values) > MOVING:
         return
     rises = float(np.abs(values[-max(3, len(values) // 10) :]).mean()) > 10 * ZERO
     yield Finding(

@@ -12,7 +12,7 @@ from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 
 SHARE = 0.2
-"""Of the draws, that a prompt had already had as often as there were epochs."""
+"""Of the draws, over which of a prompt that had come as often as there were epochs."""
 ENOUGH = 40
 IN_ORDER = 16
 """Draws in a row that follow the prompts that they once followed: of 32 prompts in a new order that is no chance."""
@@ -27,7 +27,7 @@ def look(history: History) -> Iterator[Finding]:
     if total >= ENOUGH and len(epochs) and np.isfinite(epochs[-1]) and epochs[-1] > 0 and not several:
         allowed = ceil(round(float(epochs[-1]), 3))
         again = sum(max(0, count - allowed) for count in draws.values())
-        if again >= SHARE * total:
+        if again > SHARE * total:
             yield Finding(
                 check="repeated-prompts",
                 level="warning" if len(draws) >= 8 else "note",
