@@ -149,14 +149,19 @@ def test_a_logged_share_of_cut_prompts():
 def test_prompts_that_come_again_too_early():
     epoch = {"epoch": lambda v, p: p}
     assert without(stored(drawn(plain), **epoch)) == {}
-    twice = stored(drawn(plain, lambda n: f"question {n % 110}"), **epoch)
+    twice = stored(drawn(plain, lambda n: f"question {n if n % 2 else n % 20}"), **epoch)
     assert without(twice) == {"repeated-prompts": "warning"}
+    assert without(stored(drawn(plain, lambda n: f"question {n % 16}"), **epoch)) == {}  # another sort of epoch
     three = stored(drawn(plain, lambda n: f"question {n % 107}"), epoch=lambda v, p: 3 * p)
     assert notes(three)["repeated-prompts"] == "note"  # not shuffled
     dice = np.random.default_rng(0)
     order = np.concatenate([dice.permutation(107) for _ in range(3)])
     shuffled = stored(drawn(plain, lambda n: f"question {order[n]}"), epoch=lambda v, p: 3 * p)
     assert without(shuffled) == {}
+    for times in (1, 2, 3):  # out of all, each time
+        anew = dice.integers(0, 320 // times, 320)
+        again = stored(drawn(plain, lambda n, anew=anew: f"question {anew[n]}"), epoch=lambda v, p, e=times: e * p)
+        assert without(again) == {}
     few = stored(drawn(plain, lambda n: f"question {n % 4}"), **epoch)
     assert without(few) == {"repeated-prompts": "note"}
 

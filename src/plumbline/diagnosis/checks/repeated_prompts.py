@@ -11,8 +11,11 @@ from plumbline.diagnosis.check import Check
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 
-SHARE = 0.2
-"""Of the draws, over which of a prompt that had come as often as there were epochs."""
+SHARE = 0.3
+"""Of the draws, over which of a prompt that had come often enough. Where every prompt is drawn anew out of all (with
+replacement) 0.27 are over the epochs at most, and over what is usual among the prompts."""
+FEW = 8
+"""Different prompts, under which a run may be meant so."""
 ENOUGH = 40
 IN_ORDER = 16
 """Draws in a row that follow the prompts that they once followed: of 32 prompts in a new order that is no chance."""
@@ -26,13 +29,16 @@ def look(history: History) -> Iterator[Finding]:
     several = len(history.names("task/")) > 1  # each of several tasks has epochs of its own
     if total >= ENOUGH and len(epochs) and np.isfinite(epochs[-1]) and epochs[-1] > 0 and not several:
         allowed = ceil(round(float(epochs[-1]), 3))
-        again = sum(max(0, count - allowed) for count in draws.values())
+        # Not all trainers mean the same by an epoch; then all prompts come about equally often.
+        usual = int(np.percentile(list(draws.values()), 10)) + 1
+        often = allowed if len(draws) < FEW else max(allowed, usual)
+        again = sum(max(0, count - often) for count in draws.values())
         if again > SHARE * total:
             yield Finding(
                 check="repeated-prompts",
-                level="warning" if len(draws) >= 8 else "note",
+                level="warning" if len(draws) >= FEW else "note",
                 what=f"in {epochs[-1]:.2f} epochs {total} prompts were drawn, and only {len(draws)} of them differ: "
-                f"{again} draws were of a prompt that had come {allowed} time{'s' if allowed > 1 else ''}",
+                f"{again} draws were of a prompt that had come {often} time{'s' if often > 1 else ''}",
                 evidence={"draws": total, "different": len(draws), "epochs": float(epochs[-1])},
                 samples=tuple(prompt[:80] for prompt, _ in draws.most_common(3)),
                 causes=("the data have duplicates", "a resume began the data anew", "a prompt that is no whole one"),
