@@ -12,7 +12,7 @@ from plumbline import command_options as take
 from plumbline.command_output import print_json, print_tables
 
 if TYPE_CHECKING:
-    from plumbline.evaluation.history import History
+    from plumbline.evaluation.history import Lineage
     from plumbline.reports.evaluation_output import Outputs
 
 history_app = typer.Typer(cls=take.Group)
@@ -69,7 +69,7 @@ def compare(
     _show(found, outputs, plain_comparisons)
 
 
-def _show(found: "History", outputs: "Outputs", plain: "Callable[[History], dict[str, Any]]") -> None:
+def _show(found: "Lineage", outputs: "Outputs", plain: "Callable[[Lineage], dict[str, Any]]") -> None:
     """Write the page, and print the rest in the form that is asked for."""
     from plumbline.reports.evaluation_output import render
     from plumbline.reports.history import history_page, history_tables, history_terminal

@@ -339,6 +339,30 @@ def test_bad_lines_are_counted_and_left_out(tmp_path):
     assert history.skipped == 4
 
 
+def test_a_bad_cell_is_lost_alone_and_counted(tmp_path):
+    """What stands beside it was logged: here the NaN that the run died of."""
+    lines = ["step,loss,reward,grad_norm", *(f"{step},0.1,0.5,0.3" for step in range(1, 30))]
+    lines[12] = "12,0.1,oops,nan"
+    lines[13] = "13,0.1,,0.3"
+    (tmp_path / "mine.csv").write_text("\n".join(lines))
+    history = read(tmp_path / "mine.csv")
+    assert history.skipped == 1
+    assert not {12, 13} & set(history["reward"].steps.tolist())
+    assert np.isnan(history["gradient"].values[11])
+    assert len(history["loss"]) == 29
+
+
+def test_a_bad_cell_does_not_turn_the_gaps_of_pandas_into_nan(tmp_path):
+    lines = ["step,loss,eval_loss", *(f"{step},{'nan' if step % 5 == 0 else 0.1},nan" for step in range(1, 41))]
+    lines[5::5] = [f"{step},nan,0.2" for step in range(5, 41, 5)]
+    lines[3] = "3,oops,nan"
+    (tmp_path / "mine.csv").write_text("\n".join(lines))
+    history = read(tmp_path / "mine.csv")
+    assert (len(history["loss"]), len(history["eval/loss"])) == (31, 8)
+    assert np.isfinite(history["loss"].values).all()
+    assert np.isfinite(history["eval/loss"].values).all()
+
+
 def test_trainer_log_of_llamafactory(tmp_path):
     rows = [
         {

@@ -64,3 +64,13 @@ def test_nothing_is_found_in_a_healthy_run(talker, tmp_path, name):
 def test_what_is_planted_is_found_and_nothing_else(talker, tmp_path, name):
     plan, check, level = PLANTED[name]
     assert found(talker, tmp_path, plan) == [(check, level)]
+
+
+def test_a_resume_within_a_window_of_rollouts_is_found(talker, tmp_path):
+    """TRL's T7: a checkpoint at step 6, where each batch of rollouts is used in four steps."""
+    options = {"steps_per_generation": 2, "num_iterations": 2, "save_strategy": "steps", "save_steps": 6}
+    train(talker, tmp_path, Plan(steps=6, options=options))
+    train(talker, tmp_path, Plan(steps=16, options=options, resume=tmp_path / "checkpoint-6"))
+    (examined,) = [examine(history, CHECKS) for history in read_histories(tmp_path)]
+    (found,) = [finding for finding in examined.findings if finding.level != "note"]
+    assert (found.check, found.level, found.since) == ("window-cut", "warning", 7)

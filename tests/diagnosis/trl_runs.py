@@ -74,6 +74,8 @@ class Plan:
     options: dict[str, Any] = field(default_factory=dict)
     patch: Callable[[Any], None] | None = None
     steps: int = 30
+    resume: Path | None = None
+    """A checkpoint to go on from."""
 
 
 def poison(step: int) -> Callable[[Any], None]:
@@ -185,7 +187,7 @@ def train(model: Path, folder: Path, plan: Plan, seed: int = 0) -> Path:
     if plan.patch is not None:
         plan.patch(trainer)
     try:
-        trainer.train()
+        trainer.train(resume_from_checkpoint=plan.resume and str(plan.resume))
     except RuntimeError as error:
         if "probability tensor" not in str(error):
             raise

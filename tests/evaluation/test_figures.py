@@ -93,6 +93,13 @@ def test_the_detail_is_json_and_says_whether_controls_keep_their_limits(task, ev
     assert (summary["note"], summary["prefix"]) == ("a toy", "kind-")
 
 
+def test_a_control_that_few_examples_put_over_its_limit_holds_it(task, evaluation):
+    beside = references(task, task.examples("val"), "val")
+    once = tuple(replace(row, reward=float(at == 0)) for at, row in enumerate(beside["constant"].rows))
+    summary = detail(evaluation, {**beside, "constant": replace(beside["constant"], rows=once)})
+    assert summary["limits"]["constant"] == {"limit": 0.1, "mean": 0.125, "holds": True}
+
+
 def test_the_detail_of_a_task_without_a_headline_has_the_common_figures_only():
     task = ToyTask({"size": 4})
     examples = task.examples("val")

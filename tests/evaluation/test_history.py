@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from plumbline.errors import DataError, IncomparableError, RunError
-from plumbline.evaluation.history import Asked, History, history, plain_history
+from plumbline.evaluation.history import Asked, Lineage, history, plain_history
 from plumbline.evaluation.named import compare_paths, plain_comparisons
 from plumbline.evaluation.statistics import Interval, detectable, direction, holm
 from plumbline.reports.evaluation_output import render
@@ -27,7 +27,7 @@ def day(hour: int) -> str:
     return f"2026-02-17T{hour:02d}:00:00+00:00"
 
 
-def said(found: History) -> list[tuple[str, str, str]]:
+def said(found: Lineage) -> list[tuple[str, str, str]]:
     return [(one.run, one.against, one.direction if one.paired else str(one.error)) for one in found.pairings]
 
 

@@ -12,7 +12,7 @@ from plumbline.audit.bench import LIMIT, Verdict
 from plumbline.audit.seen import Seen, ids, mean, shown, written
 from plumbline.audit.writings import DECIMAL_COMMA
 from plumbline.diagnosis.finding import Finding, Level
-from plumbline.evaluation.statistics import mean_interval
+from plumbline.evaluation.statistics import mean_interval, surely_over
 
 EXACT = 1e-6
 """By what a reward of 1 may fall short."""
@@ -221,11 +221,10 @@ def controls(seen: Seen) -> Iterator[Finding]:
         if name not in seen.limits:  # the general limit is rough, and a small split may lie over it by chance
             split, verdicts = "all splits", [verdict for found in splits.values() for verdict in found]
         reward, limit = mean(verdicts), seen.limits.get(name, HIGH * seen.ceiling)
-        if reward <= limit + EXACT or reward - seen.floor < EXACT:
+        totals = [one.score.total for one in verdicts if one.score is not None]
+        if not surely_over(totals, limit) or reward - seen.floor < EXACT:
             continue  # not too high; or it earns what any text does, which is said of the part that pays it
-        interval = mean_interval([one.score.total for one in verdicts if one.score is not None])
-        if interval.low <= limit:
-            continue  # which few examples are over by chance
+        interval = mean_interval(totals)
         level: Level = "fatal" if reward >= AS_GOOD * seen.ceiling else "warning"
         worth = f"of the {seen.ceiling:.3f} that gold answers earn" if seen.golds else "where gold answers are unknown"
         yield Finding(

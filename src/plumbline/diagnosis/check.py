@@ -15,8 +15,8 @@ class Check:
     asks: str
     """What it looks for, for people."""
     needs: tuple[str, ...]
-    """What it cannot do without: names of series (a name that ends with / is any that begins so), `samples`, `finals`,
-    or `a|b`, one of several."""
+    """What it cannot do without: names of series (a name that ends with / is any that begins so), `samples`, `prompts`
+    (texts, no ids), `finals`, or `a|b`, one of several."""
     look: Callable[[History], Iterator[Finding]]
     kinds: tuple[Kind, ...] = ("rl",)
     explains: tuple[str, ...] = ()
@@ -82,4 +82,6 @@ def _there(name: str, history: History) -> bool:
         return bool(history.samples)
     if name == "finals":
         return bool(history.finals)
+    if name == "prompts":
+        return 2 * sum(" " in sample.prompt for sample in history.samples) > len(history.samples)
     return bool(history.names(name)) if name.endswith("/") else len(history[name]) > 0

@@ -6,6 +6,7 @@ Names of series, each with a value a logged step:
     zero_std                share of groups whose rewards are all equal
     part/NAME, part_std/NAME, reading/NAME, task/NAME    parts of the reward, other readings of it, and each task's
     length, length_max, truncated, failed    tokens of completions; shares that the limit cut, that nobody could judge
+    epoch/TASK, seconds, prompts_cut         epochs of each of several tasks; of a step; share that their limit cut
     entropy                 nats a token
     kl, clip, ratio_mean, ratio_min, ratio_max, gap, gap_max    to the reference; share clipped; importance ratios;
                             mean absolute difference in nats of a choice's log-probability between sampler and scorer
@@ -90,7 +91,7 @@ class History:
     finished: bool | None = None
     """None where nobody can tell."""
     skipped: int = 0
-    """Lines of the records that could not be read."""
+    """Lines of the records, or cells of a table, that could not be read."""
 
     def __getitem__(self, name: str) -> Series:
         return self.series.get(name, EMPTY)

@@ -56,7 +56,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class Lineage:
     """Runs in order, their comparisons, and what else lies in their folders."""
 
     members: tuple[Member, ...]
@@ -85,7 +85,7 @@ class Asked:
 # -- a folder of runs ----------------------------------------------------------------------------------------------
 
 
-def history(folders: Sequence[Path], asked: Asked = Asked()) -> History:
+def history(folders: Sequence[Path], asked: Asked = Asked()) -> Lineage:
     """The runs of some folders in the order of their lineage, each against its predecessor.
 
     Args:
@@ -120,7 +120,7 @@ def history(folders: Sequence[Path], asked: Asked = Asked()) -> History:
         pairings += _pairings(run, earlier, begun[run.name], asked, read)
     names = [[run.name for run in version] for version in versions(runs, begun)]
     beside = tuple(_beside_seeds(one, _spread(one, names, members)) for one in adjusted(pairings))
-    return History(members=tuple(members), pairings=beside, lineage=True, others=others)
+    return Lineage(members=tuple(members), pairings=beside, lineage=True, others=others)
 
 
 def _spread(one: Pairing, same: Sequence[Sequence[str]], members: Sequence[Member]) -> float:
@@ -241,7 +241,7 @@ def _pairings(
 # -- plain values --------------------------------------------------------------------------------------------------
 
 
-def plain_history(found: History) -> dict[str, Any]:
+def plain_history(found: Lineage) -> dict[str, Any]:
     """A history as JSON values."""
     return {
         "tests": found.tests,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError
-from plumbline.evaluation.history import History, Member, result_of
+from plumbline.evaluation.history import Lineage, Member, result_of
 from plumbline.evaluation.pairing import Pairing, adjusted, name_of, paired_with, plain_pairing
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
@@ -14,7 +14,7 @@ from plumbline.runs.lineage import changes
 from plumbline.runs.listing import Listed, final_keys, read_listed, read_recipe
 
 
-def compare_paths(first: Path, *others: Path) -> History:
+def compare_paths(first: Path, *others: Path) -> Lineage:
     """Runs or evaluations' files, each against the first, in everything that both were asked.
 
     Raises:
@@ -37,7 +37,7 @@ def compare_paths(first: Path, *others: Path) -> History:
             pairings += _shared((first, names[0], found[0]), (path, name, found[at]))
     if pairings and all(one.paired is None for one in pairings):
         raise next(one.error for one in pairings if one.error is not None)
-    return History(members=tuple(members), pairings=adjusted(pairings))
+    return Lineage(members=tuple(members), pairings=adjusted(pairings))
 
 
 def _named(path: Path, name: str) -> Listed:
@@ -102,7 +102,7 @@ def _single(found: Evaluations, other: Evaluations) -> Evaluations:
     return {"": meant[0]} if meant else {}
 
 
-def plain_comparisons(found: History) -> dict[str, Any]:
+def plain_comparisons(found: Lineage) -> dict[str, Any]:
     """What `compare_paths` found as JSON values: for two the comparisons by what was asked, and the recipes'
     differences; for more the same by run.
     """

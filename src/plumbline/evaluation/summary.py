@@ -7,7 +7,7 @@ from typing import Any
 
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.figures import by_prefix, by_stratum, figures, titles
-from plumbline.evaluation.statistics import Interval, mean, mean_interval, skill
+from plumbline.evaluation.statistics import Interval, mean, mean_interval, skill, surely_over
 from plumbline.records import Evaluation, Judged
 
 
@@ -63,7 +63,8 @@ def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict
 
     Returns:
         The summary with `titles` (figures' names for people), `by` (what is broken down by: its values: their
-        figures), `references`, `limits` (what a control may earn, what it earns, whether that holds), `note`
+        figures), `references`, `limits` (what a control may earn, what it earns, whether that holds, which it does
+        unless the 95 % interval of what it earns lies above), `note`
         and `prefix` (of the parts that `by` has without it).
     """
     headline = evaluation.headline
@@ -76,7 +77,11 @@ def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict
         "by": {what: {name: _plain(found) for name, found in values.items()} for what, values in by.items() if values},
         "references": {name: _plain(figures(one.rows, headline)) for name, one in references.items()},
         "limits": {
-            name: {"limit": limit, "mean": (mean := references[name].mean_reward), "holds": bool(mean <= limit)}
+            name: {
+                "limit": limit,
+                "mean": references[name].mean_reward,
+                "holds": not surely_over(references[name].rewards(), limit),
+            }
             for name, limit in limits.items()
             if name in references
         },

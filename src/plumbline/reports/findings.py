@@ -62,7 +62,7 @@ def counted(one: Examination) -> str:
 def lacking(one: Examination) -> str:
     """The checks that could not be done, each with what it lacks; empty where there are none."""
     return "; ".join(
-        f"{name} ({', '.join(need.replace('|', ' or ').replace('/', '') for need in needs)})"
+        f"{name} ({', '.join(' or '.join(each.rstrip('/') for each in need.split('|')) for need in needs)})"
         for name, needs in one.not_run.items()
     )
 

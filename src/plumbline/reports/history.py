@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from plumbline.evaluation.history import History, Member, Result
+from plumbline.evaluation.history import Lineage, Member, Result
 from plumbline.evaluation.pairing import Pairing
 from plumbline.evaluation.statistics import Interval
 from plumbline.reports import numbers
@@ -30,14 +30,14 @@ MOST = 60
 # -- tables --------------------------------------------------------------------------------------------------------
 
 
-def history_tables(found: History) -> list[Table]:
+def history_tables(found: Lineage) -> list[Table]:
     """The tables that have something to say: runs, results, comparisons, changes of the recipes."""
     runs = [runs_table(found)] if found.lineage else []
     tables = [*runs, results_table(found), comparisons_table(found), changes_table(found)]
     return [table for table in tables if table.rows]
 
 
-def runs_table(found: History) -> Table:
+def runs_table(found: Lineage) -> Table:
     """Each run: what it began from, when, how long, how far, how it ended, and what it has otherwise than before."""
     columns = (
         Column("run", "Run"),
@@ -79,7 +79,7 @@ def _short_of(member: Member, stage: str) -> bool:
     return wanted is not None and member.listed.steps.get(stage, 0) < wanted
 
 
-def results_table(found: History) -> Table:
+def results_table(found: Lineage) -> Table:
     """What each run's last stage came to, by task, split and mode, between floor and ceiling."""
     columns = (
         Column("run", "Run"),
@@ -102,7 +102,7 @@ def _result_cells(member: Member, one: Result) -> tuple[Cell, ...]:
     return (*said, one.floor, one.ceiling, one.rubric)
 
 
-def comparisons_table(found: History) -> Table:
+def comparisons_table(found: Lineage) -> Table:
     """Each run against the one before it, on the same examples; what is not comparable says why."""
     columns = (
         Column("run", "Run"),
@@ -121,7 +121,7 @@ def comparisons_table(found: History) -> Table:
     return Table("comparisons", f"Differences on the same examples. {about(found)}", columns, rows)
 
 
-def about(found: History) -> str:
+def about(found: Lineage) -> str:
     """What the p-values of the table are."""
     several = f" over the {found.tests} comparisons of this table" if found.tests > 1 else ""
     return (
@@ -130,7 +130,7 @@ def about(found: History) -> str:
     )
 
 
-def _pairing_cells(one: Pairing, found: History) -> tuple[Cell, ...]:
+def _pairing_cells(one: Pairing, found: Lineage) -> tuple[Cell, ...]:
     named = (one.run, one.against, one.asked)
     if one.paired is None:
         return (*named, *[None] * 4, says(one, found), *[None] * 3)
@@ -139,7 +139,7 @@ def _pairing_cells(one: Pairing, found: History) -> tuple[Cell, ...]:
     return (*named, *tested, one.detectable, paired.difference.n, paired.p_value)
 
 
-def says(one: Pairing, found: History) -> str:
+def says(one: Pairing, found: Lineage) -> str:
     """What a comparison comes to, in words."""
     if one.paired is None:
         return f"not comparable: {one.error.cause if one.error else ''}"
@@ -150,7 +150,7 @@ def says(one: Pairing, found: History) -> str:
     return f"{said} ({one.remark})" if one.remark else said
 
 
-def changes_table(found: History) -> Table:
+def changes_table(found: Lineage) -> Table:
     """Every key of the recipes that differs from the run that a run is compared with."""
     columns = (Column("run", "Run"), Column("key", "Key"), Column("before", "Before"), Column("after", "Now"))
     rows = tuple(
@@ -168,7 +168,7 @@ def _value(value: Any) -> str | None:
 # -- a terminal ----------------------------------------------------------------------------------------------------
 
 
-def history_terminal(found: History) -> RenderableType:
+def history_terminal(found: Lineage) -> RenderableType:
     """What a terminal of 80 columns holds: runs have numbers, and what needs words stands below the tables."""
     number = {member.name: f"#{at}" for at, member in enumerate(found.members, 1)}
     tested = [one for one in found.pairings if one.paired is not None]
@@ -192,7 +192,7 @@ def _who(one: Pairing, number: Mapping[str, str]) -> str:
     return f"{number[one.run]} against {number.get(one.against, one.against)}"
 
 
-def _narrow_runs(found: History, number: Mapping[str, str]) -> Table:
+def _narrow_runs(found: Lineage, number: Mapping[str, str]) -> Table:
     """Those of `runs_table`; of runs and evaluations that are compared by name, their names."""
     columns: tuple[Column, ...] = (Column("at", "#"), Column("run", "Run"))
     if not found.lineage:
@@ -209,7 +209,7 @@ def _narrow_runs(found: History, number: Mapping[str, str]) -> Table:
     return Table("runs", "", columns, tuple(rows))
 
 
-def _narrow_results(found: History, number: Mapping[str, str]) -> Table:
+def _narrow_results(found: Lineage, number: Mapping[str, str]) -> Table:
     columns = (
         Column("at", "#"),
         Column("asked", "Asked"),
@@ -235,7 +235,7 @@ def _last_stage(member: Member) -> str | None:
     return next(reversed(member.listed.planned), "base")
 
 
-def _narrow_comparisons(found: History, tested: Sequence[Pairing], number: Mapping[str, str]) -> Table:
+def _narrow_comparisons(found: Lineage, tested: Sequence[Pairing], number: Mapping[str, str]) -> Table:
     columns = (Column("who", "Run"), Column("asked", "Asked"), *comparisons_table(found).columns[3:6])
     columns += (Column("p_holm", "p (Holm)", "p"), Column("detectable", "Detects", "number"))
     rows = []
@@ -250,7 +250,7 @@ def _narrow_comparisons(found: History, tested: Sequence[Pairing], number: Mappi
 # -- a page --------------------------------------------------------------------------------------------------------
 
 
-def history_page(found: History, command: str) -> str:
+def history_page(found: Lineage, command: str) -> str:
     """The HTML file.
 
     Args:
@@ -270,7 +270,7 @@ def history_page(found: History, command: str) -> str:
     return page("Runs · Plumbline", sections)
 
 
-def _charts(found: History) -> list[str]:
+def _charts(found: Lineage) -> list[str]:
     """A figure for each task, split and rubric: rewards under two rubrics do not stand on one axis."""
     groups: dict[tuple[str, str, str], dict[str, list[Result]]] = {}
     for member in found.members:

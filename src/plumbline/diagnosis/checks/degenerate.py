@@ -10,6 +10,8 @@ from plumbline.diagnosis.history import History, Sample
 
 MANY, MOST = 0.2, 0.5
 EQUAL = 0.01
+LONG, FEW = 60, 0.2
+"""Rows of four words, and the share of different ones: each comes five times and more. Tables have over half."""
 LOOKED_AT = 2000
 """Of the last completions."""
 _REPEATED = re.compile(r"(.{1,12}?)\1{19,}", re.DOTALL)
@@ -24,7 +26,9 @@ def look(history: History) -> Iterator[Finding]:
         return
     kinds = {
         "empty": [one for one in last if not one.text.strip()],
-        "one piece of text over and over": [one for one in last if _REPEATED.search(one.text[:4000])],
+        "one piece of text over and over": [
+            one for one in last if _REPEATED.search(one.text[:4000]) or _loops(one.text[:4000])
+        ],
     }
     for what, found in kinds.items():
         share = len(found) / len(last)
@@ -52,6 +56,13 @@ def _finding(what: str, share: float, found: Sequence[Sample]) -> Finding:
         ),
         fix="read these completions; go back to a checkpoint before them",
     )
+
+
+def _loops(text: str) -> bool:
+    """Whether it says the same words again and again: of its rows of four few differ."""
+    words = text.split()
+    rows = list(zip(words, words[1:], words[2:], words[3:], strict=False))
+    return len(rows) >= LONG and len(set(rows)) < FEW * len(rows)
 
 
 def _same(last: Sequence[Sample]) -> tuple[float, list[Sample]] | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from plumbline.diagnosis.check import Check
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
+from plumbline.evaluation.statistics import surely_over
 from plumbline.runs.evaluations import REFERENCE
 
 ORACLE = "oracle"
@@ -32,7 +33,7 @@ def look(history: History) -> Iterator[Finding]:
                 causes=("the reader of answers rejects right ones", "wrong gold answers"),
                 fix="judge one of them part by part: no training is worth its time before that is 1",
             )
-        elif final.mode != ORACLE and mean > (HALF if limit is None else limit):
+        elif final.mode != ORACLE and surely_over(final.evaluation.rewards(), HALF if limit is None else limit):
             yield Finding(
                 check="references",
                 level="warning",

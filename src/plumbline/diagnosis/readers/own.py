@@ -37,6 +37,7 @@ def read(path: Path) -> list[History]:
     stages = [stage for stage in STAGES if any(row.get("stage") == stage for row in rows)]
     if not stages:
         raise DataError(f"{path} has recorded no step of training yet", "look at it again after its first step")
+    rows += JsonLines(path / "timings.jsonl").rows()
     return [
         History(
             origin="plumbline",
@@ -76,6 +77,8 @@ def _names(tasks: Collection[str]) -> Callable[[str], str | None]:
             return f"reading/{'/'.join(words[2:])}"
         if words[0] == "eval" and key not in {"eval/mean_reward", "eval/reward"}:
             return None if words[-1].endswith(("_low", "_high")) else f"eval/{'/'.join(words[1:])}"
+        if words[:2] == ["train", "epoch"] and len(words) == 3:
+            return f"epoch/{words[2]}"
         return our_name(key)
 
     return named

@@ -120,7 +120,7 @@ def _objects(value: Any, path: Path) -> list[dict[str, Any]]:
 
 
 def _separated(path: Path) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a CSV, and how many of its lines are none."""
+    """The rows of a CSV; how many lines are none, and how many cells of metrics no numbers: nobody reads either."""
     text = read_text(path).lstrip("\n")
     mark = max(",;\t|", key=text.partition("\n")[0].count)
     try:
@@ -131,21 +131,24 @@ def _separated(path: Path) -> tuple[list[dict[str, Any]], int]:
         raise DataError(f"{path} is empty", "look at it again after the first step of training")
     header = [name.strip() for name in lines[0]]
     rows: list[dict[str, Any]] = []
-    skipped = 0
+    skipped, full = 0, True
     for line in lines[1:]:
         cells = [cell.strip() for cell in line]
         row = {
             name: _decimal(cell, mark) for name, cell in zip(header, cells, strict=False) if cell.lower() not in _NONE
         }
-        known = [value for name, value in row.items() if our_name(_metric(name)) is not None]
-        if len(cells) != len(header) or any(as_number(value) is None for value in known):
+        known = [name for name in row if our_name(_metric(name)) is not None]
+        bad = [name for name in known if as_number(row[name]) is None]
+        if len(cells) != len(header) or (bad and len(bad) == len(known)):
             skipped += 1
-        else:
-            rows.append(row)
+            continue
+        full &= len(row) == len(header)
+        skipped += len(bad)
+        rows.append(row)
     if skipped and not rows:
         raise DataError(f"{path}: none of its {skipped} lines fits its first, the names", "give a table with names")
     # Where no cell is empty, nan may say that there is nothing, as pandas writes it on demand: see `_without_gaps`.
-    if all(len(row) == len(header) for row in rows):
+    if full:
         rows = [{name: _bare(value) for name, value in row.items()} for row in rows]
     return rows, skipped
 
@@ -187,7 +190,7 @@ def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     bare = {key for row in rows for key in known if isinstance(row.get(key), float) and row[key] != row[key]}
     if not bare:
         return [dict(row) for row in rows]
-    there = {key: {at for at, row in enumerate(rows) if _finite(row.get(key))} for key in known}
+    there = {key: {at for at, row in enumerate(rows) if _logged(row.get(key))} for key in known}
     kept = []
     for at, row in enumerate(rows):
         present = {key for key in known if at in there[key]}
@@ -205,6 +208,7 @@ def _with(key: str, present: Iterable[str], there: Mapping[str, set[int]]) -> bo
     return any(len(there[key] & there[other]) >= 0.9 * len(there[key]) for other in present)
 
 
-def _finite(value: Any) -> bool:
+def _logged(value: Any) -> bool:
+    """Whether it is a number, or a text that should be one."""
     number = as_number(value)
-    return number is not None and number == number
+    return isinstance(value, str) if number is None else number == number

@@ -1,0 +1,445 @@
+"""Each of the further checks: records with its fault, on which it speaks, and such without, on which nobody does."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from plumbline.diagnosis.check import examine
+from plumbline.diagnosis.checks import CHECKS
+from plumbline.diagnosis.checks.language import languages
+from plumbline.diagnosis.history import Final, History, Sample, Series
+from plumbline.records import Headline, Judged
+from tests.diagnosis.test_checks import STEPS, healthy, said, with_series
+from tests.reports.building import RL, SFT, Level, evaluation, references
+
+WORDS = {
+    "pt": "O produto não chegou em casa, mas a loja foi muito gentil comigo e também mandou uma mensagem para você.",
+    "en": "The product has not arrived at my house, but the shop was very kind and they have sent a message to you.",
+    "zh": "产品没有送到我家，但是商店非常友好，并且给你发了一条消息，谢谢大家的支持和帮助。",
+    "json": '{"sentiment": "negativo", "score": 4.5}',
+    "sql": "SELECT name, sum(total) FROM orders WHERE state = 'SP' AND total > 5 GROUP BY name ORDER BY name",
+}
+
+
+def notes(history):
+    """Every check that said something, with its level; more than one finding of a check counts once."""
+    return {one.check: one.level for one in examine(history, CHECKS).findings}
+
+
+def without(history):
+    """What was said of a history that is not said of a healthy one."""
+    return {name: level for name, level in notes(history).items() if name not in notes(healthy())}
+
+
+def drawn(text, prompt=None, *, steps=40, prompts=8, group=4, reward=None):
+    """Completions of a run: `steps` steps with `prompts` prompts of their own, in groups."""
+    dice = np.random.default_rng(0)
+    return [
+        Sample(
+            step,
+            prompt(step * prompts + n) if prompt else f"the question {step * prompts + n}",
+            text(step / steps, step * prompts + n, copy),
+            float(dice.random()) if reward is None else reward(step, n, copy),
+        )
+        for step in range(steps)
+        for n in range(prompts)
+        for copy in range(group)
+    ]
+
+
+def stored(samples, **over):
+    return replace(healthy(**over), samples=samples)
+
+
+def plain(place, number, copy):
+    return f"the answer {number} in the {copy}th way, with {number * 7 % 31} more words"
+
+
+def test_completions_of_a_usual_run_say_nothing():
+    assert without(stored(drawn(plain))) == {}
+
+
+# -- languages -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (WORDS["pt"], {"Portuguese"}),
+        (WORDS["en"], {"English"}),
+        (WORDS["zh"], {"Chinese or Japanese"}),
+        (WORDS["en"] + WORDS["zh"], {"English", "Chinese or Japanese"}),
+        (WORDS["json"], set()),
+        (WORDS["sql"], set()),
+        ("def f(x):\n    for y in x:\n        if y is not None and y > 0:\n            return y in x", set()),
+        ("let α be the angle, β = 2α", set()),
+        ("", set()),
+    ],
+)
+def test_the_language_of_a_text(text, found):
+    assert languages(text) == found
+
+
+def test_another_language_than_at_first_is_named():
+    changed = stored(drawn(lambda place, n, copy: WORDS["en" if place > 0.6 and n % 3 else "pt"] + f" {n} {copy}"))
+    assert without(changed) == {"wrong-language": "warning"}
+    mixed = stored(drawn(lambda place, n, copy: WORDS["pt"] + (WORDS["zh"] if place > 0.6 else "") + f" {n} {copy}"))
+    assert without(mixed) == {"wrong-language": "warning"}
+
+
+def test_two_languages_from_the_start_are_what_the_task_asks_for():
+    both = stored(drawn(lambda place, n, copy: WORDS["pt" if n % 2 else "en"] + f" {n} {copy}"))
+    assert without(both) == {}
+    rare = stored(
+        drawn(lambda place, n, copy: WORDS["en" if n % (2 if place > 0.5 else 6) == 0 else "pt"] + f" {n} {copy}")
+    )
+    assert without(rare) == {}
+    data = stored(drawn(lambda place, n, copy: WORDS["sql" if place > 0.5 else "json"] + f" {n} {copy}"))
+    assert without(data) == {}
+
+
+def test_another_language_than_that_of_gold_answers_is_fatal():
+    gold = references("test", 40)["oracle"]
+    gold = replace(gold, rows=tuple(replace(row, completion=WORDS["pt"]) for row in gold.rows))
+    oracle = Final(stage="reference", split="test", mode="oracle", task="", evaluation=gold)
+    wrong = stored(drawn(lambda place, n, copy: WORDS["en"] + f" {n} {copy}"))
+    assert without(wrong) == {}
+    assert without(replace(wrong, finals=[oracle])) == {"wrong-language": "fatal"}
+    right = stored(drawn(lambda place, n, copy: WORDS["pt"] + f" {n} {copy}"))
+    assert without(replace(right, finals=[oracle])) == {}
+
+
+# -- prompts -------------------------------------------------------------------------------------------------------
+
+
+def chat(n):
+    return f"<|im_start|>user\nquestion {n}, {'word ' * (n % 40)}<|im_end|>\n<|im_start|>assistant\n"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "found"),
+    [
+        (chat, {}),
+        (lambda n: f"<s>[INST] question {n} [/INST]", {}),
+        (lambda n: f"<s> <s>[INST] question {n} [/INST]", {"prompts": "warning"}),
+        (lambda n: chat(n) if n < 150 else f"[INST] question {n} [/INST]", {"prompts": "warning"}),
+        (lambda n: chat(n) if n % 3 else f"[INST] question {n} [/INST]", {}),
+        (lambda n: chat(n) if n % 9 else f"w{n}ord {'word ' * (50 + n % 3)}" + chat(n)[-32:], {"prompts": "warning"}),
+        (lambda n: chat(n) if n % 9 else f"<|im_start|>user\n{'word ' * (60 + n % 3)} w{n}", {"prompts": "warning"}),
+        # Of two kinds of prompts the one without the template's beginning is longer, and has a beginning of its own.
+        (lambda n: chat(n) if n % 9 else f"Read this passage. {n} {'word ' * 60}" + chat(n)[-32:], {}),
+        (lambda n: chat(n) if n % 9 else f"{n} passage {'word ' * (60 + n)}" + chat(n)[-32:], {}),
+    ],
+)
+def test_prompts_that_are_not_as_they_should_be(prompt, found):
+    assert without(stored(drawn(plain, prompt))) == found
+
+
+def test_ids_are_no_prompts():
+    examined = examine(stored(drawn(plain, lambda n: f"id-{n}")), CHECKS)
+    assert examined.not_run["prompts"] == ["prompts|prompts_cut"]
+
+
+def test_a_logged_share_of_cut_prompts():
+    assert without(with_series(healthy(), prompts_cut=np.full(STEPS, 0.2))) == {"prompts": "warning"}
+    assert without(with_series(healthy(), prompts_cut=np.full(STEPS, 0.001))) == {}
+
+
+def test_prompts_that_come_again_too_early():
+    epoch = {"epoch": lambda v, p: p}
+    assert without(stored(drawn(plain), **epoch)) == {}
+    twice = stored(drawn(plain, lambda n: f"question {n if n % 2 else n % 20}"), **epoch)
+    assert without(twice) == {"repeated-prompts": "warning"}
+    assert without(stored(drawn(plain, lambda n: f"question {n % 16}"), **epoch)) == {}  # another sort of epoch
+    three = stored(drawn(plain, lambda n: f"question {n % 107}"), epoch=lambda v, p: 3 * p)
+    assert notes(three)["repeated-prompts"] == "note"  # not shuffled
+    dice = np.random.default_rng(0)
+    order = np.concatenate([dice.permutation(107) for _ in range(3)])
+    shuffled = stored(drawn(plain, lambda n: f"question {order[n]}"), epoch=lambda v, p: 3 * p)
+    assert without(shuffled) == {}
+    for times in (1, 2, 3):  # out of all, each time
+        anew = dice.integers(0, 320 // times, 320)
+        again = stored(drawn(plain, lambda n, anew=anew: f"question {anew[n]}"), epoch=lambda v, p, e=times: e * p)
+        assert without(again) == {}
+    few = stored(drawn(plain, lambda n: f"question {n % 4}"), **epoch)
+    assert without(few) == {"repeated-prompts": "note"}
+
+
+def test_a_resume_that_begins_the_data_anew_is_dated():
+    again = stored(drawn(plain, lambda n: f"question {n if n < 160 else n - 160}"), epoch=lambda v, p: 2 * p)
+    assert notes(again)["repeated-prompts"] == "note"  # all of the data came before
+    later = stored(drawn(plain, lambda n: f"question {n if n < 240 else n - 160}"), epoch=lambda v, p: 2 * p)
+    (found,) = [one for one in examine(later, CHECKS).findings if one.check == "repeated-prompts"]
+    assert (found.level, found.since) == ("warning", 30)
+
+
+def test_rollouts_that_are_used_again_are_not_drawn_again():
+    """TRL stores them in every step that uses them."""
+    samples = drawn(plain, steps=20)
+    used = [replace(one, step=2 * one.step + more) for one in samples for more in (0, 1)]
+    used.sort(key=lambda one: one.step)
+    assert without(stored(used, epoch=lambda v, p: p)) == {}
+
+
+def test_prompts_that_never_taught_anything():
+    def prompt(n):
+        return f"question {n % 24}"
+
+    stuck = drawn(plain, prompt, reward=lambda step, n, copy: 0.0 if n < 6 else copy / 4)
+    often = {"epoch": lambda v, p: 14 * p}
+    assert without(stored(stuck, **often)) == {"stuck-prompts": "note", "zero-variance-groups": "warning"}
+    fine = drawn(plain, prompt, reward=lambda step, n, copy: 0.0 if n < 2 else copy / 4)
+    assert without(stored(fine, **often)) == {}
+
+
+# -- completions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("end", "found"),
+    [
+        ("<|im_end|>", {}),
+        ("<|im_end|><|endoftext|><|endoftext|>\n", {}),
+        ("<|im_end|>\n<|im_start|>user\nand now?<|im_end|>\n<|im_start|>assistant\nfine<|im_end|>", {}),
+        ("<|im_end|>\nHuman: and what is more", {"goes-on": "warning"}),
+        ("</s> the answer is", {"goes-on": "warning"}),
+    ],
+)
+def test_completions_that_go_on_after_their_end(end, found):
+    assert without(stored(drawn(lambda *at: plain(*at) + end))) == found
+
+
+def test_the_same_words_again_and_again():
+    def loop(place, n, copy):
+        return f"{n} {copy}: " + f"the review number {n} says that the product is good and cheap. " * (
+            1 if n % 3 else 20
+        )
+
+    assert without(stored(drawn(loop))) == {"degenerate-output": "warning"}
+    table = stored(
+        drawn(lambda place, n, copy: "\n".join(f"| {row} | city {row * (n + copy) % 97} |" for row in range(40)))
+    )
+    assert without(table) == {}
+
+
+def test_a_reward_of_length():
+    def words(place, n, copy):
+        return "word " * int(20 + 40 * place + 3 * (n * 7 + copy * 3) % 11)
+
+    def paid(samples, noise):
+        dice = np.random.default_rng(1)
+        return [replace(one, reward=len(one.text) / 400 + noise * dice.standard_normal()) for one in samples]
+
+    length = {"length": lambda v, p: 20 + 40 * p}
+    assert notes(stored(paid(drawn(words), 0.001), **length))["length-paid"] == "note"
+    assert "length-paid" not in notes(stored(paid(drawn(words), 0.2), **length))
+    assert "length-paid" not in notes(stored(paid(drawn(words), 0.001), length=lambda v, p: 30 + 0 * p))
+
+
+# -- metrics -------------------------------------------------------------------------------------------------------
+
+
+def zero_at(*steps):
+    return lambda v, p: np.where(np.isin(np.arange(len(p)), steps), 0.0, v)
+
+
+@pytest.mark.parametrize(
+    ("over", "found"),
+    [
+        ({"reward": zero_at(50)}, {"outage": "warning"}),
+        ({"reward": zero_at(50, 51, 80)}, {"outage": "warning"}),
+        ({"part/form": zero_at(70)}, {"outage": "warning"}),
+        # Four answers a step that are right or wrong: a step without a right one is nothing.
+        ({"reward": lambda v, p: np.random.default_rng(3).binomial(4, 0.6, len(p)) / 4}, {}),
+        ({"reward": lambda v, p: np.random.default_rng(3).binomial(1, 0.5, (len(p), 2)).mean(axis=1)}, {}),
+    ],
+)
+def test_steps_that_nobody_judged(over, found):
+    levels = notes(healthy(**over))
+    assert {name: level for name, level in levels.items() if name == "outage"} == found
+
+
+def test_a_mean_of_0_over_answers_that_differ_is_no_outage():
+    """One of two answers earned 1 and the other -1, as in a public log."""
+    away = with_series(healthy(**{"part/form": zero_at(70)}), **{"part_std/form": np.full(STEPS, 0.1)})
+    assert without(away) == {}
+    level = healthy()["part/form"].values
+    below = with_series(
+        healthy(), **{"part/form": np.where(np.arange(STEPS) == 70, 0, level - (np.arange(STEPS) == 3))}
+    )
+    assert without(below) == {}
+
+
+def test_binary_rewards_of_small_batches_are_no_outage():
+    found = set()
+    for seed in range(40):
+        dice = np.random.default_rng(seed)
+        count, right = int(dice.integers(2, 17)), dice.uniform(0.1, 0.9)
+        found |= {one for one, _ in said(healthy(seed, reward=dice.binomial(count, right, STEPS) / count))}
+    assert "outage" not in found
+
+
+def windows(steps, rows):
+    """A log of TRL: a loss at every step, a reward at those that draw."""
+    series = {name: one for name, one in healthy(steps=steps).series.items() if not name.startswith(("eval/", "part/"))}
+    at = np.array(rows)
+    series["reward"] = Series(at, 0.4 + 0.01 * np.sin(at))
+    return replace(healthy(), series=series, settings={"steps": steps})
+
+
+def test_a_resume_within_a_window_is_dated():
+    assert without(windows(96, range(1, 97, 8))) == {}
+    cut = windows(96, [1, 9, 17, 25, 28, 36, 44, 52, 60, 68, 76, 84, 92])
+    assert without(cut) == {"window-cut": "warning"}
+    (found,) = [one for one in examine(cut, CHECKS).findings if one.check == "window-cut"]
+    assert found.since == 28
+    assert without(windows(96, range(1, 97))) == {}
+
+
+def test_a_model_that_knows_nothing_at_first():
+    at, place = np.arange(1, STEPS + 1), np.linspace(0, 1, STEPS)
+
+    def supervised(first, accuracy=None):
+        series = {"loss": Series(at, first * np.exp(-2 * place)), "rate": Series(at, np.full(STEPS, 1e-4))}
+        if accuracy is not None:
+            series["accuracy"] = Series(at, accuracy + 0.3 * place)
+        return History(origin="trl", name="sft", kind="sft", series=series)
+
+    assert notes(supervised(10.8, 0.0001)) == {"untrained": "warning"}
+    assert notes(supervised(10.8)) == {"untrained": "note"}
+    assert notes(supervised(10.8, 0.6)) == {}  # a sum over steps, as some versions of transformers logged it
+    assert notes(supervised(2.3, 0.01)) == {}
+    assert without(healthy(entropy=lambda v, p: 10.8 - p)) == {"untrained": "warning"}
+
+
+def test_a_ratio_of_which_only_the_cap_is_seen():
+    dice = np.random.default_rng(0)
+    ratios = 1 + np.abs(dice.standard_normal(STEPS))
+    assert without(with_series(healthy(), ratio_max=np.minimum(ratios + 1.5, 2.0))) == {"ratio-capped": "note"}
+    assert without(with_series(healthy(), ratio_max=ratios)) == {}
+
+
+def test_parts_of_different_scales():
+    parts = {"reward": lambda v, p: 30.5 + 0 * p, "part/right": lambda v, p: 0.5 + 0.01 * np.sin(99 * p)}
+    history = healthy(**parts)
+    total = history["part/right"].values + history["part/form"].values
+    spread = {"part_std/right": np.full(STEPS, 0.4), "part_std/form": np.full(STEPS, 0.3)}
+    assert without(with_series(history, reward=total, **spread)) == {}
+    assert without(with_series(history, reward=total, **{**spread, "part_std/form": np.full(STEPS, 9.0)})) == {
+        "dominant-part": "note"
+    }
+
+
+def test_a_task_that_never_earns():
+    level = healthy()["reward"].values
+    assert without(with_series(healthy(), **{"task/one": level, "task/two": 0 * level})) == {"dead-task": "warning"}
+    assert without(with_series(healthy(), **{"task/one": level, "task/two": level / 9})) == {}
+
+
+def test_how_much_of_each_task_was_seen():
+    """The commerce log: a plateau, and of two jobs fewer than 50 examples were seen."""
+    place = np.linspace(0, 1, STEPS)
+    rare = with_series(healthy(), **{"epoch/push": 0.1 * place, "epoch/sql_qa": 2 * place})
+    (found,) = [one for one in examine(rare, CHECKS).findings if one.check == "coverage"]
+    assert "push" in found.what
+
+
+def test_a_loss_of_0_is_explained():
+    zero = {"loss": lambda v, p: 0 * p}
+    assert notes(healthy(**zero))["loss-zero"] == "note"
+    assert notes(healthy(loss=lambda v, p: np.where(p < 0.05, 0.0, 0.01 * p)))["loss-zero"] == "note"
+    assert "loss-zero" not in notes(healthy(gradient=lambda v, p: 0 * p, **zero))  # there it is a fault
+    assert "loss-zero" not in notes(healthy())
+
+
+def test_an_evaluation_that_scatters_more_than_it_rose():
+    flat = {"eval/reward": lambda v, p: 0.4 + 0.05 * np.random.default_rng(5).standard_normal(len(p))}
+    assert notes(healthy(**flat))["eval-noise"] == "note"
+    assert [seed for seed in range(20) if "eval-noise" in notes(healthy(seed))] == []
+
+
+def test_steps_that_take_ever_longer():
+    place = np.linspace(0, 1, STEPS)
+    assert without(with_series(healthy(), seconds=5 + 40 * place)) == {"slower": "note"}
+    longer = healthy(length=lambda v, p: 100 + 160 * p)
+    assert without(with_series(longer, seconds=5 + 40 * place)) == {}
+
+
+def test_rates_of_0_from_the_start():
+    assert without(healthy(rate=lambda v, p: 0 * p)) == {"rate-exhausted": "fatal"}
+
+
+# -- evaluations ---------------------------------------------------------------------------------------------------
+
+
+def final(stage, mode, found):
+    return Final(stage=stage, split="test", mode=mode, task="", evaluation=found)
+
+
+def answered(stage, level, *, n=120, mode="greedy", change=None):
+    return final(stage, mode, evaluation(stage, "test", mode, level, n, 1, change))
+
+
+def run(*finals):
+    return replace(healthy(), origin="plumbline", finals=finals)
+
+
+def test_a_model_that_answers_exactly_as_before():
+    before = answered("sft", SFT)
+    same = final("rl", "greedy", replace(before.evaluation, source="rl"))
+    assert {"unchanged"} == {name for name, level in notes(run(before, same)).items() if level == "warning"}
+    assert "unchanged" not in notes(run(before, answered("rl", RL)))
+
+    def solved(row: Judged) -> Judged:
+        return replace(row, reward=1.0)
+
+    right = [answered(stage, SFT, change=solved) for stage in ("sft", "rl")]
+    right[1] = final("rl", "greedy", replace(right[0].evaluation, source="rl"))
+    assert "unchanged" not in notes(run(*right))
+
+
+def test_a_model_that_is_no_better_than_a_control():
+    controls = [final("reference", name, one) for name, one in references("test", 120).items()]
+    assert "no-better" not in notes(run(*controls, answered("rl", RL)))
+    assert notes(run(*controls, answered("rl", Level(0.1, 0.05))))["no-better"] == "warning"
+    for level in (Level(0.4, 0.35), Level(0.5, 0.45)):  # surely less than the control, and perhaps
+        assert notes(run(*controls, answered("rl", level)))["no-better"] == "note"
+
+
+def test_a_part_that_was_paid_with():
+    def cheat(row: Judged) -> Judged:
+        return replace(row, reward=min(1.0, row.reward + 0.4), parts={**row.parts, "alone": 0.0})
+
+    found = run(answered("sft", SFT), answered("rl", SFT, change=cheat))
+    assert {name for name, level in notes(found).items() if level == "warning"} == {"part-lost"}
+    assert "part-lost" not in notes(run(answered("sft", SFT), answered("rl", RL)))
+
+
+def test_examples_that_were_trained_on():
+    evaluated = answered("rl", RL)
+    ids = [row.id for row in evaluated.evaluation.rows]
+    samples = drawn(plain, lambda n: f"id-{n}")
+    history = replace(run(evaluated), samples=samples)
+    assert "overlap" not in notes(history)
+    seen = [replace(one, prompt=ids[0] if one.prompt == "id-3" else one.prompt) for one in samples]
+    assert notes(replace(history, samples=seen))["overlap"] == "fatal"
+
+
+def test_a_control_is_over_its_limit_only_where_its_interval_is():
+    def once(row: Judged) -> Judged:
+        return replace(row, reward=1.0 if row.id.endswith("0001") else 0.0)
+
+    one = answered("reference", RL, n=10, mode="echo", change=once).evaluation
+    limited = replace(one, headline=Headline(limits={"echo": 0.05}))
+    assert "references" not in notes(run(final("reference", "echo", limited)))
+    many = replace(limited, rows=tuple(replace(row, reward=0.1) for row in limited.rows))
+    assert notes(run(final("reference", "echo", many)))["references"] == "warning"
+
+
+def test_a_kl_of_0():
+    """The forms log read a KL of 0 in version after version."""
+    void = healthy(kl=lambda v, p: 0 * p)
+    assert notes(void)["kl"] == "note"
+    charged = replace(void, settings={**void.settings, "rl.beta": 0.04})
+    assert notes(charged)["kl"] == "warning"
