@@ -16,6 +16,7 @@ from plumbline.diagnosis.checks import (
     kl,
     length,
     lost_reward,
+    mostly_noise,
     no_signal,
     not_finite,
     parser,
@@ -36,7 +37,7 @@ CHECKS: tuple[Check, ...] = tuple(
     module.CHECK
     for module in (
         *(not_finite, no_signal, zero_variance, dead_part, parts_oppose, lost_reward, parser, references, unjudged),
-        *(rate_exhausted, small_updates, gradient_spikes, kl, gap, clip_idle),
+        *(rate_exhausted, small_updates, gradient_spikes, mostly_noise, kl, gap, clip_idle),
         *(reward_falls, entropy, length, truncation, degenerate, identical_samples),
         *(eval_disagrees, decoding, gain, plateau, coverage, sft_loss, unfinished),
     )
