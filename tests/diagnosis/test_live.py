@@ -122,10 +122,10 @@ def test_what_is_certain_stops_the_run_at_once(name):
 def test_completions_are_looked_at_as_they_come():
     empty = [Sample(step, f"p{number % 4}", "", 0.1) for step in range(1, 121) for number in range(16)]
     said, stopped = replay(replace(healthy(0), samples=empty))
-    assert ("identical-samples", "fatal", 10) in said
+    assert ("identical-samples", "fatal", 20) in said
     assert stopped == ("identical-samples", 20)
     words = [
-        Sample(step, f"p{number % 8}", f"{step} {number}" * 400, number / 16)
+        Sample(step, f"p{number % 8}", " ".join(f"{step * number + word}" for word in range(400)), number / 16)
         for step in range(1, 121)
         for number in range(16)
     ]
@@ -141,8 +141,7 @@ def test_a_resumed_run_remembers_what_was_said_and_what_stands():
     begun = {
         name: Series(one.steps[one.steps <= 10], one.values[one.steps <= 10]) for name, one in planted.series.items()
     }
-    first, _ = replay(replace(planted, series=begun), memory)
-    assert first == [("gap", "fatal", 10)]
+    assert replay(replace(planted, series=begun), memory) == ([("gap", "fatal", 10)], None)
     assert replay(planted, json.loads(json.dumps(memory)), begin=10) == ([], ("gap", 20))
 
 
@@ -162,7 +161,9 @@ def own(tiny_folder, folder, *, checks=None, options=None, resume=False, **over)
     recipe = toy_recipe(steps=14, group_size=8).model_dump()
     recipe["model"]["name"] = str(tiny_folder)
     recipe["task"]["options"] = options or {}
-    recipe |= {"evaluation": {"every": 0, "final": []}, "checks": {"every": 5, **(checks or {})}, **over}
+    checks = dict(checks or {})
+    ignored = ["truncation", *checks.pop("ignore", ())]  # the random model's answers are all cut at the limit
+    recipe |= {"evaluation": {"every": 0, "final": []}, "checks": {"every": 5, "ignore": ignored, **checks}, **over}
     run_recipe(parse(recipe), folder, resume=resume)
     return Run.read(folder)
 
@@ -177,7 +178,7 @@ DULL = {"reward": "constant"}
 def test_a_planted_fault_stops_the_run_after_a_checkpoint_and_without_the_check_it_goes_on(tiny_folder, tmp_path):
     with pytest.raises(TrainingStopped, match=r"the check no-signal: .*100% of the logged steps") as error:
         own(tiny_folder, tmp_path / "run", options=DULL)
-    assert "checks.ignore=[no-signal]" in error.value.fix
+    assert "checks.ignore=[truncation, no-signal]" in error.value.fix
     run = Run.read(tmp_path / "run")
     stopped = run.stopped()
     assert (stopped["status"], stopped["check"], stopped["stage"], stopped["step"]) == (
@@ -191,13 +192,13 @@ def test_a_planted_fault_stops_the_run_after_a_checkpoint_and_without_the_check_
         own(tiny_folder, tmp_path / "run", options=DULL, checks={"ignore": ["nosignal"]}, resume=True)
     run = own(tiny_folder, tmp_path / "run", options=DULL, checks={"ignore": ["no-signal"]}, resume=True)
     assert (run.stopped(), run.result()["status"], len(run.rows("rl"))) == (None, "finished", 14)
-    assert events(run, "fatal", "warning") == [("fatal", "no-signal", 5)], "said before the stop, and only once"
+    assert events(run, "fatal", "warning") == [("fatal", "no-signal", 10)], "and only once"
 
 
 def test_what_is_wrong_on_purpose_is_said_and_not_stopped(tiny_folder, tmp_path):
     run = own(tiny_folder, tmp_path / "run", options=DULL, controls={"shuffle_advantages": True})
     assert len(run.rows("rl")) == 14
-    assert events(run, "fatal") == [("fatal", "no-signal", 5)]
+    assert events(run, "fatal") == [("fatal", "no-signal", 10)]
     run = own(tiny_folder, tmp_path / "off", options=DULL, checks={"every": 0})
     assert (len(run.rows("rl")), events(run, "fatal")) == (14, [])
 
@@ -205,17 +206,14 @@ def test_what_is_wrong_on_purpose_is_said_and_not_stopped(tiny_folder, tmp_path)
 def test_a_healthy_run_is_not_stopped_and_a_dead_part_is_said_once(tiny_folder, tmp_path):
     run = own(tiny_folder, tmp_path / "run")
     assert (run.result()["status"], events(run, "fatal")) == ("finished", [])
-    run = own(
-        tiny_folder, tmp_path / "dead", options={"reward": "dead_part"}, checks={"ignore": ["no-signal"], "every": 2}
-    )
-    assert events(run, "warning", "fatal").count(("warning", "dead-part", 12)) <= 1
-    assert {check for _, check, _ in events(run, "warning", "fatal")} >= {"dead-part"}
+    run = own(tiny_folder, tmp_path / "dead", options={"reward": "dead_part"}, checks={"every": 2})
+    assert events(run, "warning", "fatal") == [("warning", "dead-part", 12)]
 
 
 def test_supervised_training_that_falls_apart_is_stopped(tiny_folder, tmp_path):
     policy = open_policy(parse({"name": "x", "model": {"name": str(tiny_folder)}}).model, str(tiny_folder))
     chat = [{"role": "user", "content": "escreva"}, {"role": "assistant", "content": "nota 10, sim"}]
-    optimiser = {"learning_rate": 0.5, "schedule": "constant", "max_grad_norm": 100}
+    optimiser = {"learning_rate": 5.0, "schedule": "constant"}
     section = SftSection(steps=60, batch_size=2, optimiser=optimiser)
     shown = [policy.demonstrate(chat)] * 4
     with (
