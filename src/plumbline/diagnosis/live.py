@@ -4,9 +4,10 @@ A look costs little however long the run is: rows are read once, as they are rec
 the first and of the last steps are kept.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +17,7 @@ from plumbline.diagnosis.checks import CHECKS
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import EMPTY, History, Sample, Series
 from plumbline.diagnosis.readers import own
-from plumbline.diagnosis.readers.rows import collect_series, kind_of, our_name
+from plumbline.diagnosis.readers.rows import as_number, collect_series, kind_of, our_name
 from plumbline.errors import RecipeError
 from plumbline.recipe import Recipe
 from plumbline.recipe.handoff import ChecksSection
@@ -37,6 +38,8 @@ class Look:
     """What was not said before, or not at this level: what is certain, and what two looks in a row have had."""
     stop: Finding | None = None
     """The first that asks to stop."""
+    not_run: Mapping[str, list[str]] = field(default_factory=dict)
+    """Checks that could not be done, with what they lack."""
 
 
 class Live:
@@ -66,9 +69,13 @@ class Live:
         self._first: list[list[Sample]] = []
         self._last: deque[list[Sample]] = deque(maxlen=LAST)
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Take a row of metrics, which has its `step`."""
+    def add(self, row: Mapping[str, Any]) -> bool:
+        """Take a row of metrics, which has its `step`; whether it is to be looked at now, for a number that is none."""
         self._rows.append(row)
+        return any(
+            (number := as_number(value)) is not None and not math.isfinite(number) and self.named(key)
+            for key, value in row.items()
+        )
 
     def complete(self, samples: Iterable[Sample]) -> None:
         """Take the completions of a step, or of the next ones in order."""
@@ -105,7 +112,8 @@ class Live:
         before: dict[str, dict[str, int]] = self.memory.get("standing", {})
         self.memory["standing"] = standing = {"fatal": dict[str, int](), "warning": dict[str, int]()}
         new, stop = list[Finding](), None
-        for finding in examine(history, LIVE).findings:
+        examined = examine(history, LIVE)
+        for finding in examined.findings:
             if finding.level == "note" or finding.check in self.section.ignore:
                 continue
             key = f"{finding.check} {finding.about}".strip()
@@ -119,7 +127,7 @@ class Live:
             if said.get(key) not in {"fatal", finding.level}:
                 said[key] = finding.level
                 new.append(finding)
-        return Look(tuple(new), None if self.section.stop is False else stop)
+        return Look(tuple(new), None if self.section.stop is False else stop, examined.not_run)
 
 
 _CHECK = {check.name: check for check in CHECKS}
@@ -176,9 +184,9 @@ class Checker:
         step = row["step"]
         if self._live is None:
             self._live = self._resumed(step)
-        self._live.add(row)
+        urgent = self._live.add(row)
         self._live.complete(map(own.sample, samples))
-        if not step or (step % self.section.every and step != self.total):
+        if not step or (step % self.section.every and step != self.total and not urgent):
             return None
         found = self._live.look(last=step == self.total)
         for one in found.new:
