@@ -70,12 +70,11 @@ class CheckCallback:
         if self._live is not None and (urgent or state.global_step - self._looked >= self.section.every):
             self._looked = state.global_step
             self.stopped = self._safely(self._look, args)
-        if not (self.section.every and self.section.stop and state.global_step < state.max_steps):
-            return
-        if self.stopped is not None:
-            _log.error("training stops after a checkpoint: %s", message(self.stopped))
-        if _agreed(self.stopped is not None):
+        stoppable = self.section.every and self.section.stop and state.global_step < state.max_steps
+        if stoppable and not control.should_training_stop and _agreed(self.stopped is not None):
             control.should_save = control.should_training_stop = True
+            if self.stopped is not None:
+                _log.error("training stops after a checkpoint: %s", message(self.stopped))
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - transformers'
         """Say what no look before has said."""

@@ -124,9 +124,10 @@ class Live:
                 stop = finding
             if since == history.last_step and not certain and not last:
                 continue  # so many looks see much that the next one does not
-            if said.get(key) not in {"fatal", finding.level}:
-                said[key] = finding.level
-                new.append(finding)
+            told = finding if certain else replace(finding, level="warning")  # what is fatal, and may pass
+            if said.get(key) not in {"fatal", told.level}:
+                said[key] = told.level
+                new.append(told)
         return Look(tuple(new), None if self.section.stop is False else stop, examined.not_run)
 
 
