@@ -28,7 +28,7 @@ def watched(talker, folder, plan, **options):
 
 def test_a_healthy_run_is_not_stopped_and_what_cannot_be_checked_is_said(talker, tmp_path, caplog):
     callback = watched(talker, tmp_path / "run", Plan(rewards=(letters,), steps=20))
-    assert (callback.findings, callback.stopped) == ([], None)
+    assert (callback.said, callback.stopped) == ([], None)
     said = [one.message for one in caplog.records if one.name == "plumbline"]
     assert len(said) == 1
     assert "parser (reading)" in said[0]
@@ -40,7 +40,7 @@ def test_a_planted_fault_stops_a_real_run_after_a_checkpoint(talker, tmp_path, c
     callback = watched(talker, tmp_path / "run", Plan(rewards=(half,)))
     assert callback.stopped.check == "no-signal"
     assert [path.name for path in (tmp_path / "run").glob("checkpoint-*")] == ["checkpoint-10"]
-    assert [(one.check, one.level) for one in callback.findings] == [("no-signal", "fatal")]
+    assert [(one.check, one.level) for one, _ in callback.said] == [("no-signal", "fatal")]
     assert caplog.text.count("training stops after a checkpoint: no-signal") == 1
 
 
@@ -72,9 +72,9 @@ def test_a_number_that_is_none_is_looked_at_at_once():
 def test_it_can_be_told_not_to_stop_or_what_to_ignore():
     callback = CheckCallback(stop=False)
     assert called(callback) is None
-    assert [(one.check, one.level) for one in callback.findings] == [("no-signal", "fatal")]
+    assert [(one.check, one.level) for one, _ in callback.said] == [("no-signal", "fatal")]
     callback = CheckCallback(ignore=["no-signal"])
-    assert (called(callback), callback.findings) == (None, [])
+    assert (called(callback), callback.said) == (None, [])
     with pytest.raises(RecipeError, match="no check nosignal"):
         CheckCallback(ignore=["nosignal"])
 
@@ -135,5 +135,5 @@ def test_training_that_goes_on_does_not_repeat_itself():
     for step in range(21, 31):
         state.global_step = step
         callback.on_log(args, state, SimpleNamespace(should_training_stop=False), logs=row)
-    assert callback.findings == []
+    assert callback.said == []
     assert callback.stopped.check == "no-signal", "but what stands stops it again"

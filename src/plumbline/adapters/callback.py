@@ -41,8 +41,8 @@ class CheckCallback:
     def __init__(self, every: int = 10, *, stop: bool = True, ignore: Sequence[str] = ()) -> None:
         self.section = ChecksSection(every=every, stop=stop, ignore=list(ignore))
         know(self.section)
-        self.findings: list[Finding] = []
-        """What was said."""
+        self.said: list[tuple[Finding, int]] = []
+        """Findings, each with the step at which it was said."""
         self.stopped: Finding | None = None
         """What stopped the training."""
         self._live: Live | None = None
@@ -78,6 +78,7 @@ class CheckCallback:
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - transformers'
         """Say what no look before has said."""
+        self._looked = state.global_step
         self._safely(self._look, args, True)
 
     def _safely(self, do: Callable[..., Any], *arguments: Any) -> Any:
@@ -107,7 +108,7 @@ class CheckCallback:
         look = self._live.look(last=last)
         self._tell(look)
         for finding in look.new:
-            self.findings.append(finding)
+            self.said.append((finding, self._looked))
             _log.log(logging.ERROR if finding.level == "fatal" else logging.WARNING, "%s", message(finding))
             for name in TRACKERS:
                 self._alert(name, args, finding)
