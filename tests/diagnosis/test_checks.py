@@ -77,6 +77,12 @@ def test_slow_noise_is_rarely_called_a_fall(steps):
     assert len(found) <= 2
 
 
+@pytest.mark.parametrize("earned", [[2, 31, 60, 89], [*range(0, 100, 10), 51, 53, 55]])
+def test_a_reward_that_is_rarely_earned_does_not_fall(earned):
+    """Most steps earn nothing, so that neighbours are mostly equal, and the last ones earned nothing by chance."""
+    assert said(healthy(reward=np.where(np.isin(np.arange(STEPS), earned), 0.03, 0.0))) == []
+
+
 def late(value):
     """The value from the middle of the run on."""
     return lambda values, place: np.where(place > 0.5, value, values)

@@ -71,7 +71,7 @@ class CheckCallback:
             self._looked = state.global_step
             self.stopped = self._safely(self._look, args)
         stoppable = self.section.every and self.section.stop and state.global_step < state.max_steps
-        if stoppable and not control.should_training_stop and _agreed(self.stopped is not None):
+        if stoppable and _agreed(self.stopped is not None) and not control.should_training_stop:
             control.should_save = control.should_training_stop = True
             if self.stopped is not None:
                 _log.error("training stops after a checkpoint: %s", message(self.stopped))
