@@ -250,7 +250,7 @@ def test_a_run_that_was_stopped_draws_what_the_whole_one_drew(finished, tmp_path
         return ()
 
     with monkeypatch.context() as broken:
-        broken.setattr(guards, "dead_parts", stop_once)
+        broken.setattr(guards, "adapt_beta", stop_once)
         with pytest.raises(KeyboardInterrupt):
             run_recipe(parse(VALUES), tmp_path / "run")
     again = run_recipe(parse(VALUES), tmp_path / "run", resume=True)
@@ -376,11 +376,6 @@ def group(task: str, parts: dict[str, float], copies: int = 2) -> Group:
     score = Score(total=float(np.mean(list(parts.values()))), parts=parts)
     rollout = Rollout(turns=(trajectory,), outcome=Outcome(), score=score)
     return Group(example=Example(id="x", messages=[]), rollouts=(rollout,) * copies, task=task)
-
-
-def test_a_part_is_dead_in_one_task_though_another_has_one_of_its_name():
-    groups = [group("a", {"exact": 0.0}, guards.ENOUGH), group("b", {"exact": 1.0}, guards.ENOUGH)]
-    assert [message[:20] for message in guards.dead_parts(groups, {})] == ["the part 'a/exact' o"]
 
 
 def test_rewards_of_two_rubrics_are_averaged_as_means_and_not_at_all_where_a_task_is_missing():

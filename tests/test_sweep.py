@@ -18,7 +18,7 @@ RECIPE = """
 name: swept
 task: {name: "tests.toy:open_toy", options: {size: 4}}
 model: {threads: 1, tiny: {hidden: 32, layers: 2, heads: 2, vocabulary: 300, context: 128, steps: 2}}
-rl: {steps: 3, prompts_per_step: 2, group_size: 8, patience: 3}
+rl: {steps: 3, prompts_per_step: 2, group_size: 8}
 sampling: {max_tokens: 8}
 evaluation: {every: 0, final: [val]}
 """
@@ -36,12 +36,13 @@ def swept(recipe, folder, *varied, overrides=(), resume=False):
 
 
 def test_one_that_fails_has_its_error_and_the_others_their_figures(recipe, tmp_path):
-    rows = swept(recipe, tmp_path / "sweep", "task.options.reward=constant,letters")
-    assert "every group's rewards were equal" in rows[0]["error"]
+    long = ["rl.steps=11"]
+    rows = swept(recipe, tmp_path / "sweep", "task.options.reward=constant,letters", overrides=long)
+    assert "the check no-signal" in rows[0]["error"]
     assert rows[1]["greedy"]["n"] == 4
     assert sweep_table(rows).row_count == 3
     with pytest.raises(TrainingStopped):
-        swept(recipe, tmp_path / "all", "task.options.reward=constant")
+        swept(recipe, tmp_path / "all", "task.options.reward=constant", overrides=long)
 
 
 def test_a_finished_variant_is_taken_as_it_is_and_a_changed_one_is_not(recipe, tmp_path):

@@ -56,7 +56,7 @@ class ToyTask:
         text = completion.strip()
         letters = sum(character in "aA" for character in text) / len(text) if text else 0.0
         if self.reward == "dead_part":
-            return Outcome(how="strict"), RUBRIC.score({"letters": 0.0, "any": float(bool(text))})
+            return Outcome(how="strict"), RUBRIC.score({"letters": 0.0, "any": letters})
         if self.reward == "constant_by_group":
             return Outcome(how="strict"), RUBRIC.score({"letters": int(example.id[-1]) / 10, "any": 1.0})
         return Outcome(how="strict"), RUBRIC.score({"letters": letters, "any": float(bool(text))})

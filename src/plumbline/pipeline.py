@@ -24,6 +24,7 @@ from plumbline.checks import (
     for_pretraining,
     try_verifier,
 )
+from plumbline.diagnosis.live import know
 from plumbline.evaluation.comparison import fall
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy, references
 from plumbline.evaluation.replays import replay_worst
@@ -66,6 +67,7 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
         PlumblineError: what is wrong with the recipe, its records or its model, or why the run was stopped.
     """
     claims.check(folder, RUN, is_run)
+    know(recipe.checks)
     if not (resume and (folder / "recipe.yaml").is_file()):  # what a run goes on with was there when it began
         check_recipe(recipe)
     with (

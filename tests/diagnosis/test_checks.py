@@ -61,17 +61,26 @@ def test_nothing_is_said_of_runs_that_do_not_learn_for_want_of_strength(seed):
     assert said(healthy(seed, reward=0.4 + 0.08 * dice.standard_normal(STEPS))) == []
 
 
+def slow_noise(seed, steps):
+    """A reward whose neighbouring steps are alike, because prompts come in an order; it goes nowhere."""
+    dice, values = np.random.default_rng(seed), np.zeros(steps)
+    for step in range(1, steps):
+        values[step] = 0.8 * values[step - 1] + 0.06 * dice.standard_normal()
+    return healthy(seed, steps, reward=0.5 + values)
+
+
 @pytest.mark.parametrize("steps", [24, 60, 200, 600])
 def test_slow_noise_is_rarely_called_a_fall(steps):
-    """Prompts come in an order, so that neighbouring steps are alike: no fatal finding, and few warnings."""
-    found = []
-    for seed in range(60):
-        dice, values = np.random.default_rng(seed), np.zeros(steps)
-        for step in range(1, steps):
-            values[step] = 0.8 * values[step - 1] + 0.06 * dice.standard_normal()
-        found += said(healthy(seed, steps, reward=0.5 + values))
+    """No fatal finding, and few warnings."""
+    found = [one for seed in range(60) for one in said(slow_noise(seed, steps))]
     assert {level for _, level in found} <= {"warning"}
     assert len(found) <= 2
+
+
+@pytest.mark.parametrize("earned", [[2, 31, 60, 89], [*range(0, 100, 10), 51, 53, 55]])
+def test_a_reward_that_is_rarely_earned_does_not_fall(earned):
+    """Most steps earn nothing, so that neighbours are mostly equal, and the last ones earned nothing by chance."""
+    assert said(healthy(reward=np.where(np.isin(np.arange(STEPS), earned), 0.03, 0.0))) == []
 
 
 def late(value):

@@ -73,7 +73,7 @@ def test_a_run_votes_after_training_and_may_be_told_so_at_a_resume(tiny_folder, 
     values = toy_recipe(steps=1).model_dump()
     values["model"]["name"] = str(tiny_folder)
     with monkeypatch.context() as broken:
-        broken.setattr(guards, "dead_parts", stop)
+        broken.setattr(guards, "adapt_beta", stop)
         with pytest.raises(KeyboardInterrupt):
             run_recipe(parse(values), tmp_path / "run")
     values["evaluation"]["votes"] = 3

@@ -61,8 +61,8 @@ def trl_train(tiny_folder, tmp_path):
 def test_t1_a_constant_reward(trl_train, tiny_folder, tmp_path):
     rows, _ = trl_train(lambda completions, **_: [0.5] * len(completions))
     assert [row["loss"] for row in rows] == [0.0] * 4, "TRL trains on nothing and ends well"
-    with pytest.raises(TrainingStopped, match="nothing can be learnt"):
-        train_toy(tiny_folder, tmp_path / "ours", options={"reward": "constant"}, steps=4, patience=3)
+    with pytest.raises(TrainingStopped, match="nothing was learnt from them"):
+        train_toy(tiny_folder, tmp_path / "ours", options={"reward": "constant"}, steps=12)
 
 
 def test_t2_groups_without_signal_are_counted_by_group_in_every_mode(trl_train, tiny_folder, tmp_path):
@@ -81,8 +81,8 @@ def test_t2_groups_without_signal_are_counted_by_group_in_every_mode(trl_train, 
 
 def test_t3_a_part_of_the_reward_that_is_always_zero(tiny_folder, tmp_path):
     options = {"reward": "dead_part"}
-    _, run = train_toy(tiny_folder, tmp_path / "run", options=options, steps=8, group_size=16, patience=8)
-    assert any(event["kind"] == "dead_part" for event in run.files["events"].rows())
+    _, run = train_toy(tiny_folder, tmp_path / "run", options=options, steps=10)
+    assert any(event.get("check") == "dead-part" for event in run.files["events"].rows())
 
 
 def test_t4_an_infinite_reward(trl_train, tiny_folder, tmp_path):

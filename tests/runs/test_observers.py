@@ -28,7 +28,9 @@ def write(folder, observers):
         run.stage("rl", 3)
         for row in rows():
             run.metrics("rl", row["step"], {k: v for k, v in row.items() if k not in {"stage", "step"}})
+        run.event("note", "no alert")
         run.event("warning", "look here")
+        run.event("fatal", "no-signal: the gradient is zero")
 
 
 class TestLiveView:
@@ -102,8 +104,10 @@ class TestTrackers:
         (database,) = (tmp_path / "trackio").glob("*.db")
         with sqlite3.connect(database) as connection:
             stored = " ".join(str(row) for row in connection.execute("SELECT * FROM metrics"))
+            alerts = list(connection.execute("SELECT title, level FROM alerts"))
         assert "train/reward" in stored
         assert "0.3" in stored
+        assert alerts == [("warning: look here", "warn"), ("fatal: no-signal: the gradient is zero", "error")]
 
     def test_wandb_offline_writes_a_run(self, tmp_path, monkeypatch):
         pytest.importorskip("wandb", reason="pip install '.[wandb]'")
@@ -112,9 +116,10 @@ class TestTrackers:
         write(tmp_path / "run", open_trackers(recipe("wandb"), tmp_path / "run", print))
         (stored,) = (tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb")
         until = time.monotonic() + 30  # its own process writes the file, and finishes after our `finish` came back
-        while b"train/reward" not in stored.read_bytes() and time.monotonic() < until:
+        wanted = (b"train/reward", b"fatal: no-signal: the gradient is zero", b"ERROR")
+        while not all(one in stored.read_bytes() for one in wanted) and time.monotonic() < until:
             time.sleep(0.05)
-        assert b"train/reward" in stored.read_bytes()
+        assert all(one in stored.read_bytes() for one in wanted)
 
     def test_one_that_is_not_installed_says_how_to_install_it(self, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "trackio", None)

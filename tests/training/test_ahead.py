@@ -86,7 +86,7 @@ def test_a_resumed_run_is_the_run_that_was_not_interrupted(tiny_folder, tmp_path
             return ()
 
         with monkeypatch.context() as cut:
-            cut.setattr(guards, "dead_parts", stop)
+            cut.setattr(guards, "adapt_beta", stop)
             with pytest.raises(TrainingStopped, match="plug"):
                 train_toy(tiny_folder, folder, checkpoint_every=1, **settings)
         again, resumed = train_toy(tiny_folder, folder, checkpoint_every=1, resume=True, **settings)
@@ -122,7 +122,7 @@ def test_an_error_in_the_loop_ends_the_sampler_after_the_answer_in_progress(tiny
         raise KeyboardInterrupt
 
     monkeypatch.setattr(loop, "collect", slow)
-    monkeypatch.setattr(guards, "dead_parts", fail)
+    monkeypatch.setattr(guards, "adapt_beta", fail)
     with pytest.raises(KeyboardInterrupt):
         train_toy(tiny_folder, tmp_path / "run", lag=1)
     assert drawn == [0]

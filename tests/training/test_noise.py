@@ -1,7 +1,6 @@
 """Signal and noise of the gradient, against draws with a known mean and covariance and against formulas by hand."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +10,8 @@ from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.recipe import ModelSection, OptimiserSection
 from plumbline.records import Sampling
-from plumbline.storage import read_jsonl
 from plumbline.testing import sampled
 from plumbline.training.credit import Credit
-from plumbline.training.guards import LOOK, mostly_noise
 from plumbline.training.noise import (
     MEMORY,
     WATCHED,
@@ -243,58 +240,3 @@ class TestSmoothedRatio:
 
     def test_there_is_no_ratio_to_noise_that_is_not_there(self):
         assert smoothed_ratio(SignalNoise(1.0, -0.5), {}) is None
-
-
-STUDY = Path(__file__).parents[2] / "experiments" / "grpo_real.jsonl"
-
-
-def said(rewards, gradients, memory=None):
-    """What is said at each step."""
-    memory = {} if memory is None else memory
-    return [list(mostly_noise(*each, 1e-4, memory)) for each in zip(rewards, gradients, strict=True)]
-
-
-class TestMostlyNoise:
-    rng = np.random.default_rng(5)
-    nothing = tuple(SignalNoise(float(value), 1.0) for value in rng.standard_normal(40) - 0.2)
-    something = tuple(SignalNoise(float(value), 1.0) for value in rng.standard_normal(40) + 0.7)
-    level = 0.4 + 0.08 * rng.standard_normal(40) - 0.001 * np.arange(40)
-    rising = level + 0.01 * np.arange(40)
-
-    def test_it_speaks_at_a_look_where_nothing_points_anywhere(self):
-        steps = said(self.level, self.nothing)
-        assert [number + 1 for number, messages in enumerate(steps) if messages] == [2 * LOOK], "the second in a row"
-        assert "prompts_per_step" in steps[2 * LOOK - 1][0]
-
-    def test_rewards_that_rise_or_gradients_that_agree_keep_it_silent(self):
-        assert not any(said(self.rising, self.nothing))
-        assert not any(said(self.level, self.something))
-
-    def test_the_trend_is_the_t_of_a_regression(self):
-        from scipy.stats import linregress
-
-        from plumbline.training.guards import _t_of_slope
-
-        fit = linregress(np.arange(40), self.rising)
-        assert _t_of_slope(self.rising) == pytest.approx(fit.slope / fit.stderr)
-
-    def test_a_constant_reward_and_steps_without_a_measure_are_no_error(self):
-        assert said([0.5] * 2 * LOOK, self.nothing[: 2 * LOOK])[-1]
-        assert not any(said([0.5] * LOOK, [None] * LOOK))
-        assert not any(said([None] * LOOK, self.nothing[:LOOK]))
-
-    def test_it_goes_on_from_its_memory(self):
-        memory = {}
-        said(self.level[:30], self.nothing[:30], memory)
-        again = said(self.level[30:], self.nothing[30:], json.loads(json.dumps(memory)))
-        assert again[-1] == said(self.level, self.nothing)[-1]
-
-    def test_on_the_arms_of_the_study_it_is_silent_where_the_reward_rose_and_speaks_where_it_was_shuffled(self):
-        arms = [row for _, row in read_jsonl(STUDY) if row["trainer"] == "plumbline"]
-        spoke = {}
-        for row in arms:
-            gradients = [SignalNoise(*pair) for pair in zip(row["grad_signal"], row["grad_noise"], strict=True)]
-            spoke[row["arm"], row["seed"]] = any(said(row["reward"], gradients))
-        assert all(spoke[row["arm"], row["seed"]] for row in arms if row["shuffled"])
-        assert not any(spoke[row["arm"], row["seed"]] for row in arms if row["sampled"]["difference"][1] > 0)
-        assert len({row["shuffled"] for row in arms}) == 2

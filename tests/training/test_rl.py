@@ -151,21 +151,6 @@ def test_every_prompt_comes_once_before_any_comes_again():
     assert seen[:10] != seen[10:20]
 
 
-def test_a_dead_part_of_the_reward_is_said_once(tiny_folder, tmp_path):
-    _, run = train_toy(
-        tiny_folder, tmp_path / "run", options={"reward": "dead_part"}, steps=9, group_size=16, patience=9
-    )
-    said = [event["message"] for event in run.files["events"].rows() if event["kind"] == "dead_part"]
-    assert len(said) == 1
-    assert "'letters'" in said[0]
-
-
-def test_no_signal_stops_the_run_and_a_solved_task_does_not(tiny_folder, tmp_path):
-    with pytest.raises(TrainingStopped, match="3 steps in a row"):
-        train_toy(tiny_folder, tmp_path / "dull", options={"reward": "constant"}, steps=9, patience=3)
-    assert len(Run.read(tmp_path / "dull").rows("rl")) == 2
-
-
 def test_a_failing_verifier_stops_the_run_with_its_cause(tiny_folder, tmp_path):
     with pytest.raises(TrainingStopped, match=r"8 of 8 completions could not be judged.*database is gone"):
         train_toy(tiny_folder, tmp_path / "run", options={"reward": "raises"})
@@ -251,7 +236,7 @@ def test_masking_truncated_rollouts_takes_them_out(tiny_policy):
 def test_an_interrupt_while_a_checkpoint_is_read_is_no_error_of_the_checkpoint(tiny_folder, tmp_path, monkeypatch):
     """Safetensors turns a KeyboardInterrupt inside it into an error of its own, and the user was told to delete it."""
     with monkeypatch.context() as broken:
-        broken.setattr(guards, "dead_parts", lambda *_: os.kill(os.getpid(), signal.SIGINT) or ())
+        broken.setattr(guards, "adapt_beta", lambda *_: os.kill(os.getpid(), signal.SIGINT) or ())
         with pytest.raises(KeyboardInterrupt):
             train_toy(tiny_folder, tmp_path / "run")
     honest = checkpoints.read

@@ -7,6 +7,14 @@ from plumbline.diagnosis.finding import LEVELS, Finding
 from plumbline.diagnosis.history import History, Kind
 
 
+def stood(steps: int) -> Callable[[History, int], bool]:
+    """A fatal finding is no passing draw where every look for so many steps has had it."""
+    return lambda history, since: history.last_step - since >= steps
+
+
+AFTER_TEN = stood(10)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """A question to a run's records."""
@@ -21,6 +29,10 @@ class Check:
     kinds: tuple[Kind, ...] = ("rl",)
     explains: tuple[str, ...] = ()
     """Checks whose findings follow from a fatal one of this check: they are notes then."""
+    live: bool = True
+    """Whether it means anything while a run goes on."""
+    stops: Callable[[History, int], bool] = AFTER_TEN
+    """Whether a run that goes on is to be stopped by a fatal finding that every look has had since a step."""
 
     def lacks(self, history: History) -> list[str]:
         """What it needs and the records do not have."""

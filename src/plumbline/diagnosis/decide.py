@@ -135,7 +135,7 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
         runs=tuple(str(one.run.folder) for one in evidence.runs),
         previous=tuple(str(one.run.folder) for one in evidence.previous),
         stopped=tuple(
-            f"{one.run.folder} was stopped at step {found.get('step')} by the rule {found.get('rule')}"
+            f"{one.run.folder} was stopped at step {found.get('step')} by the {_what(found)}"
             for one in evidence.runs
             if (found := one.run.stopped()) is not None
         ),
@@ -148,6 +148,10 @@ def decide(evidence: Evidence, tree: DecideSection) -> Decision:
         noise=end.noise,
         changes={key: one for key, one in changes.items() if one is not None} if end.decided else {},
     )
+
+
+def _what(stopped: Mapping[str, Any]) -> str:
+    return f"check {stopped['check']}" if "check" in stopped else f"rule {stopped.get('rule')}"
 
 
 def _answer(name: str, question: Question, evidence: Evidence, named: Mapping[str, Condition]) -> Answer:

@@ -173,7 +173,7 @@ class Evidence:
 
     @property
     def stopped(self) -> bool:
-        """Whether watch rules stopped all runs, so that nothing comes after their last steps."""
+        """Whether checks or watch rules stopped all runs, so that nothing comes after their last steps."""
         return all(one.run.stopped() is not None for one in self.runs)
 
     def steps(self, metric: str) -> list[int]:

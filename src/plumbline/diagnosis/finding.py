@@ -27,5 +27,7 @@ class Finding:
     causes: tuple[str, ...] = ()
     """The likely ones, the likeliest first."""
     fix: str = ""
+    about: str = ""
+    """Which part, task or evaluation it is of, where a check looks at several."""
     change: Mapping[str, Any] = field(default_factory=dict)
     """What to change in the recipe, by key, where that is known."""

@@ -11,6 +11,7 @@ Names of series, each with a value a logged step:
     kl, clip, ratio_mean, ratio_min, ratio_max, gap, gap_max    to the reference; share clipped; importance ratios;
                             mean absolute difference in nats of a choice's log-probability between sampler and scorer
     loss, gradient, rate, epoch, accuracy    the gradient's norm before clipping, the learning rate
+    signal, noise           in the squared norm of a step's gradient
     eval/reward, eval/loss, eval/NAME        evaluations inside training
 """
 

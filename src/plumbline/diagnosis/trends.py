@@ -50,8 +50,8 @@ def noise_of_mean(values: NDArray[np.float64], count: int) -> float:
     fall or rise must not count as noise; no more correlation than 0.8 is believed, which a slow rise would look like.
     """
     one, four = (_variance_of_differences(values, step) for step in (1, 4))
-    if one == 0:
-        return 0.0
+    if one == 0:  # most neighbours are equal: a reward that is rarely earned, or one that does not move
+        return float(values.std() / count**0.5)
     places = np.linspace(0, 0.8, 81)
     correlation = float(places[np.argmin(np.abs(1 + places + places**2 + places**3 - four / one))])
     variance = one / 2 / (1 - correlation)

@@ -174,7 +174,9 @@ def load_two(words: Sequence[str], overrides: Sequence[str] = ()) -> tuple[Recip
 def differing(old: Recipe, new: Recipe) -> list[tuple[str, Any, Any]]:
     """`differences` as a list; what a run is called, watched and asked by is left out unless nothing else differs."""
     found = list(differences(old, new))
-    return [row for row in found if row[0].partition(".")[0] not in {"name", "description", "watch", "decide"}] or found
+    return [
+        row for row in found if row[0].partition(".")[0] not in {"name", "description", "checks", "watch", "decide"}
+    ] or found
 
 
 def difference_lines(rows: Sequence[tuple[str, Any, Any]]) -> list[str]:

@@ -113,6 +113,18 @@ class Condition(_Brief):
                 yield from part.metrics()
 
 
+class ChecksSection(Section):
+    """The checks of `plumbline check`, while the run trains."""
+
+    every: int = Field(default=10, ge=0)
+    """Steps from one look to the next; 0: none."""
+    stop: bool | None = None
+    """Whether what is fatal, and no passing draw, stops the run after a checkpoint. None: unless `controls` say that it
+    is wrong on purpose."""
+    ignore: list[str] = Field(default=[])
+    """Names of checks of which nothing is said and by which nothing is stopped."""
+
+
 class WatchRule(_Brief):
     """What is looked at while RL trains, at every step that has the figure."""
 

@@ -14,7 +14,7 @@ from plumbline.algorithms import ALGORITHMS
 from plumbline.algorithms.algorithm import Algorithm
 from plumbline.algorithms.grpo import Grpo
 from plumbline.overrides import as_mapping
-from plumbline.recipe.handoff import DecideSection, WatchRule
+from plumbline.recipe.handoff import ChecksSection, DecideSection, WatchRule
 from plumbline.recipe.moved import check_moved
 from plumbline.records import Sampling
 from plumbline.section import PositiveInt, Section, no_flags
@@ -224,7 +224,7 @@ class RlSection(Section):
     that wrote them (see `plumbline.training.credit`)."""
     mask_truncated: bool = False
     patience: PositiveInt = 10
-    """Stop when this many steps in a row gave no group with a signal."""
+    """Stop when this many steps in a row gave no group with a signal (the check no-signal; see `checks`)."""
     max_gap: float = Field(default=0.1, gt=0)
     """Stop when the sampler's and the scorer's log-probabilities differ by more than this many nats on average."""
     tokens_per_pass: PositiveInt | Literal["auto"] = "auto"  # noqa: S105 - no password
@@ -342,6 +342,7 @@ class Recipe(Section):
     """How training rollouts are drawn; evaluations draw the same way, and greedily beside it."""
     evaluation: EvaluationSection = EvaluationSection()
     run: RunSection = RunSection()
+    checks: ChecksSection = ChecksSection()
     watch: dict[str, WatchRule | None] = Field(default={})
     """Rules that RL is watched by; null takes one away from a recipe that is extended."""
     decide: DecideSection | None = None
@@ -438,5 +439,5 @@ class Recipe(Section):
 
     def identity(self) -> str:
         """12 hex digits of everything that can change the result (where it is written, tracked and watched cannot)."""
-        content = self.model_dump(mode="json", exclude={"run", "description", "watch", "decide"})
+        content = self.model_dump(mode="json", exclude={"run", "description", "checks", "watch", "decide"})
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]

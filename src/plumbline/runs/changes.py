@@ -28,8 +28,8 @@ RATES = {
     "rl": "rl.optimiser.learning_rate",
 }
 """The key of each stage's learning rate."""
-FREE = ("run.", "description", "watch", "decide")
-"""What a run may be written, tracked, called, watched and asked by."""
+FREE = ("run.", "description", "checks.", "watch", "decide")
+"""What a run may be written, tracked, called, checked, watched and asked by."""
 
 
 def same_but_seed(one: Recipe, other: Recipe) -> bool:

@@ -12,7 +12,7 @@
       checkpoints/         of the stage in progress
       models/              base, sft, rl: standard model directories
       result.json          the outcome; its absence means that the run is not finished, and its status stopped that a
-                           watch rule stopped it
+                           check or a watch rule stopped it
       report.html ...
 
 A run is its records: reports, checks and comparisons are functions of these files, on a live run, a finished one, or
@@ -56,7 +56,7 @@ STAGES = ("base", "sft", "rl")
 QUIET = frozenset({"note", "started", "resumed", "stopped", "changed", "engine", "forecast"})
 """Kinds of events that are no warning."""
 STOPPED = "stopped"
-"""The status in the result of a run that a watch rule stopped."""
+"""The status in the result of a run that a check or a watch rule stopped."""
 PACKAGES = ("torch", "transformers", "peft", "numpy", "tokenizers", "safetensors")
 
 
@@ -377,7 +377,7 @@ class Run:
         return None if found.get("status") == STOPPED else found or None
 
     def stopped(self) -> dict[str, Any] | None:
-        """Which watch rule stopped the run, where, and why; None where none did, or the run has gone on since."""
+        """Which check or watch rule stopped the run, where and why; None where none did, or it has gone on since."""
         found = self._outcome()
         return found if found.get("status") == STOPPED else None
 

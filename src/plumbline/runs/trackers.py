@@ -1,7 +1,8 @@
 """Trackers by name: Trackio (local), Weights & Biases, TensorBoard. Each is an observer of the same records.
 
-They are told what the run's own files say and nothing else, so a run without one loses nothing. A tracker that fails
-must not cost the run: `Guarded` turns its first failure into an event and stops calling it.
+They are told what the run's own files say and nothing else, so a run without one loses nothing. What the user should
+know is an alert in those that have such. A tracker that fails must not cost the run: `Guarded` turns its first failure
+into an event and stops calling it.
 """
 
 import importlib
@@ -15,7 +16,7 @@ from plumbline import claims
 from plumbline.errors import RunError
 from plumbline.imports import missing
 from plumbline.recipe import Recipe
-from plumbline.runs.run import RUN, Observer, is_run
+from plumbline.runs.run import QUIET, RUN, Observer, is_run
 
 
 class Trackio:
@@ -30,6 +31,10 @@ class Trackio:
     def metrics(self, row: Mapping[str, Any]) -> None:
         """Log a row under its stage's names."""
         self.run.log(_named(row))
+
+    def alert(self, kind: str, message: str) -> None:
+        """Alert."""
+        alert("trackio", self.run, kind, message)
 
     def close(self) -> None:
         """Flush and close."""
@@ -54,6 +59,10 @@ class Wandb:
         """Log a row under its stage's names."""
         self.run.log(_named(row))
 
+    def alert(self, kind: str, message: str) -> None:
+        """Alert."""
+        alert("wandb", self.run, kind, message)
+
     def close(self) -> None:
         """Flush and close."""
         self.run.finish()
@@ -76,6 +85,19 @@ class TensorBoard:
     def close(self) -> None:
         """Flush and close."""
         self.writer.close()
+
+
+def alert(name: str, run: Any, kind: str, message: str) -> None:
+    """An alert of Trackio or W&B.
+
+    Args:
+        name: of the tracker's module.
+        run: whatever of it has `alert`.
+        kind: of the event; `fatal` is an error, all others are warnings.
+        message: the text; its beginning is the title, of which W&B takes 64 characters.
+    """
+    level = _imported(name).AlertLevel["ERROR" if kind == "fatal" else "WARN"]
+    run.alert(title=f"{kind}: {message}"[:63], text=message, level=level)
 
 
 TRACKERS: dict[str, Callable[[Recipe, Path], Any]] = {"trackio": Trackio, "wandb": Wandb, "tensorboard": TensorBoard}
@@ -102,17 +124,19 @@ class Guarded:
             self.say(f"{self.name} stopped working and is told no more: {type(error).__name__}: {error}")
 
     def stage(self, name: str, total: int, done: int) -> None:
-        """Trackers are told numbers only."""
+        """Trackers are told numbers, and what the user should know."""
 
     def metrics(self, row: Mapping[str, Any]) -> None:
         """See `Observer.metrics`."""
         self._call("metrics", row)
 
     def working(self, what: str, done: int, total: int) -> None:
-        """Trackers are told numbers only."""
+        """Trackers are told numbers, and what the user should know."""
 
     def event(self, kind: str, message: str) -> None:
-        """Trackers are told numbers only."""
+        """What the user should know is an alert."""
+        if kind not in QUIET and hasattr(self.tracker, "alert"):
+            self._call("alert", kind, message)
 
     def close(self) -> None:
         """See `Observer.close`."""

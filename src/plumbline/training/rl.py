@@ -49,7 +49,7 @@ def train_rl(policy: Policy, source: Source, run: Run, evaluate: Evaluator | Non
     Raises:
         DataError: a task has no examples, or a prompt exceeds the context.
         RecipeError: credit by items, where no task has any or the policy cannot tell where they stand.
-        TrainingStopped: going on would make the result false (see `guards`), or a watch rule says so.
+        TrainingStopped: going on would make the result false (see `guards`), or a check or a watch rule says so.
     """
     recipe, section = run.recipe, run.recipe.rl
     assert section is not None
@@ -89,26 +89,21 @@ def train_rl(policy: Policy, source: Source, run: Run, evaluate: Evaluator | Non
             update = update_policy(policy, optimiser, credits_, recipe, step, beta)
             policy.publish(done)
             guards.adapt_beta(section, update.kl, progress.memory)
-            guards.check_signal(drawn.groups, section.patience, progress.memory)
             updated = time.perf_counter()
 
-            for row in sample_rows(drawn.groups, credits_, done):
+            rows = sample_rows(drawn.groups, credits_, done)
+            for row in rows:
                 run.sample(row)
-            rate = optimiser.learning_rate(step)
             values = {
                 **step_metrics(drawn, update, section, step, source.tasks),
                 "train/grad_snr": smoothed_ratio(update.gradient, progress.memory),
-                "train/learning_rate": rate,
+                "train/learning_rate": optimiser.learning_rate(step),
                 "train/epoch": done * section.prompts_per_step / source.size,
                 **source.epochs(section.prompts_per_step, done, STAGE, recipe.seed),
                 **({} if section.kl_target is None else {"train/beta": beta}),
             }
-            for message in guards.dead_parts(drawn.groups, progress.memory):
-                run.event("dead_part", message)
-            for message in guards.mostly_noise(values["train/reward"], update.gradient, rate, progress.memory):
-                run.event("mostly_noise", message)
             values |= evaluated(done)
-            run.metrics(STAGE, done, values)
+            progress.record(done, values, rows)
             if (fired := watcher.look({"step": done, **values})) and done < section.steps:
                 fix = f"{fired.advice} Then --resume, with --set watch.{fired.rule}=null to go on without this rule"
                 progress.halt(TrainingStopped(f"the rule {fired.rule}: {fired.said}", fix), fired.facts())

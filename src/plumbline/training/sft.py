@@ -59,7 +59,7 @@ def train_sft(
 
     Raises:
         DataError: a task has no demonstrations.
-        TrainingStopped: the loss or the gradient is not finite.
+        TrainingStopped: the loss or the gradient is not finite, or a check says so.
     """
     if not all(demonstrations.values()):
         raise DataError("there is nothing to train on: the training split is empty")
@@ -91,8 +91,7 @@ def train_sft(
         loss = optimiser.passes.fitting(cut, work, optimiser.passes.tokens(cut, work, section))
         guards.check_finite(loss, "loss", step, optimiser.rate_key)
         norm = optimiser.step(step)
-        run.metrics(
-            stage,
+        progress.record(
             step + 1,
             {
                 "train/loss": loss,

@@ -6,13 +6,14 @@ at once, and the last checkpoint stands.
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from plumbline.diagnosis.live import Checker
 from plumbline.errors import TrainingStopped
 from plumbline.runs.run import Run
 from plumbline.storage import read_object, write_json
@@ -36,6 +37,7 @@ class Stage:
         """Plain values that the loop must remember across a resume."""
         self.older: dict[str, Tensor] = {}
         """Weights of earlier versions that a resumed run samples with once more, by `VERSION:NAME`."""
+        self._checker = Checker(run, self, optimiser.total)
         self._begin = run.marks()
         self._halt: tuple[TrainingStopped, dict[str, Any]] | None = None
 
@@ -79,6 +81,24 @@ class Stage:
                     raise self._halt[0]
                 if stopping:
                     raise KeyboardInterrupt
+
+    def record(
+        self, step: int, values: Mapping[str, float | int | None], samples: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """Record a step's metrics, and stop after its checkpoint where a check finds that going on is pointless.
+
+        Args:
+            step: how many are done.
+            values: by name.
+            samples: the rollouts of the step, which were recorded.
+        """
+        self.run.metrics(self.name, step, values)
+        found = self._checker.look({"step": step, **values}, samples)
+        if found is not None and step < self.optimiser.total:
+            ignored = ", ".join([*self.run.recipe.checks.ignore, found.check])
+            fix = f"{found.fix}. Or --resume with --set 'checks.ignore=[{ignored}]' to go on without this check"
+            error = TrainingStopped(f"the check {found.check}: {found.what}", fix)
+            self.halt(error, {"check": found.check, "said": found.what, "since": found.since})
 
     def halt(self, error: TrainingStopped, facts: dict[str, Any]) -> None:
         """Stop after this step's checkpoint: `facts` go into the run's result, and the error is raised."""

@@ -24,6 +24,7 @@ from plumbline.diagnosis.checks import (
     length_paid,
     loss_zero,
     lost_reward,
+    mostly_noise,
     no_signal,
     not_finite,
     outage,
@@ -55,7 +56,7 @@ CHECKS: tuple[Check, ...] = tuple(
     module.CHECK
     for module in (
         *(not_finite, no_signal, zero_variance, dead_part, parts_oppose, lost_reward, parser, references, unjudged),
-        *(rate_exhausted, small_updates, gradient_spikes, kl, gap, clip_idle),
+        *(rate_exhausted, small_updates, gradient_spikes, mostly_noise, kl, gap, clip_idle),
         *(reward_falls, entropy, length, truncation, degenerate, identical_samples),
         *(eval_disagrees, decoding, gain, plateau, coverage, sft_loss, unfinished),
         *(untrained, unchanged, beside_controls, part_lost, overlap, eval_noise, window_cut, repeated_prompts, prompts),

@@ -61,4 +61,5 @@ CHECK = Check(
     needs=("finals",),
     look=look,
     kinds=("rl", "sft"),
+    live=False,
 )

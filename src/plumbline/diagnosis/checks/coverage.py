@@ -36,4 +36,6 @@ def look(history: History) -> Iterator[Finding]:
         )
 
 
-CHECK = Check(name="coverage", asks="what share of the training prompts was seen", needs=("epoch",), look=look)
+CHECK = Check(
+    name="coverage", asks="what share of the training prompts was seen", needs=("epoch",), look=look, live=False
+)

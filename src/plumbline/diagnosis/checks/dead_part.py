@@ -33,6 +33,7 @@ def look(history: History) -> Iterator[Finding]:
                     "what it looks for is read wrongly, or never there (score a gold answer: it must earn it)",
                     "the model never does it: there is nothing to reinforce until it sometimes does",
                 ),
+                about=name,
                 fix=f"score gold answers; if they earn {name}, show it in SFT first, or pay steps towards it",
             )
         elif len(names) > 1:

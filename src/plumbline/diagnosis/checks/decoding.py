@@ -81,4 +81,5 @@ CHECK = Check(
     needs=("finals",),
     look=look,
     kinds=("rl", "sft"),
+    live=False,
 )

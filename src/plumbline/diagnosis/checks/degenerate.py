@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.check import Check, stood
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History, Sample
 
@@ -33,13 +33,14 @@ def look(history: History) -> Iterator[Finding]:
     for what, found in kinds.items():
         share = len(found) / len(last)
         if share >= MANY:
-            yield _finding(f"{share:.0%} of the last {len(last)} completions are {what}", share, found)
+            yield _finding(what, f"{share:.0%} of the last {len(last)} completions are {what}", share, found)
     if (same := _same(last)) is not None:
         share, found = same
-        yield _finding(f"{share:.0%} of the last completions are one text, whatever the prompt", share, found)
+        what = "one text, whatever the prompt"
+        yield _finding(what, f"{share:.0%} of the last completions are {what}", share, found)
 
 
-def _finding(what: str, share: float, found: Sequence[Sample]) -> Finding:
+def _finding(about: str, what: str, share: float, found: Sequence[Sample]) -> Finding:
     rewarded = [one for one in found if (one.reward or 0) > 0.5]
     return Finding(
         check="degenerate-output",
@@ -48,6 +49,7 @@ def _finding(what: str, share: float, found: Sequence[Sample]) -> Finding:
         since=found[0].step,
         evidence={"share": round(share, 3), "of these rewarded above .5": len(rewarded)},
         samples=tuple(dict.fromkeys(one.prompt[:80] for one in found[:3])),
+        about=about,
         causes=("a cheat that the reward pays",)
         if len(rewarded) > len(found) / 2
         else (
@@ -86,4 +88,5 @@ CHECK = Check(
     asks="whether completions are empty, repeat themselves, or are the same for every prompt",
     needs=("samples",),
     look=look,
+    stops=stood(30),  # a base model may begin so, and learn what an answer is
 )

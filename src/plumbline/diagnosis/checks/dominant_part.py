@@ -47,4 +47,5 @@ CHECK = Check(
     asks="whether one part of the reward makes all of its spread",
     needs=("part_std/", "reward"),
     look=look,
+    live=False,
 )

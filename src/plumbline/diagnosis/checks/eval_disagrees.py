@@ -33,6 +33,7 @@ def look(history: History) -> Iterator[Finding]:
                 f"({values[best]:.3f} to {values[-1]:.3f})",
                 since=int(series.steps[best]),
                 evidence={"training: t": round(min(train.t, 99.0), 1), "evaluation: t": round(max(line.t, -99.0), 1)},
+                about=name,
                 causes=("a cheat that the reward pays", "the training prompts are learnt by heart"),
                 fix=f"take the checkpoint of step {series.steps[best]}; read completions with the highest rewards",
             )

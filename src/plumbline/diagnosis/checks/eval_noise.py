@@ -40,4 +40,5 @@ CHECK = Check(
     asks="whether the evaluation scatters more than it rose",
     needs=("eval/reward",),
     look=look,
+    live=False,
 )

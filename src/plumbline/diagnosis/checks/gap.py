@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.check import Check, stood
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 
@@ -72,9 +72,16 @@ def _ratios(history: History) -> Iterator[Finding]:
         )
 
 
+def _stops(history: History, since: int) -> bool:
+    """Not below what the recipe allows."""
+    allowed = history.settings.get("rl.max_gap") or LIMIT
+    return stood(10)(history, since) and bool(np.nanmedian(history["gap"].last(WINDOW).values) > allowed)
+
+
 CHECK = Check(
     name="gap",
     asks="whether what draws and what scores are one law",
     needs=("gap|ratio_mean|ratio_max",),
     look=look,
+    stops=_stops,
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.check import Check, stood
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 
@@ -67,5 +67,9 @@ def look(history: History) -> Iterator[Finding]:
 
 
 CHECK = Check(
-    name="kl", asks="whether the KL explodes, is negative, too high at first, or void", needs=("kl",), look=look
+    name="kl",
+    asks="whether the KL explodes, is negative, too high at first, or void",
+    needs=("kl",),
+    look=look,
+    stops=lambda history, since: stood(10)(history, since) and bool(np.median(history["kl"].last(10).values) > HUGE),
 )

@@ -69,4 +69,5 @@ CHECK = Check(
     asks="whether the reward is one of length",
     needs=("samples",),
     look=look,
+    live=False,
 )

@@ -42,4 +42,5 @@ CHECK = Check(
     asks="whether the loss is 0 and that is no fault",
     needs=("loss", "gradient"),
     look=look,
+    live=False,
 )

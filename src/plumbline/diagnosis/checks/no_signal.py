@@ -16,6 +16,12 @@ TOP = 0.95
 """A reward above is taken for everything that can be earned; the scale of other people's rewards is not known."""
 LONG = 5
 """Logged steps in a row, from which it is no chance."""
+SOLVED = 0.999
+"""Of our own rewards, whose scale is known, a value above is everything from the start."""
+PATIENCE = 10
+"""Logged steps in a row, from which a run that goes on is stopped, where its recipe names no other number."""
+CHANCE = 1e-3
+"""That steps that are silent as often as those before are so all this while."""
 
 
 def look(history: History) -> Iterator[Finding]:
@@ -36,6 +42,7 @@ def look(history: History) -> Iterator[Finding]:
     earned = np.nanmean(reward.values[: max(1, len(reward) // 10)]) if len(reward) else float("nan")
     # Rewards that rose to where they now stand, at the top of all that was seen: the task is solved, not broken.
     solved = len(there) > 0 and level >= best - EQUAL and level > earned + 0.05 and share < 0.9
+    solved = solved or (history.origin == "plumbline" and level > SOLVED)
     evidence = {"share of steps": round(share, 3), "longest stretch": longest, "reward there": round(level, 4)}
     if solved:
         yield Finding(
@@ -86,10 +93,23 @@ def _silent(history: History) -> tuple[np.ndarray, np.ndarray, str] | None:
     return None
 
 
+def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the steps say since when
+    """Where the last stretch is long, and long beside what there was before: few prompts a step are often silent."""
+    silent = _silent(history)
+    if silent is None:
+        return False
+    _, mask, _ = silent
+    heard = np.flatnonzero(~mask)
+    length = len(mask) - 1 - int(heard[-1]) if len(heard) else len(mask)
+    before = float(mask[: len(mask) - length].mean()) if length < len(mask) else 0.0
+    return length >= (history.settings.get("rl.patience") or PATIENCE) and before**length < CHANCE
+
+
 CHECK = Check(
     name="no-signal",
     asks="whether whole steps had nothing to learn from: zero gradients, or groups of equal rewards",
     needs=("gradient|zero_std|reward_std",),
     look=look,
     explains=("zero-variance-groups", "dead-part", "small-updates", "plateau", "clip-idle"),
+    stops=_stops,
 )

@@ -40,11 +40,22 @@ def look(history: History) -> Iterator[Finding]:
     )
 
 
+def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - a NaN has broken the weights at once
+    """At once, but for a gradient that overflowed and does no more: 16-bit training skips such a step."""
+    if np.isnan(history["gradient"].values).any():
+        return True
+    names = ("loss", "reward", *(f"part/{part}" for part in history.names("part/")))
+    if any((~np.isfinite(history[name].values)).any() for name in names):
+        return True
+    return any((~np.isfinite(history[name].last(3).values)).all() for name in WATCHED if len(history[name]) >= 3)
+
+
 CHECK = Check(
     name="not-finite",
     asks="whether the loss, the gradient, a reward or a ratio was ever NaN or infinite",
     needs=("loss|gradient|reward",),
     look=look,
     kinds=("rl", "sft"),
+    stops=_stops,
     explains=("no-signal", "reward-falls", "gradient-spikes", "degenerate-output", "truncation", "entropy", "sft-loss"),
 )

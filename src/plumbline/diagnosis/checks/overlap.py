@@ -33,4 +33,5 @@ CHECK = Check(
     asks="whether examples that were trained on are evaluated on",
     needs=("samples", "finals"),
     look=look,
+    live=False,
 )

@@ -31,6 +31,7 @@ def look(history: History) -> Iterator[Finding]:
             "as they "
             f"are meant, {np.nanmean(lenient.values):.3f}",
             evidence={"lenient": float(np.nanmean(lenient.values)), "strict": float(np.nanmean(strict.values))},
+            about=task,
             causes=("the parser rejects what people write: decimal commas, fences, prose around an object",),
             fix="reward the lenient reading, and charge form by itself",
             change={"task.options.reading": "lenient"} if paid_strictly else {},

@@ -56,4 +56,5 @@ CHECK = Check(
     needs=("finals",),
     look=look,
     kinds=("rl", "sft"),
+    live=False,
 )

@@ -41,6 +41,7 @@ def look(history: History) -> Iterator[Finding]:
                     f"{name}: t": round(float(np.clip(line.t, -99, 99)), 1),
                     f"{up}: t": round(min(rising[up].t, 99.0), 1),
                 },
+                about=name,
                 causes=("the rising part is cheaper to earn, and costs the other", "the weights say it is worth it"),
                 fix=f"raise the weight of {name}, or pay {up} only where {name} is earned, too",
             )

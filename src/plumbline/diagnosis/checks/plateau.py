@@ -78,4 +78,5 @@ CHECK = Check(
     asks="since when the reward has stood still, and what ended there",
     needs=("reward",),
     look=look,
+    live=False,
 )

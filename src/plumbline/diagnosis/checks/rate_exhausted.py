@@ -49,6 +49,13 @@ def _finding(level: Level, start: int, share: float, peak: float, planned: int, 
     )
 
 
+def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - the rates say since when
+    """Once a tenth of the run had no rate: one that restarts is below for 3 % of it at most, with two cycles."""
+    values = history["rate"].values
+    spent = len(values) - 1 - np.flatnonzero(values >= SPENT * values.max())[-1] if values.max() > 0 else len(values)
+    return spent >= max(10, 0.1 * (history.settings.get("steps") or 0) * len(values) / history.last_step)
+
+
 CHECK = Check(
     name="rate-exhausted",
     asks="whether the learning rate ran out while steps remained",
@@ -56,4 +63,5 @@ CHECK = Check(
     look=look,
     kinds=("rl", "sft"),
     explains=("plateau",),
+    stops=_stops,
 )

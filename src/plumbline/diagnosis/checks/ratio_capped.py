@@ -37,4 +37,5 @@ CHECK = Check(
     asks="whether importance ratios are logged after they were cut",
     needs=("ratio_max",),
     look=look,
+    live=False,
 )

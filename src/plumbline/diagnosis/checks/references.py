@@ -51,4 +51,5 @@ CHECK = Check(
     needs=("finals",),
     look=look,
     kinds=("rl", "sft"),
+    live=False,
 )

@@ -27,9 +27,9 @@ def look(history: History) -> Iterator[Finding]:
         return
     stretches = np.array_split(values, min(PARTS, len(values) // 4))
     means = np.array([stretch.mean() for stretch in stretches])
-    error = stretches[-1].std(ddof=1) / len(stretches[-1]) ** 0.5
-    noise = noise_of_mean(values, len(stretches[-1]))
     best = int(np.argmax(means[:-1]))
+    error = float(np.hypot(*(one.std(ddof=1) / len(one) ** 0.5 for one in (stretches[best], stretches[-1]))))
+    noise = noise_of_mean(values, len(stretches[-1]))
     lost = float(means[best] - means[-1])
     floor = min(0.0, float(values.min()))
     share = lost / max(means[best] - floor, 1e-9)

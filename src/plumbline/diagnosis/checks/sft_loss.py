@@ -30,6 +30,7 @@ def look(history: History) -> Iterator[Finding]:
         return
     width = max(5, len(loss) // 10)
     first, last = float(np.median(loss[:width])), float(np.median(loss[-width:]))
+    first = min(first, 1.5 * float(loss[0]))  # too high a rate leaves the scale in the first steps
     noise = float(np.median(np.abs(np.diff(loss)))) / width**0.5
     if last > first + 4 * noise and last > 1.2 * first:
         yield Finding(

@@ -44,4 +44,5 @@ CHECK = Check(
     needs=("seconds",),
     look=look,
     kinds=("rl", "sft"),
+    live=False,
 )

@@ -23,15 +23,16 @@ def look(history: History) -> Iterator[Finding]:
     values = rate.values[np.isfinite(rate.values)]
     if len(values) < 2 or (steps := int(rate.steps[-1] - rate.steps[0]) + 1) < ENOUGH:
         return
-    travelled = float(values.mean() * steps)
+    left = max(0, (history.settings.get("steps") or 0) - int(rate.steps[-1])) if history.finished is False else 0
+    travelled = float(values.mean() * steps + values.max() * left)
     if travelled <= 0 or travelled >= FAR or (steps < 50 and values.max() > LOW):
         return
     section = "rl" if history.kind == "rl" else "sft"
     yield Finding(
         check="small-updates",
         level="warning",
-        what=f"the learning rates of all {steps} steps add up to {travelled:.1e}: no weight can have moved further, "
-        "and 16-bit weights of usual size round such steps away",
+        what=f"the learning rates of all {steps + left} steps add up to {travelled:.1e}: no weight can have moved "
+        "further, and 16-bit weights of usual size round such steps away",
         since=int(rate.steps[0]),
         evidence={"sum of rates": travelled, "highest rate": float(values.max())},
         causes=("a rate for another optimiser or another loss (a factor on the loss does not change AdamW's steps)",),

@@ -48,4 +48,5 @@ CHECK = Check(
     asks="whether most prompts never gave a group with different rewards",
     needs=("samples",),
     look=look,
+    live=False,
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.check import Check, stood
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.trends import trend
@@ -70,4 +70,5 @@ CHECK = Check(
     asks="whether completions are cut at the limit, or counted as cut though they are not",
     needs=("truncated",),
     look=look,
+    stops=lambda history, since: stood(30)(history, since) and trend(history["truncated"].values).t > -2,
 )

@@ -64,4 +64,5 @@ CHECK = Check(
     needs=("finals",),
     look=look,
     kinds=("rl", "sft"),
+    live=False,
 )

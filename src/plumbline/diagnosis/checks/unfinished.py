@@ -28,4 +28,5 @@ CHECK = Check(
     needs=("loss|reward|rate",),
     look=look,
     kinds=("rl", "sft"),
+    live=False,
 )

@@ -3,13 +3,13 @@
 The recipe is read as plain values, so that a run of another version can be looked at, too.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from plumbline.diagnosis.history import Final, History, Sample
+from plumbline.diagnosis.history import Final, History, Kind, Sample
 from plumbline.diagnosis.readers.rows import collect_series, our_name
 from plumbline.errors import DataError
 from plumbline.recipe import leaves
@@ -33,7 +33,7 @@ def read(path: Path) -> list[History]:
         if (key := EvaluationKey.parse(file.stem)).step is None
     ]
     rows = JsonLines(path / "metrics.jsonl").rows()
-    samples = [_sample(row) for row in JsonLines(path / "samples.jsonl").rows()]
+    samples = [sample(row) for row in JsonLines(path / "samples.jsonl").rows()]
     stages = [stage for stage in STAGES if any(row.get("stage") == stage for row in rows)]
     if not stages:
         raise DataError(f"{path} has recorded no step of training yet", "look at it again after its first step")
@@ -43,9 +43,7 @@ def read(path: Path) -> list[History]:
             origin="plumbline",
             name=stage,
             kind="rl" if stage == "rl" else "sft",
-            series=collect_series(
-                (row for row in rows if row.get("stage") == stage), _names(recipe.get("tasks") or {})
-            ),
+            series=collect_series((row for row in rows if row.get("stage") == stage), names(recipe)),
             settings=_settings(recipe, stage),
             samples=samples if stage == "rl" else (),
             finals=[one for one in finals if one.stage in {REFERENCE, *STAGES[: STAGES.index(stage) + 1]}],
@@ -66,8 +64,20 @@ def _recipe(path: Path) -> dict[str, Any]:
     return values
 
 
-def _names(tasks: Collection[str]) -> Callable[[str], str | None]:
-    """Our name of a metric of a run of these tasks: of several, parts stand under their task's name."""
+def begun(recipe: Mapping[str, Any], stage: str) -> History:
+    """A stage of which nothing was recorded yet.
+
+    Args:
+        recipe: as plain values.
+        stage: base, sft or rl.
+    """
+    kind: Kind = "rl" if stage == "rl" else "sft"
+    return History(origin="plumbline", name=stage, kind=kind, series={}, settings=_settings(recipe, stage))
+
+
+def names(recipe: Mapping[str, Any]) -> Callable[[str], str | None]:
+    """Our name of a metric of a run of a recipe: of several tasks, parts stand under their task's name."""
+    tasks = recipe.get("tasks") or {}
 
     def named(key: str) -> str | None:
         words = key.split("/")
@@ -91,7 +101,8 @@ def _settings(recipe: Mapping[str, Any], stage: str) -> dict[str, Any]:
     return {**keys, **({"steps": steps} if steps is not None else {})}
 
 
-def _sample(row: Mapping[str, Any]) -> Sample:
+def sample(row: Mapping[str, Any]) -> Sample:
+    """A row of samples.jsonl."""
     finish, parts = row.get("finish"), row.get("parts")
     return Sample(
         step=int(row.get("step", 0)),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import yaml
 
-from plumbline.diagnosis.history import History, Sample, Series
+from plumbline.diagnosis.history import History, Kind, Sample, Series
 from plumbline.errors import DataError
 
 _TABLE = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text(encoding="utf-8"))
@@ -166,16 +166,16 @@ class Log:
         series = collect_series(_stepped(rows) if self.step is None else rows, step=self.step or _AT)
         if "epoch" in series and np.array_equal(series["epoch"].values, np.floor(series["epoch"].values)):
             del series["epoch"]  # a counter of whole epochs does not say how much of one was seen
-        rl = any(name in {"reward", "reward_std", "zero_std"} or name.startswith("part/") for name in series)
-        if not rl and not {"loss", "eval/loss"} & set(series):
+        kind = kind_of(series)
+        if kind is None:
             raise _unknown(f"{self.path} ({self.origin})", self.rows)
         settings = our_settings(self.config) | self._planned()
-        if not rl:
+        if kind == "sft":
             settings = {key.replace("rl.optimiser.", "sft.optimiser."): value for key, value in settings.items()}
         return History(
             origin=self.origin,
-            name="rl" if rl else "sft",
-            kind="rl" if rl else "sft",
+            name=kind,
+            kind=kind,
             series=series,
             settings=settings,
             samples=completions([name.removeprefix("part/") for name in series if name.startswith("part/")]),
@@ -190,6 +190,14 @@ class Log:
         told += [as_number(value.partition("/")[2]) for value in last.values() if _of_total(value)]
         steps = [int(one) for one in told if one is not None and 0 < one < _FAR]
         return {"steps": steps[0]} if steps else {}
+
+
+def kind_of(series: Iterable[str]) -> Kind | None:
+    """The kind of a stage by the names of what was logged of it; None where that is neither a reward nor a loss."""
+    names = set(series)
+    if names & {"reward", "reward_std", "zero_std"} or any(name.startswith("part/") for name in names):
+        return "rl"
+    return "sft" if names & {"loss", "eval/loss"} else None
 
 
 _AT = "\0step"
