@@ -122,6 +122,12 @@ def find(source: str | Path) -> Path:
     raise RecipeError(f"no recipe named {source}", fix)
 
 
+def is_recipe(source: str | Path) -> bool:
+    """Whether a word means a recipe, and not some other path: a YAML file, or a bundled name that is no path here."""
+    path = Path(source)
+    return path.suffix in {".yaml", ".yml"} or (not path.exists() and str(source) in names())
+
+
 def names() -> list[str]:
     """Names of the bundled recipes."""
     return sorted({path.stem for folder in _folders() for path in folder.glob("*.yaml")})

@@ -1,7 +1,7 @@
 """What checks found, for terminals and as plain values."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,16 +23,22 @@ def shown(examined: Sequence[Examination]) -> Iterator[Text]:
             + (f"; {history.skipped} lines or records could not be read" if history.skipped else ""),
             style="bold",
         )
-        for finding in one.findings:
-            yield _text(finding, ours=history.origin == "plumbline")
-        counts = {level: sum(finding.level == level for finding in one.findings) for level in COLOURS}
-        said = ", ".join(f"{count} {level}" for level, count in counts.items() if count) or "nothing found"
-        yield Text(f"{said}; {len(one.clear)} of {len(one.clear) + len(one.not_run) + len(_names(one))} checks clear")
-        if one.not_run:
-            lacks = "; ".join(
-                f"{name} ({', '.join(_plain(need) for need in needs)})" for name, needs in one.not_run.items()
-            )
-            yield Text(f"could not be done for want of what they read: {lacks}", style="dim")
+        yield from said(one.findings, one.clear, one.not_run, ours=history.origin == "plumbline")
+
+
+def said(
+    findings: Sequence[Finding], clear: Sequence[str], not_run: Mapping[str, Sequence[str]], *, ours: bool
+) -> Iterator[Text]:
+    """Findings, and what was found clear or could not be looked at; `ours` has a recipe, so changes of it are said."""
+    for finding in findings:
+        yield text_of(finding, ours=ours)
+    counts = {level: sum(finding.level == level for finding in findings) for level in COLOURS}
+    found = ", ".join(f"{count} {level}" for level, count in counts.items() if count) or "nothing found"
+    names = {finding.check for finding in findings}
+    yield Text(f"{found}; {len(clear)} of {len(clear) + len(not_run) + len(names)} checks clear")
+    if not_run:
+        lacks = "; ".join(f"{name} ({', '.join(_plain(need) for need in needs)})" for name, needs in not_run.items())
+        yield Text(f"could not be done for want of what they read: {lacks}", style="dim")
 
 
 def as_values(examined: Sequence[Examination]) -> dict[str, Any]:
@@ -47,7 +53,7 @@ def as_values(examined: Sequence[Examination]) -> dict[str, Any]:
                 "last_step": one.history.last_step,
                 "completions": len(one.history.samples),
                 "skipped": one.history.skipped,
-                "findings": [_finite(asdict(finding)) for finding in one.findings],
+                "findings": [plain(finding) for finding in one.findings],
                 "clear": list(one.clear),
                 "not_run": {name: list(needs) for name, needs in one.not_run.items()},
             }
@@ -56,15 +62,18 @@ def as_values(examined: Sequence[Examination]) -> dict[str, Any]:
     }
 
 
-def _names(one: Examination) -> set[str]:
-    return {finding.check for finding in one.findings}
+def plain(finding: Finding) -> dict[str, Any]:
+    """A finding as JSON values."""
+    values: dict[str, Any] = _finite(asdict(finding))
+    return values
 
 
 def _plain(need: str) -> str:
     return need.replace("|", " or ").replace("/", "")
 
 
-def _text(finding: Finding, *, ours: bool) -> Text:
+def text_of(finding: Finding, *, ours: bool) -> Text:
+    """A finding for terminals."""
     text = Text()
     text.append(f"{finding.level}: ", style=COLOURS[finding.level])
     text.append(finding.what)
