@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from plumbline.checks import Ground, problems
 from plumbline.diagnosis.finding import Finding
-from plumbline.errors import ModelError, PlumblineError
+from plumbline.errors import DataError, ModelError, PlumblineError
 from plumbline.policies import NEEDED
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import is_adapter
@@ -22,6 +22,14 @@ from plumbline.records import Example, Message
 
 if TYPE_CHECKING:
     from plumbline.policies.pretrained.chat import Chat
+
+
+TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "spiece.model")
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a model's directory has any file of a tokenizer."""
+    return any((folder / name).is_file() for name in TOKENIZERS)
 
 
 class Lacking(Exception):  # noqa: N818 - it says what happened
@@ -103,8 +111,10 @@ class Before:
         from plumbline.policies.pretrained.chat import Chat
         from plumbline.policies.pretrained.loading import load_tokenizer, quieten
 
-        quieten()
         own = Path(section.name)
+        if not has_tokenizer(own) and not has_tokenizer(self.model_folder):
+            raise Lacking("a tokenizer beside the model")
+        quieten()
         source = own if is_adapter(own) and (own / "tokenizer_config.json").is_file() else self.model_folder
         return Chat(load_tokenizer(str(source), section), (), section.chat_template)
 
@@ -117,9 +127,16 @@ class Before:
             return False
 
     def prompt_tokens(self, messages: Sequence[Message]) -> int:
-        """Tokens of a prompt, its template included."""
+        """Tokens of a prompt, its template included.
+
+        Raises:
+            Lacking: the template refuses it, which is a finding of its own.
+        """
         if self.exact:
-            return len(self.chat.prompt(messages))
+            try:
+                return len(self.chat.prompt(messages))
+            except DataError:
+                raise Lacking("a template that takes these messages") from None
         return round(sum(len(one["content"]) / CHARACTERS + A_MESSAGE for one in messages)) + AN_ANSWER
 
     def answer_tokens(self, text: str) -> int:

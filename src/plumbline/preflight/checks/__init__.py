@@ -4,7 +4,7 @@ from plumbline.preflight.before import Check
 from plumbline.preflight.checks import checkpoint, files, lengths, overlap, reward, settings, size, template
 
 CHECKS: tuple[Check, ...] = (
-    *(overlap.CHECK, lengths.CHECK, checkpoint.CHECK, template.CHECK, reward.CHECK),
+    *(overlap.EQUAL, overlap.ALIKE_ONES, lengths.CHECK, checkpoint.CHECK, template.CHECK, reward.CHECK),
     *(size.EVALUATIONS, size.COVERAGE, size.STRATA, size.GROUPS),
     *(settings.RATES, settings.LAWS, files.IGNORED, files.REPRODUCIBLE),
 )

@@ -9,11 +9,10 @@ from plumbline.diagnosis.finding import Finding
 from plumbline.errors import PlumblineError
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import ADAPTER, is_adapter
-from plumbline.preflight.before import Before, Check, Lacking
+from plumbline.preflight.before import TOKENIZERS, Before, Check, Lacking, has_tokenizer
 from plumbline.storage import read_object
 
 INDEX = "model.safetensors.index.json"
-TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "spiece.model")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 AGAIN = "fetch or copy the model again, and let it finish"
 
@@ -35,7 +34,7 @@ def look(before: Before) -> Iterator[Finding]:
         yield from _weights(folder, "model")
     except PlumblineError as error:
         yield _broken(error.cause, folder)
-    if not any((place / one).is_file() for place in (own, folder) for one in TOKENIZERS):
+    if not has_tokenizer(own) and not has_tokenizer(folder):
         yield Finding(
             "checkpoint",
             "fatal",

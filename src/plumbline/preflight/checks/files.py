@@ -86,8 +86,12 @@ def _made(model: Path) -> bool:
 
 
 def _rules(paths: list[Path]) -> dict[Path, str]:
-    """The rule that ignores each path that is ignored."""
-    found = {}
+    """The rule that ignores each path that is ignored.
+
+    Raises:
+        Lacking: nobody can say.
+    """
+    found, answered = {}, False
     for path in paths:
         place = path if path.is_dir() else path.parent
         try:
@@ -100,8 +104,11 @@ def _rules(paths: list[Path]) -> dict[Path, str]:
             )
         except (OSError, subprocess.TimeoutExpired):
             raise Lacking("git") from None
+        answered |= asked.returncode in {0, 1}  # 128: not in a work tree
         if asked.returncode == 0:
             found[path] = asked.stdout.partition("\t")[0]
+    if not answered:
+        raise Lacking("a git work tree")
     return found
 
 

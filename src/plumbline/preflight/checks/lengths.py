@@ -11,8 +11,8 @@ from plumbline.seeds import derive
 
 MOST = 2000
 """Texts of a split that are counted in tokens."""
-TEMPLATE = 64
-"""Bytes that a template may add to a prompt; the others are its texts', of which a token has at least one."""
+TEMPLATE, EACH = 64, 32
+"""Tokens that a template may add to a prompt, and to each message; of the texts a token has at least one byte."""
 SOME, MANY = 0.01, 0.5
 """Shares of gold answers beyond the limit, from which on some answers, and most, cannot be right."""
 
@@ -64,7 +64,7 @@ def _fitting(before: Before, one: Opened, left: int) -> dict[str, int]:
 def _targets(before: Before, one: Opened) -> Iterator[Finding]:
     limit = before.recipe.sampling.max_tokens
     golds = [(e.gold, e) for e in one.splits["train"][:MOST] if e.gold is not None]
-    counted = [(before.answer_tokens(gold), e) for gold, e in golds if len(gold.encode()) >= limit]
+    counted = [(before.answer_tokens(gold) - 1, e) for gold, e in golds if len(gold.encode()) > limit]
     long = sorted((pair for pair in counted if pair[0] > limit), key=lambda pair: -pair[0])
     if not long:
         return
@@ -79,7 +79,7 @@ def _targets(before: Before, one: Opened) -> Iterator[Finding]:
         samples=tuple(example.id for _, example in long[:5]),
         causes=("the limit was set for another task or another tokenizer",),
         fix="raise sampling.max_tokens to what the longest gold answer has",
-        change={"sampling.max_tokens": most},
+        change={"sampling.max_tokens": most + 1},
     )
 
 
@@ -116,7 +116,7 @@ def _demonstrations(before: Before, one: Opened) -> Iterator[Finding]:
 
 
 def _bytes(example: Example) -> int:
-    return TEMPLATE + sum(len(one["content"].encode()) + TEMPLATE for one in example.messages)
+    return TEMPLATE + sum(len(one["content"].encode()) + EACH for one in example.messages)
 
 
 def _about(before: Before) -> str:

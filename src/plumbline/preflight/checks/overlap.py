@@ -25,47 +25,45 @@ FEW_ROWS = 5.0
 its reviews of one product."""
 
 
-def look(before: Before) -> Iterator[Finding]:
-    """Exactly equal prompts are refused by the run; the others are compared task by task."""
+def equal(before: Before) -> Iterator[Finding]:
+    """Equal prompts, which the run refuses, and other prompts under equal ids."""
     grounds = [before.ground(one) for one in before.tasks.values()]
-    exact = list(refused(check_disjoint, grounds))
+    found = list(refused(check_disjoint, grounds))
     if before.recipe.model.name is not None and all(one.built for one in before.tasks.values()):
-        exact += refused(check_start, before.recipe.model.name, grounds)
-    for error in exact:
-        yield Finding(
-            "overlap",
-            "fatal",
-            error.cause,
-            causes=("rows dealt to splits before doubles were taken out",),
-            fix=error.fix,
-        )
+        found += refused(check_start, before.recipe.model.name, grounds)
+    for error in found:
+        causes = ("rows dealt to splits before doubles were taken out",)
+        yield Finding("overlap", "fatal", error.cause, causes=causes, fix=error.fix)
+    for one in before.tasks.values():
+        for split, examples in before.evaluated(one).items():
+            yield from _same_ids(one, split, examples, one.splits["train"])
+
+
+def alike(before: Before) -> Iterator[Finding]:
+    """Nearly equal prompts, and prompts about the same entity, of each task."""
     for one in before.tasks.values():
         train = one.splits["train"][:MOST]
         for split, examples in before.evaluated(one).items():
-            if split != "train":
-                yield from _near(one, split, examples[:MOST], train, told=bool(exact))
-                yield from _same_ids(one, split, examples, train)
-                yield from _entities(one, split, examples, train)
+            yield from _near(one, split, examples[:MOST], train)
+            yield from _entities(one, split, examples[:MOST], train)
 
 
-def _near(
-    one: Opened, split: str, examples: Sequence[Example], train: Sequence[Example], *, told: bool
-) -> Iterator[Finding]:
+def _near(one: Opened, split: str, examples: Sequence[Example], train: Sequence[Example]) -> Iterator[Finding]:
     """Nearly equal prompts with the same gold answer; those with another answer ask something else."""
-    known = {example.fingerprint() for example in train} if told else set()
+    known = {example.fingerprint() for example in train}
     fresh = [example for example in examples if example.fingerprint() not in known]
     pairs = [(fresh[pair.held_out], train[pair.train], pair.alike) for pair in near(_texts(fresh), _texts(train))]
     twins = [pair for pair in pairs if _gold(pair[0]) == _gold(pair[1])]
     if not twins:
         return
     share = len(twins) / len(examples)
-    mine, other, alike = max(twins, key=lambda pair: pair[2])
+    mine, other, share_alike = max(twins, key=lambda pair: pair[2])
     yield Finding(
-        "overlap",
+        "near-copies",
         "fatal" if share >= MANY and len(twins) > 2 else "warning" if share >= SOME and len(twins) > 1 else "note",
         f"{one.called}{len(twins)} of {len(examples)} prompts of {split} ({share:.1%}) are nearly the same as one of "
-        "train "
-        f"that has the same answer, for example {mine.id} and {other.id} ({alike:.0%} of their {WORDS}-word shingles)",
+        f"train that has the same answer, for example {mine.id} and {other.id} ({share_alike:.0%} of their "
+        f"{WORDS}-word shingles)",
         evidence={
             "share": share,
             "near": len(twins),
@@ -130,8 +128,9 @@ def _gold(example: Example) -> str | None:
     return None if example.gold is None else " ".join(example.gold.casefold().split())
 
 
-CHECK = Check(
-    name="overlap",
-    asks="whether what is evaluated was trained on: equal and nearly equal prompts, ids, customers",
-    look=look,
+EQUAL = Check(name="overlap", asks="whether what is evaluated was trained on", look=equal, cheap=False)
+ALIKE_ONES = Check(
+    name="near-copies",
+    asks="whether what is evaluated is nearly what was trained on, or about the same customer, review or document",
+    look=alike,
 )

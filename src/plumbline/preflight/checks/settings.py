@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from plumbline.diagnosis.checks import rate_exhausted, small_updates
+from plumbline.diagnosis.checks import small_updates
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History, Series
 from plumbline.errors import PlumblineError
@@ -27,7 +27,7 @@ SMALL = 5e7
 
 
 def rates(before: Before) -> Iterator[Finding]:
-    """The planned rates of each stage, looked at as those of a run are."""
+    """The planned rates of each stage: their sum as that of a run, and what of the steps they leave."""
     recipe = before.recipe
     if recipe.sft is not None and (steps := _sft_steps(before)):
         yield from _planned(recipe.sft.optimiser, steps, "sft")
@@ -61,9 +61,8 @@ def _planned(section: OptimiserSection, steps: int, kind: Literal["rl", "sft"]) 
     planned = [section.learning_rate * schedule(section.schedule, step, steps, warmup) for step in range(steps)]
     series = {"rate": Series(np.arange(1, steps + 1), np.array(planned))}
     history = History(origin="recipe", name=kind, kind=kind, series=series, settings={"steps": steps})
-    for check in (rate_exhausted.CHECK, small_updates.CHECK):
-        for finding in check.look(history):
-            yield replace(finding, what=f"{kind}: {finding.what}")
+    for finding in small_updates.look(history):
+        yield replace(finding, what=f"{kind}: {finding.what}")
     if 2 * warmup > steps:
         yield Finding(
             "schedule",

@@ -11,8 +11,7 @@ from plumbline.evaluation.statistics import Interval, detectable
 from plumbline.preflight.before import Before, Check
 from plumbline.preflight.prompts import Opened
 from plumbline.records import Evaluation
-from plumbline.runs.evaluations import EvaluationKey
-from plumbline.runs.run import Run, is_run
+from plumbline.runs.evaluations import EvaluationKey, read_evaluation
 
 SCATTER = 0.3
 """Standard deviation of the difference of two answers' rewards to one prompt: the commerce log's single rewards had
@@ -201,10 +200,10 @@ def _sampled(before: Before) -> dict[EvaluationKey, Evaluation]:
         stage = "sft"
     elif recipe.model.name is not None and (made := Path(recipe.model.name)).parent.name == "models":
         folder, stage = made.parent.parent, made.name
-    if not is_run(folder):
-        return {}
-    found = Run.read(folder).evaluations()
-    return {k: e for k, e in found.items() if (k.stage, k.mode, k.step) == (stage, "sampled", None) and e.rows}
+    files = {EvaluationKey.parse(path.stem): path for path in sorted((folder / "evaluations").glob(f"{stage}*.json"))}
+    wanted = {key: path for key, path in files.items() if (key.stage, key.mode, key.step) == (stage, "sampled", None)}
+    found = {key: read_evaluation(path) for key, path in wanted.items()}
+    return {key: evaluation for key, evaluation in found.items() if evaluation.rows}
 
 
 EVALUATIONS = Check(name="evaluation-size", asks="how small a gain the evaluations could show", look=evaluations)
