@@ -341,8 +341,15 @@ def an_idle_clip(plan):
 
 
 def files_that_git_ignores(plan):
-    git = ["git", "-C", str(plan.place)]
-    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run(["git", "-C", str(plan.place), "init", "-q"], check=True)
+    (plan.place / ".gitignore").write_text("/data/\n")
+    (plan.place / "data").mkdir()
+    (plan.place / "data" / "mine.jinja").write_text((plan.model / "chat_template.jinja").read_text())
+    plan.set(model__chat_template="data/mine.jinja")
+
+
+def a_model_that_git_ignores(plan):
+    subprocess.run(["git", "-C", str(plan.place), "init", "-q"], check=True)
     (plan.place / ".gitignore").write_text("/model/\n")
     plan.own_model()
 
@@ -411,6 +418,7 @@ PLANTED = [
     (stale_and_uncorrected, "law", "warning"),
     (an_idle_clip, "clip-idle", "note"),
     (files_that_git_ignores, "ignored-files", "warning"),
+    (a_model_that_git_ignores, "ignored-files", "note"),
     (a_hub_name, "reproducible", "note"),
     (threads_as_the_machine_has, "reproducible", "note"),
 ]

@@ -24,9 +24,10 @@ def ignored(before: Before) -> Iterator[Finding]:
     if not rules:
         return
     path, rule = next(iter(rules.items()))
+    only_model = all(wanted[one] == "model.name" for one in rules)  # which jobs fetch, as a rule
     yield Finding(
         "ignored-files",
-        "warning",
+        "note" if only_model else "warning",
         f"git ignores {len(rules)} of the {len(wanted)} files that this recipe reads, for example {path} "
         f"({wanted[path]}; {rule}): a job on another machine that is sent the working tree will not have them",
         evidence={"files": {str(one): {"key": wanted[one], "rule": said} for one, said in rules.items()}},
