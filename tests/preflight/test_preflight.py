@@ -16,6 +16,7 @@ from plumbline.preflight.near import ALIKE, near
 from plumbline.preflight.preflight import preflight, preflight_of
 from plumbline.recipe import parse
 from plumbline.records import Evaluation, Judged, Sampling
+from plumbline.runs.cards import Card
 from plumbline.runs.run import Run
 from tests.preflight.rows import SPLITS, some_rows
 
@@ -332,6 +333,11 @@ def two_numbers_of_steps(plan):
     )
 
 
+def another_law_than_before(plan):
+    card = Card(recipe="sft 0", stage="sft", task="rows", options={}, sampling={"temperature": 0.7, "max_tokens": 16})
+    (plan.own_model() / "plumbline.json").write_text(json.dumps(card.to_json()))
+
+
 def stale_and_uncorrected(plan):
     plan.set(rl__lag=2, rl__old="rescored")
 
@@ -415,6 +421,7 @@ PLANTED = [
     (a_long_warmup, "schedule", "warning"),
     (two_temperatures, "law", "warning"),
     (two_numbers_of_steps, "law", "warning"),
+    (another_law_than_before, "law", "warning"),
     (stale_and_uncorrected, "law", "warning"),
     (an_idle_clip, "clip-idle", "note"),
     (files_that_git_ignores, "ignored-files", "warning"),
@@ -499,9 +506,11 @@ def test_the_command_takes_a_recipe_and_ends_with_1_where_something_is_fatal(plu
 
 
 def test_what_is_a_path_is_no_recipes_name(plumbline, plan):
+    assert "there is no runs/mine" in plumbline("check", "runs/mine")[2]
     (plan.place / "commerce-tiny").mkdir()
     assert "holds no record of a run" in plumbline("check", "commerce-tiny")[2]
     assert "is no recipe, and --set is of one" in plumbline("check", "commerce-tiny", "--set", "seed=1")[2]
+    assert "did you mean commerce-tiny?" in plumbline("check", "comerce-tiny")[2]
     assert "--completions are of a run" in plumbline("check", "commerce-v4", "--completions", "x.jsonl")[2]
 
 

@@ -123,9 +123,11 @@ def find(source: str | Path) -> Path:
 
 
 def is_recipe(source: str | Path) -> bool:
-    """Whether a word means a recipe, and not some other path: a YAML file, or a bundled name that is no path here."""
+    """Whether a word means a recipe, and not some other path: a YAML file; or a bundled name, or one much like it, that
+    is no path here."""
     path = Path(source)
-    return path.suffix in {".yaml", ".yml"} or (not path.exists() and str(source) in names())
+    close = difflib.get_close_matches(str(source), names(), n=1, cutoff=0.8)
+    return path.suffix in {".yaml", ".yml"} or (not path.exists() and bool(close))
 
 
 def names() -> list[str]:

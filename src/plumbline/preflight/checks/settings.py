@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from plumbline.policies.options import PretrainedModel
 from plumbline.preflight.before import Before, Check
 from plumbline.recipe import OptimiserSection
 from plumbline.records import SteppedSampling
+from plumbline.runs.cards import Card
 
 SLOW_RATE, SLOW_STEPS = 0.1, 0.15
 """A rate under a tenth of its peak for more than so many of the steps teaches little in them; a line has a tenth."""
@@ -24,6 +26,9 @@ for adapters: about ten times as high (Schulman et al. 2025, "LoRA Without Regre
 FAR = 10.0
 SMALL = 5e7
 """Weights of a model up to which nothing is usual."""
+
+
+LAW = ("temperature", "top_k", "top_p", "steps", "max_tokens")
 
 
 def rates(before: Before) -> Iterator[Finding]:
@@ -130,6 +135,7 @@ def laws(before: Before) -> Iterator[Finding]:
             fix="evaluate with the steps of training, and beside it with others if you want to know",
             change={"evaluation.steps": None},
         )
+    yield from _as_before(before)
     if rl is None:
         return
     if controls.score_temperature not in {None, sampling.temperature}:
@@ -155,6 +161,29 @@ def laws(before: Before) -> Iterator[Finding]:
             change={"rl.tis": 2.0},
         )
     yield from _idle_clip(before)
+
+
+def _as_before(before: Before) -> Iterator[Finding]:
+    """The law by which the run that made the model drew, where it says so."""
+    name, sampling = before.recipe.model.name, before.recipe.sampling
+    card = Card.read(name) if name is not None and Path(name).is_dir() else None
+    now = asdict(sampling) | {"steps": before.recipe.evaluation.steps or sampling.most_steps}
+    then = {key: card.sampling[key] for key in LAW if key in card.sampling} if card is not None else {}
+    if then.get("temperature") == 0:  # it was evaluated greedily alone, which says nothing of how it drew
+        then = {key: value for key, value in then.items() if key in {"steps", "max_tokens"}}
+    changed = {key: (old, now.get(key)) for key, old in then.items() if old != now.get(key)}
+    if changed:
+        said = ", ".join(f"{key} {old} then and {new} now" for key, (old, new) in changed.items())
+        yield Finding(
+            "law",
+            "warning",
+            f"the run that made {name} drew its answers by another law ({said}): its evaluations and those of this run "
+            "are not of one kind",
+            evidence={key: list(pair) for key, pair in changed.items()},
+            causes=("two recipes with settings of their own",),
+            fix="draw as that run did, or evaluate its model anew under this law before you compare",
+            change={f"sampling.{key}": old for key, (old, _) in changed.items()},
+        )
 
 
 def _idle_clip(before: Before) -> Iterator[Finding]:
