@@ -479,7 +479,7 @@ def test_nearly_equal_texts_are_those_that_a_comparison_of_all_with_all_finds():
 
 
 def test_an_instruction_that_all_prompts_have_is_no_likeness():
-    instruction = "Read the following text with care and answer in one word: "
+    instruction = " ".join(f"instruction{place}" for place in range(40)) + ": "
     rng = random.Random(2)
     texts = [instruction + " ".join(rng.choices("abcdefghijklmnop", k=4)) for _ in range(120)]
     assert near(texts[:20], texts[20:]) == []
