@@ -326,7 +326,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         if not hasattr(command, "commands")
     }
     assert flags == {
-        "check": ["--completions", "--json"],
+        "check": ["--completions", "--json", "--set"],
         "recipe": ["--json", "--set"],
         "run": ["--dry-run", "--json", "--out", "--resume", "--set"],
         "get": ["--json", "--out"],

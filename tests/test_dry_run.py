@@ -7,47 +7,52 @@ from dataclasses import replace
 import pytest
 
 from plumbline import api, cli
-from plumbline.dryrun import dry_run as module
-from plumbline.dryrun import estimate
-from plumbline.dryrun.findings import warnings
-from plumbline.dryrun.machine import Machine, measure
-from plumbline.dryrun.prompts import TaskPrompts, look
-from plumbline.dryrun.shapes import find_shapes, published
 from plumbline.errors import ModelError
 from plumbline.imports import missing
-from plumbline.recipe import Recipe, load, parse
+from plumbline.preflight import dry_run as module
+from plumbline.preflight import estimate
+from plumbline.preflight.machine import Machine, measure
+from plumbline.preflight.prompts import open_tasks
+from plumbline.preflight.shapes import find_shapes, published
+from plumbline.recipe import load
 from plumbline.tasks.task import Sketched
 
 MACHINE = Machine("cpu", "float32", 60e9, 20e9, 16 * 10**9)
 LENGTHS = estimate.Lengths(84, 145, 41, 57)
 
 
+def fatal(said) -> list[str]:
+    return [finding.what for finding in said.findings if finding.level == "fatal"]
+
+
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    """A working directory; no rates are measured, because they would differ from run to run."""
+    """A working directory; no rates are measured, because they would differ from run to run; no reward is tried."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(module, "measure", lambda section: MACHINE)
+    monkeypatch.setattr(module, "CHECKS", [check for check in module.CHECKS if check.cheap])
     return tmp_path
 
 
 def test_a_dry_run_says_everything_and_leaves_nothing(place):
     said = api.dry_run("commerce-demo")
     assert list(place.iterdir()) == []
-    assert [one.cause for one in said.wrong] == ["there is no model directory at models/smollm2-135m"]
+    assert fatal(said) == ["there is no model directory at models/smollm2-135m"]
     assert said.needs == ["models/smollm2-135m is not there: `plumbline get smollm2-135m` fetches it (93 MB)"]
     (prompts,) = said.prompts
     assert prompts.sizes == {"train": 1920, "val": 240, "test": 240}
     assert (prompts.finals, prompts.drawn, said.answers) == (["test"], 128.0, 1024)
     assert prompts.coverage == pytest.approx(128 / 1920)
-    assert "RL draws 128 of 1920 training prompts (7%); rl.steps: 240 would see each once" in said.warnings
+    (coverage,) = [finding for finding in said.findings if finding.check == "coverage"]
+    assert coverage.change == {"rl.steps": 240}
     assert said.shapes.parameters == 134_515_008
     assert set(said.seconds) == {"sft", "rl rollouts", "rl updates", "evaluations"}
     text = said.text()
     assert "max_tokens: 72" in text
-    assert "fix: fetch it first: `plumbline get smollm2-135m`" in text
+    assert "do: fetch it first: `plumbline get smollm2-135m`" in text
     plain = json.loads(json.dumps(said.plain()))
     assert plain["prompts"][0]["coverage"] == prompts.coverage
-    assert plain["wrong"][0]["fix"].startswith("fetch it first")
+    assert plain["findings"][0]["fix"].startswith("fetch it first")
     assert plain["memory_bytes"]["total"] > 1e9
 
 
@@ -57,30 +62,31 @@ def test_the_command_ends_with_1_where_something_is_wrong(place, monkeypatch, ca
         with pytest.raises(SystemExit) as ended:
             cli.main()
         said = json.loads(capsys.readouterr().out)
-        assert (ended.value.code, len(said["wrong"])) == (status, status)
+        assert (ended.value.code, said["fatal"]) == (status, bool(status))
         assert said["recipe"]["name"] == recipe
     monkeypatch.setattr(sys, "argv", ["plumbline", "run", "commerce-tiny", "--dry-run"])
     with pytest.raises(SystemExit):
         cli.main()
     shown = capsys.readouterr().out
-    heads = [line for line in shown.splitlines() if line in {"needs:", "prompts:", "estimate:", "warnings:", "wrong:"}]
-    assert heads == ["needs:", "prompts:", "estimate:", "warnings:", "wrong:"]
+    heads = [line for line in shown.splitlines() if line in {"needs:", "prompts:", "estimate:", "findings:"}]
+    assert heads == ["needs:", "prompts:", "estimate:", "findings:"]
     assert list(place.iterdir()) == []
 
 
 def test_the_sizes_said_are_those_that_are_built(tmp_path):
     options = ["task.options.orders=3000", "task.options.extraction=97"]
     recipe = load("commerce-tiny", options)
-    (said,), wrong = look(recipe, tmp_path / "none")
+    opened, wrong = open_tasks(recipe, tmp_path / "none", tmp_path / "scratch")
+    said = opened[""]
     task = api.open_task("commerce", folder=tmp_path / "records", **recipe.task.options)
     assert isinstance(task, Sketched)
     assert not task.built
     assert said.sizes == {split: len(task.examples(split)) for split in task.splits}
     assert task.built
     assert wrong == []
-    (again,), _ = look(recipe, tmp_path / "records")
-    assert again.source == "from the records themselves"
-    assert again.sizes == said.sizes
+    again, _ = open_tasks(recipe, tmp_path / "records", tmp_path / "scratch")
+    assert (said.built, again[""].built) == (False, True)
+    assert again[""].sizes == said.sizes
 
 
 def test_several_things_that_are_wrong_are_said_at_once(place):
@@ -88,14 +94,14 @@ def test_several_things_that_are_wrong_are_said_at_once(place):
     (place / "runs" / "busy" / "mine.txt").write_text("mine")
     overrides = ["model.name=./typo", "evaluation.final=[train]", "run.folder=runs"]
     said = api.dry_run("commerce-smollm2-extraction", overrides=overrides, out=place / "runs" / "busy")
-    causes = [one.cause for one in said.wrong]
+    causes = fatal(said)
     assert "holds other files (mine.txt)" in causes[0]
     assert causes[1:] == [
         "evaluation.final names train, which the run trains on",
         "there is no model directory at ./typo",
     ]
     unknown = api.dry_run("mixed-demo", overrides=["tasks.forms.options.nonsense=1", "tasks.extraction.name=nosuch"])
-    causes = [one.cause for one in unknown.wrong]
+    causes = fatal(unknown)
     assert len(causes) == 2
     assert "there is no task named nosuch" in causes[0]
     assert "tasks.forms: unknown key task.options.nonsense" in causes[1]
@@ -120,10 +126,8 @@ def test_a_task_of_yours_is_asked_and_its_shares_are_shown(place):
         ("first", 30.0, 0.75, 8),
         ("second", 10.0, 1.0, 8),
     ]
-    assert said.wrong == []
-    few = "second: the final split val has 10 prompts: a mean reward is then known to ± 0.19 (95 %"
-    assert few in "".join(said.warnings)
-    assert any("rl.group_size is 2" in line for line in said.warnings)
+    assert fatal(said) == []
+    assert {finding.check for finding in said.findings} == {"evaluation-size", "coverage", "groups"}
 
 
 def test_a_hub_name_says_what_would_be_fetched(place, monkeypatch):
@@ -132,7 +136,7 @@ def test_a_hub_name_says_what_would_be_fetched(place, monkeypatch):
     fetched = "transformers will fetch {} from the hub: config, tokenizer and *.safetensors, {}"
     size = "about 1.0 GB (490,799,104 weights)"
     assert known.needs == [fetched.format("Polygl0t/Tucano2-qwen-0.5B-Instruct", size)]
-    assert known.wrong == []
+    assert fatal(known) == []
     unknown = api.dry_run("commerce-smollm2-extraction", overrides=["model.name=some/model"])
     assert unknown.needs == [fetched.format("some/model", "a size that is not known here")]
     assert (unknown.memory, unknown.seconds) == ({}, {})
@@ -163,7 +167,7 @@ def test_without_torch_all_but_the_estimate_is_said(tmp_path, monkeypatch):
     def lacking(what, modules):
         raise missing(what, "torch")
 
-    monkeypatch.setattr("plumbline.dryrun.machine.check_installed", lacking)
+    monkeypatch.setattr("plumbline.preflight.machine.check_installed", lacking)
     said = api.dry_run("commerce-tiny", overrides=["task.options.orders=900", "task.options.extraction=590"])
     (note,) = said.notes
     assert note.startswith("nothing was measured: measuring this machine needs torch, which is not installed (pip")
@@ -243,8 +247,8 @@ def test_time_follows_what_takes_it():
 
 def test_a_run_that_does_not_fit_is_warned_of(place, monkeypatch):
     monkeypatch.setattr(module, "measure", lambda section: replace(MACHINE, memory=10**9))
-    said = api.dry_run("commerce-demo").warnings
-    assert any("GB are needed at the peak, and cpu has 1.0 GB" in line for line in said)
+    said = api.dry_run("commerce-demo").findings
+    assert any("GB are needed at the peak, and cpu has 1.0 GB" in finding.what for finding in said)
 
 
 def test_rates_are_measured_in_about_a_second():
@@ -252,54 +256,3 @@ def test_rates_are_measured_in_about_a_second():
     assert (found.device, found.dtype) == ("cpu", "float32")
     assert 1e8 < found.products < 1e14
     assert 1e8 < found.reading < 1e13
-
-
-# -- warnings ------------------------------------------------------------------------------------------------------
-
-
-def prompts(**changed) -> TaskPrompts:
-    values = {
-        "name": "",
-        "task": "commerce",
-        "sizes": {"train": 1000, "val": 100, "test": 100},
-        "finals": ["test"],
-        "inside": 64,
-        "share": 1.0,
-        "drawn": 1000.0,
-        "lengths": LENGTHS,
-        "longer": 0.0,
-        "source": "",
-    }
-    return TaskPrompts(**{**values, **changed})
-
-
-def rl(**changed) -> Recipe:
-    optimiser = {"learning_rate": 1e-5, **changed.pop("optimiser", {})}
-    values = {"steps": 200, "prompts_per_step": 5, "group_size": 8, "optimiser": optimiser, **changed}
-    return parse({"name": "warned", "model": {"tiny": {}}, "rl": values})
-
-
-@pytest.mark.parametrize(
-    ("recipe", "one", "said"),
-    [
-        (rl(), prompts(), None),
-        (rl(), prompts(drawn=499.0), "RL draws 499 of 1000 training prompts (50%); rl.steps: 200 would see each once"),
-        (rl(), prompts(inside=2), "an evaluation inside RL has 2 prompts: a mean reward is then known to ± 0.42"),
-        (rl(), prompts(longer=0.25), "25% of the gold answers are longer than sampling.max_tokens (256;"),
-        (rl(group_size=3), prompts(), "rl.group_size is 3"),
-        (rl(optimiser={"schedule": "cosine"}), prompts(), "under 10% of its peak for the last 38 of 200 steps"),
-        (rl(optimiser={"schedule": "linear"}), prompts(), None),
-        (rl(optimiser={"warmup": 150}), prompts(), "rl.optimiser.warmup takes 150 of 200 steps"),
-        (rl(), prompts(name="push", drawn=0.0), "push: RL draws 0 of 1000"),
-    ],
-)
-def test_known_bad_settings_are_warned_of(recipe, one, said):
-    found = warnings(recipe, [one], None)
-    assert len(found) == (said is not None)
-    assert said is None or said in found[0]
-
-
-def test_a_context_that_is_too_short_is_warned_of():
-    assert warnings(rl(), [prompts()], 401) == []
-    (said,) = warnings(rl(), [prompts()], 400)
-    assert "the longest prompt (about 145 tokens) and sampling.max_tokens (256) exceed the context of 400" in said

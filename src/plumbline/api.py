@@ -7,12 +7,12 @@ from typing import Any
 from plumbline import recipe as recipes
 from plumbline import tasks
 from plumbline.checks import check_recipe
-from plumbline.dryrun.dry_run import DryRun
-from plumbline.dryrun.dry_run import dry_run as look_ahead
 from plumbline.errors import RecipeError
 from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
 from plumbline.imports import named
 from plumbline.pipeline import run_recipe
+from plumbline.preflight.dry_run import DryRun
+from plumbline.preflight.dry_run import dry_run as look_ahead
 from plumbline.recipe import Recipe, section
 from plumbline.records import Evaluation
 from plumbline.runs.live import LiveView
@@ -64,7 +64,7 @@ def dry_run(
     """What `run` would do, need and cost with these arguments, and what is wrong with it (`plumbline run --dry-run`).
 
     Raises:
-        PlumblineError: the recipe cannot be read; all else that is wrong is in `.wrong`.
+        PlumblineError: the recipe cannot be read; all else that is wrong is in `.findings`.
     """
     loaded, folder = _loaded(recipe, overrides, out)
     return look_ahead(loaded, folder, resume=resume)

@@ -18,6 +18,7 @@ from plumbline.audit_command import audit_app
 from plumbline.command_output import print_json, print_tables, progress, say
 from plumbline.data_commands import data_app
 from plumbline.decide_commands import add as add_decide_commands
+from plumbline.errors import RecipeError
 from plumbline.exits import clear_exits
 from plumbline.history_commands import history_app
 
@@ -117,7 +118,7 @@ def run(
     if dry_run:
         said = api.dry_run(source, overrides=overrides or (), out=out, resume=resume)
         print_json(said.plain()) if as_json else print(said.text(), end="")
-        raise typer.Exit(1 if said.wrong else 0)
+        raise typer.Exit(1 if said.fatal else 0)
     finished = api.run(source, overrides=overrides or (), out=out, resume=resume)
     folder = finished.folder
     if as_json:
@@ -318,28 +319,44 @@ def score(
 
 
 @app.command(
-    epilog="Examples: `plumbline check runs/mine` · `plumbline check ~/trl-output/checkpoint-500` · "
-    "`plumbline check wandb/latest-run` · `plumbline check metrics.csv --completions completions.jsonl --json`"
+    epilog="Examples: `plumbline check commerce-demo --set rl.steps=50` · `plumbline check runs/mine` · "
+    "`plumbline check ~/trl-output/checkpoint-500` · `plumbline check wandb/latest-run` · "
+    "`plumbline check metrics.csv --completions completions.jsonl --json`"
 )
 def check(
-    path: Annotated[Path, typer.Argument(help="A run of Plumbline, or another trainer's records: see below.")],
+    path: take.Checked,
+    overrides: take.Overrides = None,
     completions: Annotated[
-        Path | None, typer.Option(help="Its completions, where they lie elsewhere: JSON lines, Parquet, or a folder.")
+        Path | None, typer.Option(help="A run's, where they lie elsewhere: JSON lines, Parquet, or a folder.")
     ] = None,
     as_json: take.Json = False,
 ) -> None:
-    """Say what is wrong with a run, with what says so and what to do; the exit status is 1 where that is fatal.
+    """Say what is wrong with a run, before it or after, with what says so; the exit status is 1 where that is fatal.
 
-    Reads a run directory of Plumbline, finished or going on; trainer_state.json of TRL and transformers (a file, a
-    checkpoint or an output folder); an offline run of W&B or what was exported from it; TensorBoard's event files; or a
-    table of metrics as CSV, JSON lines or JSON; each with the completions beside it, where there are some.
+    A recipe's file or name is looked at before anything is trained: data, prompts, reward, schedule, checkpoint, in
+    seconds and without the weights. Anything else is the records of a run: a run directory of Plumbline, finished or
+    going on; trainer_state.json of TRL and transformers (a file, a checkpoint or an output folder); an offline run of
+    W&B or what was exported from it; TensorBoard's event files; or a table of metrics as CSV, JSON lines or JSON; each
+    with the completions beside it, where there are some.
     """
+    from plumbline.recipe import is_recipe
+
+    if is_recipe(path):
+        if completions is not None:
+            raise RecipeError(f"{path} is a recipe, and --completions are of a run", "leave them out")
+        from plumbline.preflight.preflight import preflight_of
+
+        found = preflight_of(path, overrides or ())
+        print_json(found.plain()) if as_json else print_tables(*found.shown())
+        raise typer.Exit(1 if found.fatal else 0)
+    if overrides:
+        raise RecipeError(f"{path} is no recipe, and --set is of one", "leave it out, or name a recipe")
     from plumbline.diagnosis.check import examine
     from plumbline.diagnosis.checks import CHECKS
     from plumbline.diagnosis.readers import read_histories
     from plumbline.reports.findings import as_values, shown
 
-    examined = [examine(history, CHECKS) for history in read_histories(path, completions)]
+    examined = [examine(history, CHECKS) for history in read_histories(Path(path), completions)]
     if as_json:
         print_json(as_values(examined))
     else:

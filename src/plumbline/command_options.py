@@ -42,6 +42,10 @@ Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the recipe; repeatable.")
 ]
 Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A path, or a name that `plumbline recipe` lists.")]
+Checked = Annotated[
+    str,
+    typer.Argument(metavar="RECIPE|RUN", help="A recipe's file or name; a run's folder; or another trainer's records."),
+]
 TaskName = Annotated[
     str,
     typer.Option(

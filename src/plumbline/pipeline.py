@@ -34,6 +34,7 @@ from plumbline.policies import open_policy
 from plumbline.policies.memory import clear_memory_errors, release
 from plumbline.policies.options import CanvasModel, DenoisingModel, PretrainedModel
 from plumbline.policies.policy import Policy, Tells, locating, slowness
+from plumbline.preflight.preflight import refuse
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
 from plumbline.records import Evaluation, Example, Sampling, SteppedSampling
 from plumbline.reports.write import write_report
@@ -78,6 +79,8 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
         grounds = [_open_ground(run, name) for name in recipe.each_task]
         check_any(recipe, [ground.task for ground in grounds])
         check_disjoint(grounds)
+        if not resume:
+            refuse(recipe, folder, grounds)
         for ground in grounds:
             try_verifier(run, ground)
         _evaluate_references(run, grounds)

@@ -122,6 +122,14 @@ def find(source: str | Path) -> Path:
     raise RecipeError(f"no recipe named {source}", fix)
 
 
+def is_recipe(source: str | Path) -> bool:
+    """Whether a word means a recipe, and not some other path: a YAML file; or a bundled name, or one much like it, that
+    is no path here."""
+    path = Path(source)
+    close = difflib.get_close_matches(str(source), names(), n=1, cutoff=0.8)
+    return path.suffix in {".yaml", ".yml"} or (not path.exists() and bool(close))
+
+
 def names() -> list[str]:
     """Names of the bundled recipes."""
     return sorted({path.stem for folder in _folders() for path in folder.glob("*.yaml")})

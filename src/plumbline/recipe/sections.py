@@ -316,6 +316,8 @@ class RunSection(Section):
     project: str = "plumbline"
     checkpoint_every: PositiveInt = 20
     keep_checkpoints: PositiveInt = 2
+    preflight: bool = True
+    """Refuse to begin where `plumbline check RECIPE` finds something fatal that takes seconds to see."""
 
 
 class Recipe(Section):

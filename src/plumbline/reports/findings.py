@@ -1,7 +1,7 @@
 """What checks found, for terminals, for reports, and as plain values."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -23,11 +23,18 @@ def shown(examined: Sequence[Examination]) -> Iterator[Text]:
             + (f"; {history.skipped} lines or records could not be read" if history.skipped else ""),
             style="bold",
         )
-        for finding in one.findings:
-            yield _text(finding, ours=history.origin == "plumbline")
-        yield Text(counted(one))
-        if one.not_run:
-            yield Text(f"could not be done for want of what they read: {lacking(one)}", style="dim")
+        yield from said(one.findings, one.clear, one.not_run, ours=history.origin == "plumbline")
+
+
+def said(
+    findings: Sequence[Finding], clear: Sequence[str], not_run: Mapping[str, Sequence[str]], *, ours: bool
+) -> Iterator[Text]:
+    """Findings, and what was found clear or could not be looked at; `ours` has a recipe, so changes of it are said."""
+    for finding in findings:
+        yield text_of(finding, ours=ours)
+    yield Text(counted(findings, clear, not_run))
+    if not_run:
+        yield Text(f"could not be done for want of what they read: {lacking(not_run)}", style="dim")
 
 
 def as_values(examined: Sequence[Examination]) -> dict[str, Any]:
@@ -42,7 +49,7 @@ def as_values(examined: Sequence[Examination]) -> dict[str, Any]:
                 "last_step": one.history.last_step,
                 "completions": len(one.history.samples),
                 "skipped": one.history.skipped,
-                "findings": [_finite(asdict(finding)) for finding in one.findings],
+                "findings": [plain(finding) for finding in one.findings],
                 "clear": list(one.clear),
                 "not_run": {name: list(needs) for name, needs in one.not_run.items()},
             }
@@ -51,19 +58,25 @@ def as_values(examined: Sequence[Examination]) -> dict[str, Any]:
     }
 
 
-def counted(one: Examination) -> str:
+def plain(finding: Finding) -> dict[str, Any]:
+    """A finding as JSON values."""
+    values: dict[str, Any] = _finite(asdict(finding))
+    return values
+
+
+def counted(findings: Sequence[Finding], clear: Sequence[str], not_run: Mapping[str, Sequence[str]]) -> str:
     """How many findings of each level there are, and how many checks found nothing."""
-    counts = {level: sum(finding.level == level for finding in one.findings) for level in COLOURS}
-    said = ", ".join(f"{count} {level}" for level, count in counts.items() if count) or "nothing found"
-    named = {finding.check for finding in one.findings}
-    return f"{said}; {len(one.clear)} of {len(one.clear) + len(one.not_run) + len(named)} checks clear"
+    counts = {level: sum(finding.level == level for finding in findings) for level in COLOURS}
+    found = ", ".join(f"{count} {level}" for level, count in counts.items() if count) or "nothing found"
+    named = {finding.check for finding in findings}
+    return f"{found}; {len(clear)} of {len(clear) + len(not_run) + len(named)} checks clear"
 
 
-def lacking(one: Examination) -> str:
+def lacking(not_run: Mapping[str, Sequence[str]]) -> str:
     """The checks that could not be done, each with what it lacks; empty where there are none."""
     return "; ".join(
         f"{name} ({', '.join(' or '.join(each.rstrip('/') for each in need.split('|')) for need in needs)})"
-        for name, needs in one.not_run.items()
+        for name, needs in not_run.items()
     )
 
 
@@ -77,7 +90,8 @@ def remedies(finding: Finding, *, ours: bool) -> Iterator[str]:
         yield f"in the recipe: {key}: {value}"
 
 
-def _text(finding: Finding, *, ours: bool) -> Text:
+def text_of(finding: Finding, *, ours: bool) -> Text:
+    """A finding for terminals."""
     text = Text()
     text.append(f"{finding.level}: ", style=COLOURS[finding.level])
     text.append(finding.what)

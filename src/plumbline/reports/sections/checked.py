@@ -21,9 +21,9 @@ def check_facts(view: View) -> list[tuple[str, str]]:
             (f"{stage}, {each.level}", " · ".join([f"{each.what} ({each.check})", *remedies(each, ours=True)]))
             for each in one.findings
         ]
-        said.append((stage, counted(one) + "."))
+        said.append((stage, counted(one.findings, one.clear, one.not_run) + "."))
         if one.not_run:
-            said.append((f"{stage}, not done", f"for want of what they read: {lacking(one)}"))
+            said.append((f"{stage}, not done", f"for want of what they read: {lacking(one.not_run)}"))
     return said
 
 

@@ -9,9 +9,9 @@ dry run"). `training.forecast` measures instead, where a run has its model open.
 import math
 from dataclasses import dataclass
 
-from plumbline.dryrun.machine import Machine
-from plumbline.dryrun.shapes import Shapes
 from plumbline.policies.options import PretrainedModel
+from plumbline.preflight.machine import Machine
+from plumbline.preflight.shapes import Shapes
 from plumbline.recipe import LoraSection, Recipe, RlSection, SftSection
 
 PROCESS = 0.6e9

@@ -1,16 +1,15 @@
 """The prompts that a run will see, of each task: how many, how often, and how long they are."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from plumbline.checks import Ground, check_disjoint, check_start, final_splits, refused
-from plumbline.dryrun.estimate import Lengths
-from plumbline.dryrun.shapes import folder_of
+from plumbline.checks import final_splits
 from plumbline.errors import PlumblineError
+from plumbline.preflight.estimate import Lengths
+from plumbline.preflight.shapes import folder_of
 from plumbline.recipe import Recipe
 from plumbline.records import Example
 from plumbline.tasks import open_task
@@ -44,8 +43,6 @@ class TaskPrompts:
     """Prompts of RL in all."""
     lengths: Lengths | None
     """None where there are no gold answers."""
-    longer: float
-    """Share of the gold answers that are longer than `sampling.max_tokens`."""
     source: str
     """Where sizes and lengths are from."""
 
@@ -55,70 +52,71 @@ class TaskPrompts:
         return self.drawn / max(1, self.sizes["train"])
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A task of a run with what is known of its examples."""
+
+    name: str
+    """What the recipe calls it; empty for the only task of a run."""
     task: Task
+    probed: Task
+    """The task itself, or a small one like it where its records are not built: what `splits` are of."""
     sizes: Mapping[str, int]
-    few: Sequence[Example]
-    """Of train, or like those."""
-    held_out: Mapping[str, Sequence[Example]]
-    """What the run itself would hold out, as far as it is known."""
-    source: str
+    splits: Mapping[str, Sequence[Example]]
+    built: bool
+    """Whether these are the run's own examples."""
+
+    @property
+    def called(self) -> str:
+        """With a colon, for the beginning of a sentence about one of several tasks."""
+        return f"{self.name}: " if self.name else ""
 
 
-def look(recipe: Recipe, records: Path) -> tuple[list[TaskPrompts], list[PlumblineError]]:
-    """Each task's prompts, and what is wrong with those that cannot be opened; nothing is built that is kept.
+def open_tasks(recipe: Recipe, records: Path, scratch: Path) -> tuple[dict[str, Opened], list[PlumblineError]]:
+    """Each task of a recipe, and what is wrong with those that cannot be opened; nothing is built that is kept.
 
-    A task that builds records says how many it will build, and builds a few in a temporary folder to be measured; any
-    other task is asked for its examples.
+    A task that builds records says how many it will build, and builds a few in `scratch` to be looked at; any other
+    task is asked for its examples.
 
     Args:
         recipe: of the run.
         records: where the run would keep its records; those that are there are read.
+        scratch: a temporary folder.
     """
-    opened: dict[str, _Opened] = {}
+    opened: dict[str, Opened] = {}
     wrong: list[PlumblineError] = []
-    with TemporaryDirectory() as folder:
-        for name, one in recipe.each_task.items():
-            there = records / name
-            place = there if there.is_dir() else Path(folder) / "records" / name
-            try:
-                opened[name] = _open(open_task(one.name, one.options, place), Path(folder) / "sketch" / name)
-            except PlumblineError as error:
-                wrong.append(error)
-    wrong += _conflicts(recipe, opened)
+    for name, one in recipe.each_task.items():
+        there = records / name
+        place = there if there.is_dir() else scratch / "records" / name
+        try:
+            opened[name] = _open(name, open_task(one.name, one.options, place), scratch / "sketch" / name)
+        except PlumblineError as error:
+            wrong.append(error)
+    return opened, wrong
+
+
+def _open(name: str, task: Task, folder: Path) -> Opened:
+    built = not isinstance(task, Sketched) or task.built
+    probed = task.sketch(folder) if isinstance(task, Sketched) and not task.built else task
+    splits = {split: probed.examples(split) for split in probed.splits}
+    sizes = task.sizes() if isinstance(task, Sketched) and not built else {k: len(v) for k, v in splits.items()}
+    return Opened(name=name, task=task, probed=probed, sizes=sizes, splits=splits, built=built)
+
+
+def prompts_of(recipe: Recipe, opened: Mapping[str, Opened]) -> list[TaskPrompts]:
+    """What a run would ask of each of its tasks."""
     count, _ = token_counter(recipe.model.name)
     weights = {name: one.weight for name, one in (recipe.tasks or {}).items()} or {"": 1.0}
     known = {name: weights[name] for name in opened}
     dealt = shares(known, {name: one.sizes["train"] for name, one in opened.items()}, recipe.mix) if known else {}
-    return [_prompts(recipe, name, one, dealt[name], count) for name, one in opened.items()], wrong
+    return [_prompts(recipe, name, one, dealt[name], count) for name, one in opened.items()]
 
 
-def _open(task: Task, folder: Path) -> _Opened:
-    if isinstance(task, Sketched) and not task.built:
-        few = task.sketch(folder).examples("train")
-        said = f"from the options; lengths of {len(few)} prompts like them"
-        return _Opened(task, task.sizes(), few, {"test": []}, said)
-    splits = {split: task.examples(split) for split in task.splits}
-    sizes = {split: len(examples) for split, examples in splits.items()}
-    return _Opened(task, sizes, splits.pop("train"), splits, "from the records themselves")
-
-
-def _conflicts(recipe: Recipe, opened: Mapping[str, _Opened]) -> Iterator[PlumblineError]:
-    """What is held out and was trained on, or will be, as far as the examples are known."""
-    grounds = [
-        Ground(name=name, task=one.task, train=one.few, held_out=one.held_out, finals=())
-        for name, one in opened.items()
-    ]
-    yield from refused(check_disjoint, grounds)
-    if recipe.model.name is not None:
-        yield from refused(check_start, recipe.model.name, grounds)
-
-
-def _prompts(recipe: Recipe, name: str, one: _Opened, share: float, count: Callable[[str], int]) -> TaskPrompts:
+def _prompts(recipe: Recipe, name: str, one: Opened, share: float, count: Callable[[str], int]) -> TaskPrompts:
     rl, evaluation = recipe.rl, recipe.evaluation
     there = one.sizes.get(evaluation.split, 0)
-    lengths, longer = _lengths(one.few[:MEASURED], count, recipe.sampling.max_tokens)
+    lengths = _lengths(one.splits["train"][:MEASURED], count)
+    few = f"from the options; lengths of {len(one.splits['train'])} prompts like them"
     return TaskPrompts(
         name=name,
         task=one.task.name,
@@ -128,19 +126,17 @@ def _prompts(recipe: Recipe, name: str, one: _Opened, share: float, count: Calla
         share=share,
         drawn=0.0 if rl is None else share * rl.steps * rl.prompts_per_step,
         lengths=lengths,
-        longer=longer,
-        source=one.source,
+        source="from the records themselves" if one.built else few,
     )
 
 
-def _lengths(examples: Sequence[Example], count: Callable[[str], int], limit: int) -> tuple[Lengths | None, float]:
-    """Tokens of prompts and gold answers, and the share of the answers beyond a limit."""
+def _lengths(examples: Sequence[Example], count: Callable[[str], int]) -> Lengths | None:
+    """Tokens of prompts and gold answers; None where no gold answer is known."""
     asked = [sum(count(m["content"]) + A_MESSAGE for m in one.messages) + AN_ANSWER for one in examples]
     answers = [count(one.gold) + 1 for one in examples if one.gold is not None]
     if not answers:
-        return None, 0.0
-    found = Lengths(sum(asked) / len(asked), max(asked), sum(answers) / len(answers), max(answers))
-    return found, sum(answer > limit for answer in answers) / len(answers)
+        return None
+    return Lengths(sum(asked) / len(asked), max(asked), sum(answers) / len(answers), max(answers))
 
 
 def token_counter(name: str | None) -> tuple[Callable[[str], int], bool]:

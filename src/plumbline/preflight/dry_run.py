@@ -1,4 +1,4 @@
-"""What `plumbline run RECIPE --dry-run` says: the recipe, what it needs, its prompts, its cost, and what is wrong."""
+"""What `plumbline run RECIPE --dry-run` says: the recipe, what it needs, its prompts, its cost, and its findings."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -6,15 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from plumbline import claims
-from plumbline.checks import problems
-from plumbline.dryrun import estimate
-from plumbline.dryrun.findings import needs, warnings
-from plumbline.dryrun.machine import Machine, measure
-from plumbline.dryrun.prompts import TaskPrompts, look, together, token_counter
-from plumbline.dryrun.shapes import Shapes, find_shapes, folder_of, of_tiny
-from plumbline.errors import PlumblineError, RunError
+from plumbline.diagnosis.finding import Finding
+from plumbline.errors import PlumblineError
+from plumbline.preflight import estimate
+from plumbline.preflight.before import before
+from plumbline.preflight.checks import CHECKS
+from plumbline.preflight.machine import Machine, measure
+from plumbline.preflight.needs import needs
+from plumbline.preflight.preflight import examine
+from plumbline.preflight.prompts import TaskPrompts, together, token_counter
+from plumbline.preflight.shapes import Shapes, folder_of
 from plumbline.recipe import Recipe
 from plumbline.reports import numbers
+from plumbline.reports.findings import plain, text_of
 from plumbline.runs.run import RUN, is_run
 
 FULL = 0.9
@@ -35,8 +39,13 @@ class DryRun:
     seconds: Mapping[str, float]
     notes: Sequence[str]
     """What the estimate rests on, or why there is none."""
-    wrong: Sequence[PlumblineError]
-    warnings: Sequence[str]
+    findings: Sequence[Finding]
+    """Those of `plumbline check RECIPE`, and what only a run of its own can tell: its folder, its memory."""
+
+    @property
+    def fatal(self) -> bool:
+        """Whether a fatal finding stands."""
+        return any(finding.level == "fatal" for finding in self.findings)
 
     @property
     def answers(self) -> int:
@@ -56,8 +65,8 @@ class DryRun:
             "memory_bytes": {name: round(size) for name, size in self.memory.items()},
             "seconds": {name: round(spent, 1) for name, spent in self.seconds.items()},
             "notes": list(self.notes),
-            "wrong": [{"cause": one.cause, "fix": one.fix} for one in self.wrong],
-            "warnings": list(self.warnings),
+            "fatal": self.fatal,
+            "findings": [plain(finding) for finding in self.findings],
         }
 
     def text(self) -> str:
@@ -68,8 +77,7 @@ class DryRun:
                 *_section("needs", self.needs, "nothing that is not there"),
                 *_section("prompts", [line for one in self.prompts for line in self._prompts(one)], "not known"),
                 *_section("estimate", [*self._cost(), *self.notes], ""),
-                *_section("warnings", self.warnings, "none"),
-                *_section("wrong", [f"{one.cause}\n    fix: {one.fix}" for one in self.wrong], "nothing was found"),
+                *_section("findings", [text_of(one, ours=True).plain for one in self.findings], "none"),
             ]
         )
 
@@ -116,17 +124,13 @@ def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:
         folder: its directory.
         resume: it would go on with what is there.
     """
-    wrong = [*_folder(folder, resume=resume), *problems(recipe)]
-    prompts, unopened = look(recipe, folder / "data")
-    told = {str(error) for error in wrong}
-    wrong += [error for error in unopened if str(error) not in told and error.cause not in " ".join(told)]
-    name, tiny = recipe.model.name, recipe.model.tiny
-    shapes = find_shapes(name) if name is not None else of_tiny(tiny) if tiny is not None else None
+    with before(recipe, folder) as known:
+        prompts, shapes = known.prompts, known.shapes
+        findings = [*_folder(folder, resume=resume), *examine(known, CHECKS).findings]
     try:
         machine, unmeasured = measure(recipe.model), ""
     except PlumblineError as error:
         machine, unmeasured = None, f"nothing was measured: {error.cause} ({error.fix})"
-    context = recipe.model.context or (shapes.context if shapes is not None else None)
     found = DryRun(
         recipe=recipe,
         needs=needs(recipe, shapes),
@@ -136,21 +140,19 @@ def dry_run(recipe: Recipe, folder: Path, *, resume: bool = False) -> DryRun:
         memory={},
         seconds={},
         notes=[unmeasured] if unmeasured else [],
-        wrong=wrong,
-        warnings=warnings(recipe, prompts, context),
+        findings=findings,
     )
     return _estimated(found)
 
 
-def _folder(folder: Path, *, resume: bool) -> Iterator[PlumblineError]:
+def _folder(folder: Path, *, resume: bool) -> Iterator[Finding]:
     try:
         claims.check(folder, RUN, is_run)
     except PlumblineError as error:
-        yield error
+        yield Finding("folder", "fatal", error.cause, fix=error.fix)
     if not resume and any((folder / made).exists() for made in ("metrics.jsonl", "models", "result.json")):
-        yield RunError(
-            f"{folder} already holds a run", "add --resume to go on with it, or --out to write somewhere else"
-        )
+        advice = "add --resume to go on with it, or --out to write somewhere else"
+        yield Finding("folder", "fatal", f"{folder} already holds a run", fix=advice)
 
 
 def _estimated(found: DryRun) -> DryRun:
@@ -177,14 +179,13 @@ def _estimated(found: DryRun) -> DryRun:
         inside=modes * times * sum(one.inside for one in found.prompts),
         train=sum(one.sizes["train"] for one in found.prompts),
     )
-    memory, warned = estimate.memory(work, machine), list(found.warnings)
+    memory, findings = estimate.memory(work, machine), list(found.findings)
     if memory["total"] > FULL * machine.memory:
-        warned.append(
-            f"about {memory['total'] / 1e9:.1f} GB are needed at the peak, and {machine.device} has "
-            f"{machine.memory / 1e9:.1f} GB"
-        )
+        what = f"about {memory['total'] / 1e9:.1f} GB are needed at the peak, and {machine.device} has "
+        fix = "see docs/benchmarks.md for what takes how much"
+        findings.append(Finding("memory", "warning", f"{what}{machine.memory / 1e9:.1f} GB", evidence=memory, fix=fix))
     notes = [*found.notes, *_basis(recipe, shapes, machine)]
-    return replace(found, memory=memory, seconds=estimate.seconds(work, machine), warnings=warned, notes=notes)
+    return replace(found, memory=memory, seconds=estimate.seconds(work, machine), findings=findings, notes=notes)
 
 
 def _basis(recipe: Recipe, shapes: Shapes, machine: Machine) -> Iterator[str]:

@@ -1,0 +1,69 @@
+"""A task of rows that tests write: name the first word of the prompt. Its examples stand in `SPLITS`, by a name."""
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plumbline.errors import DataError
+from plumbline.records import Example, Outcome, Score
+from plumbline.tasks.controls import WITH_GOLD
+from plumbline.tasks.rubric import Part, Rubric
+from plumbline.tasks.task import Control
+
+RUBRIC = Rubric("rows", 1, (Part("right", 1.0, "the first word"),))
+SPLITS: dict[str, dict[str, list[Example]]] = {}
+KINDS = ("long", "short")
+
+
+def some_rows(prefix: str, count: int, **changed: Any) -> list[Example]:
+    """Sentences of random words, of two kinds by turns."""
+    rng = random.Random(prefix)
+    words = ["".join(rng.choices("abdeilmnorstu", k=4)) for _ in range(400)]
+    rows = []
+    for index in range(count):
+        text = rng.choices(words, k=12)
+        values = {
+            "id": f"{prefix}-{index}",
+            "messages": [{"role": "system", "content": "O início?"}, {"role": "user", "content": " ".join(text)}],
+            "gold": text[0],
+            "reference": {"word": text[0]},
+            "stratum": KINDS[index % 2],
+        }
+        rows.append(Example(**{**values, **changed}))
+    return rows
+
+
+class RowsTask:
+    """See the module; `reward: half` pays gold answers a half, `reward: all` pays every text."""
+
+    name = "rows"
+    form: Sequence[str] = ()
+    splits = ("train", "val", "test")
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.rows, self.reward = SPLITS[options["rows"]], options.get("reward", "")
+        self.rubric = RUBRIC.identity
+
+    def examples(self, split: str) -> Sequence[Example]:
+        if split not in self.rows:
+            raise DataError(f"no split {split}")
+        return self.rows[split]
+
+    def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
+        words = re.findall(r"\w+", completion.casefold())
+        right = example.gold in words and len(words) < 12
+        value = {"half": right / 2, "all": 1.0}.get(self.reward, float(right))
+        return Outcome(how="text"), RUBRIC.score({"right": value})
+
+    def demonstration(self, example: Example, seed: int) -> str:
+        return example.gold
+
+    @property
+    def controls(self) -> Mapping[str, Control]:
+        return WITH_GOLD
+
+
+def open_rows(options: Mapping[str, Any], folder: Path, progress: object) -> RowsTask:
+    return RowsTask(options)

@@ -1,0 +1,533 @@
+"""Each finding before a run: planted by itself, it is found, and nothing else that is fatal is."""
+
+import json
+import random
+import shutil
+import struct
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from plumbline import api
+from plumbline.errors import RunError
+from plumbline.preflight.checks import reward
+from plumbline.preflight.near import ALIKE, near
+from plumbline.preflight.preflight import preflight, preflight_of
+from plumbline.recipe import parse
+from plumbline.records import Evaluation, Judged, Sampling
+from plumbline.runs.cards import Card
+from plumbline.runs.run import Run
+from tests.preflight.rows import SPLITS, some_rows
+
+
+class Plan:
+    """A recipe and what it reads, healthy until a test plants something."""
+
+    def __init__(self, place, model) -> None:
+        self.place, self.model = place, model
+        self.rows = SPLITS["planted"] = {
+            "train": some_rows("train", 160),
+            "val": some_rows("val", 60),
+            "test": some_rows("test", 60),
+        }
+        self.values = {
+            "name": "planned",
+            "model": {"name": str(model)},
+            "task": {"name": "tests.preflight.rows:open_rows", "options": {"rows": "planted"}},
+            "rl": {"steps": 100, "prompts_per_step": 3, "group_size": 8},
+            "sampling": {"max_tokens": 16},
+        }
+
+    def set(self, **values) -> None:
+        """Keys with two underscores for a point."""
+        for key, value in values.items():
+            *path, last = key.split("__")
+            inner = self.values
+            for part in path:
+                inner = inner.setdefault(part, {})
+            inner[last] = value
+
+    def change(self, split: str, index: int, **changed) -> None:
+        self.rows[split][index] = replace(self.rows[split][index], **changed)
+
+    def own_model(self):
+        """A copy of the model to be broken."""
+        folder = shutil.copytree(self.model, self.place / "model")
+        self.set(model__name=str(folder))
+        return folder
+
+    def look(self):
+        return preflight(parse(self.values), self.place / "runs" / "planned")
+
+
+@pytest.fixture
+def plan(tmp_path, monkeypatch, tiny_folder):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(reward, "TRIED", 20)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    return Plan(tmp_path, tiny_folder)
+
+
+def test_a_healthy_recipe_has_no_finding_and_says_what_was_looked_at(plan):
+    found = plan.look()
+    assert found.findings == ()
+    assert found.looked_at == ("all examples (train 160, val 60, test 60)",)
+    assert found.not_run == {"ignored-files": ["a git work tree"]} or not found.not_run
+
+
+# -- what is planted: a function that breaks the plan, and the finding -------------------------------------------------
+
+
+def a_prompt_in_both(plan):
+    plan.change("val", 3, messages=plan.rows["train"][5].messages)
+
+
+def near_copies(plan, count=12):
+    for index in range(count):
+        twin = plan.rows["train"][10 + index]
+        text = twin.messages[1]["content"].split()
+        text[-1] = f"novo{index}"
+        plan.change(
+            "val", index, gold=twin.gold, messages=[twin.messages[0], {"role": "user", "content": " ".join(text)}]
+        )
+
+
+def a_few_near_copies(plan):
+    near_copies(plan, 3)
+
+
+def one_near_copy(plan):
+    near_copies(plan, 1)
+
+
+def near_copies_with_another_answer(plan):
+    near_copies(plan)
+    for index in range(12):
+        plan.change("val", index, gold="outro")
+
+
+def ids_twice(plan):
+    plan.change("val", 0, id="train-7")
+
+
+def the_same_customers(plan):
+    for split in ("train", "val"):
+        for index, row in enumerate(plan.rows[split]):
+            plan.change(split, index, reference={**row.reference, "customer_id": f"c{index // 2}"})
+
+
+def products_of_a_shop(plan):
+    for split in ("train", "val"):
+        for index, row in enumerate(plan.rows[split]):
+            plan.change(split, index, reference={**row.reference, "order": index % 9})
+
+
+def a_long_prompt(plan):
+    row = plan.rows["test"][0]
+    plan.change("test", 0, messages=[*row.messages[:1], {"role": "user", "content": "palavra " * 90}])
+
+
+def long_answers(plan):
+    for index in range(160):
+        plan.change("train", index, gold=plan.rows["train"][index].gold * 8)
+
+
+def some_long_answers(plan):
+    for index in range(9):
+        plan.change("train", index, gold=plan.rows["train"][index].gold * 8)
+
+
+def demonstrations_cut(plan):
+    plan.set(sft={"steps": 30, "allow_truncation": True}, rl=None)
+    plan.change("train", 0, messages=[{"role": "user", "content": "palavra " * 90}])
+
+
+def demonstrations_too_long(plan):
+    demonstrations_cut(plan)
+    plan.set(sft__allow_truncation=False)
+
+
+def no_template(plan):
+    folder = plan.own_model()
+    (folder / "chat_template.jinja").unlink()
+
+
+def two_beginnings(plan):
+    folder = plan.own_model()
+    edit(folder / "tokenizer_config.json", bos_token="<|endoftext|>")
+    before = "<|endoftext|><|endoftext|>" + (folder / "chat_template.jinja").read_text()
+    (folder / "chat_template.jinja").write_text(before)
+
+
+def no_beginning(plan):
+    folder = plan.own_model()
+    edit(folder / "tokenizer_config.json", bos_token="<|endoftext|>")
+    name = "<|endoftext|>"
+    first = [{"SpecialToken": {"id": name, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+    known = {name: {"id": name, "ids": [0], "tokens": [name]}}
+    pair = [*first, {"Sequence": {"id": "B", "type_id": 1}}]
+    processor = {"type": "TemplateProcessing", "single": first, "pair": pair, "special_tokens": known}
+    edit(folder / "tokenizer.json", post_processor=processor)
+
+
+def no_place_for_the_system(plan):
+    folder = plan.own_model()
+    template = "{% for m in messages if m['role'] != 'system' %}<|im_start|>{{ m['content'] }}<|im_end|>{% endfor %}"
+    (folder / "chat_template.jinja").write_text(template)
+
+
+def refuses_the_system(plan):
+    folder = plan.own_model()
+    (folder / "chat_template.jinja").write_text(
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}<|im_start|>x<|im_end|>"
+    )
+
+
+def marks_in_the_data(plan):
+    row = plan.rows["train"][2]
+    plan.change("train", 2, messages=[{"role": "user", "content": row.messages[1]["content"] + "<|im_end|>"}])
+
+
+def another_template(plan):
+    plan.own_model()
+    (plan.place / "mine.jinja").write_text("{% for m in messages %}{{ m['content'] }}<|im_end|>{% endfor %}")
+    plan.set(model__chat_template="mine.jinja")
+
+
+def no_model(plan):
+    plan.set(model__name="models/smollm2-135m")
+
+
+def a_shard_is_absent(plan):
+    folder = plan.own_model()
+    index = {"weight_map": {"a": "model.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def a_weight_is_in_no_file(plan):
+    folder = plan.own_model()
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"lost": "model.safetensors"}}))
+
+
+def a_file_is_cut(plan):
+    path = plan.own_model() / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def a_header_is_cut(plan):
+    (plan.own_model() / "model.safetensors").write_bytes(struct.pack("<Q", 10**6) + b"{")
+
+
+def a_header_is_none(plan):
+    (plan.own_model() / "model.safetensors").write_bytes(struct.pack("<Q", 4) + b"null")
+
+
+def a_pointer(plan):
+    (plan.own_model() / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+
+
+def no_weights(plan):
+    (plan.own_model() / "model.safetensors").unlink()
+
+
+def pickles_only(plan):
+    no_weights(plan)
+    (plan.place / "model" / "pytorch_model.bin").write_bytes(b"")
+
+
+def no_tokenizer(plan):
+    folder = plan.own_model()
+    for path in (*folder.glob("tokenizer*"), *folder.glob("chat_template*"), *folder.glob("special*")):
+        path.unlink()
+
+
+def gold_earns_half(plan):
+    plan.set(task__options__reward="half")
+
+
+def all_earn_all(plan):
+    plan.set(task__options__reward="all")
+
+
+def few_to_evaluate(plan):
+    plan.rows["test"] = plan.rows["test"][:25]
+
+
+def few_inside(plan):
+    plan.set(evaluation__limit=10)
+
+
+def short_run(plan):
+    plan.set(rl__steps=12)
+
+
+def half_a_run(plan):
+    plan.set(rl__steps=25)
+
+
+def rows_in_order(plan):
+    plan.rows["val"].sort(key=lambda row: row.stratum)
+    plan.set(evaluation__limit=30)
+
+
+def a_kind_is_never_asked(plan):
+    plan.rows["test"] = [row for row in some_rows("test", 120) if row.stratum == "long"]
+
+
+def few_of_each_kind(plan):
+    for split in ("train", "val", "test"):
+        for index in range(len(plan.rows[split])):
+            plan.change(split, index, stratum=f"kind {index % 40}")
+    plan.set(evaluation__limit=None)
+
+
+def small_groups(plan):
+    plan.set(rl__group_size=2)
+
+
+def hopeless_prompts(plan):
+    """An earlier run of the recipe, whose base answered 3 of 60 prompts."""
+    rows = [
+        Judged(id=f"val-{i}", stratum="", completion="", how="text", reward=float(i < 3), parts={}, readings={})
+        for i in range(60)
+    ]
+    folder = plan.place / "runs" / "planned"
+    (folder / "evaluations").mkdir(parents=True)
+    from plumbline.runs.evaluations import EvaluationKey, write_evaluation
+
+    (folder / "recipe.yaml").write_text(parse(plan.values).to_yaml())
+    evaluation = Evaluation(
+        source="base", task="rows", split="val", rubric="rows", sampling=Sampling(), seed=0, rows=rows
+    )
+    write_evaluation(folder / "evaluations" / f"{EvaluationKey('base', 'val', 'sampled')}.json", evaluation)
+
+
+def rate_of_nothing(plan):
+    plan.set(rl__optimiser__learning_rate=1e-8)
+
+
+def rate_of_sft(plan):
+    plan.set(model={"name": "Qwen/Qwen3-8B"}, rl__optimiser__learning_rate=2e-4)
+
+
+def rate_of_all_weights(plan):
+    plan.set(model={"name": "Qwen/Qwen3-8B", "lora": {}}, rl__optimiser__learning_rate=9e-7)
+
+
+def a_cosine(plan):
+    plan.set(rl__optimiser={"schedule": "cosine", "warmup": 0.1})
+
+
+def a_long_warmup(plan):
+    plan.set(rl__optimiser={"warmup": 60})
+
+
+def two_temperatures(plan):
+    plan.set(controls__score_temperature=0.7)
+
+
+def two_numbers_of_steps(plan):
+    plan.set(
+        model={"tiny": {"context": 256}, "family": "masked", "threads": 1}, sampling__steps=4, evaluation__steps=16
+    )
+
+
+def another_law_than_before(plan):
+    card = Card(recipe="sft 0", stage="sft", task="rows", options={}, sampling={"temperature": 0.7, "max_tokens": 16})
+    (plan.own_model() / "plumbline.json").write_text(json.dumps(card.to_json()))
+
+
+def stale_and_uncorrected(plan):
+    plan.set(rl__lag=2, rl__old="rescored")
+
+
+def an_idle_clip(plan):
+    plan.set(rl__algorithm={"name": "grpo", "clip_high": 0.28})
+
+
+def files_that_git_ignores(plan):
+    subprocess.run(["git", "-C", str(plan.place), "init", "-q"], check=True)
+    (plan.place / ".gitignore").write_text("/data/\n")
+    (plan.place / "data").mkdir()
+    (plan.place / "data" / "mine.jinja").write_text((plan.model / "chat_template.jinja").read_text())
+    plan.set(model__chat_template="data/mine.jinja")
+
+
+def a_model_that_git_ignores(plan):
+    subprocess.run(["git", "-C", str(plan.place), "init", "-q"], check=True)
+    (plan.place / ".gitignore").write_text("/model/\n")
+    plan.own_model()
+
+
+def a_hub_name(plan):
+    plan.set(model={"name": "some/model", "context": 256})
+
+
+def threads_as_the_machine_has(plan):
+    plan.set(model={"tiny": {"context": 512}})
+
+
+def edit(path, **values):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+PLANTED = [
+    (a_prompt_in_both, "overlap", "fatal"),
+    (near_copies, "near-copies", "fatal"),
+    (a_few_near_copies, "near-copies", "warning"),
+    (one_near_copy, "near-copies", "note"),
+    (near_copies_with_another_answer, None, None),
+    (ids_twice, "overlap", "warning"),
+    (the_same_customers, "entity", "warning"),
+    (products_of_a_shop, "entity", "note"),
+    (a_long_prompt, "context", "fatal"),
+    (long_answers, "targets", "fatal"),
+    (some_long_answers, "targets", "warning"),
+    (demonstrations_cut, "targets", "warning"),
+    (demonstrations_too_long, "targets", "fatal"),
+    (no_template, "template", "fatal"),
+    (two_beginnings, "template", "fatal"),
+    (no_beginning, "template", "warning"),
+    (no_place_for_the_system, "template", "fatal"),
+    (refuses_the_system, "template", "fatal"),
+    (marks_in_the_data, "template", "warning"),
+    (another_template, "template", "warning"),
+    (no_model, "model", "fatal"),
+    (a_shard_is_absent, "checkpoint", "fatal"),
+    (a_weight_is_in_no_file, "checkpoint", "fatal"),
+    (a_file_is_cut, "checkpoint", "fatal"),
+    (a_header_is_cut, "checkpoint", "fatal"),
+    (a_header_is_none, "checkpoint", "fatal"),
+    (a_pointer, "checkpoint", "fatal"),
+    (no_weights, "checkpoint", "fatal"),
+    (pickles_only, "checkpoint", "warning"),
+    (no_tokenizer, "checkpoint", "fatal"),
+    (gold_earns_half, "oracle", "fatal"),
+    (all_earn_all, "part-constant", "warning"),
+    (few_to_evaluate, "evaluation-size", "warning"),
+    (few_inside, "evaluation-size", "warning"),
+    (short_run, "coverage", "warning"),
+    (half_a_run, "coverage", "note"),
+    (rows_in_order, "strata", "warning"),
+    (a_kind_is_never_asked, "strata", "warning"),
+    (few_of_each_kind, "strata", "note"),
+    (small_groups, "groups", "warning"),
+    (hopeless_prompts, "groups", "warning"),
+    (rate_of_nothing, "small-updates", "warning"),
+    (rate_of_sft, "rate", "warning"),
+    (rate_of_all_weights, "rate", "warning"),
+    (a_cosine, "schedule", "warning"),
+    (a_long_warmup, "schedule", "warning"),
+    (two_temperatures, "law", "warning"),
+    (two_numbers_of_steps, "law", "warning"),
+    (another_law_than_before, "law", "warning"),
+    (stale_and_uncorrected, "law", "warning"),
+    (an_idle_clip, "clip-idle", "note"),
+    (files_that_git_ignores, "ignored-files", "warning"),
+    (a_model_that_git_ignores, "ignored-files", "note"),
+    (a_hub_name, "reproducible", "note"),
+    (threads_as_the_machine_has, "reproducible", "note"),
+]
+
+
+@pytest.mark.parametrize(("plant", "check", "level"), PLANTED, ids=lambda one: getattr(one, "__name__", None))
+def test_what_is_planted_is_found_and_nothing_else_is_fatal(plan, plant, check, level):
+    plant(plan)
+    found = plan.look().findings
+    assert [finding.check for finding in found if finding.level == "fatal"] == [check] * (level == "fatal")
+    assert (check, level) in {(finding.check, finding.level) for finding in found} | {(None, None)}
+    assert {finding.check for finding in found} <= {check, "reproducible"}
+
+
+def test_a_finding_says_why_what_to_do_and_how_in_the_recipe(plan):
+    short_run(plan)
+    no_template(plan)
+    found = {finding.check: finding for finding in plan.look().findings}
+    assert found["coverage"].change == {"rl.steps": 54}
+    assert found["coverage"].evidence["rows"]["drawn"] == 36
+    assert found["template"].change == {"model.chat_template": "chatml"}
+    assert all(finding.causes and finding.fix for finding in found.values())
+
+
+# -- nearly equal texts ----------------------------------------------------------------------------------------------
+
+
+def test_nearly_equal_texts_are_those_that_a_comparison_of_all_with_all_finds():
+    rng = random.Random(1)
+    texts = [[rng.choice("abcdefghijklmnop") * 2 for _ in range(rng.randrange(3, 40))] for _ in range(60)]
+    for text in texts[:30]:
+        twin = list(text)
+        for _ in range(rng.randrange(3)):
+            twin[rng.randrange(len(twin))] = "neu"
+        texts.append(twin)
+    held_out, train = [" ".join(text) for text in texts[:30]], [" ".join(text) for text in texts[30:]]
+
+    def shingles(text):
+        words = text.split()
+        return {tuple(words[at : at + 5]) for at in range(max(1, len(words) - 4))}
+
+    def jaccard(one, other):
+        return len(shingles(one) & shingles(other)) / len(shingles(one) | shingles(other))
+
+    best = {place: max(jaccard(text, other) for other in train) for place, text in enumerate(held_out)}
+    wanted = {place: alike for place, alike in best.items() if alike >= ALIKE}
+    found = near(held_out, train)
+    assert 5 < len(wanted) < 30
+    assert {one.held_out: one.alike for one in found} == pytest.approx(wanted)
+    assert all(jaccard(held_out[one.held_out], train[one.train]) == pytest.approx(one.alike) for one in found)
+
+
+def test_an_instruction_that_all_prompts_have_is_no_likeness():
+    instruction = " ".join(f"instruction{place}" for place in range(40)) + ": "
+    rng = random.Random(2)
+    texts = [instruction + " ".join(rng.choices("abcdefghijklmnop", k=4)) for _ in range(120)]
+    assert near(texts[:20], texts[20:]) == []
+    assert [one.train for one in near(texts[20:21], texts[20:])] == [0]
+    assert near([], ["a"]) == near(["a"], []) == near([""], [""]) == []
+
+
+# -- the command, and a run that does not begin ----------------------------------------------------------------------
+
+
+def test_the_command_takes_a_recipe_and_ends_with_1_where_something_is_fatal(plumbline, plan):
+    (plan.place / "mine.yaml").write_text(json.dumps(plan.values))
+    code, out, _ = plumbline("check", "mine.yaml")
+    assert code == 0
+    assert "planned: taken for a recipe" in out
+    assert "nothing found" in out
+    code, out, err = plumbline("check", "mine.yaml", "--set", "sampling.max_tokens=240", "--json")
+    assert (code, err) == (1, "")
+    said = json.loads(out)
+    (stage,) = said["stages"]
+    assert (said["fatal"], stage["origin"], stage["recipe"]) == (True, "recipe", "planned")
+    assert stage["findings"][0]["check"] == "context"
+    assert list(plan.place.iterdir()) == [plan.place / "mine.yaml"]
+
+
+def test_what_is_a_path_is_no_recipes_name(plumbline, plan):
+    assert "there is no runs/mine" in plumbline("check", "runs/mine")[2]
+    (plan.place / "commerce-tiny").mkdir()
+    assert "holds no record of a run" in plumbline("check", "commerce-tiny")[2]
+    assert "is no recipe, and --set is of one" in plumbline("check", "commerce-tiny", "--set", "seed=1")[2]
+    assert "did you mean commerce-tiny?" in plumbline("check", "comerce-tiny")[2]
+    assert "--completions are of a run" in plumbline("check", "commerce-v4", "--completions", "x.jsonl")[2]
+
+
+def test_a_run_does_not_begin_with_what_is_fatal_unless_told_to(plan):
+    near_copies(plan)
+    with pytest.raises(
+        RunError, match=r"would be spent for nothing: 12 of 60 prompts of val .*\(near-copies\)"
+    ) as refused:
+        api.run(plan.values, quiet=True)
+    assert "run.preflight=false" in refused.value.fix
+    assert Run.read(plan.place / "runs" / "planned").evaluations() == {}
+    plan.set(run__preflight=False, run__folder="anyway", evaluation={"every": 0, "final": ["test"]}, rl__steps=1)
+    assert api.run(plan.values, quiet=True).result()["status"] == "finished"
+
+
+def test_a_shipped_recipe_is_looked_at_in_a_second_or_two(plan):
+    found = preflight_of("commerce-tiny")
+    assert {finding.check: finding.level for finding in found.findings} == {"coverage": "note"}
+    assert found.looked_at[0].startswith("records are not built yet")
+    assert list(plan.place.iterdir()) == []
