@@ -87,17 +87,17 @@ def arm(base: Base, values: Mapping[str, Any], seed: int, folder: Path, over: Ma
             itself with these keys).
         seed: of everything.
         folder: of all runs.
-        over: keys that are set for starts and arms alike.
+        over: keys that are set for starts and arms alike, whatever they say themselves.
     """
     keys = dict(values)
     family, how, alone = keys.pop("family", "autoregressive"), keys.pop("optimiser", "adamw"), keys.pop("alone", False)
     if alone:
-        recipe = load(base.recipe, written({**base.families[family], **over, **keys, "seed": seed, "rl": None}))
+        recipe = load(base.recipe, written({**base.families[family], **keys, **over, "seed": seed, "rl": None}))
     else:
         from_ = folder / f"start-{family}-{seed}"
         model = start(base, family, seed, from_, {key: value for key, value in over.items() if key[:3] != "rl."})
         given = {"model.name": str(model.model("sft")), "model.tiny": None, "sft": None, "seed": seed}
-        recipe = load(base.recipe, written({**base.families[family], **over, **keys, **given}))
+        recipe = load(base.recipe, written({**base.families[family], **keys, **over, **given}))
     with optimiser(how):
         return run(recipe, folder / f"arm-{recipe.identity()}-{how}")
 

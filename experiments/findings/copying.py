@@ -26,6 +26,8 @@ REWARDS = {
     # As the forms log had it: one part for that something was sent, and one for what was sent, which was dead.
     "parts": {"form": 0.6, "share": 0.4},
     "dead": {"form": 0.6},
+    # Half of it is luck, so that groups have a signal however good the answers are, and that signal teaches nothing.
+    "luck": {"share": 0.5, "luck": 0.5},
 }
 
 
@@ -69,7 +71,8 @@ class Copying:
             for written in (wanted, [letter.upper() for letter in wanted])
         )
         parts = {"share": right / most, "exact": float(right == most), "form": float(len(said) == len(wanted))}
-        total = sum(weight * parts[name] for name, weight in REWARDS[self.options["reward"]].items())
+        luck = float(generator(self.options["seed"], example.id, completion).random())
+        total = sum(weight * {**parts, "luck": luck}[name] for name, weight in REWARDS[self.options["reward"]].items())
         return Outcome(how="strict"), Score(total=total, parts=parts, rubric=self.rubric)
 
     def demonstration(self, example: Example, seed: int) -> str:
