@@ -144,7 +144,6 @@ MEASURES: dict[str, tuple[str, Callable[[Run], float]]] = {
     "sampled": ("sampled", lambda run: of_part(final(run, "sampled"), "share")),
     "exact": ("all right, sampled", lambda run: of_part(final(run, "sampled"), "exact")),
     "form": ("right length, sampled", lambda run: of_part(final(run, "sampled"), "form")),
-    "before": ("greedy before GRPO", lambda run: of_part(final(run, "greedy", "base"), "share")),
     "before_sampled": ("sampled before GRPO", lambda run: of_part(final(run, "sampled", "base"), "share")),
     "zero_std": ("groups without signal", lambda run: float(np.mean(steps(run, "train/frac_reward_zero_std")))),
     "grad_norm": ("gradient norm", lambda run: float(np.mean(steps(run, "train/grad_norm")))),
@@ -159,7 +158,7 @@ def last(values: Sequence[float]) -> float:
 
 
 def curve(run: Run) -> dict[str, list[float]]:
-    """The reward in training, as means of equal parts of the run."""
-    parts = np.array_split(np.array(steps(run, "train/reward")), BLOCKS)
+    """What answers in training earn for their content (or in all), as means of equal parts of the run."""
+    parts = np.array_split(np.array(steps(run, "train/reward/share") or steps(run, "train/reward")), BLOCKS)
     ends = np.cumsum([len(part) for part in parts])
     return {"steps": [float(end) for end in ends], "values": [float(part.mean()) for part in parts if len(part)]}

@@ -11,8 +11,8 @@ from plumbline.reports.charts import WIDE, Points, line_chart
 from plumbline.reports.dot_charts import DotRow, Mark, Reference, dot_chart
 from plumbline.reports.style import CSS
 
-STYLES, SHAPES = ("c1", "c2", "c3", "c4"), ("circle", "diamond", "hollow", "small")
-KEYS = ("\u25cf", "\u25c6", "\u25cb", "\u2022")
+STYLES, SHAPES = ("c1", "c2", "c3", "c4"), ("circle", "diamond", "hollow")
+KEYS = ("\u25cf", "\u25c6", "\u25cb")
 
 
 def interval(values: Any) -> Interval:
@@ -64,7 +64,7 @@ def figure(found: Mapping[str, Any]) -> str:
 
 def dots(found: Mapping[str, Any], label: str) -> str:
     """Rows of marks: where there is a reference the changes against it, else the values themselves."""
-    rows, shown, reference = found["rows"], found["shown"], found.get("reference")
+    rows, shown, reference = found["rows"], found["shown"][:3], found.get("reference")
     marks = {}
     for arm, row in rows.items():
         if arm != reference:
@@ -78,6 +78,7 @@ def dots(found: Mapping[str, Any], label: str) -> str:
     low, high = min(0.0, *ends), max(0.0, *ends)
     air = 0.04 * (high - low) or 1.0
     key = "   ".join(f"{mark} {name}" for name, mark in zip(shown, KEYS, strict=False))
+    key = key.replace("groups without signal", "no signal").replace(" before GRPO", " before")
     if reference:
         return dot_chart(
             [DotRow(arm, row) for arm, row in marks.items()],
@@ -93,11 +94,12 @@ def dots(found: Mapping[str, Any], label: str) -> str:
 
 def standing(drawing: str) -> str:
     """A drawing as a file of its own: with the style sheet of the reports, which gives it its colours."""
-    width, height = drawing.partition('viewBox="0 0 ')[2].partition('"')[0].split()
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+    width, height = map(int, drawing.partition('viewBox="0 0 ')[2].partition('"')[0].split())
+    wider = 30  # on both sides, for what is written across an edge
+    box = f'viewBox="{-wider} 0 {width + 2 * wider} {height}"'
     colours = CSS.partition("*{")[0] + "".join(re.findall(r"svg [^{}]*{[^{}]*}", CSS))
-    style = (
-        f'<style>{colours}text{{font-family:sans-serif}}</style><rect width="100%" height="100%" fill="var(--page)"/>'
-    )
-    opened, _, rest = drawing.removeprefix("<svg ").partition(">")
-    return f"{head}{opened}>{style}{rest}\n"
+    style = f"<style>{colours}text{{font-family:sans-serif}}</style>"
+    back = f'<rect x="{-wider}" width="{width + 2 * wider}" height="{height}" style="fill:var(--page)"/>'
+    rest = drawing.removeprefix("<svg ").partition('" ')[2]
+    attributes, _, content = rest.partition(">")
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {box} {attributes}>{style}{back}{content}\n'
