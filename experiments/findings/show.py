@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from plumbline.evaluation.statistics import Interval, t_interval
-from plumbline.reports.charts import WIDE, Points, line_chart
+from plumbline.reports.charts import Points, Size, line_chart
 from plumbline.reports.dot_charts import DotRow, Mark, Reference, dot_chart
 from plumbline.reports.style import CSS
 
 STYLES, SHAPES = ("c1", "c2", "c3", "c4"), ("circle", "diamond", "hollow")
+CURVES = Size(560, 260, 120)
 KEYS = ("\u25cf", "\u25c6", "\u25cb")
 
 
@@ -58,7 +59,7 @@ def figure(found: Mapping[str, Any]) -> str:
             Points(one["steps"], [t_interval(seeds) for seeds in zip(*one["values"], strict=True)], STYLES[at % 4], arm)
             for at, (arm, one) in enumerate(found["curves"].items())
         ]
-        return standing(line_chart(layers, label=label, size=WIDE, x_title=found.get("x_title", "step")))
+        return standing(line_chart(layers, label=label, size=CURVES, x_title=found.get("x_title", "step")))
     return standing(dots(found, label))
 
 
