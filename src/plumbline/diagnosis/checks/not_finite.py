@@ -24,15 +24,19 @@ def look(history: History) -> Iterator[Finding]:
     first = min(found, key=lambda name: found[name][0])
     step, _, value = found[first]
     others = [name for name in found if name != first]
+    measured = all(name.startswith("eval/") for name in found)
     # transformers logs a loss that is NaN as 0.0, and only the gradient tells (logging_nan_inf_filter, on by default).
     yield Finding(
         check="not-finite",
-        level="fatal",
+        level="warning" if measured else "fatal",
         what=f"{first} is {value} at step {step}" + (f", and so are {', '.join(others)}" if others else ""),
         since=step,
         evidence={f"{name}: steps that are not finite": count for name, (_, count, _) in found.items()},
         causes=(
-            "a reward that is not finite" if first.startswith(("reward", "part/")) else "too high a learning rate",
+            "an evaluation in 16 bits, or of rows without a target; what was trained is finite"
+            if measured
+            else "a reward that is not finite"
+            if first.startswith(("reward", "part/")) else "too high a learning rate",
             "an overflow in 16 bits",
             "a division by the length or the spread of an empty or constant group",
         ),

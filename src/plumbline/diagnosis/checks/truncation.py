@@ -21,7 +21,7 @@ def look(history: History) -> Iterator[Finding]:
     if len(last) < 3:
         return
     share, first = float(last.mean()), float(np.nanmean(series.values[:WINDOW]))
-    longest = history["length_max"].last(WINDOW).values
+    longest = _longest(history)
     ceiling = history.settings.get("sampling.max_tokens")
     shorter = len(longest) >= 5 and share > 0.05 and _under(longest, ceiling)
     if shorter:
@@ -56,6 +56,18 @@ def look(history: History) -> Iterator[Finding]:
             fix="raise the limit, or show answers that end in SFT",
             change={"sampling.max_tokens": 2 * ceiling} if isinstance(ceiling, int) else {},
         )
+
+
+def _longest(history: History) -> np.ndarray:
+    """The longest completions of those steps of the last window in which some was cut for sure.
+
+    Where only every k-th step is logged, what is logged is a mean of k, and in some of those nothing may have been cut:
+    in all of them it was where more than 1 - 1/k of the completions were.
+    """
+    series, longest = history["truncated"].last(WINDOW), history["length_max"]
+    every = int(np.median(np.diff(history["truncated"].steps))) if len(history["truncated"]) > 1 else 1
+    sure = series.steps[series.values > 1 - 1 / max(every, 1)]
+    return longest.values[np.isin(longest.steps, sure)]
 
 
 def _under(longest: np.ndarray, ceiling: object) -> bool:

@@ -41,8 +41,9 @@ _PARTS = tuple((prefix, re.compile(one)) for prefix, patterns in _TABLE["parts"]
 
 @cache
 def _ours(name: str) -> _Ours | None:
-    # Twice: `train_mean_nll` is a name of its own.
-    for plain in (name, re.sub(r"^train[/_]", "", name)):
+    # `train_mean_nll` is a name of its own; `Training Loss`, `Grad. Norm` and `LR` are for people.
+    plainer = re.sub(r"\s+", "_", name.strip().lower().replace(". ", " "))
+    for plain in (name, re.sub(r"^train[/_]", "", name), plainer):
         for pattern, ours in _ENTRIES:
             if pattern.fullmatch(plain):
                 return ours

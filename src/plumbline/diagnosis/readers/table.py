@@ -27,7 +27,7 @@ _NAMES = (
     "wandb_history",
 )
 """What trainers call the file of their metrics, in a folder."""
-_NONE = frozenset({"", "none", "null", "na", "n/a", "-"})
+_NONE = frozenset({"", "none", "null", "na", "n/a", "-", "no log"})
 """Cells that say that there is nothing. "nan" is not among them: it may be what was logged."""
 
 
