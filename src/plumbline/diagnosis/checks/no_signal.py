@@ -49,8 +49,8 @@ def look(history: History) -> Iterator[Finding]:
         yield Finding(
             check="no-signal",
             level="note",
-            what=f"{because} in {share:.0%} of the logged steps; the reward rose to {level:.3f} all the same: ever more "
-            "prompts are solved, and teach nothing",
+            what=f"{because} in {share:.0%} of the logged steps; the reward rose to {level:.3f} all the same: ever "
+            "more prompts are solved, and teach nothing",
             since=start,
             evidence={"share of steps": round(share, 3), "longest stretch": longest, "reward there": round(level, 4)},
             causes=("few groups a step, most of them solved",),

@@ -36,7 +36,8 @@ def look(history: History) -> Iterator[Finding]:
             "an evaluation in 16 bits, or of rows without a target; what was trained is finite"
             if measured
             else "a reward that is not finite"
-            if first.startswith(("reward", "part/")) else "too high a learning rate",
+            if first.startswith(("reward", "part/"))
+            else "too high a learning rate",
             "an overflow in 16 bits",
             "a division by the length or the spread of an empty or constant group",
         ),

@@ -9,7 +9,6 @@ from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.trends import finite
 
-
 RISING = ("accuracy", "f1", "precision", "recall", "correlation", "rouge", "bleu", "exact_match", "auc")
 """What is better the higher it is. A classifier's loss rises while its accuracy does, because it grows surer."""
 

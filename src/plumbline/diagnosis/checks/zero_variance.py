@@ -27,8 +27,9 @@ def look(history: History) -> Iterator[Finding]:
     reward = history["reward"]
     level = float(np.nanmean(reward.last(WINDOW).values)) if len(reward) else float("nan")
     # What groups of equal rewards earn, if the others earn a half: of rewards from 0 to 1.
-    share, binary = float(np.mean(last)), len(reward) and 0 <= np.nanmin(reward.values) and np.nanmax(reward.values) <= 1
-    solved = level > TOP or (binary and level - (1 - share) / 2 > TOP * share)
+    share = float(np.mean(last))
+    unit = len(reward) > 0 and np.nanmin(reward.values) >= 0 and np.nanmax(reward.values) <= 1
+    solved = level > TOP or (unit and level - (1 - share) / 2 > TOP * share)
     where = "the top: they are solved" if solved else "the bottom: they are too hard" if level < 0.1 else "one level"
     yield Finding(
         check="zero-variance-groups",

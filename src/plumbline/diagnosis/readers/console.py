@@ -7,10 +7,12 @@
 Numbers are matched as text and nothing is evaluated.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from plumbline.diagnosis.history import History
@@ -77,10 +79,17 @@ def _lines(path: Path) -> list[tuple[dict[str, str], tuple[int, int] | None]]:
     """The rows of the first of the forms that the file has, each with the last progress bar before it."""
     with clear_read_errors(path):
         text = path.read_bytes().decode("utf-8", errors="replace")
-    if text.lstrip().startswith(("{", "[")) and "'" not in text[:200]:
+    if _is_json(text.lstrip().partition("\n")[0]):
         return []  # JSON lines, which the tables' reader knows more of
     lines = _COLOUR.sub("", text).replace("\r", "\n").split("\n")
     return list(_dicts(lines)) or list(_verl(lines)) or list(_pairs(lines))
+
+
+def _is_json(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict | list)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _dicts(lines: Sequence[str]) -> Iterator[tuple[dict[str, str], tuple[int, int] | None]]:
@@ -92,7 +101,8 @@ def _dicts(lines: Sequence[str]) -> Iterator[tuple[dict[str, str], tuple[int, in
             continue
         for held in _DICT.findall(line):
             row = {key: number or of for key, number, of in _ITEM.findall(held)}
-            if _is_logged(row):
+            # One name alone, as {'format': 1.0, 'reward': 1.0}, is what a reward function says of one answer.
+            if _is_logged(row) and ("loss" in row or sum(our_name(key) is not None for key in row) > 1):
                 yield row, bar
 
 
@@ -176,7 +186,7 @@ def _stepped(run: _Run) -> list[dict[str, str]]:
         return run.rows
     places = {number: bar for number in at if (bar := run.bars[number]) is not None}
     total = Counter(of for _, of in places.values()).most_common(1)[0][0] if places else 0
-    pairs = [(places[a][0], places[b][0]) for a, b in zip(at, at[1:], strict=False) if a in places and b in places]
+    pairs = [(places[a][0], places[b][0]) for a, b in pairwise(at) if a in places and b in places]
     gap, often = Counter(b - a for a, b in pairs if b > a).most_common(1)[0] if any(b > a for a, b in pairs) else (1, 0)
     done = _done(run.rows[-1])
     every, offset, known = 1, 0, True
