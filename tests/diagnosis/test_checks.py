@@ -81,7 +81,7 @@ def late(value):
 
 FAULTS = {
     "the KL explodes": ({"kl": lambda v, p: np.exp(12 * p) * 0.01}, "kl"),
-    "a KL at the first step": ({"kl": lambda v, p: 0.5 + v}, "kl"),
+    "a KL at the first step": ({"kl": lambda v, p: 2 + v}, "kl"),
     "a negative KL": ({"kl": lambda v, p: -0.2 * p - 0.02}, "kl"),
     "weights that were not published": ({"gap": lambda v, p: 0.015 + 0.2 * np.maximum(0, p - 0.4)}, "gap"),
     "two laws from the start": ({"gap": lambda v, p: v + 0.3}, "gap"),

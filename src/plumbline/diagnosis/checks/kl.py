@@ -10,6 +10,8 @@ from plumbline.diagnosis.history import History
 
 FIRST = 0.05
 """Nats: before the first update policy and reference are one model; 16 bits leave about 0.001 between two passes."""
+APART = 1.0
+"""Below, it may be meant: the reference is the model before SFT, or a teacher, as in 12 runs of 2 public projects."""
 HUGE = 10.0
 
 
@@ -38,8 +40,8 @@ def look(history: History) -> Iterator[Finding]:
     elif steps[0] <= 2 and values[0] > FIRST and not values[0] < 0.2 * middle:
         yield Finding(
             check="kl",
-            level="warning",
-            what=f"the KL to the reference is {values[0]:.3g} at step {steps[0]}, where both are still one model",
+            level="warning" if values[0] > APART else "note",
+            what=f"the KL to the reference is {values[0]:.3g} at step {steps[0]}, before the policy can have moved",
             since=int(steps[0]),
             evidence={"first": float(values[0]), "median": middle},
             causes=(

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from plumbline.diagnosis.history import History
@@ -42,9 +42,13 @@ _ROUNDED = frozenset({"rate", "kl"})
 """What is far below a thousandth in a healthy run, and therefore unknown where three decimals were printed."""
 
 
+_Line = tuple[dict[str, str], tuple[int, int] | None]
+"""A row, and the place and the length of the last progress bar before it."""
+
+
 @dataclass(slots=True)
 class _Run:
-    """Rows of one run, with the place and the length of the progress bar before each."""
+    """The lines of one run."""
 
     rows: list[dict[str, str]] = field(default_factory=list)
     bars: list[tuple[int, int] | None] = field(default_factory=list)
@@ -64,7 +68,7 @@ def find(path: Path) -> Path | None:
 
 def read(path: Path) -> list[History]:
     """See `Reader.read`: a stage a run, where the file holds several; one of a few rows before another is left out."""
-    runs = _runs(_lines(path))
+    runs = _runs(_once(_lines(path)))
     runs = [run for run in runs[:-1] if len(run.rows) >= 5] + runs[-1:]
     config = config_beside(path.parent)
     return [
@@ -75,14 +79,14 @@ def read(path: Path) -> list[History]:
     ]
 
 
-def _lines(path: Path) -> list[tuple[dict[str, str], tuple[int, int] | None]]:
-    """The rows of the first of the forms that the file has, each with the last progress bar before it."""
+def _lines(path: Path) -> list[_Line]:
+    """The rows of the form that most lines have."""
     with clear_read_errors(path):
         text = path.read_bytes().decode("utf-8", errors="replace")
     if _is_json(text.lstrip().partition("\n")[0]):
         return []  # JSON lines, which the tables' reader knows more of
     lines = _COLOUR.sub("", text).replace("\r", "\n").split("\n")
-    return list(_dicts(lines)) or list(_verl(lines)) or list(_pairs(lines))
+    return max(list(_dicts(lines)), list(_verl(lines)), key=len) or list(_pairs(lines))
 
 
 def _is_json(line: str) -> bool:
@@ -92,7 +96,7 @@ def _is_json(line: str) -> bool:
         return False
 
 
-def _dicts(lines: Sequence[str]) -> Iterator[tuple[dict[str, str], tuple[int, int] | None]]:
+def _dicts(lines: Sequence[str]) -> Iterator[_Line]:
     bar = None
     for line in lines:
         if "%|" in line and (bars := _BAR.findall(line)):
@@ -106,7 +110,7 @@ def _dicts(lines: Sequence[str]) -> Iterator[tuple[dict[str, str], tuple[int, in
                 yield row, bar
 
 
-def _verl(lines: Sequence[str]) -> Iterator[tuple[dict[str, str], None]]:
+def _verl(lines: Sequence[str]) -> Iterator[_Line]:
     rows: list[dict[str, str]] = []
     for line in lines:
         if "step:" in line and (found := _VERL.search(line)):
@@ -126,7 +130,7 @@ def _verl(lines: Sequence[str]) -> Iterator[tuple[dict[str, str], None]]:
         yield from ((row, None) for row in rows)
 
 
-def _pairs(lines: Sequence[str]) -> Iterator[tuple[dict[str, str], None]]:
+def _pairs(lines: Sequence[str]) -> Iterator[_Line]:
     for line in lines:
         if len(line) > 2000 or not (step := _STEP.search(line)):
             continue
@@ -144,7 +148,14 @@ def _is_logged(row: dict[str, str]) -> bool:
     return bool(names & _ANCHORS) or any(name is not None and name.startswith(("part/", "eval/")) for name in names)
 
 
-def _runs(lines: Sequence[tuple[dict[str, str], tuple[int, int] | None]]) -> list[_Run]:
+def _once(lines: list[_Line]) -> list[_Line]:
+    """Rows that each of several processes printed, once; equal rows of a run that stands still are all kept."""
+    groups = [list(group) for _, group in groupby(lines, key=lambda line: line[0])]
+    several = len(groups) > 2 and min(len(group) for group in groups) > 1
+    return [group[0] for group in groups] if several else lines
+
+
+def _runs(lines: Sequence[_Line]) -> list[_Run]:
     """Rows apart where the step, or the epoch, begins again; a resumed run goes back, but not to its beginning."""
     runs = [_Run()]
     first: float | None = None
@@ -156,11 +167,8 @@ def _runs(lines: Sequence[tuple[dict[str, str], tuple[int, int] | None]]) -> lis
                 runs.append(_Run())
                 first = None
             first, last = (now if first is None else first), now
-        run = runs[-1]
-        if run.rows and row == run.rows[-1]:
-            continue  # each process prints it
-        run.rows.append(row)
-        run.bars.append(bar)
+        runs[-1].rows.append(row)
+        runs[-1].bars.append(bar)
     return runs
 
 

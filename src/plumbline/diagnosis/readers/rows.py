@@ -167,7 +167,7 @@ class Log:
         series = collect_series(_stepped(rows) if self.step is None else rows, step=self.step or _AT)
         if "epoch" in series and np.array_equal(series["epoch"].values, np.floor(series["epoch"].values)):
             del series["epoch"]  # a counter of whole epochs does not say how much of one was seen
-        rl = any(name in {"reward", "reward_std", "zero_std"} or name.startswith("part/") for name in series)
+        rl = any(name in {"reward", "reward_std", "zero_std", "clip"} or name.startswith("part/") for name in series)
         if not rl and not {"loss", "eval/loss"} & set(series):
             raise _unknown(f"{self.path} ({self.origin})", self.rows)
         settings = our_settings(self.config) | self._planned()
