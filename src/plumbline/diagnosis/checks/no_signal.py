@@ -45,11 +45,12 @@ def look(history: History) -> Iterator[Finding]:
     earned = np.nanmean(reward.values[: max(1, len(reward) // 10)]) if len(reward) else float("nan")
     # Rewards that rose to where they now stand, at the top of all that was seen: the task is solved, not broken.
     solved = len(there) > 0 and level >= best - EQUAL and level > earned + 0.05 and share < MOST
-    if not for_good and share < MOST and level > earned + RISEN * abs(best - earned) > earned + 0.05:
+    late = float(np.nanmean(reward.values[-len(reward) // 3 :])) if len(reward) else float("nan")
+    if not for_good and share < MOST and late > earned + max(0.05, RISEN * (best - earned)):
         yield Finding(
             check="no-signal",
             level="note",
-            what=f"{because} in {share:.0%} of the logged steps; the reward rose to {level:.3f} all the same: ever "
+            what=f"{because} in {share:.0%} of the logged steps; the reward rose to {late:.3f} all the same: ever "
             "more prompts are solved, and teach nothing",
             since=start,
             evidence={"share of steps": round(share, 3), "longest stretch": longest, "reward there": round(level, 4)},

@@ -47,9 +47,10 @@ def look(history: History) -> Iterator[Finding]:
             fix="lower the learning rate tenfold",
         )
     elif last < 1e-3 and first < 1e-3:
+        gradient = finite(history["gradient"].values)
         yield Finding(
             check="sft-loss",
-            level="warning",
+            level="fatal" if len(gradient) and not np.abs(gradient).max() > 0 else "warning",
             what=f"the loss is {last:.1e} from the start: there is nothing to learn, or no target",
             since=int(history["loss"].steps[0]),
             evidence={"first": first, "last": last},
