@@ -182,6 +182,12 @@ def test_how_bad_depends_on_what_followed():
     assert said(healthy(truncated=np.ones(STEPS), reward=lambda v, p: v - 0.3 * p)) == [("truncation", "fatal")]
 
 
+def test_a_step_that_a_loss_scaler_skipped_ends_nothing():
+    skipped = healthy(gradient=lambda v, p: np.where(np.isin(np.arange(STEPS), (0, 40)), np.inf, v))
+    assert said(skipped) == [("not-finite", "warning")]
+    assert said(healthy(gradient=lambda v, p: np.where(p > 0.99, np.nan, v))) == [("not-finite", "fatal")]
+
+
 def test_gradients_are_compared_with_those_of_steps_with_a_signal():
     """One group a step: where it is solved the KL alone is left, a hundredth of the others."""
     silent = np.arange(STEPS) % 10 < 7
