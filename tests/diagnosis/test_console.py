@@ -1,6 +1,7 @@
 """What trainers print: the forms, and the noise around them, as logs of public projects have it; figures are ours."""
 
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,15 @@ def printed(right: float) -> str:
     alike = right in {0.0, 1.0}
     figures = {"grad_norm": 0.0 if alike else 0.3, "reward": right, "reward_std": 0.0 if alike else 0.4}
     return str({"loss": 0.0, **figures, "frac_reward_zero_std": float(alike), "learning_rate": 1e-6})
+
+
+@pytest.mark.parametrize("piece", ["a", "a ", " ", "1", "1.", "a:", "{'", "step ", "'a': 1", "10%|"])
+def test_a_hostile_line_takes_no_long_time(tmp_path: Path, piece: str) -> None:
+    line = f"step 1 {piece * (1900 // len(piece))}x {{'a': {piece * 900}x}}"
+    began = time.process_time()
+    with pytest.raises(DataError):
+        read_histories(write(tmp_path, *[line] * 30))
+    assert time.process_time() - began < 1
 
 
 def one_group_a_step(steps: int, level: float, seed: int) -> list[str]:

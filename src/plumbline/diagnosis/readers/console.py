@@ -21,8 +21,8 @@ from plumbline.diagnosis.readers.rows import Log, as_number, config_beside, only
 from plumbline.storage import clear_read_errors
 
 _SUFFIXES = frozenset({".log", ".out", ".txt", ".err", ".stdout", ".stderr"})
-_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf(?:inity)?)"
-_VALUE = rf"(?:np\.float\d+\(|tensor\()?({_NUMBER})(?![\w.])"
+_NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|\.\d{1,30}|nan|inf(?:inity)?)"
+_VALUE = rf"(?:np\.float\d\d\(|tensor\()?({_NUMBER})(?![\w.])"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _DICT = re.compile(r"\{['\"][^{}]{3,20000}\}")
 _ITEM = re.compile(rf"['\"]([^'\"]{{1,200}})['\"]:\s*['\"]?(?:{_VALUE}|(\d{{1,12}}/\d{{1,12}}))", re.IGNORECASE)
@@ -31,11 +31,12 @@ _BAR = re.compile(r"(?:^|[\s\]])\d{1,3}%\|[^|]{0,200}\|\s*(\d{1,12})/(\d{1,12})\
 _VERL = re.compile(r"(?:^|\s)step:(\d{1,12}) - (\S.*)")
 _VERL_ITEM = re.compile(rf"^([^\s:]\S*?)(?:\(([-+.\deE]+)\))?:{_VALUE}", re.IGNORECASE)
 _STEP = re.compile(
-    r"(?:\b|_)(?:step|iter|iteration|update)s?\b\s*[:=#]?\s*\[?(\d{1,12})(?:\s*/\s*(\d{1,12}))?"
-    r"|\bepoch\s*:?\s*\[?\d+/\d+\]?\s*\((\d{1,12})/(\d{1,12})\)",
+    r"(?:\b|_)(?:step|iter|iteration|update)s?\b\s{0,3}[:=#]?\s{0,3}\[?(\d{1,12})(?:\s{0,3}/\s{0,3}(\d{1,12}))?"
+    r"|\bepoch\s{0,3}:?\s{0,3}\[?\d{1,9}/\d{1,9}\]?\s{0,3}\((\d{1,12})/(\d{1,12})\)",
     re.IGNORECASE,
 )
-_PAIR = re.compile(rf"([A-Za-z][\w./-]*(?: [A-Za-z][\w./-]*){{0,2}})\s*[:= ]\s*{_VALUE}", re.IGNORECASE)
+_WORD = r"[A-Za-z][\w./-]{0,60}"
+_PAIR = re.compile(rf"(?<![\w./-])({_WORD}(?: {_WORD}){{0,2}})[\t :=]{{1,6}}{_VALUE}", re.IGNORECASE)
 _ANCHORS = frozenset({"loss", "reward", "reward_std", "eval/loss", "eval/reward"})
 """A line that has none of these is a configuration or a sample, and no logged step."""
 _ROUNDED = frozenset({"rate", "kl"})
