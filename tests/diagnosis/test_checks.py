@@ -90,7 +90,7 @@ def late(value):
 
 FAULTS = {
     "the KL explodes": ({"kl": lambda v, p: np.exp(12 * p) * 0.01}, "kl"),
-    "a KL at the first step": ({"kl": lambda v, p: 0.5 + v}, "kl"),
+    "a KL at the first step": ({"kl": lambda v, p: 2 + v}, "kl"),
     "a negative KL": ({"kl": lambda v, p: -0.2 * p - 0.02}, "kl"),
     "weights that were not published": ({"gap": lambda v, p: 0.015 + 0.2 * np.maximum(0, p - 0.4)}, "gap"),
     "two laws from the start": ({"gap": lambda v, p: v + 0.3}, "gap"),
@@ -155,6 +155,53 @@ def test_a_solved_task_is_no_fault():
     rise = {"reward": lambda v, p: np.where(p > 0.5, 1.0, 0.3 + 1.4 * p), "eval/reward": late(1.0)}
     solved = healthy(zero_std=late(1.0), gradient=late(0.0), **rise)
     assert said(solved) == []
+
+
+NO_FAULTS = {
+    "a KL that may be meant": {"kl": lambda v, p: 0.5 + 0.1 * v},
+    "gradients of a new adapter": {"gradient": lambda v, p: np.where(p < 0.1, 8.0, v)},
+    "most prompts are solved": {
+        "reward": lambda v, p: 0.2 + 0.65 * np.minimum(1, 2 * p) + 0.1 * (v - 0.3 - 0.3 * p),
+        "zero_std": late(0.8),
+    },
+    "some steps are silent while it learns": {
+        "gradient": lambda v, p: np.where(np.arange(len(p)) % 10 < 6, 0.0, v),
+        "reward": lambda v, p: v + 0.3 * p,
+    },
+}
+
+
+@pytest.mark.parametrize("name", NO_FAULTS)
+def test_what_runs_of_public_projects_have_without_a_fault(name):
+    assert [said(healthy(seed, **NO_FAULTS[name])) for seed in range(3)] == [[]] * 3
+
+
+def test_a_mean_of_steps_is_no_longest_completion():
+    """Logged every fifth step, the longest is a mean, below the limit where one of the five had none that was cut."""
+    cut = healthy(truncated=lambda v, p: v + 0.2, length_max=lambda v, p: 150 + 20 * np.sin(70 * p))
+    fifth = {name: Series(one.steps * 5, one.values) for name, one in cut.series.items()}
+    assert said(cut) == [("truncation", "warning")]
+    assert said(replace(cut, series=fifth)) == []
+
+
+def test_how_bad_depends_on_what_followed():
+    spikes = healthy(kl=lambda v, p: np.where(np.arange(len(p)) % 31 == 7, 300.0, v))
+    assert said(spikes) == [("kl", "warning")]
+    assert said(healthy(truncated=np.ones(STEPS))) == [("truncation", "warning")]  # and the reward rises
+    assert said(healthy(truncated=np.ones(STEPS), reward=lambda v, p: v - 0.3 * p)) == [("truncation", "fatal")]
+
+
+def test_a_step_that_a_loss_scaler_skipped_ends_nothing():
+    skipped = healthy(gradient=lambda v, p: np.where(np.isin(np.arange(STEPS), (0, 40)), np.inf, v))
+    assert said(skipped) == [("not-finite", "warning")]
+    assert said(healthy(gradient=lambda v, p: np.where(p > 0.99, np.nan, v))) == [("not-finite", "fatal")]
+
+
+def test_gradients_are_compared_with_those_of_steps_with_a_signal():
+    """One group a step: where it is solved the KL alone is left, a hundredth of the others."""
+    silent = np.arange(STEPS) % 10 < 7
+    one_group = healthy(zero_std=silent * 1.0, gradient=lambda v, p: np.where(silent, 0.01, 10 * v))
+    assert "gradient-spikes" not in {check for check, _ in said(one_group)}
 
 
 def answers(text, reward=0.0, prompts=20):
@@ -257,6 +304,16 @@ def test_supervised_losses():
     assert said(supervised(2 + 9 * place + 0.1 * dice.standard_normal(STEPS))) == [("sft-loss", "fatal")]
     assert said(supervised(np.full(STEPS, 1e-6))) == [("sft-loss", "warning")]
     assert said(supervised(np.where(place > 0.5, np.nan, falls))) == [("not-finite", "fatal")]
+    assert said(supervised(falls, np.full(6, np.nan))) == [("not-finite", "warning")]  # what was trained is finite
+    assert said(with_series(supervised(np.zeros(STEPS)), gradient=np.zeros(STEPS))) == [("sft-loss", "fatal")]
+
+
+def test_a_classifier_that_grows_surer_is_not_worse():
+    loss, held = np.linspace(1, 0.1, STEPS), np.array([0.5, 0.4, 0.45, 0.5, 0.55, 0.6])
+    at = np.arange(1, STEPS + 1)[::20]
+    for accuracy, expected in ((np.linspace(0.8, 0.9, 6), []), (np.full(6, 0.8), [("sft-loss", "warning")])):
+        history = supervised(loss, held)
+        assert said(replace(history, series=history.series | {"eval/accuracy": Series(at, accuracy)})) == expected
 
 
 def test_every_check_has_a_test_that_names_it():

@@ -99,7 +99,8 @@ def test_the_command_says_it_and_ends_with_1_where_something_is_fatal(plumbline,
     row = {"loss": 0.1, "grad_norm": 1.0, "learning_rate": 1e-5}
     rows = [{**row, "step": step, "reward": 0.5 + step / 100} for step in range(1, 31)]
     state = {"max_steps": 30, "global_step": 30, "log_history": rows}
-    state["log_history"][11]["grad_norm"] = float("nan")
+    for one in state["log_history"][11:]:
+        one["grad_norm"] = float("nan")
     (tmp_path / "checkpoint-30").mkdir()
     (tmp_path / "checkpoint-30" / "trainer_state.json").write_text(json.dumps(state))
     for path in (tmp_path, tmp_path / "checkpoint-30", tmp_path / "checkpoint-30" / "trainer_state.json"):

@@ -581,7 +581,7 @@ NAMES = {
     "critic/score/mean": "reward",
     "train/critic/rewards/mean": "reward",
     "response_length/clip_ratio": "truncated",
-    "prompt_length/clip_ratio": None,
+    "prompt_length/clip_ratio": "prompts_cut",
     "actor/pg_clipfrac": "clip",
     "training/rollout_probs_diff_mean": None,
     "mismatch_kl/all/mean": None,

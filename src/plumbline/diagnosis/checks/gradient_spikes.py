@@ -7,10 +7,11 @@ import numpy as np
 from plumbline.diagnosis.check import Check
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
-from plumbline.diagnosis.trends import finite
 
 SPIKE = 10.0
 """Times the median of the steps with a signal."""
+AROUND = 10
+"""Steps before and after one that it is compared with."""
 HIGH = 2.0
 """The commerce log's limit of the norm, below which no spike is counted."""
 CLIP = 1.0
@@ -21,13 +22,18 @@ def look(history: History) -> Iterator[Finding]:
     """Spikes, and norms that the clip cuts nearly all the time."""
     series = history["gradient"]
     values = np.where(np.isfinite(series.values), series.values, 0.0)
-    used = finite(values[values > 1e-10])
+    signal = (values > 1e-10) & ~np.isin(series.steps, _silent(history))
+    used = values[signal]
     if len(used) < 10:
         return
     middle = float(np.median(used))
-    spikes = values > max(SPIKE * middle, HIGH)
+    # A norm that is high for a while, as at first, is no spike: those around it are high, too.
+    around = np.array([np.median(used[max(0, at - AROUND) : at + AROUND + 1]) for at in range(len(used))])
+    spikes = np.zeros(len(values), dtype=bool)
+    spikes[signal] = used > np.maximum(SPIKE * np.maximum(around, middle), HIGH)
+    spikes[: max(3, len(values) // 20)] = False  # a new head or adapter begins far off
     clip = float(history.settings.get(f"{history.kind}.optimiser.max_grad_norm") or CLIP)
-    if spikes.sum() >= max(3, 0.02 * len(values)) or (values > 100 * max(middle, HIGH)).any():
+    if spikes.sum() >= max(3, 0.02 * len(values)) or (spikes & (values > 100 * max(middle, HIGH))).any():
         yield Finding(
             check="gradient-spikes",
             level="warning",
@@ -50,6 +56,12 @@ def look(history: History) -> Iterator[Finding]:
             causes=("a loss summed over tokens instead of averaged", "a very low probability of the answers"),
             fix="look at the loss's denominator; raise the clip or lower the rate",
         )
+
+
+def _silent(history: History) -> np.ndarray:
+    """Steps whose groups all had equal rewards: what moves the weights there is the KL alone, and small."""
+    shares = history["zero_std"]
+    return shares.steps[shares.values >= 1]
 
 
 CHECK = Check(

@@ -10,6 +10,8 @@ from plumbline.diagnosis.history import History
 
 FIRST = 0.05
 """Nats: before the first update policy and reference are one model; 16 bits leave about 0.001 between two passes."""
+APART = 1.0
+"""Below, it may be meant: the reference is the model before SFT, or a teacher, as in 12 runs of 2 public projects."""
 HUGE = 10.0
 
 
@@ -22,12 +24,15 @@ def look(history: History) -> Iterator[Finding]:
         return
     beta = history.settings.get("rl.beta")
     middle = float(np.median(values))
-    if (values > HUGE).sum() >= 3 or (len(values) and values[-1] > 100):
+    high = values > HUGE
+    if high.sum() >= 3 or values[-1] > 100:
+        lasts = bool(high[-max(3, len(values) // 10) :].mean() > 0.5)
         yield Finding(
             check="kl",
-            level="fatal",
-            what=f"the KL to the reference goes up to {values.max():.3g} nats",
-            since=int(steps[values > HUGE][0]),
+            level="fatal" if lasts else "warning",
+            what=f"the KL to the reference goes up to {values.max():.3g} nats"
+            + ("" if lasts else f" in {int(high.sum())} of {len(values)} logged steps, and back"),
+            since=int(steps[high][0]),
             evidence={"highest": float(values.max()), "median": middle},
             causes=("too high a learning rate", "policy and reference are read by different templates or weights"),
             fix="go back to a checkpoint before that step; lower the learning rate or raise rl.beta",
@@ -35,12 +40,16 @@ def look(history: History) -> Iterator[Finding]:
     elif steps[0] <= 2 and values[0] > FIRST and not values[0] < 0.2 * middle:
         yield Finding(
             check="kl",
-            level="warning",
-            what=f"the KL to the reference is {values[0]:.3g} at step {steps[0]}, where both are still one model",
+            level="warning" if values[0] > APART else "note",
+            what=f"the KL to the reference is {values[0]:.3g} at step {steps[0]}, before the policy can have moved",
             since=int(steps[0]),
             evidence={"first": float(values[0]), "median": middle},
-            causes=("dropout is on when one of the two reads", "the reference is another model, or another dtype"),
-            fix="set dropout to 0, and give both the same weights and dtype",
+            causes=(
+                "the policy starts from an adapter of SFT, and the reference is the model without it",
+                "dropout is on when one of the two reads",
+                "the reference is another model, or another dtype",
+            ),
+            fix="merge the adapter of SFT before RL; set dropout to 0, and give both the same weights and dtype",
         )
     elif (values < -0.01).mean() > 0.5:
         yield Finding(

@@ -9,6 +9,9 @@ from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.trends import finite
 
+RISING = ("accuracy", "f1", "precision", "recall", "correlation", "rouge", "bleu", "exact_match", "auc")
+"""What is better the higher it is. A classifier's loss rises while its accuracy does, because it grows surer."""
+
 
 def look(history: History) -> Iterator[Finding]:
     """The held-out loss against its best, and the last tenth of the training loss against the first."""
@@ -17,10 +20,12 @@ def look(history: History) -> Iterator[Finding]:
     if len(values) >= 3:
         best = int(np.argmin(values))
         if best < len(values) - 1 and values[-1] > 1.1 * values[best] and values[-1] > values[best] + 0.05:
+            better = [name for name in history.names("eval/") if _still_better(history, name, int(held.steps[best]))]
             yield Finding(
                 check="sft-loss",
-                level="warning",
-                what=f"the held-out loss was {values[best]:.3f} at step {held.steps[best]} and is {values[-1]:.3f} now",
+                level="note" if better else "warning",
+                what=f"the held-out loss was {values[best]:.3f} at step {held.steps[best]} and is {values[-1]:.3f} now"
+                + (f"; {', '.join(better)} rose since: surer, and not worse" if better else ""),
                 since=int(held.steps[best]),
                 evidence={"best": float(values[best]), "last": float(values[-1])},
                 causes=("more epochs than the data bears",),
@@ -43,15 +48,25 @@ def look(history: History) -> Iterator[Finding]:
             fix="lower the learning rate tenfold",
         )
     elif last < 1e-3 and first < 1e-3:
+        gradient = finite(history["gradient"].values)
         yield Finding(
             check="sft-loss",
-            level="warning",
+            level="fatal" if len(gradient) and not np.abs(gradient).max() > 0 else "warning",
             what=f"the loss is {last:.1e} from the start: there is nothing to learn, or no target",
             since=int(history["loss"].steps[0]),
             evidence={"first": first, "last": last},
             causes=("all targets are masked", "the model has seen this text"),
             fix="look at which tokens the loss is taken over",
         )
+
+
+def _still_better(history: History, name: str, step: int) -> bool:
+    """Whether an accuracy or the like ends above where it was at a step, and near its best."""
+    if not any(word in name.lower() for word in RISING):
+        return False
+    series = history[f"eval/{name}"]
+    values, there = finite(series.values), finite(series.values[series.steps <= step])
+    return len(values) >= 3 and len(there) > 0 and values[-1] > there[-1] and values[-1] >= values.max() - 0.005
 
 
 CHECK = Check(

@@ -7,7 +7,7 @@ import numpy as np
 from plumbline.diagnosis.check import Check, stood
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
-from plumbline.diagnosis.trends import trend
+from plumbline.diagnosis.trends import finite, trend
 
 MOST, SOME = 0.9, 0.3
 WINDOW = 10
@@ -21,7 +21,7 @@ def look(history: History) -> Iterator[Finding]:
     if len(last) < 3:
         return
     share, first = float(last.mean()), float(np.nanmean(series.values[:WINDOW]))
-    longest = history["length_max"].last(WINDOW).values
+    longest = _longest(history)
     ceiling = history.settings.get("sampling.max_tokens")
     shorter = len(longest) >= 5 and share > 0.05 and _under(longest, ceiling)
     if shorter:
@@ -37,10 +37,14 @@ def look(history: History) -> Iterator[Finding]:
         )
     elif share >= SOME:
         rose = share > first + 0.2
-        learns = trend(history["reward"].values).t > 3 and not rose
+        learns = not rose and _rises(history)
         yield Finding(
             check="truncation",
-            level="note" if learns else "fatal" if share >= MOST and len(series) >= 5 else "warning",
+            level=("warning" if learns else "fatal")
+            if share >= MOST and len(series) >= 5
+            else "note"
+            if learns
+            else "warning",
             what=f"{share:.0%} of the completions of the last {len(last)} logged steps are cut by the limit"
             + (f"; at first {first:.0%} were" if rose else "; the reward rises all the same" if learns else ""),
             since=int(series.steps[np.argmax(series.values >= SOME)]),
@@ -56,6 +60,28 @@ def look(history: History) -> Iterator[Finding]:
             fix="raise the limit, or show answers that end in SFT",
             change={"sampling.max_tokens": 2 * ceiling} if isinstance(ceiling, int) else {},
         )
+
+
+def _rises(history: History) -> bool:
+    """Whether the reward rises: by a line, or from the first tenth to the last third, as where it rises at once."""
+    values = finite(history["reward"].values)
+    if len(values) < 12:
+        return trend(values).t > 3
+    first, last = values[: max(4, len(values) // 10)], values[-len(values) // 3 :]
+    error = (first.var() / len(first) + last.var() / len(last)) ** 0.5
+    return trend(values).t > 3 or bool(last.mean() - first.mean() > 4 * error)
+
+
+def _longest(history: History) -> np.ndarray:
+    """The longest completions of those steps of the last window in which some was cut for sure.
+
+    Where only every k-th step is logged, what is logged is a mean of k, and in some of those nothing may have been cut:
+    in all of them it was where more than 1 - 1/k of the completions were.
+    """
+    series, longest = history["truncated"].last(WINDOW), history["length_max"]
+    every = int(np.median(np.diff(history["truncated"].steps))) if len(history["truncated"]) > 1 else 1
+    sure = series.steps[series.values > 1 - 1 / max(every, 1)]
+    return longest.values[np.isin(longest.steps, sure)]
 
 
 def _under(longest: np.ndarray, ceiling: object) -> bool:

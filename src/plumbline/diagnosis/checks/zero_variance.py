@@ -26,7 +26,10 @@ def look(history: History) -> Iterator[Finding]:
         return
     reward = history["reward"]
     level = float(np.nanmean(reward.last(WINDOW).values)) if len(reward) else float("nan")
-    solved = level > TOP
+    # What groups of equal rewards earn, if the others earn a half: of rewards from 0 to 1.
+    share = float(np.mean(last))
+    unit = len(reward) > 0 and np.nanmin(reward.values) >= 0 and np.nanmax(reward.values) <= 1
+    solved = level > TOP or (unit and level - (1 - share) / 2 > TOP * share)
     where = "the top: they are solved" if solved else "the bottom: they are too hard" if level < 0.1 else "one level"
     yield Finding(
         check="zero-variance-groups",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from plumbline.diagnosis.history import History
-from plumbline.diagnosis.readers import own, table, tensorboard, trainer_state, wandb
+from plumbline.diagnosis.readers import console, own, table, tensorboard, trainer_state, wandb
 from plumbline.diagnosis.readers.completions import read_completions
 from plumbline.errors import DataError
 
@@ -31,6 +31,7 @@ READERS: Mapping[str, Reader] = {
     "trl": Reader("trainer_state.json of TRL or transformers", trainer_state.find, trainer_state.read),
     "wandb": Reader("an offline run of W&B (run-*.wandb)", wandb.find, wandb.read),
     "tensorboard": Reader("event files of TensorBoard", tensorboard.find, tensorboard.read),
+    "console": Reader("what a trainer printed (.log, .out, .txt)", console.find, console.read),
     "table": Reader("a table of metrics as CSV, JSON lines or JSON (W&B's exports, too)", table.find, table.read),
 }
 

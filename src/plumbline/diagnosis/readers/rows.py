@@ -41,8 +41,9 @@ _PARTS = tuple((prefix, re.compile(one)) for prefix, patterns in _TABLE["parts"]
 
 @cache
 def _ours(name: str) -> _Ours | None:
-    # Twice: `train_mean_nll` is a name of its own.
-    for plain in (name, re.sub(r"^train[/_]", "", name)):
+    # `train_mean_nll` is a name of its own; `Training Loss`, `Grad. Norm` and `LR` are for people.
+    plainer = re.sub(r"\s+", "_", name.strip().lower().replace(". ", " "))
+    for plain in (name, re.sub(r"^train[/_]", "", name), plainer):
         for pattern, ours in _ENTRIES:
             if pattern.fullmatch(plain):
                 return ours
@@ -195,7 +196,7 @@ class Log:
 def kind_of(series: Iterable[str]) -> Kind | None:
     """The kind of a stage by the names of what was logged of it; None where that is neither a reward nor a loss."""
     names = set(series)
-    if names & {"reward", "reward_std", "zero_std"} or any(name.startswith("part/") for name in names):
+    if names & {"reward", "reward_std", "zero_std", "clip"} or any(name.startswith("part/") for name in names):
         return "rl"
     return "sft" if names & {"loss", "eval/loss"} else None
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ _NAMES = (
     "wandb_history",
 )
 """What trainers call the file of their metrics, in a folder."""
-_NONE = frozenset({"", "none", "null", "na", "n/a", "-"})
+_NONE = frozenset({"", "none", "null", "na", "n/a", "-", "no log"})
 """Cells that say that there is nothing. "nan" is not among them: it may be what was logged."""
 
 
@@ -38,7 +39,8 @@ def find(path: Path) -> Path | None:
         DataError: there are several; it lists them.
     """
     if path.is_file():
-        return path if path.suffix.lower() in SUFFIXES else None
+        suffix = path.suffix.lower()
+        return path if suffix in SUFFIXES and (suffix not in {".txt", ".log"} or _is_table(path)) else None
     with clear_read_errors(path):
         files = sorted(one for one in path.iterdir() if one.suffix.lower() in SUFFIXES - {".txt", ".log"})
     usual = [file for name in _NAMES for file in files if file.stem.lower() == name]
@@ -47,6 +49,13 @@ def find(path: Path) -> Path | None:
     # A model's folder is full of JSON that is no table.
     tables = [file for file in files if file.suffix.lower() != ".json"]
     return only_one([file for file in tables if not is_completions(file)], path, "tables")
+
+
+def _is_table(path: Path) -> bool:
+    """Whether a text is JSON, or begins with names of columns, one of which is known."""
+    text = read_text(path).lstrip()
+    first = text.partition("\n")[0]
+    return text.startswith(("{", "[{")) or any(our_name(_metric(name)) for name in re.split(r"[,;\t|]", first))
 
 
 def read(path: Path) -> list[History]:

@@ -1,0 +1,207 @@
+"""What trainers print: the forms, and the noise around them, as logs of public projects have it; figures are ours."""
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from plumbline.diagnosis.check import examine
+from plumbline.diagnosis.checks import CHECKS
+from plumbline.diagnosis.history import History
+from plumbline.diagnosis.readers import read_histories
+from plumbline.errors import DataError
+
+
+def write(folder: Path, *lines: str, name: str = "train.log") -> Path:
+    path = folder / name
+    path.write_bytes("\n".join(lines).encode("utf-8", errors="surrogateescape"))
+    return path
+
+
+def the_one(path: Path) -> History:
+    (history,) = read_histories(path)
+    return history
+
+
+def bar(step: int, total: int) -> str:
+    return f"\r {100 * step // total:2d}%|{'█' * (step % 9)}  | {step}/{total} [00:{step % 60:02d}<01:00,  1.2s/it]"
+
+
+SUMMARY = "{'train_runtime': 250.0, 'train_steps_per_second': 0.4, 'train_loss': 0.2, 'epoch': 1.0}"
+
+
+def test_dicts_amid_progress_bars(tmp_path: Path) -> None:
+    """Rows every 5 steps: the bar says so; an evaluation belongs to the step before, and a sample is no row."""
+    lines = [
+        "[2026-01-02 10:00:00] Loading checkpoint shards: 100%|██| 2/2 [00:01<00:00]",
+        "{'lr': 1e-06, 'loss': 'dapo'}",
+    ]
+    for step in range(5, 101, 5):
+        lines += [
+            bar(step, 200)
+            + f" {{'loss': {2 - step / 100:.4f}, 'grad_norm': 0.5, 'learning_rate': 1e-05, 'epoch': {step / 50}}}"
+        ]
+        lines += ["my reward: {'format': 1.0, 'reward': 0.0}"]
+        if step % 20 == 0:
+            lines += [
+                f"  7%|▋  | 3/40 [00:01<00:10]{{'eval_loss': {3 - step / 100}, 'epoch': {step / 50}}}",
+            ]
+    history = the_one(write(tmp_path, *lines))
+    assert history.kind == "sft"
+    assert history.origin == "console"
+    assert history["loss"].steps.tolist() == list(range(5, 101, 5))
+    assert history["eval/loss"].steps.tolist() == [20, 40, 60, 80, 100]
+    assert history.settings["steps"] == 200
+    assert "reward" not in history.series
+
+
+def test_rows_that_were_held_back(tmp_path: Path) -> None:
+    """In a file what is printed comes after the bars: how far steps are apart, the summary at the end says."""
+    lines = [bar(step, 100) for step in range(1, 101)]
+    lines += [
+        f"{{'loss': '{1 / place:.4g}', 'grad_norm': '2.386e-06', 'learning_rate': '{1e-5 * (11 - place):.3g}'}}"
+        for place in range(1, 11)
+    ]
+    history = the_one(write(tmp_path, *lines, SUMMARY))
+    assert history["loss"].steps.tolist() == list(range(10, 101, 10))
+    assert history["loss"].values[1] == 0.5
+    assert history["gradient"].values[0] == 2.386e-06
+    assert history.settings["steps"] == 100
+
+
+def test_rows_without_bars_are_numbered_and_promise_nothing(tmp_path: Path) -> None:
+    rows = [f"{{'loss': {1 / place}, 'learning_rate': 1e-5}}" for place in range(1, 8)]
+    history = the_one(write(tmp_path, *rows))
+    assert history.last_step == 7
+    assert "steps" not in history.settings
+
+
+def test_numbers_that_are_none_and_wrapped_ones(tmp_path: Path) -> None:
+    numbers = "'loss': tensor(0.5, device='cuda:0'), 'grad_norm': nan, 'reward_std': -inf"
+    rows = [f"{{{numbers}, 'reward': np.float64({at}.5)}}" for at in range(3)]
+    history = the_one(write(tmp_path, *rows, name="run.out"))
+    assert history["reward"].values.tolist() == [0.5, 1.5, 2.5]
+    assert history["loss"].values[0] == 0.5
+    assert [one.check for one in examine(history, CHECKS).findings if one.level == "fatal"] == ["not-finite"]
+
+
+def verl(step: int, **values: object) -> str:
+    named = {"critic__score__mean": 0.25, "actor__grad_norm": 0.4, "response_length__clip_ratio": 0.0} | values
+    items = " - ".join(f"{name.replace('__', '/')}:{value}" for name, value in named.items())
+    return f"\x1b[36m(TaskRunner pid=386)\x1b[0m step:{step} - {items} - timing_s/step:62.0 [repeated 3x]"
+
+
+def test_verl(tmp_path: Path) -> None:
+    """Colours and a prefix; an evaluation of the same step; a step that was made again counts as it was last."""
+    lines = ["(TaskRunner pid=386) {'actor_rollout_ref': {'actor': {'optim': {'lr': 1e-06}}}}"]
+    lines += [verl(step, critic__score__mean=f"np.float64({step / 10})", actor__lr="1e-06") for step in (1, 2, 3, 4)]
+    lines += [verl(4, critic__score__mean=0.9), verl(5), "step:5 - val-core/gsm8k/acc/mean@1:0.61"]
+    history = the_one(write(tmp_path, *lines))
+    assert history.kind == "rl"
+    assert history["reward"].steps.tolist() == [1, 2, 3, 4, 5]
+    assert history["reward"].values.tolist() == [0.1, 0.2, 0.3, 0.9, 0.25]
+    assert history["eval/gsm8k"].values.tolist() == [0.61]
+
+
+def test_a_rate_of_three_decimals_is_no_rate_of_zero(tmp_path: Path) -> None:
+    """Old verl prints 1e-6 as 0.000, or as 0.010 under `actor/lr(1e-4)`."""
+    lines = [verl(step, actor__lr="0.000", actor__kl_loss=f"0.00{step % 3}") for step in range(1, 31)]
+    history = the_one(write(tmp_path, *lines))
+    assert "rate" not in history.series
+    assert 0.0 not in history["kl"].values
+    scaled = [line.replace("actor/lr:0.000", "actor/lr(1e-4):0.010") for line in lines]
+    assert the_one(write(tmp_path, *scaled))["rate"].values[0] == pytest.approx(1e-6)
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        (
+            "11:26 INFO Step {n} | Time: 55.60s | Loss: 0.0{n} | Grad. Norm: 0.2 | LR: 1.00e-06 | Mismatch KL: 0.1",
+            {"loss", "gradient", "rate"},
+        ),
+        (
+            "Step {n}/50 | mean_reward: -1.{n} | KL: 0.0001 | clip_frac: 0.000 | lr: 0.000001",
+            {"reward", "kl", "clip", "rate"},
+        ),
+        ("iter {n}: loss 2.1{n}, time 30.00ms, mfu 1.2%", {"loss"}),
+        ("step {n}: train loss 4.2{n}, val loss 4.31", {"loss", "eval/loss"}),
+        ("Epoch:[1/1]({n}/4292), loss: 0.66{n}, learning_rate: 0.00000004, epoch_time: 9.000min", {"loss", "rate"}),
+    ],
+)
+def test_lines_of_pairs(tmp_path: Path, line: str, names: set[str]) -> None:
+    noise = ["usage: python train.py --steps 50 --loss dapo", "sampled 4 answers, reward 1.0"]
+    history = the_one(write(tmp_path, *noise, *(line.replace("{n}", str(n)) for n in range(1, 10))))
+    assert set(history.series) == names
+    assert history.logged == 9
+    assert history.last_step == 9
+
+
+def test_two_runs_in_a_file_are_two_stages(tmp_path: Path) -> None:
+    """SFT, then RL whose first start ended after two rows: the start is left out."""
+    sft = [f"{{'loss': {2 - place / 10}, 'learning_rate': 1e-5, 'epoch': {place / 10}}}" for place in range(1, 11)]
+    rl = [f"{{'loss': 0.0, 'reward': {place / 10}, 'reward_std': 0.2, 'epoch': {place / 10}}}" for place in range(1, 9)]
+    histories = read_histories(write(tmp_path, *sft, *rl[:2], *rl))
+    assert [(one.kind, one.logged) for one in histories] == [("sft", 10), ("rl", 8)]
+
+
+def test_a_log_without_rows_says_what_is_known(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no record of a run"):
+        read_histories(write(tmp_path, "=== START ===", "epoch one begins", "reward: 1.0"))
+
+
+def test_bytes_that_are_no_text_and_a_folder_with_one_log(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "\udcff\udcfe GPU 0",
+        *(f"{{'loss': {n}, 'learning_rate': 1e-5}}" for n in range(5)),
+        name="slurm-1.out",
+    )
+    write(tmp_path, "nothing here", name="notes.txt")
+    assert the_one(tmp_path).logged == 5
+
+
+def printed(right: float) -> str:
+    """A step with one group, of which so many were right."""
+    alike = right in {0.0, 1.0}
+    figures = {"grad_norm": 0.0 if alike else 0.3, "reward": right, "reward_std": 0.0 if alike else 0.4}
+    return str({"loss": 0.0, **figures, "frac_reward_zero_std": float(alike), "learning_rate": 1e-6})
+
+
+@pytest.mark.parametrize("piece", ["a", "a ", " ", "1", "1.", "a:", "{'", "step ", "'a': 1", "10%|"])
+def test_a_hostile_line_takes_no_long_time(tmp_path: Path, piece: str) -> None:
+    line = f"step 1 {piece * (1900 // len(piece))}x {{'a': {piece * 900}x}}"
+    began = time.process_time()
+    with pytest.raises(DataError):
+        read_histories(write(tmp_path, *[line] * 30))
+    assert time.process_time() - began < 1
+
+
+def one_group_a_step(steps: int, level: float, seed: int) -> list[str]:
+    """Rewards of 0 and 1 with one group of eight a step: often all alike, and the gradient 0."""
+    dice = random.Random(seed)
+    chances = [min(max(dice.gauss(level, 0.35), 0.0), 1.0) for _ in range(steps)]
+    return [printed(sum(dice.random() < chance for _ in range(8)) / 8) for chance in chances]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_group_a_step_is_no_fatal_fault(tmp_path: Path, seed: int) -> None:
+    history = the_one(write(tmp_path, *one_group_a_step(300, 0.8, seed)))
+    silent = float((history["gradient"].values == 0).mean())
+    assert silent > 0.3
+    assert not examine(history, CHECKS).fatal
+
+
+def test_one_group_a_step_that_falls_silent_for_good_is_one(tmp_path: Path) -> None:
+    rows = [*one_group_a_step(200, 0.6, 0), *[printed(0.0)] * 60]
+    findings = examine(the_one(write(tmp_path, *rows)), CHECKS).findings
+    (found,) = [one for one in findings if one.check == "no-signal"]
+    assert found.level == "fatal"
+    assert found.since == pytest.approx(201, abs=3)
+
+
+def test_each_of_four_processes_prints_every_row(tmp_path: Path) -> None:
+    rows = [line for at in range(10) for line in [f"{{'loss': {1 / (at + 1)}, 'learning_rate': 1e-5}}"] * 4]
+    assert the_one(write(tmp_path, *rows)).logged == 10
+    assert the_one(write(tmp_path, *[rows[0]] * 30)).logged == 30
