@@ -9,6 +9,9 @@ from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.trends import finite
 
+BROKEN = 1.5
+"""Times the loss of the untouched model, which a whole stretch stays above."""
+
 
 def look(history: History) -> Iterator[Finding]:
     """The held-out loss against its best, and the last tenth of the training loss against the first."""
@@ -31,7 +34,19 @@ def look(history: History) -> Iterator[Finding]:
     width = max(5, len(loss) // 10)
     first, last = float(np.median(loss[:width])), float(np.median(loss[-width:]))
     noise = float(np.median(np.abs(np.diff(loss)))) / width**0.5
-    if last > first + 4 * noise and last > 1.2 * first:
+    begun = float(loss[0])  # of the weights as they were given
+    if loss[-width:].min() > BROKEN * begun:
+        yield Finding(
+            check="sft-loss",
+            level="fatal",
+            what=f"the loss was {begun:.3f} at the first step, and none of the last {width} is below "
+            f"{loss[-width:].min():.3f}",
+            since=int(history["loss"].steps[0]),
+            evidence={"first step": begun, "last": last},
+            causes=("too high a learning rate: the first steps broke the model",),
+            fix="lower the learning rate tenfold",
+        )
+    elif last > first + 4 * noise and last > 1.2 * first:
         yield Finding(
             check="sft-loss",
             level="fatal" if last > 2 * first else "warning",

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from plumbline.diagnosis.check import Check
-from plumbline.diagnosis.finding import Finding
+from plumbline.diagnosis.finding import Finding, Level
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.trends import trend
 
 MOST, SOME = 0.9, 0.3
 WINDOW = 10
+LEVELS: tuple[Level, ...] = ("note", "warning", "fatal")
 
 
 def look(history: History) -> Iterator[Finding]:
@@ -40,7 +41,8 @@ def look(history: History) -> Iterator[Finding]:
         learns = trend(history["reward"].values).t > 3 and not rose
         yield Finding(
             check="truncation",
-            level="note" if learns else "fatal" if share >= MOST and len(series) >= 5 else "warning",
+            # Where nearly all are cut and it learns all the same, it learns what is paid before the end: a warning.
+            level=LEVELS[(share >= MOST and len(series) >= 5) + (not learns)],
             what=f"{share:.0%} of the completions of the last {len(last)} logged steps are cut by the limit"
             + (f"; at first {first:.0%} were" if rose else "; the reward rises all the same" if learns else ""),
             since=int(series.steps[np.argmax(series.values >= SOME)]),
