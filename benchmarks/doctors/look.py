@@ -147,7 +147,7 @@ def said(job: Job, folder: Path) -> list[str]:
     """The lines of a trainer's output, numbers and paths left out; of our own its events and why it stopped."""
     lines = (folder / SAID).read_text(errors="replace").splitlines()
     if job.trainer == "trl":
-        return [_bare(line) for line in lines if line.strip() and not line.startswith("{'")]
+        return [_bare(line) for line in lines if line.strip() and not line.startswith("{'") and "%|" not in line]
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
     stopped = [line for line in lines if line.startswith("STOPPED")]
     return [f"{one['kind']}: {_bare(one['message'])}" for one in events] + [_bare(line) for line in stopped]

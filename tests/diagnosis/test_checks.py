@@ -84,6 +84,10 @@ def test_evaluations_of_many_parts_that_only_jump_about_do_not_disagree():
     assert found <= 5
 
 
+def test_a_steep_start_is_no_spike():
+    assert said(healthy(gradient=lambda v, p: np.where(p < 0.09, 20.0, v))) == []
+
+
 def late(value):
     """The value from the middle of the run on."""
     return lambda values, place: np.where(place > 0.5, value, values)

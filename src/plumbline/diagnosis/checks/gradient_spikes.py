@@ -26,6 +26,7 @@ def look(history: History) -> Iterator[Finding]:
         return
     middle = float(np.median(used))
     spikes = values > max(SPIKE * middle, HIGH)
+    spikes[: len(values) // 10] = False  # a start from random weights is steep, and no spike
     clip = float(history.settings.get(f"{history.kind}.optimiser.max_grad_norm") or CLIP)
     if spikes.sum() >= max(3, 0.02 * len(values)) or (values > 100 * max(middle, HIGH)).any():
         yield Finding(
