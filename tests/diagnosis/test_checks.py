@@ -83,6 +83,20 @@ def test_a_reward_that_is_rarely_earned_does_not_fall(earned):
     assert said(healthy(reward=np.where(np.isin(np.arange(STEPS), earned), 0.03, 0.0))) == []
 
 
+def test_evaluations_of_many_parts_that_only_jump_about_do_not_disagree():
+    """Nine names and five to thirteen evaluations of each, as a run with strata has."""
+    found = 0
+    for seed in range(200):
+        dice, steps = np.random.default_rng(seed), int(40 + 10 * (seed % 9))
+        parts = {f"eval/part{i}": 0.5 + 0.1 * dice.standard_normal(steps) for i in range(9)}
+        found += any(check == "eval-disagrees" for check, _ in said(healthy(seed, steps, **parts)))
+    assert found <= 5
+
+
+def test_a_steep_start_is_no_spike():
+    assert said(healthy(gradient=lambda v, p: np.where(p < 0.09, 20.0, v))) == []
+
+
 def late(value):
     """The value from the middle of the run on."""
     return lambda values, place: np.where(place > 0.5, value, values)
@@ -117,6 +131,7 @@ FAULTS = {
         {"part/right": lambda v, p: 0.6 - 0.4 * p + 0.01 * np.sin(50 * p), "part/form": lambda v, p: 0.3 + 0.6 * p},
         "parts-oppose",
     ),
+    "the evaluation falls at first": ({"eval/reward": lambda v, p: 0.3 + 0.5 * np.exp(-7 * p)}, "eval-disagrees"),
     "the evaluation falls": ({"eval/reward": lambda v, p: 0.6 - 0.4 * p}, "eval-disagrees"),
     "gradients spike": ({"gradient": lambda v, p: np.where(np.arange(len(p)) % 17 == 5, 40.0, v)}, "gradient-spikes"),
     "gradients far above the clip": ({"gradient": lambda v, p: v * 200}, "gradient-spikes"),
@@ -302,6 +317,8 @@ def test_supervised_losses():
     assert said(supervised(falls, np.linspace(1.5, 1.0, 6))) == []
     assert said(supervised(falls, np.array([1.5, 1.0, 0.9, 1.1, 1.3, 1.5]))) == [("sft-loss", "warning")]
     assert said(supervised(2 + 9 * place + 0.1 * dice.standard_normal(STEPS))) == [("sft-loss", "fatal")]
+    broken = np.maximum(25 * np.exp(-2 * place), 6) + dice.standard_normal(STEPS)
+    assert said(supervised(np.append(2.0, broken[1:]))) == [("sft-loss", "fatal")]
     assert said(supervised(np.full(STEPS, 1e-6))) == [("sft-loss", "warning")]
     assert said(supervised(np.where(place > 0.5, np.nan, falls))) == [("not-finite", "fatal")]
     assert said(supervised(falls, np.full(6, np.nan))) == [("not-finite", "warning")]  # what was trained is finite

@@ -41,6 +41,21 @@ def trend(values: NDArray[np.float64]) -> Trend:
     return Trend(middle - half, middle + half, float(t))
 
 
+def order(values: NDArray[np.float64]) -> float:
+    """Kendall's rank correlation with the place, in its standard errors under no order: 0 for fewer than 3 values.
+
+    For few values [n] that may move at once and then stand still, where a line fits badly; of five values none can be
+    beyond 2.45, of four 2.04. Ties are taken off the variance (Kendall 1970, chapter 4).
+    """
+    values, count = finite(values), len(finite(values))
+    if count < 3:
+        return 0.0
+    signs = np.sign(values[None, :] - values[:, None])[np.triu_indices(count, 1)]
+    ties = np.unique(values, return_counts=True)[1]
+    variance = (count * (count - 1) * (2 * count + 5) - (ties * (ties - 1) * (2 * ties + 5)).sum()) / 18
+    return float(signs.sum() / variance**0.5) if variance > 0 else 0.0
+
+
 def noise_of_mean(values: NDArray[np.float64], count: int) -> float:
     """The standard error of the mean of `count` neighbouring values of a series [n] whose neighbours may be alike.
 

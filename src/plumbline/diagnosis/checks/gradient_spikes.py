@@ -31,7 +31,7 @@ def look(history: History) -> Iterator[Finding]:
     around = np.array([np.median(used[max(0, at - AROUND) : at + AROUND + 1]) for at in range(len(used))])
     spikes = np.zeros(len(values), dtype=bool)
     spikes[signal] = used > np.maximum(SPIKE * np.maximum(around, middle), HIGH)
-    spikes[: max(3, len(values) // 20)] = False  # a new head or adapter begins far off
+    spikes[: max(3, len(values) // 10)] = False  # a new head, an adapter or random weights begin far off
     clip = float(history.settings.get(f"{history.kind}.optimiser.max_grad_norm") or CLIP)
     if spikes.sum() >= max(3, 0.02 * len(values)) or (spikes & (values > 100 * max(middle, HIGH))).any():
         yield Finding(

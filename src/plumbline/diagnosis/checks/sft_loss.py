@@ -11,6 +11,8 @@ from plumbline.diagnosis.trends import finite
 
 RISING = ("accuracy", "f1", "precision", "recall", "correlation", "rouge", "bleu", "exact_match", "auc")
 """What is better the higher it is. A classifier's loss rises while its accuracy does, because it grows surer."""
+BROKEN = 1.5
+"""Times the loss of the untouched model, which a whole stretch stays above."""
 
 
 def look(history: History) -> Iterator[Finding]:
@@ -35,9 +37,21 @@ def look(history: History) -> Iterator[Finding]:
         return
     width = max(5, len(loss) // 10)
     first, last = float(np.median(loss[:width])), float(np.median(loss[-width:]))
-    first = min(first, 1.5 * float(loss[0]))  # too high a rate leaves the scale in the first steps
     noise = float(np.median(np.abs(np.diff(loss)))) / width**0.5
-    if last > first + 4 * noise and last > 1.2 * first:
+    begun = float(loss[0])  # of the weights as they were given
+    # The first batch may be an easy one: twice the change from step to step is three standard deviations below it.
+    if loss[-width:].min() > max(BROKEN * begun, begun + 2 * float(np.median(np.abs(np.diff(loss))))):
+        yield Finding(
+            check="sft-loss",
+            level="fatal",
+            what=f"the loss was {begun:.3f} at the first step, and none of the last {width} is below "
+            f"{loss[-width:].min():.3f}",
+            since=int(history["loss"].steps[0]),
+            evidence={"first step": begun, "last": last},
+            causes=("too high a learning rate: the first steps broke the model",),
+            fix="lower the learning rate tenfold",
+        )
+    elif last > first + 4 * noise and last > 1.2 * first:
         yield Finding(
             check="sft-loss",
             level="fatal" if last > 2 * first else "warning",
