@@ -39,8 +39,9 @@ def look(history: History) -> Iterator[Finding]:
     first, last = float(np.median(loss[:width])), float(np.median(loss[-width:]))
     noise = float(np.median(np.abs(np.diff(loss)))) / width**0.5
     begun = float(loss[0])  # of the weights as they were given
-    # The first batch may be an easy one: twice the change from step to step is three standard deviations below it.
-    if loss[-width:].min() > max(BROKEN * begun, begun + 2 * float(np.median(np.abs(np.diff(loss))))):
+    # The first batch may be an easy one: twice the factor from step to step is three standard deviations of it.
+    factor = float(np.exp(2 * np.median(np.abs(np.diff(np.log(np.maximum(loss, 1e-9)))))))
+    if begun > 0 and loss[-width:].min() > max(BROKEN, factor) * begun:
         yield Finding(
             check="sft-loss",
             level="fatal",
