@@ -5,9 +5,17 @@ import yaml
 
 from experiments.findings import __main__ as command
 from experiments.findings import arms, measured
+from plumbline.algorithms import ALGORITHMS
 from plumbline.recipe import load
 
 DECLARED = yaml.safe_load((command.HERE / "findings.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(autouse=True)
+def _divided(monkeypatch):
+    monkeypatch.setitem(ALGORITHMS, "divided", arms.Divided)
+
+
 TRAINED = [name for name, one in command.declarations().items() if "arms" in one]
 
 

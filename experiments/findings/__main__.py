@@ -22,6 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import yaml
 
+from experiments.findings import arms
 from experiments.findings.show import figure, table
 from plumbline.errors import PlumblineError
 from plumbline.overrides import read_yaml
@@ -32,6 +33,7 @@ RESULTS, FIGURES = HERE / "results", HERE.parents[1] / "docs" / "findings"
 
 
 def main(words: Sequence[str] | None = None) -> None:
+    arms.know_divided()
     known = declarations()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=f"all, or some of {', '.join(known)}")

@@ -1,6 +1,5 @@
 """Arms that train: a recipe with some keys set otherwise, run from each seed's own start, and measured."""
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,7 +42,9 @@ class Divided(Grpo):
         return super().weights(lengths, counted, max_tokens) / self.divisor
 
 
-ALGORITHMS["divided"] = Divided
+def know_divided() -> None:
+    """Let recipes of this process name it."""
+    ALGORITHMS["divided"] = Divided
 
 
 @contextmanager
@@ -106,8 +107,6 @@ def run(recipe: Recipe, folder: Path) -> Run:
     if (folder / "result.json").is_file() and Run.read(folder).recipe.identity() == recipe.identity():
         return Run.read(folder)
     begun = (folder / "recipe.yaml").is_file() and Run.read(folder).recipe.identity() == recipe.identity()
-    if folder.exists() and not begun:
-        shutil.rmtree(folder)
     return run_recipe(recipe, folder, resume=begun)
 
 

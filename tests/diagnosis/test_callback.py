@@ -66,7 +66,9 @@ def called(callback, steps=30, main=True, report_to=(), row=None, begin=0):
 
 
 def test_a_number_that_is_none_is_looked_at_at_once():
-    assert called(CheckCallback(), row={"reward": 0.5, "grad_norm": float("nan"), "loss": 0.0}) == 1
+    """A reward stops at once; a gradient after three, since a loss scaler of 16 bits skips single steps."""
+    assert called(CheckCallback(), row={"reward": float("inf"), "grad_norm": 0.1, "loss": 0.0}) == 1
+    assert called(CheckCallback(), row={"reward": 0.5, "grad_norm": float("nan"), "loss": 0.0}) == 3
 
 
 def test_it_can_be_told_not_to_stop_or_what_to_ignore():

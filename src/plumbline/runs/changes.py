@@ -49,6 +49,11 @@ class Change:
     def __str__(self) -> str:
         return f"{self.key}: {self.old} -> {self.new}"
 
+    @property
+    def asked(self) -> bool:
+        """Whether it is of the questions and branches, dozens of keys that nothing in a run depends on."""
+        return self.key.partition(".")[0] == "decide"
+
     def stage(self, present: str | None) -> str | None:
         """The stage that it acts on: a rate's own, else the one that the run stands in."""
         return next((stage for stage, key in RATES.items() if key == self.key), present)

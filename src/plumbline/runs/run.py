@@ -244,7 +244,11 @@ class Run:
             self.recipe = before
             return
         present = next((stage for stage in self._stages() if stage not in finished), None)
+        if any(change.asked for change in changes):
+            self.event("changed", "what `plumbline decide` asks of the run")
         for change in changes:
+            if change.asked:
+                continue
             stage = change.stage(present)
             step = None if stage is None else self._checkpoint_step(stage)
             where = "after the last stage" if stage is None else f"from step {step} of {stage} on"

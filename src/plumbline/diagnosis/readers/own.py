@@ -33,7 +33,10 @@ def read(path: Path) -> list[History]:
         if (key := EvaluationKey.parse(file.stem)).step is None
     ]
     rows = JsonLines(path / "metrics.jsonl").rows()
-    samples = [sample(row) for row in JsonLines(path / "samples.jsonl").rows()]
+    samples = []
+    for number, row in enumerate(JsonLines(path / "samples.jsonl").rows(), 1):
+        with clear_read_errors(f"{path / 'samples.jsonl'}:{number}"):
+            samples.append(sample(row))
     stages = [stage for stage in STAGES if any(row.get("stage") == stage for row in rows)]
     if not stages:
         raise DataError(f"{path} has recorded no step of training yet", "look at it again after its first step")
@@ -102,13 +105,21 @@ def _settings(recipe: Mapping[str, Any], stage: str) -> dict[str, Any]:
 
 
 def sample(row: Mapping[str, Any]) -> Sample:
-    """A row of samples.jsonl."""
+    """A row of samples.jsonl.
+
+    Raises:
+        ValueError: a reward or a part of it is no number.
+    """
     finish, parts = row.get("finish"), row.get("parts")
+    parts = parts if isinstance(parts, dict) else {}
+    for name, value in (("reward", row.get("reward")), *parts.items()):
+        if value is not None and not isinstance(value, int | float):
+            raise ValueError(f"{name} is {value!r}, and no number")
     return Sample(
         step=int(row.get("step", 0)),
         prompt=str(row.get("id", "")),
         text=str(row.get("text", "")),
         reward=row.get("reward"),
         truncated=None if finish is None else finish == "length",
-        parts=parts if isinstance(parts, dict) else {},
+        parts=parts,
     )
