@@ -336,8 +336,8 @@ def check(
     A recipe's file or name is looked at before anything is trained: data, prompts, reward, schedule, checkpoint, in
     seconds and without the weights. Anything else is the records of a run: a run directory of Plumbline, finished or
     going on; trainer_state.json of TRL and transformers (a file, a checkpoint or an output folder); an offline run of
-    W&B or what was exported from it; TensorBoard's event files; or a table of metrics as CSV, JSON lines or JSON; each
-    with the completions beside it, where there are some.
+    W&B or what was exported from it; TensorBoard's event files; a table of metrics as CSV, JSON lines or JSON; or what
+    a trainer printed (train.log); each with the completions beside it, where there are some.
     """
     from plumbline.recipe import is_recipe
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from plumbline.diagnosis.check import lacking
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.live import Live, Look, know, message
@@ -116,9 +117,8 @@ class CheckCallback:
 
     def _tell(self, look: Look) -> None:
         if not self._told and look.not_run:
-            lacks = {check: " and ".join(needs) for check, needs in look.not_run.items()}
-            said = "; ".join(f"{check} ({need.replace('|', ' or ').replace('/', '')})" for check, need in lacks.items())
-            _log.warning("checks every %d steps; not done for want of what they read: %s", self.section.every, said)
+            lacks = lacking(look.not_run)
+            _log.warning("checks every %d steps; not done for want of what they read: %s", self.section.every, lacks)
         self._told = True
 
     def _alert(self, name: str, args: Any, finding: Finding) -> None:

@@ -1,6 +1,6 @@
 """What a check is, and how all of them are applied to a stage."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from plumbline.diagnosis.finding import LEVELS, Finding
@@ -75,6 +75,14 @@ def examine(history: History, checks: Sequence[Check]) -> Examination:
     findings = _explained(findings, checks)
     findings.sort(key=lambda finding: (LEVELS.index(finding.level), finding.since or 0))
     return Examination(history, tuple(findings), tuple(clear), not_run)
+
+
+def lacking(not_run: Mapping[str, Sequence[str]]) -> str:
+    """The checks that could not be done, each with what it lacks; empty where there are none."""
+    return "; ".join(
+        f"{name} ({', '.join(' or '.join(each.rstrip('/') for each in need.split('|')) for need in needs)})"
+        for name, needs in not_run.items()
+    )
 
 
 def _explained(findings: Sequence[Finding], checks: Sequence[Check]) -> list[Finding]:

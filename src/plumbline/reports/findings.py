@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from plumbline.diagnosis.check import Examination
+from plumbline.diagnosis.check import Examination, lacking
 from plumbline.diagnosis.finding import Finding, Level
 
 COLOURS: dict[Level, str] = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
@@ -70,14 +70,6 @@ def counted(findings: Sequence[Finding], clear: Sequence[str], not_run: Mapping[
     found = ", ".join(f"{count} {level}" for level, count in counts.items() if count) or "nothing found"
     named = {finding.check for finding in findings}
     return f"{found}; {len(clear)} of {len(clear) + len(not_run) + len(named)} checks clear"
-
-
-def lacking(not_run: Mapping[str, Sequence[str]]) -> str:
-    """The checks that could not be done, each with what it lacks; empty where there are none."""
-    return "; ".join(
-        f"{name} ({', '.join(' or '.join(each.rstrip('/') for each in need.split('|')) for need in needs)})"
-        for name, needs in not_run.items()
-    )
 
 
 def remedies(finding: Finding, *, ours: bool) -> Iterator[str]:
