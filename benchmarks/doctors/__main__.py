@@ -1,6 +1,6 @@
 """Healthy and broken runs of two trainers, and what four doctors say of each of them.
 
-    python -m benchmarks.doctors FOLDER [--doctors ENVIRONMENT] [--only NAME ...] [--list]
+    python -m benchmarks.doctors FOLDER [--doctors ENVIRONMENT] [--seeds-from N] [--only NAME ...] [--list]
 
 Trains every run that FOLDER has not (so it can be stopped and started again), examines all of them, asks the other
 doctors where their environment is named, and prints a Markdown table, also to FOLDER/table.md. The environment:
@@ -40,10 +40,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--doctors", type=Path, help="environment of the other doctors; without it they are not asked")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="runs whose names contain one of these")
+    parser.add_argument("--seeds-from", type=int, default=0, metavar="N", help="add N, so many hundred, to every seed")
     parser.add_argument("--list", action="store_true", help="name the runs and make none")
     arguments = parser.parse_args()
     models = arguments.folder / "models"
-    jobs = sorted([*trl_jobs.jobs(models), *our_jobs.jobs(models)], key=lambda job: not job.fault)
+    more = arguments.seeds_from
+    jobs = sorted([*trl_jobs.jobs(models, more), *our_jobs.jobs(models, more)], key=lambda job: not job.fault)
     if arguments.only:
         jobs = [job for job in jobs if any(part in job.name for part in arguments.only)]
     if arguments.list:

@@ -247,34 +247,38 @@ HEALTHY: Mapping[str, Kind] = {
 """Of the autoregressive family; the others have the first."""
 
 
-def jobs(models: Path) -> list[Job]:
-    """All of them; a model that several start from is made once, as a run of its own."""
+def jobs(models: Path, more: int = 0) -> list[Job]:
+    """All of them; a model that several start from is made once, as a run of its own. `more` is added to each seed."""
     found = []
     for task in TASKS:
         for family in FAMILIES:
             for seed in (1, 2):
                 kind = Kind(family=family, task={"kind": task})
                 found.append(
-                    Job(f"base {family} {task} {seed}", "plumbline", "base", partial(_copied, models, kind, seed))
+                    Job(
+                        f"base {family} {task} {seed}", "plumbline", "base", partial(_copied, models, kind, seed + more)
+                    )
                 )
                 for name in HEALTHY if (family, seed) == ("autoregressive", 1) else ("as it is",):
                     how = replace(HEALTHY[name], family=family, task={**HEALTHY[name].task, "kind": task})
                     title = f"{family} {task} {name} {seed}"
-                    found.append(Job(title, "plumbline", "rl", partial(_rl, models, how, seed)))
+                    found.append(Job(title, "plumbline", "rl", partial(_rl, models, how, seed + more)))
     for seed in (3,):
         for family in FAMILIES:
             how = Kind(family=family)
-            found.append(Job(f"{family} halves as it is {seed}", "plumbline", "rl", partial(_rl, models, how, seed)))
+            made = partial(_rl, models, how, seed + more)
+            found.append(Job(f"{family} halves as it is {seed}", "plumbline", "rl", made))
     commerce = Kind(
         task={"kind": "commerce"}, rl={"prompts_per_step": 6, "group_size": 8, "optimiser": {"learning_rate": 3e-4}}
     )
-    found.append(Job("base commerce 1", "plumbline", "base", partial(_copied, models, commerce, 1)))
-    found += [Job(f"commerce {seed}", "plumbline", "rl", partial(_rl, models, commerce, seed)) for seed in (1, 3)]
-    found += [Job(name, "plumbline", "rl", partial(_rl, models, kind, 1), name) for name, kind in BROKEN.items()]
+    found.append(Job("base commerce 1", "plumbline", "base", partial(_copied, models, commerce, 1 + more)))
+    found += [
+        Job(f"commerce {seed}", "plumbline", "rl", partial(_rl, models, commerce, seed + more)) for seed in (1, 3)
+    ]
+    found += [Job(name, "plumbline", "rl", partial(_rl, models, kind, 1 + more), name) for name, kind in BROKEN.items()]
     high = {"sft": {"steps": 60, "optimiser": {"learning_rate": 0.3, "max_grad_norm": 1e9}}}
-    found.append(
-        Job("our SFT, rate far too high", "plumbline", "sft", partial(_sft, models, high), "our SFT, rate far too high")
-    )
+    name = "our SFT, rate far too high"
+    found.append(Job(name, "plumbline", "sft", partial(_sft, models, high, 1 + more), name))
     return found
 
 
@@ -312,9 +316,9 @@ def _copied(models: Path, kind: Kind, seed: int, folder: Path) -> None:
 
 
 def _model(models: Path, kind: Kind, seed: int) -> Path:
-    """The model that a run starts from, which one of two seeds made; a planted reward is no part of it."""
+    """The model that a run starts from, which one of two seeds of a hundred made; a planted reward is no part of it."""
     plain = replace(kind, task={"kind": kind.task.get("kind", TASKS[0]), "comma": kind.task.get("comma", 0.0)})
-    made = 1 + (seed + 1) % 2
+    made = 100 * (seed // 100) + 1 + (seed + 1) % 2
     folder = models / "-".join(str(one) for one in (kind.family, *plain.task.values(), made))
     if not (folder / "result.json").is_file():
         shutil.rmtree(folder, ignore_errors=True)
@@ -333,9 +337,9 @@ def _rl(models: Path, kind: Kind, seed: int, folder: Path) -> None:
         _run(values, folder)
 
 
-def _sft(models: Path, sections: dict[str, Any], folder: Path) -> None:
-    values = _values(Kind(), 1)
-    values["model"]["name"] = str(_model(models, Kind(), 1))
+def _sft(models: Path, sections: dict[str, Any], seed: int, folder: Path) -> None:
+    values = _values(Kind(), seed)
+    values["model"]["name"] = str(_model(models, Kind(), seed))
     _run({**values, **sections}, folder)
 
 

@@ -44,24 +44,24 @@ MORE = {
 SFT_ROWS = 240
 
 
-def jobs(models: Path) -> list[Job]:
-    """All of them; `models` is where the model that they start from lies, once it is made."""
+def jobs(models: Path, more: int = 0) -> list[Job]:
+    """All of them; `models` is where the model that they start from lies, once it is made. `more` is added to seeds."""
     talker = partial(_talker, models)
     grpo = {f"trl GRPO {name} {seed}": replace(plan, steps=STEPS) for seed in (1, 2) for name, plan in HEALTHY.items()}
-    found = [Job(name, "trl", "rl", partial(_grpo, talker, plan, int(name[-1]))) for name, plan in grpo.items()]
+    found = [Job(name, "trl", "rl", partial(_grpo, talker, plan, int(name[-1]) + more)) for name, plan in grpo.items()]
     sft: dict[str, dict[str, Any]] = {
         "constant": {},
         "linear": {"lr_scheduler_type": "linear"},
         "cosine": {"lr_scheduler_type": "cosine", "warmup_steps": 6},
     }
     found += [
-        Job(f"trl SFT {name} {seed}", "trl", "sft", partial(_sft, talker, options, seed))
+        Job(f"trl SFT {name} {seed}", "trl", "sft", partial(_sft, talker, options, seed + more))
         for seed in (1, 2)
         for name, options in sft.items()
     ]
     planted = {name: plan for name, (plan, *_) in PLANTED.items()} | MORE
     found += [
-        Job(f"trl GRPO: {name}", "trl", "rl", partial(_grpo, talker, replace(plan, steps=STEPS), 0), name)
+        Job(f"trl GRPO: {name}", "trl", "rl", partial(_grpo, talker, replace(plan, steps=STEPS), more), name)
         for name, plan in planted.items()
     ]
     broken_sft: dict[str, dict[str, Any]] = {
@@ -70,7 +70,7 @@ def jobs(models: Path) -> list[Job]:
         "SFT, all targets masked": {"masked": True},
     }
     found += [
-        Job(f"trl {name}", "trl", "sft", partial(_sft, talker, options, 0), name)
+        Job(f"trl {name}", "trl", "sft", partial(_sft, talker, options, more), name)
         for name, options in broken_sft.items()
     ]
     return found
