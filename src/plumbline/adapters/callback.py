@@ -118,7 +118,7 @@ class CheckCallback:
     def _tell(self, look: Look) -> None:
         if not self._told and look.not_run:
             lacks = lacking(look.not_run)
-            _log.warning("checks every %d steps; not done for want of what they read: %s", self.section.every, lacks)
+            _log.warning("checks every %d steps; not done, for want of %s", self.section.every, lacks)
         self._told = True
 
     def _alert(self, name: str, args: Any, finding: Finding) -> None:

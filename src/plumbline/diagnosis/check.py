@@ -78,11 +78,12 @@ def examine(history: History, checks: Sequence[Check]) -> Examination:
 
 
 def lacking(not_run: Mapping[str, Sequence[str]]) -> str:
-    """The checks that could not be done, each with what it lacks; empty where there are none."""
-    return "; ".join(
-        f"{name} ({', '.join(' or '.join(each.rstrip('/') for each in need.split('|')) for need in needs)})"
-        for name, needs in not_run.items()
-    )
+    """What checks lack, and which ones: `samples: degenerate-output, length-paid; gap or ratio_max: gap`."""
+    checks: dict[str, list[str]] = {}
+    for name, needs in not_run.items():
+        need = " and ".join(" or ".join(one.rstrip("/") for one in each.split("|")) for each in needs)
+        checks.setdefault(need, []).append(name)
+    return "; ".join(f"{need}: {', '.join(names)}" for need, names in checks.items())
 
 
 def _explained(findings: Sequence[Finding], checks: Sequence[Check]) -> list[Finding]:

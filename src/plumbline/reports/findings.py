@@ -34,7 +34,7 @@ def said(
         yield text_of(finding, ours=ours)
     yield Text(counted(findings, clear, not_run))
     if not_run:
-        yield Text(f"could not be done for want of what they read: {lacking(not_run)}", style="dim")
+        yield Text(f"not done, for want of {lacking(not_run)}", style="dim")
 
 
 def as_values(examined: Sequence[Examination]) -> dict[str, Any]:

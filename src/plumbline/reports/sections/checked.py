@@ -24,7 +24,7 @@ def check_facts(view: View) -> list[tuple[str, str]]:
         ]
         said.append((stage, counted(one.findings, one.clear, one.not_run) + "."))
         if one.not_run:
-            said.append((f"{stage}, not done", f"for want of what they read: {lacking(one.not_run)}"))
+            said.append((f"{stage}, not done", f"for want of {lacking(one.not_run)}"))
     return said
 
 
