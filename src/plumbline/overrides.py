@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -74,6 +75,14 @@ def read_yaml(text: str, name: str) -> Any:
     except ValueError as error:  # a date such as 2026-13-45, an integer of 5,000 digits
         what = "an integer of thousands of digits" if "integer string" in str(error) else error
         raise RecipeError(f"{name} holds a value that cannot be: {what}", "correct that value") from error
+
+
+def read_own(path: Path) -> Any:
+    """Plain values of a file of this package, in C where that is there: ten times as fast, without the limit of depth
+    that a file of a user needs.
+    """
+    loader = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - both are safe loaders
 
 
 class _UniqueKeys(yaml.SafeLoader):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import RecipeError
-from plumbline.overrides import as_mapping, read_yaml, set_value, task_options
+from plumbline.overrides import as_mapping, read_own, read_yaml, set_value, task_options
 from plumbline.recipe.families import (
     check_reads,
     foreign_key,
@@ -142,7 +142,7 @@ def descriptions() -> dict[str, str]:
 
 def _description(path: Path) -> str:
     """A recipe's own, or that of what it extends, which is read for nothing else."""
-    own = _parsed(read_text(path, RecipeError), str(path))
+    own = read_own(path)
     has_own = isinstance(own, dict) and "description" in own
     return str((own if has_own else _read(path, ())).get("description", ""))
 

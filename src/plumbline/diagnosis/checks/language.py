@@ -7,14 +7,13 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from plumbline.diagnosis.check import Check
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History, Sample
+from plumbline.overrides import read_own
 from plumbline.runs.evaluations import REFERENCE
 
-_TABLE = yaml.safe_load(Path(__file__).with_name("languages.yaml").read_text(encoding="utf-8"))
+_TABLE = read_own(Path(__file__).with_name("languages.yaml"))
 _WORDS = {name: frozenset(words) for name, words in _TABLE["words"].items()}
 _SCRIPTS = {begins: name for name, beginnings in _TABLE["scripts"].items() for begins in beginnings}
 HITS, TIMES = 4, 2

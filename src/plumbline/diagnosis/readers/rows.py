@@ -13,8 +13,9 @@ import yaml
 
 from plumbline.diagnosis.history import History, Kind, Sample, Series
 from plumbline.errors import DataError
+from plumbline.overrides import read_own
 
-_TABLE = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text(encoding="utf-8"))
+_TABLE = read_own(Path(__file__).with_name("names.yaml"))
 
 
 _FAR = 1e15
