@@ -7,7 +7,7 @@ import pytest
 
 from plumbline.diagnosis.check import examine
 from plumbline.diagnosis.checks import CHECKS
-from plumbline.diagnosis.checks.language import languages
+from plumbline.diagnosis.checks.wrong_language import languages
 from plumbline.diagnosis.history import Final, History, Sample, Series
 from plumbline.records import Headline, Judged
 from tests.diagnosis.test_checks import STEPS, healthy, said, with_series

@@ -17,7 +17,7 @@ from plumbline.recipe.families import (
     recipe_of,
     without_foreign,
 )
-from plumbline.recipe.sections import ModelSection, Recipe, TaskSection
+from plumbline.recipe.sections import NO_RESULT, ModelSection, Recipe, TaskSection
 from plumbline.section import section
 from plumbline.storage import dumps, read_text
 
@@ -182,9 +182,8 @@ def load_two(words: Sequence[str], overrides: Sequence[str] = ()) -> tuple[Recip
 def differing(old: Recipe, new: Recipe) -> list[tuple[str, Any, Any]]:
     """`differences` as a list; what a run is called, watched and asked by is left out unless nothing else differs."""
     found = list(differences(old, new))
-    return [
-        row for row in found if row[0].partition(".")[0] not in {"name", "description", "checks", "watch", "decide"}
-    ] or found
+    unsaid = {"name", *NO_RESULT} - {"run"}
+    return [row for row in found if row[0].partition(".")[0] not in unsaid] or found
 
 
 def difference_lines(rows: Sequence[tuple[str, Any, Any]]) -> list[str]:

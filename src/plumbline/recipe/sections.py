@@ -320,6 +320,10 @@ class RunSection(Section):
     """Refuse to begin where `plumbline check RECIPE` finds something fatal that takes seconds to see."""
 
 
+NO_RESULT = ("run", "description", "checks", "watch", "decide")
+"""Keys that change no result: how a run is written, tracked, called, checked, watched and asked."""
+
+
 class Recipe(Section):
     """Everything that defines a run."""
 
@@ -441,5 +445,5 @@ class Recipe(Section):
 
     def identity(self) -> str:
         """12 hex digits of everything that can change the result (where it is written, tracked and watched cannot)."""
-        content = self.model_dump(mode="json", exclude={"run", "description", "checks", "watch", "decide"})
+        content = self.model_dump(mode="json", exclude=set(NO_RESULT))
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]

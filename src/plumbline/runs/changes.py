@@ -12,6 +12,7 @@ from typing import Any
 
 from plumbline.errors import RunError
 from plumbline.recipe import Recipe, differences
+from plumbline.recipe.sections import NO_RESULT
 
 HOW = (
     "sft.tokens_per_pass",
@@ -28,14 +29,16 @@ RATES = {
     "rl": "rl.optimiser.learning_rate",
 }
 """The key of each stage's learning rate."""
-FREE = ("run.", "description", "checks.", "watch", "decide")
-"""What a run may be written, tracked, called, checked, watched and asked by."""
+
+
+def _free(key: str) -> bool:
+    return key.partition(".")[0] in NO_RESULT
 
 
 def same_but_seed(one: Recipe, other: Recipe) -> bool:
     """Whether two recipes are seeds of one: they differ in the seed, the name and what changes no result, at most."""
     free = {"seed", "name", *HOW, *(f"model.{key}" for key in one.model.how)}
-    return all(key in free or key.startswith(FREE) for key, _, _ in differences(one, other))
+    return all(key in free or _free(key) for key, _, _ in differences(one, other))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ def allowed_changes(before: Recipe, now: Recipe, finished: Collection[str], fold
             "leave the rate as it was, or use --out for a new run",
         )
     how = (*(f"model.{key}" for key in sorted(now.model.how)), *HOW)
-    other = [each for each in changes if each.key not in (*how, *RATES.values()) and not each.key.startswith(FREE)]
+    other = [each for each in changes if each.key not in (*how, *RATES.values()) and not _free(each.key)]
     if other:
         raise RunError(
             f"{folder} was started with another recipe ({'; '.join(map(str, other[:4]))})",

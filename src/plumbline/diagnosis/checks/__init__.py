@@ -2,13 +2,12 @@
 
 from plumbline.diagnosis.check import Check
 from plumbline.diagnosis.checks import (
-    beside_controls,
     clip_idle,
     coverage,
     dead_part,
     dead_task,
     decoding,
-    degenerate,
+    degenerate_output,
     dominant_part,
     entropy,
     eval_disagrees,
@@ -19,12 +18,12 @@ from plumbline.diagnosis.checks import (
     gradient_spikes,
     identical_samples,
     kl,
-    language,
     length,
     length_paid,
     loss_zero,
     lost_reward,
     mostly_noise,
+    no_better,
     no_signal,
     not_finite,
     outage,
@@ -49,19 +48,30 @@ from plumbline.diagnosis.checks import (
     unjudged,
     untrained,
     window_cut,
-    zero_variance,
+    wrong_language,
+    zero_variance_groups,
 )
 
 CHECKS: tuple[Check, ...] = tuple(
     module.CHECK
     for module in (
-        *(not_finite, no_signal, zero_variance, dead_part, parts_oppose, lost_reward, parser, references, unjudged),
-        *(rate_exhausted, small_updates, gradient_spikes, mostly_noise, kl, gap, clip_idle),
-        *(reward_falls, entropy, length, truncation, degenerate, identical_samples),
-        *(eval_disagrees, decoding, gain, plateau, coverage, sft_loss, unfinished),
-        *(untrained, unchanged, beside_controls, part_lost, overlap, eval_noise, window_cut, repeated_prompts, prompts),
         *(
-            language,
+            not_finite,
+            no_signal,
+            zero_variance_groups,
+            dead_part,
+            parts_oppose,
+            lost_reward,
+            parser,
+            references,
+            unjudged,
+        ),
+        *(rate_exhausted, small_updates, gradient_spikes, mostly_noise, kl, gap, clip_idle),
+        *(reward_falls, entropy, length, truncation, degenerate_output, identical_samples),
+        *(eval_disagrees, decoding, gain, plateau, coverage, sft_loss, unfinished),
+        *(untrained, unchanged, no_better, part_lost, overlap, eval_noise, window_cut, repeated_prompts, prompts),
+        *(
+            wrong_language,
             goes_on,
             length_paid,
             stuck_prompts,
