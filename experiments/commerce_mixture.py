@@ -1,23 +1,26 @@
 """The four jobs before and after, as the runs of commerce-smollm2 left them: the tables of docs/commerce-smollm2.md.
 
 plumbline run commerce-smollm2 --set seed=1 --out runs/commerce-smollm2-1      # and so on
-python experiments/commerce_mixture.py runs/commerce-smollm2 runs/commerce-smollm2-1 runs/commerce-smollm2-control
+python experiments/commerce_mixture.py runs/commerce-smollm2 runs/commerce-smollm2-1 runs/commerce-smollm2-control \\
+    --seeds runs/commerce-smollm2 runs/commerce-smollm2-1
 """
 
 import argparse
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.evaluate import ORACLE
-from plumbline.evaluation.statistics import Interval, mean_interval
+from plumbline.evaluation.statistics import Interval, mean_interval, pooled_interval
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 from plumbline.runs.run import Run
 
 SPLIT = "test"
+MODES = ("greedy", "sampled")
 
 
 def shown(value: Interval, *, sign: bool = False) -> str:
@@ -60,14 +63,65 @@ def rows(folder: Path) -> list[list[str]]:
     return table
 
 
+def changes(run: Run, mode: str) -> dict[str, NDArray[np.float64]]:
+    """What RL changed at each example [n] of each job's test split, against the model that it began with."""
+    found = run.evaluations()
+    start = "sft" if run.recipe.sft is not None else "base"
+    stages = {
+        job: [found.get(EvaluationKey(stage, SPLIT, mode, task=job)) for stage in (start, "rl")]
+        for job in run.recipe.each_task
+    }
+    pairs = {
+        job: (before, after) for job, (before, after) in stages.items() if before is not None and after is not None
+    }
+    return {job: after.rewards() - before.rewards() for job, (before, after) in pairs.items()}
+
+
+def over_all(run: Run) -> list[str]:
+    """A row: what RL changed over all jobs' examples, and what its steps say."""
+    steps = run.rows("rl")
+
+    def mean(name: str, part: slice = slice(None)) -> str:
+        values = [row[name] for row in steps[part] if row.get(name) is not None]
+        return f"{np.mean(values):.4f}" if values else "-"
+
+    moved = [shown(mean_interval(np.concatenate(list(changes(run, mode).values()))), sign=True) for mode in MODES]
+    ends = [mean("train/reward", slice(0, 10)), mean("train/reward", slice(-10, None))]
+    return [run.folder.name, *moved, *ends, mean("train/grad_snr"), mean("train/sampler_scorer_gap")]
+
+
+def over_seeds(runs: list[Run]) -> list[list[str]]:
+    """A row a job, and one for all of them: the mean over runs that differ in their seed, over examples and seeds."""
+    each = {mode: [changes(run, mode) for run in runs] for mode in MODES}
+    rows = []
+    for job in [*runs[0].recipe.each_task, "all"]:
+        row = [job]
+        for mode in MODES:
+            values = np.stack([np.concatenate(list(one.values())) if job == "all" else one[job] for one in each[mode]])
+            row += [shown(pooled_interval([values.mean(0)], [values.mean(1).tolist()]), sign=True)]
+            row += [", ".join(f"{value:+.3f}" for value in values.mean(1))]
+        rows.append(row)
+    return rows
+
+
 def main() -> None:
-    """Print the table."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--seeds", nargs="+", type=Path, default=[], help="runs to take the mean of")
+    options = parser.parse_args()
     print("| run | job | asked | floor | base | after SFT | after RL | RL's change | best of those drawn | ceiling |")
     print("|---|---|---|---|---|---|---|---|---|---|")
-    for folder in parser.parse_args().runs:
+    for folder in options.runs:
         for row in rows(folder):
+            print(f"| {' | '.join(row)} |")
+    print("\n| run | all jobs, greedy | sampled | reward, first ten steps | last ten | signal, noise = 1 | gap |")
+    print("|---|---|---|---|---|---|---|")
+    for folder in options.runs:
+        print(f"| {' | '.join(over_all(Run.read(folder)))} |")
+    if options.seeds:
+        print(f"\n| job | greedy, mean of {len(options.seeds)} seeds | each | sampled | each |\n|---|---|---|---|---|")
+        for row in over_seeds([Run.read(folder) for folder in options.seeds]):
             print(f"| {' | '.join(row)} |")
 
 
