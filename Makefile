@@ -32,7 +32,7 @@ export OMP_WAIT_POLICY := passive
 
 .venv/dev.stamp: .venv/train.stamp
 	@echo "installing what the tests need"
-	@$(PIP) install -c constraints.txt -e '.[train,forms,commerce,trackio,wandb,tensorboard,dev]'
+	@$(PIP) install -c constraints.txt -e '.[train,forms,commerce,vllm,ray,remote,trackio,wandb,tensorboard,dev]'
 	@touch $@
 
 demo: .venv/train.stamp

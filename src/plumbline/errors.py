@@ -57,5 +57,9 @@ class IncomparableError(PlumblineError, ValueError):
     """Two results that must not be compared."""
 
 
+class EngineError(PlumblineError):
+    """An engine, worker or cluster that is not there, broke, or does something else than it was told to."""
+
+
 class TrainingStopped(PlumblineError):  # noqa: N818 - it says what happened, which is what the reader wants
     """Training was stopped because going on would make the result false or waste the run."""

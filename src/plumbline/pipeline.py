@@ -6,8 +6,9 @@ repeated, so resuming is running again.
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,31 +26,28 @@ from plumbline.checks import (
     try_verifier,
 )
 from plumbline.diagnosis.live import know
-from plumbline.evaluation.comparison import fall
-from plumbline.evaluation.evaluate import Conditions, evaluate_policy, references
-from plumbline.evaluation.replays import replay_worst
-from plumbline.evaluation.statistics import mean_interval
+from plumbline.evaluation.evaluate import references
 from plumbline.evaluation.summary import summarise
+from plumbline.imports import named
 from plumbline.policies import open_policy
 from plumbline.policies.memory import clear_memory_errors, release
 from plumbline.policies.options import CanvasModel, DenoisingModel, PretrainedModel
-from plumbline.policies.policy import Policy, Tells, locating, slowness
+from plumbline.policies.policy import Engine, Policy, Tells, locating, slowness
 from plumbline.preflight.preflight import refuse
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
-from plumbline.records import Evaluation, Example, Sampling, SteppedSampling
+from plumbline.recipe.running import ENGINES, WORKERS
+from plumbline.records import Example
 from plumbline.reports.write import write_report
 from plumbline.rollouts import check_prompts
 from plumbline.runs.cards import Card, trained_on
-from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
-from plumbline.runs.replays import INDEX, write_replays
+from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 from plumbline.runs.run import RUN, Observer, Run, is_run
 from plumbline.seeds import derive
+from plumbline.stage_evaluations import evaluate_inside, evaluate_stage, modes, replay_last
 from plumbline.storage import read_json
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, shares
-from plumbline.tasks.task import Replayable, Task, gold_of
-
-MEAN = "mean_reward"
+from plumbline.tasks.task import Task, gold_of
 
 
 def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers: Sequence[Observer] = ()) -> Run:
@@ -88,16 +86,16 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
         train = _mixed(recipe, {ground.name: (ground.task, ground.train) for ground in grounds})
         model = recipe.model.name or _base(recipe, run, grounds)
         check_start(model, grounds)
-        _evaluate_stage(run, grounds, "base", model, train)
+        evaluate_stage(run, grounds, "base", lambda: _open(run, model, "evaluate"), train)
         if recipe.sft is not None:
             model = _sft(recipe, run, train, model)
-            _evaluate_stage(run, grounds, "sft", model)
+            evaluate_stage(run, grounds, "sft", lambda: _open(run, model, "evaluate"))
         if recipe.rl is not None:
             model = _rl(recipe, run, train, grounds, model)
-            _evaluate_stage(run, grounds, "rl", model)
+            evaluate_stage(run, grounds, "rl", lambda: _open(run, model, "evaluate"))
 
         for ground in grounds:
-            _replay(run, ground)
+            replay_last(run, ground)
         run.finish(_result(run, model))
         write_report(run, {ground.name: _by_id(ground) for ground in grounds})
         return run
@@ -109,6 +107,8 @@ def _open_ground(run: Run, name: str) -> Ground:
     section = recipe.each_task[name]
     task = open_task(section.name, section.options, run.folder / "data" / name, run.working)
     check_task(recipe, task)
+    if recipe.scale.verdicts:
+        task = named(f"{WORKERS}:spread_verdicts", "pool of workers")(recipe, task, name, run)
     train = task.examples("train")
     check_gold(recipe, train)
     finals = final_splits(recipe, task)
@@ -221,9 +221,26 @@ def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[Ground], mode
     policy = _open(run, model, "rl")
     for ground in grounds:
         check_prompts(policy, [*ground.train, *_by_id(ground).values()], recipe.sampling)
-    train_rl(policy, train, run, lambda done: _evaluate_inside(run, policy, grounds, done))
+    with _engine(run, policy, model) as engine:
+        train_rl(policy, train, run, lambda done: evaluate_inside(run, policy, grounds, done), engine)
     _finish_stage(run, policy, _section(recipe), "rl", model, train)
     return str(folder)
+
+
+@contextmanager
+def _engine(run: Run, policy: Policy, model: str) -> Iterator[Engine | None]:
+    """What draws in place of the policy, where the recipe names an engine or workers; it is closed at the end."""
+    recipe = run.recipe
+    opener = ENGINES[recipe.engine.name] if recipe.engine is not None else f"{WORKERS}:open_samplers"
+    if recipe.engine is None and not recipe.scale.samplers:
+        yield None
+        return
+    engine: Engine = named(opener, "engine")(recipe, policy, model, run)
+    try:
+        run.environment({"sampler": dict(engine.engine)})
+        yield engine
+    finally:
+        engine.close()
 
 
 def _open(run: Run, source: str, *names: str) -> Policy:
@@ -292,139 +309,13 @@ def _finish_stage(run: Run, policy: Policy, section: ModelSection, stage: str, s
         options=recipe.task.options if recipe.task is not None else {},
         tasks={name: one.model_dump(include={"name", "options"}) for name, one in (recipe.tasks or {}).items()},
         model=model,
-        sampling=asdict(list(_modes(recipe).values())[-1][0]),  # as in training, where that is asked
+        sampling=asdict(list(modes(recipe).values())[-1][0]),  # as in training, where that is asked
         trained_on=trained_on(
             source, (example.fingerprint() for examples in trained.examples.values() for example in examples)
         ),
     )
     policy.save(run.model(stage), card.to_json())
     shutil.rmtree(run.checkpoints(stage), ignore_errors=True)
-
-
-# -- evaluations -------------------------------------------------------------------------------------------------
-
-
-def _modes(recipe: Recipe, *, vote: bool = False) -> dict[str, tuple[Sampling, int]]:
-    """The ways in which a model is asked: greedily, and as in training (but for the number of denoising steps); the
-    law of each, and the answers that are drawn to a prompt. With `vote`, also the recipe's: `vote8` is one of 8.
-    """
-    law, votes = recipe.sampling, recipe.evaluation.votes
-    if isinstance(law, SteppedSampling):
-        law = replace(law, steps=recipe.evaluation.steps or law.steps)
-    modes = {"greedy": (law.as_greedy(), 1)}
-    if recipe.evaluation.sampled:
-        modes["sampled"] = law, 1
-    return {**modes, f"vote{votes}": (law, votes)} if vote and votes else modes
-
-
-def _evaluate_stage(run: Run, grounds: Sequence[Ground], stage: str, source: str, train: Source | None = None) -> None:
-    """Evaluate a stage's saved model on all of the final splits, where that was not done before.
-
-    Where what will be trained on is given, how long all of it will take is measured and said first.
-    """
-    keys = {
-        EvaluationKey(stage, split, mode, task=ground.name): ground
-        for ground in grounds
-        for split in ground.finals
-        for mode in _modes(run.recipe, vote=stage != "base")  # a vote of it would take as long as all the others
-    }
-    missing = [key for key in keys if not (run.folder / "evaluations" / f"{key}.json").is_file()]
-    if not missing:
-        return
-    policy = _open(run, source, "evaluate")
-    trains = run.recipe.sft is not None or run.recipe.rl is not None
-    if train is not None and trains and run.recipe.model.name is not None and policy.family == "autoregressive":
-        from plumbline.training.forecast import foretell
-
-        foretell(run, policy, train, sum(len(ground.held_out[key.split]) for key, ground in keys.items()))
-    for key in missing:
-        evaluation = _evaluate(run, policy, keys[key].task, keys[key].held_out[key.split], key)
-        run.evaluation(key, evaluation)
-
-
-def _replay(run: Run, ground: Ground) -> None:
-    """Pictures of the last stage's worst greedy answers, where the recipe asks for them and the task can."""
-    recipe = run.recipe
-    if not recipe.evaluation.replays or not isinstance(ground.task, Replayable):
-        return
-    stage = "rl" if recipe.rl is not None else "sft" if recipe.sft is not None else "base"
-    key = EvaluationKey(stage, recipe.evaluation.final[-1], "greedy", task=ground.name)
-    folder = run.replays(key)
-    if (folder / INDEX).is_file():
-        return
-    run.working(f"replaying {key}", 0, recipe.evaluation.replays)
-    replays = replay_worst(ground.task, ground.held_out[key.split], run.evaluations()[key], recipe.evaluation.replays)
-    write_replays(folder, replays)
-
-
-def _evaluate(run: Run, policy: Policy, task: Task, examples: Sequence[Example], key: EvaluationKey) -> Evaluation:
-    sampling, votes = _modes(run.recipe, vote=True)[key.mode]
-    under = Conditions(
-        source=key.stage if key.step is None else f"{key.stage}@{key.step}",
-        split=key.split,
-        sampling=sampling,
-        votes=votes,
-        seed=derive(run.recipe.seed, "evaluation", *([key.task] if key.task else []), key.split, key.mode),
-    )
-    check_prompts(policy, examples, under.sampling)
-    return evaluate_policy(
-        policy, task, examples, under, lambda done, total: run.working(f"evaluating {key}", done, total)
-    )
-
-
-def _evaluate_inside(run: Run, policy: Policy, grounds: Sequence[Ground], step: int) -> dict[str, float]:
-    """Evaluations during RL: recorded whole, and as metrics under the names that the field uses.
-
-    Several tasks have metrics of their own, `eval/<task>` (the greedy mean) and `eval/<task>/...`, and the means over
-    them beside.
-    """
-    found = {ground.name: _evaluate_task_inside(run, policy, ground, step) for ground in grounds}
-    if set(found) == {""}:
-        return {f"eval/{name}": value for name, value in found[""].items()}
-    values = {
-        f"eval/{task}" if name == MEAN else f"eval/{task}/{name}": value
-        for task, one in found.items()
-        for name, value in one.items()
-    }
-    for name in (MEAN, f"sampled_{MEAN}")[: len(_modes(run.recipe))]:
-        values[f"eval/{name}"] = _mean([one[name] for one in found.values()])
-    return values
-
-
-def _evaluate_task_inside(run: Run, policy: Policy, ground: Ground, step: int) -> dict[str, float]:
-    section = run.recipe.evaluation
-    examples = ground.held_out[section.split][: section.limit]
-    values: dict[str, float] = {}
-    for mode in _modes(run.recipe):
-        key = EvaluationKey("rl", section.split, mode, step, ground.name)
-        evaluation = _evaluate(run, policy, ground.task, examples, key)
-        run.evaluation(key, evaluation)
-        mean = mean_interval(evaluation.rewards())
-        name = MEAN if mode == "greedy" else f"{mode}_{MEAN}"
-        values |= {name: evaluation.mean_reward, f"{name}_low": mean.low, f"{name}_high": mean.high}
-        if mode == "sampled":
-            continue
-        first = read_evaluation(run.folder / "evaluations" / f"{replace(key, step=0)}.json")
-        if found := fall(first, evaluation):
-            to = f" to {ground.name}" if ground.name else ""
-            run.event(
-                "worse",
-                f"after {step} steps of RL the greedy answers{to} earn {found}: what the model could is unlearnt. "
-                "Start again with a lower rl.optimiser.learning_rate, one that falls (schedule: linear), or more "
-                "answers a step (rl.prompts_per_step)",
-            )
-        strata = sorted({row.stratum for row in evaluation.rows if row.stratum})
-        for stratum in strata if len(strata) > 1 or not ground.name else ():  # eval/push, not eval/push/push
-            values[stratum] = _mean([r.reward for r in evaluation.rows if r.stratum == stratum])
-        for reading in evaluation.rows[0].readings:  # there is one: too many that cannot be judged stop the run
-            values[f"reading/{reading}"] = _mean([r.readings[reading] for r in evaluation.rows])
-        if evaluation.unjudged:
-            values["frac_failed"] = len(evaluation.unjudged) / (len(evaluation.rows) + len(evaluation.unjudged))
-    return values
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _result(run: Run, source: str) -> dict[str, Any]:

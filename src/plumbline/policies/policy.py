@@ -225,6 +225,22 @@ class Policy(Sampler, Learner, Protocol):
     """A language model that can sample, score, be trained and be saved: sampler and learner share their weights."""
 
 
+class Engine(Sampler, Protocol):
+    """A sampler elsewhere: it draws with the weights that it was handed last."""
+
+    def take(self, learner: Learner, version: int) -> None:
+        """Take over the learner's present weights as this version, and see that they are what draws from now on.
+
+        Raises:
+            EngineError: they are not, or too little of what was learnt arrived.
+        """
+        ...
+
+    def close(self) -> None:
+        """End what was started for it."""
+        ...
+
+
 def common_law(trajectories: Sequence[Trajectory]) -> Sampling:
     """The one law that all trajectories of a call were drawn under.
 

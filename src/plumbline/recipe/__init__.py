@@ -22,15 +22,14 @@ from plumbline.recipe.files import (
     tasks_in,
     value_differences,
 )
+from plumbline.recipe.running import EngineSection, EvaluationSection, RunSection, ScaleSection
 from plumbline.recipe.sections import (
     ControlsSection,
-    EvaluationSection,
     LoraSection,
     ModelSection,
     OptimiserSection,
     Recipe,
     RlSection,
-    RunSection,
     Schedule,
     SftSection,
     SharedTaskSection,
@@ -41,6 +40,7 @@ from plumbline.section import Section, section
 
 __all__ = [
     "ControlsSection",
+    "EngineSection",
     "EvaluationSection",
     "FamilyOptions",
     "LoraSection",
@@ -49,6 +49,7 @@ __all__ = [
     "Recipe",
     "RlSection",
     "RunSection",
+    "ScaleSection",
     "Schedule",
     "Section",
     "SftSection",

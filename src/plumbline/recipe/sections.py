@@ -16,11 +16,14 @@ from plumbline.algorithms.grpo import Grpo
 from plumbline.overrides import as_mapping
 from plumbline.recipe.handoff import ChecksSection, DecideSection, WatchRule
 from plumbline.recipe.moved import check_moved
+from plumbline.recipe.running import EngineSection, EvaluationSection, RunSection, ScaleSection
 from plumbline.records import Sampling
 from plumbline.section import PositiveInt, Section, no_flags
 
 Schedule = Literal["constant", "constant_with_warmup", "cosine", "linear"]
 Share = Annotated[float, Field(ge=0, le=1)]
+TIS = 2.0
+"""Cap of the importance weights where an engine draws: that of the published uses (Yao and others 2025)."""
 
 
 class TaskSection(Section):
@@ -279,49 +282,8 @@ class RlSection(Section):
         return self
 
 
-class EvaluationSection(Section):
-    """When and on what the model is evaluated."""
-
-    every: int = Field(default=20, ge=0)
-    """RL steps between evaluations inside training; 0 evaluates at the ends only."""
-    split: str = "val"
-    limit: PositiveInt | None = 64
-    """Examples of the split that are used inside training, of each task; the ends use all."""
-    final: list[str] = Field(default=["val", "test"])
-    steps: PositiveInt | None = None
-    """Denoising steps of evaluations; None takes `sampling.steps`."""
-    further: bool = True
-    """At the ends, also the splits that a task has beside train, val and test (held-out-forms)."""
-    sampled: bool = True
-    """Beside greedy answers, one answer each drawn as in training."""
-    votes: int = Field(default=0, ge=0)
-    """At the ends of training, also the elected one of so many answers drawn as in training; 0 holds no vote."""
-    replays: int = Field(default=0, ge=0, le=4)
-    """Failed episodes of the last stage (greedy, last final split) that are replayed as pictures in the report."""
-
-    @model_validator(mode="after")
-    def _makes_sense(self) -> Self:
-        if self.votes == 1:
-            raise ValueError("votes is 1, and one answer has nobody to vote with: give 2 or more, or 0 for no vote")
-        if self.replays and not self.final:
-            raise ValueError("replays are of the last split of final, which is empty; name one, or set replays to 0")
-        return self
-
-
-class RunSection(Section):
-    """Where the run is written, and how often."""
-
-    folder: str = "runs"
-    trackers: list[Literal["trackio", "wandb", "tensorboard"]] = Field(default=[])
-    project: str = "plumbline"
-    checkpoint_every: PositiveInt = 20
-    keep_checkpoints: PositiveInt = 2
-    preflight: bool = True
-    """Refuse to begin where `plumbline check RECIPE` finds something fatal that takes seconds to see."""
-
-
-NO_RESULT = ("run", "description", "checks", "watch", "decide")
-"""Keys that change no result: how a run is written, tracked, called, checked, watched and asked."""
+NO_RESULT = ("run", "description", "checks", "watch", "decide", "scale")
+"""Keys that change no result: how a run is written, tracked, called, checked, watched, asked and spread."""
 
 
 class Recipe(Section):
@@ -347,6 +309,9 @@ class Recipe(Section):
     sampling: Sampling = Sampling()
     """How training rollouts are drawn; evaluations draw the same way, and greedily beside it."""
     evaluation: EvaluationSection = EvaluationSection()
+    engine: EngineSection | None = None
+    """What draws rollouts in place of this process: a name, such as vllm, or {name: ..., its options}."""
+    scale: ScaleSection = ScaleSection()
     run: RunSection = RunSection()
     checks: ChecksSection = ChecksSection()
     watch: dict[str, WatchRule | None] = Field(default={})
@@ -418,6 +383,26 @@ class Recipe(Section):
     def _keys_that_moved(cls, values: Any) -> Any:
         check_moved(values)
         return values
+
+    @field_validator("engine", mode="before")
+    @classmethod
+    def _engine_by_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _engine_fits(self) -> Self:
+        """An engine's kernels round otherwise, so what it recorded is corrected for: by default, and if need be."""
+        if self.engine is None or self.rl is None:
+            return self
+        if not self.rl.algorithm.exact or not self.rl.algorithm.has_ratio:
+            raise ValueError(
+                f"rl.algorithm: {self.rl.algorithm.name} has no ratio to what the sampler recorded, so nothing "
+                "corrects for an engine's rounding: leave out engine, or use grpo"
+            )
+        given = self.rl.model_fields_set
+        if "old" not in given and "tis" not in given:
+            self.rl = self.rl.model_copy(update={"old": "rescored", "tis": TIS})
+        return self
 
     @model_validator(mode="after")
     def _acts(self) -> Self:

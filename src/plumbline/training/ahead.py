@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from plumbline.policies.policy import Policy, Sampler
+from plumbline.policies.policy import Engine, Policy, Sampler
 from plumbline.recipe import RlSection
 from plumbline.records import Group, Message, Request, Sampling, Trajectory
 from plumbline.training import guards
@@ -42,7 +42,9 @@ class Drawn:
 
 
 @contextmanager
-def drawing(policy: Policy, draw: Draw, section: RlSection, progress: Stage) -> Iterator[Callable[[int], Drawn]]:
+def drawing(
+    policy: Policy, draw: Draw, section: RlSection, progress: Stage, engine: Engine | None = None
+) -> Iterator[Callable[[int], Drawn]]:
     """A function that gives the rollouts of a step, called once for each, in order, before it changes the weights.
 
     Each call publishes the policy's present weights as the version of that step. With a lag the sampler begins to draw
@@ -54,6 +56,7 @@ def drawing(policy: Policy, draw: Draw, section: RlSection, progress: Stage) -> 
             step. Leaving the block ends it after the answer in progress.
         section: the recipe's; its `lag` is how many versions the sampler is behind.
         progress: of the stage; its checkpoints keep the versions that a resumed run draws with once more.
+        engine: draws in place of the policy; it is handed every version before it draws with it.
 
     Raises:
         TrainingStopped: when called, where the sampler's copy does not score what it recorded (`rl.max_gap`).
@@ -63,12 +66,14 @@ def drawing(policy: Policy, draw: Draw, section: RlSection, progress: Stage) -> 
 
         def at_once(step: int) -> Drawn:
             policy.publish(step)
-            return Drawn(draw(policy, step), None)
+            if engine is not None:
+                engine.take(policy, step)
+            return Drawn(draw(engine or policy, step), None)
 
         yield at_once
         return
     twin = copy.deepcopy(policy)
-    sampler = _Stoppable(twin)
+    sampler = _Stoppable(engine or twin)
     waiting: dict[int, Future[Drawn]] = {}
     with ThreadPoolExecutor(1, thread_name_prefix="sampler") as thread:
 
@@ -78,6 +83,8 @@ def drawing(policy: Policy, draw: Draw, section: RlSection, progress: Stage) -> 
                 for name, weight in twin.trainable().items():
                     weight.copy_(weights[name])
             twin.publish(version)
+            if engine is not None:
+                engine.take(twin, version)
             groups = draw(sampler, step)
             probed = groups[0].rollouts[0].turns
             gap = probe_gap(twin, probed)
@@ -108,20 +115,20 @@ def drawing(policy: Policy, draw: Draw, section: RlSection, progress: Stage) -> 
 
 
 class _Stoppable:
-    """A policy as a `Sampler` that ends between two answers once it is told to."""
+    """A `Sampler` that ends between two answers once it is told to."""
 
-    def __init__(self, policy: Policy) -> None:
-        self.policy, self.family, self.context, self.engine = policy, policy.family, policy.context, policy.engine
+    def __init__(self, inner: Sampler) -> None:
+        self.inner, self.family, self.context, self.engine = inner, inner.family, inner.context, inner.engine
         self.stopped = threading.Event()
 
     def prompt_length(self, messages: Sequence[Message]) -> int:
-        return self.policy.prompt_length(messages)
+        return self.inner.prompt_length(messages)
 
     def exact(self, sampling: Sampling) -> bool:
-        return self.policy.exact(sampling)
+        return self.inner.exact(sampling)
 
     def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
-        for pair in self.policy.sample(requests):
+        for pair in self.inner.sample(requests):
             if self.stopped.is_set():
                 raise CancelledError
             yield pair

@@ -13,7 +13,7 @@ from plumbline.diagnosis.watch import Watcher
 from plumbline.errors import DataError, TrainingStopped
 from plumbline.judging import check_failures
 from plumbline.policies.memory import begin_peak, peak
-from plumbline.policies.policy import Policy, Sampler
+from plumbline.policies.policy import Engine, Policy, Sampler
 from plumbline.recipe import Recipe
 from plumbline.records import Group, Key
 from plumbline.rollouts import collect
@@ -36,7 +36,9 @@ Evaluator = Callable[[int], Mapping[str, float]]
 """Evaluates the policy after so many steps and returns metrics to log."""
 
 
-def train_rl(policy: Policy, source: Source, run: Run, evaluate: Evaluator | None = None) -> None:
+def train_rl(
+    policy: Policy, source: Source, run: Run, evaluate: Evaluator | None = None, engine: Engine | None = None
+) -> None:
     """Train a policy with verified rewards, as the recipe that is in force says (`run.recipe`).
 
     Args:
@@ -45,6 +47,7 @@ def train_rl(policy: Policy, source: Source, run: Run, evaluate: Evaluator | Non
         run: where records and checkpoints go; a stage that was stopped goes on.
         evaluate: called as often as the recipe's `evaluation.every` says; where that is not 0, also before the first
             step and after the last.
+        engine: draws in place of the policy.
 
     Raises:
         DataError: a task has no examples, or a prompt exceeds the context.
@@ -70,7 +73,7 @@ def train_rl(policy: Policy, source: Source, run: Run, evaluate: Evaluator | Non
         due = every > 0 and (done % every == 0 or done == section.steps)
         return evaluate(done) if due and evaluate is not None else {}
 
-    with drawing(policy, draw, section, progress) as rollouts_of:
+    with drawing(policy, draw, section, progress, engine) as rollouts_of:
         if section.beta > 0:
             policy.keep_reference()  # before the stage resumes: the weights that this stage began with
         for step in progress.steps():

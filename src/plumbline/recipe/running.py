@@ -1,0 +1,90 @@
+"""How a run is executed: when it is evaluated, where it is written, and what beside this process works for it."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from plumbline.section import PositiveInt, Section
+
+ENGINES = {"vllm": "plumbline.engines.vllm:open_engine"}
+"""What opens each engine: called with the recipe, the policy, its model directory and the run, gives an `Engine`."""
+WORKERS = "plumbline.engines.workers"
+"""Where what `scale` asks for is opened: `open_samplers`, `spread_verdicts`, `open_learners`."""
+
+
+class EvaluationSection(Section):
+    """When and on what the model is evaluated."""
+
+    every: int = Field(default=20, ge=0)
+    """RL steps between evaluations inside training; 0 evaluates at the ends only."""
+    split: str = "val"
+    limit: PositiveInt | None = 64
+    """Examples of the split that are used inside training, of each task; the ends use all."""
+    final: list[str] = Field(default=["val", "test"])
+    steps: PositiveInt | None = None
+    """Denoising steps of evaluations; None takes `sampling.steps`."""
+    further: bool = True
+    """At the ends, also the splits that a task has beside train, val and test (held-out-forms)."""
+    sampled: bool = True
+    """Beside greedy answers, one answer each drawn as in training."""
+    votes: int = Field(default=0, ge=0)
+    """At the ends of training, also the elected one of so many answers drawn as in training; 0 holds no vote."""
+    replays: int = Field(default=0, ge=0, le=4)
+    """Failed episodes of the last stage (greedy, last final split) that are replayed as pictures in the report."""
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if self.votes == 1:
+            raise ValueError("votes is 1, and one answer has nobody to vote with: give 2 or more, or 0 for no vote")
+        if self.replays and not self.final:
+            raise ValueError("replays are of the last split of final, which is empty; name one, or set replays to 0")
+        return self
+
+
+class RunSection(Section):
+    """Where the run is written, and how often."""
+
+    folder: str = "runs"
+    trackers: list[Literal["trackio", "wandb", "tensorboard"]] = Field(default=[])
+    project: str = "plumbline"
+    checkpoint_every: PositiveInt = 20
+    keep_checkpoints: PositiveInt = 2
+    preflight: bool = True
+    """Refuse to begin where `plumbline check RECIPE` finds something fatal that takes seconds to see."""
+
+
+class EngineSection(Section):
+    """An engine that draws rollouts in place of this process, and is handed the weights."""
+
+    name: Literal["vllm"]
+    address: str | None = None
+    """Of a server that runs already, such as http://127.0.0.1:8000; without one the run starts and stops its own."""
+    python: str | None = None
+    """The interpreter that the server is started with, where the engine is installed in an environment of its own."""
+    arguments: list[str] = Field(default=[])
+    """Further ones of the server's command."""
+    publish: Literal["auto", "lora", "full", "transfer"] = "auto"
+    """How weights are handed over: as an adapter's file, as all weights in a file, or by the engine's own transfer.
+    auto: lora where adapters are trained on a GPU, else full."""
+    in_flight: PositiveInt = 256
+    """Answers that are asked for at once."""
+    timeout: float = Field(default=600, gt=0)
+    """Seconds without any answer after which the server counts as hung."""
+
+
+class ScaleSection(Section):
+    """How many workers a run has beside its own process, as Ray actors; with 0 and 1 of all there is no Ray."""
+
+    address: str | None = None
+    """Of a Ray cluster; without one, that of RAY_ADDRESS, else a local one is started for the run."""
+    verdicts: int = Field(default=0, ge=0)
+    """Actors that judge answers (browsers, databases); 0 judges in this process."""
+    samplers: int = Field(default=0, ge=0)
+    """Actors that draw, each with a replica of the model; 0 draws in this process."""
+    learners: PositiveInt = 1
+    """Processes that share the passes of an update, this one included."""
+
+    @property
+    def spread(self) -> bool:
+        """Whether any of it needs Ray."""
+        return self.verdicts > 0 or self.samplers > 0 or self.learners > 1
