@@ -17,6 +17,7 @@ from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score,
 from plumbline.reports.terminal import sweep_table
 from plumbline.reports.verdict import run_verdict
 from plumbline.reports.view import View
+from plumbline.rollouts import collect
 from plumbline.runs.cards import Card
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
@@ -400,6 +401,25 @@ def test_tasks_that_ask_the_same_draw_answers_of_their_own(tiny_policy):
     assert first.example.id == second.example.id
     pairs = zip(first.rollouts, second.rollouts, strict=True)
     assert any(one.text != other.text for one, other in pairs)
+
+
+def test_tasks_are_drawn_in_one_call_and_each_as_if_it_were_alone(tiny_policy, monkeypatch):
+    made = source({"a": 1, "b": 1}, {"a": 1, "b": 1})
+    calls, draw = [], tiny_policy.sample
+    monkeypatch.setattr(tiny_policy, "sample", lambda requests: (calls.append(len(requests)), draw(requests))[1])
+    together = _collect(tiny_policy, made, toy_recipe(steps=1), 0)
+    assert calls == [sum(len(one.rollouts) for one in together)]
+    for one in together:
+        copies, key = len(one.rollouts), (toy_recipe(steps=1).seed, "rl", "sample", 0, one.task)
+        (alone,) = collect(
+            tiny_policy,
+            made.tasks[one.task],
+            [one.example],
+            copies=copies,
+            sampling=toy_recipe(steps=1).sampling,
+            key=key,
+        )
+        assert [rollout.text for rollout in alone.rollouts] == [rollout.text for rollout in one.rollouts]
 
 
 def test_credit_by_items_is_given_where_a_task_itemises_and_by_answer_elsewhere():

@@ -5,7 +5,9 @@ call `collect`.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 
 from plumbline.errors import DataError
 from plumbline.judging import Judging
@@ -19,9 +21,6 @@ def collect(
 ) -> list[Group]:
     """Go through `copies` episodes of each example, and judge each answer as soon as it is finished.
 
-    All episodes that are not over are asked together, turn by turn. One whose next prompt does not fit into the context
-    ends there, with what its answers came to so far (`Rollout.cut`).
-
     Args:
         sampler: draws.
         task: judges.
@@ -33,51 +32,99 @@ def collect(
     Returns:
         One group an example, in the order of the examples.
     """
-    seen: Counter[str] = Counter()
-    keys: list[Key] = []  # of each episode; the turn follows
-    for example in examples:
-        keys += [(*key, example.id, copy) for copy in range(seen[example.id], seen[example.id] + copies)]
-        seen[example.id] += copies
-    place = {each: index for index, each in enumerate(keys)}
-    turns: list[list[Trajectory]] = [[] for _ in keys]
-    asked: list[list[str]] = [[] for _ in keys]
-    cut: set[int] = set()
-    requests = [Request((*k, 0), examples[index // copies].messages, sampling) for index, k in enumerate(keys)]
-    with Judging(task, examples) as judging:
-        for turn in range(1, turns_of(task) + 1):
+    return collect_parts(sampler, [Part(task, examples, key)], copies=copies, sampling=sampling)[0]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """What is collected of one task: see `collect`."""
+
+    task: Task
+    examples: Sequence[Example]
+    key: Key
+
+
+def collect_parts(sampler: Sampler, parts: Sequence[Part], *, copies: int, sampling: Sampling) -> list[list[Group]]:
+    """`collect` for several tasks, whose requests are drawn together: on a GPU a call takes about as long as its
+    longest answer, so the tasks' calls one after the other would take the sum of theirs.
+
+    All episodes that are not over are asked together, turn by turn. One whose next prompt does not fit into the context
+    ends there, with what its answers came to so far (`Rollout.cut`).
+
+    Returns:
+        The groups of each part, in their order.
+    """
+    with ExitStack() as stack:
+        episodes = [_Episodes(part, copies, stack.enter_context(Judging(part.task, part.examples))) for part in parts]
+        owner = {key: one for one in episodes for key in one.place}
+        requests = [request for one in episodes for request in one.begin(sampling)]
+        while requests:
             for request, trajectory in sampler.sample(requests):
-                index = place[request.key[:-1]]
-                turns[index].append(trajectory)
-                judging.tell(*divmod(index, copies), trajectory.text)
-            if turn == turns_of(task):
-                break
-            requests = []
-            for (prompt, copy), messages in sorted(judging.asked().items(), key=lambda item: item[0]):
-                index = prompt * copies + copy
-                if sampler.prompt_length(messages) + sampling.max_tokens > sampler.context:
-                    cut.add(index)
-                    continue
-                asked[index].append(messages[-1]["content"])
-                requests.append(Request((*keys[index], turn), messages, sampling))
-            if not requests:
-                break
-    rollouts = []
-    for index, answers in enumerate(turns):
-        outcome, score, failure = judging.verdict(*divmod(index, copies))
-        rollouts.append(
-            Rollout(
-                turns=tuple(answers),
-                outcome=outcome,
-                score=score,
-                failure=failure,
-                asked=tuple(asked[index]),
-                cut=index in cut,
+                owner[request.key[:-1]].tell(request, trajectory)
+            requests = [request for one in episodes for request in one.go_on(sampler, sampling)]
+    return [one.groups() for one in episodes]
+
+
+class _Episodes:
+    """The episodes of one task's examples, `copies` of each."""
+
+    def __init__(self, part: Part, copies: int, judging: Judging) -> None:
+        self.part, self.copies, self.judging = part, copies, judging
+        seen: Counter[str] = Counter()
+        self.keys: list[Key] = []  # of each episode; the turn follows
+        for example in part.examples:
+            first = seen[example.id]
+            self.keys += [(*part.key, example.id, copy) for copy in range(first, first + copies)]
+            seen[example.id] += copies
+        self.place = {key: index for index, key in enumerate(self.keys)}
+        self.turns: list[list[Trajectory]] = [[] for _ in self.keys]
+        self.asked: list[list[str]] = [[] for _ in self.keys]
+        self.cut: set[int] = set()
+        self.turn = 0
+
+    def begin(self, sampling: Sampling) -> Iterator[Request]:
+        """The first request of each."""
+        for index, key in enumerate(self.keys):
+            yield Request((*key, 0), self.part.examples[index // self.copies].messages, sampling)
+
+    def tell(self, request: Request, trajectory: Trajectory) -> None:
+        """Have an answer judged."""
+        index = self.place[request.key[:-1]]
+        self.turns[index].append(trajectory)
+        self.judging.tell(*divmod(index, self.copies), trajectory.text)
+
+    def go_on(self, sampler: Sampler, sampling: Sampling) -> Iterator[Request]:
+        """What those ask next that are not over, once all answers of this turn are judged."""
+        self.turn += 1
+        if self.turn >= turns_of(self.part.task):
+            return
+        for (prompt, copy), messages in sorted(self.judging.asked().items(), key=lambda item: item[0]):
+            index = prompt * self.copies + copy
+            if sampler.prompt_length(messages) + sampling.max_tokens > sampler.context:
+                self.cut.add(index)
+                continue
+            self.asked[index].append(messages[-1]["content"])
+            yield Request((*self.keys[index], self.turn), messages, sampling)
+
+    def groups(self) -> list[Group]:
+        """One group an example, once all is judged."""
+        rollouts = []
+        for index, answers in enumerate(self.turns):
+            outcome, score, failure = self.judging.verdict(*divmod(index, self.copies))
+            rollouts.append(
+                Rollout(
+                    turns=tuple(answers),
+                    outcome=outcome,
+                    score=score,
+                    failure=failure,
+                    asked=tuple(self.asked[index]),
+                    cut=index in self.cut,
+                )
             )
-        )
-    return [
-        Group(example=example, rollouts=tuple(rollouts[index * copies : (index + 1) * copies]))
-        for index, example in enumerate(examples)
-    ]
+        return [
+            Group(example=example, rollouts=tuple(rollouts[index * self.copies : (index + 1) * self.copies]))
+            for index, example in enumerate(self.part.examples)
+        ]
 
 
 def check_prompts(sampler: Sampler, examples: Sequence[Example], sampling: Sampling) -> None:

@@ -104,16 +104,17 @@ def test_an_error_in_the_samplers_thread_ends_the_run_with_itself(tiny_folder, t
 
 def test_an_error_in_the_loop_ends_the_sampler_after_the_answer_in_progress(tiny_folder, tmp_path, monkeypatch):
     drawn, going, failed = [], threading.Event(), threading.Event()
-    honest = loop.collect
+    honest = loop.collect_parts
 
-    def slow(sampler, task, examples, *, key, **rest):
-        if key[-1] == 1:  # the step that is drawn while the first is trained on
+    def slow(sampler, parts, **rest):
+        step = parts[0].key[-1]
+        if step == 1:  # the step that is drawn while the first is trained on
             going.set()
             failed.wait(60)
             for _ in sampler.sample([]):
                 pass
-        groups = honest(sampler, task, examples, key=key, **rest)
-        drawn.append(key[-1])
+        groups = honest(sampler, parts, **rest)
+        drawn.append(step)
         return groups
 
     def fail(*_):
@@ -121,7 +122,7 @@ def test_an_error_in_the_loop_ends_the_sampler_after_the_answer_in_progress(tiny
         threading.Timer(0.2, failed.set).start()  # by then the loop is waiting for the thread
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop, "collect", slow)
+    monkeypatch.setattr(loop, "collect_parts", slow)
     monkeypatch.setattr(guards, "adapt_beta", fail)
     with pytest.raises(KeyboardInterrupt):
         train_toy(tiny_folder, tmp_path / "run", lag=1)

@@ -15,8 +15,8 @@ from plumbline.judging import check_failures
 from plumbline.policies.memory import begin_peak, peak
 from plumbline.policies.policy import Engine, Policy, Sampler
 from plumbline.recipe import Recipe
-from plumbline.records import Group, Key
-from plumbline.rollouts import collect
+from plumbline.records import Group
+from plumbline.rollouts import Part, collect_parts
 from plumbline.runs.changes import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
@@ -125,13 +125,14 @@ def _collect(sampler: Sampler, source: Source, recipe: Recipe, step: int) -> lis
     section = recipe.rl
     assert section is not None
     batch = source.draw(section.prompts_per_step, step, STAGE, recipe.seed)
-    groups: list[Group] = []
-    for name, task in source.tasks.items():
-        examples = [example for owner, example in batch if owner == name]
-        if examples:
-            key: Key = (recipe.seed, STAGE, "sample", step, *([name] if name else []))
-            found = collect(sampler, task, examples, copies=section.group_size, sampling=recipe.sampling, key=key)
-            failed = [str(one.failure) for group in found for one in group.rollouts if one.failure is not None]
-            check_failures(failed, len(found) * section.group_size)
-            groups += [replace(group, task=name) for group in found]
-    return groups
+    dealt = {name: [example for owner, example in batch if owner == name] for name in source.tasks}
+    parts = {
+        name: Part(source.tasks[name], examples, (recipe.seed, STAGE, "sample", step, *([name] if name else [])))
+        for name, examples in dealt.items()
+        if examples
+    }
+    found = collect_parts(sampler, list(parts.values()), copies=section.group_size, sampling=recipe.sampling)
+    for groups in found:
+        failed = [str(one.failure) for group in groups for one in group.rollouts if one.failure is not None]
+        check_failures(failed, len(groups) * section.group_size)
+    return [replace(group, task=name) for name, groups in zip(parts, found, strict=True) for group in groups]
