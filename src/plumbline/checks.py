@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from plumbline.diagnosis.live import know
 from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError
 from plumbline.evaluation.models import check_unseen
 from plumbline.evaluation.replays import check_replayable
@@ -48,6 +49,7 @@ def check_recipe(recipe: Recipe) -> None:
 
 def problems(recipe: Recipe) -> Iterator[PlumblineError]:
     """Everything that `check_recipe` refuses, as far as one thing that is wrong does not hide another."""
+    yield from refused(know, recipe.checks)
     opened = []
     for name, one in recipe.each_task.items():
         try:

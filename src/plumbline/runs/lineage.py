@@ -9,12 +9,13 @@ from typing import Any
 
 from plumbline.errors import PlumblineError
 from plumbline.recipe import value_differences
+from plumbline.recipe.sections import NO_RESULT
 from plumbline.runs.cards import CARD, Card
 from plumbline.runs.listing import Listed
 from plumbline.storage import dumps
 
-UNSAID = ("name", "description", "run")
-"""Keys that say what a run is called and where it is written: no difference between what was done."""
+UNSAID = ("name", *NO_RESULT)
+"""Keys that are no difference between what was done."""
 LONGEST = 48
 """Characters of a value that are said."""
 LAST = datetime.max.replace(tzinfo=UTC)

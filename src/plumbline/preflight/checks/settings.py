@@ -111,13 +111,18 @@ def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
         f"rl.optimiser.learning_rate is {rate:.1e}, more than ten times {'above' if rate > high else 'below'} what is "
         f"usual for {what} ({low:.0e} to {high:.0e})",
         evidence={"rate": rate, "usual": [low, high], "adapters": adapters},
-        causes=(
-            f"a rate for {'all weights' if adapters else 'adapters'} ({other[0]:.0e} to {other[1]:.0e})",
-            "a rate for supervised training",
-        ),
+        causes=_meant_for(other, adapters=adapters, above=rate > high),
         fix=f"begin with {high if rate > high else low:.0e}",
         change={"rl.optimiser.learning_rate": high if rate > high else low},
     )
+
+
+def _meant_for(other: tuple[float, float], *, adapters: bool, above: bool) -> tuple[str, ...]:
+    """What a rate may have been meant for that is not usual; the usual ones of the `other` kind of training are given."""
+    usual = f"({other[0]:.0e} to {other[1]:.0e})"
+    if above:
+        return ("a rate for supervised training", *(() if adapters else (f"a rate for adapters {usual}",)))
+    return (*((f"a rate for all weights {usual}",) if adapters else ()), "a power of ten too many when it was written")
 
 
 def laws(before: Before) -> Iterator[Finding]:
