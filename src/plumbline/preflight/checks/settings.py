@@ -118,7 +118,7 @@ def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
 
 
 def _meant_for(other: tuple[float, float], *, adapters: bool, above: bool) -> tuple[str, ...]:
-    """What a rate may have been meant for that is not usual; the usual ones of the `other` kind of training are given."""
+    """What an unusual rate may have been meant for; `other` are the usual ones of the other kind of training."""
     usual = f"({other[0]:.0e} to {other[1]:.0e})"
     if above:
         return ("a rate for supervised training", *(() if adapters else (f"a rate for adapters {usual}",)))
