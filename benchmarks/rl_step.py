@@ -12,6 +12,7 @@ by both: log-probabilities to 1e-4, and the cosine of the two gradients at least
 import argparse
 import os
 import tempfile
+import time
 import warnings
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def our_step(source, device, chats, answer, copies, **model):
 
 
 def stepping(policy, chats, law, copies):
-    """One of our RL steps, of any family."""
+    """One of our RL steps, of any family; it returns the seconds of its rollouts and of its update."""
     rates = {"learning_rate": RATE, "schedule": "constant", "betas": (0.9, 0.999)}
     rl = {"steps": 10**6, "group_size": copies, "optimiser": rates, "tokens_per_pass": 16384}
     recipe = parse({"name": "ours", "model": {"name": "any", "family": policy.family}, "rl": rl})
@@ -95,9 +96,12 @@ def stepping(policy, chats, law, copies):
 
     def step():
         count[0] += 1
+        began = time.perf_counter()
         groups = collect(policy, AnyText(), examples, copies=copies, sampling=law, key=(count[0],))
+        drawn = time.perf_counter()
         credits_ = credit(groups, recipe.rl, np.random.default_rng(0))
         update_policy(policy, optimiser, credits_, recipe, count[0], recipe.rl.beta)
+        return drawn - began, time.perf_counter() - drawn
 
     return step
 
