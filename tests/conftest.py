@@ -6,15 +6,43 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Two threads on tiny matrices wait for each other more than they work.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Hide GPUs from all but `pytest -m gpu`: where a device is "auto" they would be taken, and round otherwise."""
+    """Hide GPUs from all but `pytest -m gpu`, and let nothing wait for the disk.
+
+    Where a device is "auto" GPUs would be taken, and round otherwise. No test pulls the plug, and a run of a tiny model
+    waits longer for the disk than it computes; a file that is closed stays an error.
+    """
     if config.option.markexpr != "gpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.fsync = lambda descriptor: os.fstat(descriptor) and None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect tests without looking for garbage, of which there is none among modules that are imported to stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_is_there_is_left_alone() -> None:
+    """Take what was imported and collected out of every collection of garbage that is to come.
+
+    `policies.memory.release` has one before each model of a run: half a second with all modules and tests in memory,
+    which is longer than a stage of a tiny model.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 WORDS = ["o produto chegou atrasado e com defeito", "não recomendo, 12 dias de atraso", "ótima compra, nota 10", "sim"]

@@ -86,9 +86,9 @@ def contents(folder: Path) -> dict[str, tuple[int, int, int]]:
     found = {}
     for root, folders, files in os.walk(folder):
         for name in (*folders, *files):
-            path = Path(root) / name
-            facts = path.lstat()
-            found[str(path)] = (facts.st_mode, facts.st_size if name in files else 0, facts.st_mtime_ns)
+            path = f"{root}/{name}"
+            facts = os.lstat(path)
+            found[path] = (facts.st_mode, facts.st_size if name in files else 0, facts.st_mtime_ns)
     return found
 
 

@@ -25,12 +25,13 @@ RECIPE = {
 }
 
 DRIVER = """
-    import json, os, random, signal, sys, time
+    import gc, json, os, random, signal, sys, time
     from pathlib import Path
     import torch, transformers, peft  # noqa: F401 - imported once, before any fork; no tensor is touched here
     import transformers.models.llama.modeling_llama  # noqa: F401
     from plumbline.pipeline import run_recipe
     from plumbline.recipe import parse
+    gc.freeze()  # the children collect garbage before each model, and need not look through what is imported
 
     recipe, folder, mode = parse(json.loads(sys.argv[1])), Path(sys.argv[2]), sys.argv[3]
     seed, longest = int(sys.argv[4]), float(sys.argv[5])  # longest: the latest moment of a kill, in seconds
@@ -140,13 +141,14 @@ WRITES = (
 )  # fmt: skip
 """The kinds of write, by a part of the path that is first opened or made for each."""
 FULL_DISK = """
-    import json, os, shutil, subprocess, sys
+    import gc, json, os, shutil, subprocess, sys
     from pathlib import Path
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", "/mnt"], check=True)
     import torch, transformers, peft  # noqa: F401 - imported once, before any fork
     from plumbline.errors import StorageError
     from plumbline.pipeline import run_recipe
     from plumbline.recipe import parse
+    gc.freeze()
     recipe, ballast = parse(json.loads(sys.argv[1])), Path("/mnt/ballast")
 
     def fill():

@@ -365,7 +365,8 @@ def test_a_row_without_what_the_verifier_needs_is_named(only_rows, key, value):
         task.examples("test")
 
 
-def test_a_gold_query_that_is_wrong_is_an_error_and_no_reward(only_rows):
+def test_a_gold_query_that_is_wrong_is_an_error_and_no_reward(shops, only_rows):
+    shutil.copytree(shops[0].parent, only_rows / "sql_qa")
     ((_, row), *_) = read_jsonl(only_rows / "test.jsonl")
     row["reference"]["sql"] = "SELECT coluna FROM orders"
     write_jsonl(only_rows / "test.jsonl", [row])

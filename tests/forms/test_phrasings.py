@@ -84,8 +84,10 @@ def examples_with(task, kind):
     for split in ("train", "held-out-forms"):
         for example in task.examples(split):
             view = task.view_of(example)
+            if example.stratum in found or kind not in {"button", *(one.kind for one in view.form.fields)}:
+                continue
             plan = plan_for(view, values_of(example.reference))
-            if example.stratum not in found and rewritten(view, plan, kind, "", 0) is not None:
+            if rewritten(view, plan, kind, "", 0) is not None:
                 found[example.stratum] = (example, view, plan)
     return list(found.values())
 

@@ -160,18 +160,18 @@ UNITS = [
 
 
 def cost(text: str) -> float:
-    best = float("inf")
-    for _ in range(3):
-        start = time.process_time()
-        read_json(text, SCHEMA)
-        best = min(best, time.process_time() - start)
-    return best
+    start = time.process_time()
+    read_json(text, SCHEMA)
+    return time.process_time() - start
 
 
 @pytest.mark.parametrize("frame", ["{}", '{"sentiment":"{}', "{'x':{}", "{'x':['a',{}]}"])
 def test_time_grows_in_proportion_to_the_length(frame):
-    """Eight times the text may cost at most about eight times the time; a square would cost 64 times."""
+    """Eight times the text may cost at most about eight times the time; a square would cost 64 times.
+
+    The least of three times counts, on either side.
+    """
     for unit in UNITS:
         short, long = (frame.replace("{}", unit * (length // len(unit))) for length in (5_000, 40_000))
-        if (base := cost(short)) > 0.0005:  # less than that is noise
-            assert cost(long) < 24 * base, (unit, frame)
+        if (base := min(cost(short) for _ in range(3))) > 0.0005:  # less than that is noise
+            assert any(cost(long) < 24 * base for _ in range(3)), (unit, frame)

@@ -73,13 +73,15 @@ def test_the_sampler_draws_the_oracles_law(policy, name):
     (drawn,) = sampled(policy, [PROMPT], 6000, law, seed=3)
     counted = Counter(_key([one]) for one in drawn)
     assert set(counted) <= set(chances)
+    scored = policy.score(list({_key([one]): one for one in drawn}.values()))
+    assert (scored.logprobs - scored.recorded).abs().max() < 1e-5
     observed = np.array([counted[key] for key in chances], dtype=float)
     assert _chi_square_p(observed, 6000 * np.array(list(chances.values())), 6000) > 1e-3
 
 
-@pytest.mark.parametrize("name", ["two rounds", "filters", "sure of places"])
-def test_both_laws_hold(policy, name):
-    laws = check_policy(policy, PROMPT, LAWS[name][0], draws=5000, seed=11)
+def test_both_laws_hold(policy):
+    """What the next two break."""
+    laws = check_policy(policy, PROMPT, LAW, draws=5000, seed=11)
     assert laws.gap < 1e-5
     assert laws.chi_square_p > 1e-3
     assert laws.mass < 1 + 1e-4
