@@ -11,6 +11,8 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # Threads that wait for work must not spin: two of them on two busy cores slow each other down.
 export OMP_WAIT_POLICY := passive
+# Tests start the command line dozens of times; without bytecode each compiles the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test gpu lint format clean
 .DELETE_ON_ERROR:
@@ -53,8 +55,9 @@ demo: .venv/train.stamp
 	@echo "Or with a model of yours (a local directory or a hub name):"
 	@echo "    $(BIN)/plumbline run commerce-v4.1 --set model.name=DIRECTORY_OR_HUB_NAME"
 
+# In the order of their names: files with many tests first, as xdist would have them, leave the longest to the end.
 test: .venv/dev.stamp
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 gpu: .venv/dev.stamp
 	@$(BIN)/python -c 'import sys, torch; sys.exit("make gpu needs a CUDA device" * (not torch.cuda.is_available()))'
