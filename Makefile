@@ -32,10 +32,11 @@ unexport PYTHONDONTWRITEBYTECODE
 	@$(PIP) install -c constraints.txt -e '.[train,forms,commerce]'
 	@touch $@
 
-.venv/dev.stamp: .venv/train.stamp
-	@echo "installing what the tests need"
+# At once, not on top of the training's: pip then looks for what fits, and builds the package, once.
+.venv/dev.stamp: .venv/torch.stamp pyproject.toml
+	@echo "installing plumbline and what training and the tests need"
 	@$(PIP) install -c constraints.txt -e '.[train,forms,commerce,vllm,ray,remote,trackio,wandb,tensorboard,dev]'
-	@touch $@
+	@touch .venv/train.stamp $@
 
 demo: .venv/train.stamp
 	@$(BIN)/plumbline get smollm2-135m
