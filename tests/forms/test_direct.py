@@ -416,7 +416,7 @@ def test_hostile_numbers_and_texts_take_no_time():
     form = Form(
         name="n", domain="t", title="N", pages=(Page((number("N", ANY, step="0.01"), text("T", ANY))),), button="Go"
     )
-    began = time.perf_counter()
+    began = time.process_time()
     for value in ("9" * 9999, "1e999", "1e-999", "-" * 9999, "0." + "1" * 90, "\ud800", "\x00" * 999, "1e30"):
         visit(form, Type("N", value), Type("T", value))
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1

@@ -432,9 +432,9 @@ def test_any_text_is_read(text):
     ids=range(len(HOSTILE) + 14),
 )
 def test_hostile_plans_are_read_in_no_time(text):
-    began = time.perf_counter()
+    began = time.process_time()
     plan = read_plan(text, ELEMENTS)
-    assert time.perf_counter() - began < 1.5
+    assert time.process_time() - began < 1.5
     assert len(plan.actions) <= MAX_STEPS
 
 

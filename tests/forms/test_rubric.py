@@ -428,20 +428,20 @@ def test_five_thousand_damaged_plans(forms):
     rng = np.random.default_rng(0)
     agent = {e.id: e.gold for e in open_task("forms", {"plan": "agent"}, Path()).examples("val")}
     examples = list(forms.examples("val"))
-    began, worst, right = time.perf_counter(), 0.0, 0
+    began, worst, right = time.process_time(), 0.0, 0
     for number in range(5000):
         example = examples[number % len(examples)]
         source = agent[example.id] if number % 5 == 0 else example.gold
         text_ = damaged(rng, source, examples[(number + 1) % len(examples)].gold)
-        start = time.perf_counter()
+        start = time.process_time()
         outcome, fair = forms.judge(example, text_)
-        worst = max(worst, time.perf_counter() - start)
+        worst = max(worst, time.process_time() - start)
         assert 0 <= fair.total <= 1
         assert outcome.facts["submitted"] or fair.total == 0
         right += fair.total == 1.0
     assert worst < 1.0
     assert 0 < right < 2500, "some damage does no harm, most does"
-    assert time.perf_counter() - began < 60
+    assert time.process_time() - began < 60
 
 
 ODD = st.one_of(
