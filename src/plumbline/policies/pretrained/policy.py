@@ -16,6 +16,7 @@ from plumbline.policies.memory import Say, free, is_full, unheard
 from plumbline.policies.pretrained.loading import Loaded, checkpoint_layers
 from plumbline.recipe import ModelSection
 from plumbline.records import Key, Message, Request, Trajectory
+from plumbline.remote import portable
 from plumbline.runs.cards import CARD
 from plumbline.storage import clear_os_errors, sync_folder, write_json
 
@@ -168,6 +169,8 @@ class PretrainedPolicy:
         if self.adapter is None:
             self.model.save_pretrained(folder)
         else:
+            config = self.adapter.peft_config["default"]
+            config.base_model_name_or_path = portable(str(config.base_model_name_or_path))
             self.adapter.save_pretrained(folder, selected_adapters=["default"])
         self.chat.tokenizer.save_pretrained(folder)
 
