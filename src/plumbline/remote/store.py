@@ -4,6 +4,8 @@ A single write is whole or absent: object stores do so by themselves; elsewhere 
 Credentials are fsspec's matter (its configuration, the environment, a cloud's own files): none pass through here.
 """
 
+import errno
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -38,9 +40,8 @@ class Store:
 
             self.fs, root = url_to_fs(self.address)
         except ImportError as error:
-            module = error.name or ("s3fs" if scheme in {"s3", "s3a"} else "fsspec")
-            known = "fsspec" in module or "s3fs" in module
-            raise missing(f"the address {self.address}", module, extra="remote" if known else None) from error
+            module = error.name or getattr(error.__cause__, "name", None) or "fsspec"
+            raise missing(f"the address {self.address}", module.partition(".")[0]) from error
         except ValueError as error:
             raise RecipeError(
                 f"{self.address} cannot be used: {one_line(error)}",
@@ -62,8 +63,15 @@ class Store:
 
         Raises:
             FileNotFoundError: there is nothing.
+            OSError: this machine's disk is full.
+            StorageError: the store does not answer.
         """
-        self._try(lambda: self.fs.get_file(self._at(key), str(path)), f"read {key}")
+        try:
+            self._try(lambda: self.fs.get_file(self._at(key), str(path)), f"read {key}")
+        except StorageError as error:
+            if getattr(error.__cause__, "errno", None) in {errno.ENOSPC, errno.EDQUOT}:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
+            raise
 
     def write(self, key: str, content: bytes) -> None:
         """Write bytes, in place of what is there."""

@@ -268,6 +268,7 @@ def _bring_checkpoints(store: Store, manifest: Manifest, folder: Path, notes: li
                     download(store, found.files, folder)
             except DataError as error:
                 bad[step] = error
+                shutil.rmtree(folder / key.removesuffix(".json"), ignore_errors=True)  # what of it came before
                 continue
             if max(keys) in bad:
                 break  # the nearest whole one, which is what is to be said
