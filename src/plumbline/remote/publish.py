@@ -64,7 +64,7 @@ class Publisher:
     manifests: dict[str, bytes] = field(default_factory=dict)
     """Manifests at the address by key."""
     named: set[str] = field(default_factory=set)
-    """Keys that the last publication named."""
+    """Keys that the last publication named, and one since that was not completed."""
 
     def begin(self) -> None:
         """Learn what is at the address already.
@@ -139,6 +139,7 @@ class Publisher:
         for key, manifest in wanted.items():
             if self.manifests.get(key) != manifest.to_bytes():
                 self.store.write(key, manifest.to_bytes())
+                self.named |= manifest.keys
                 self.manifests[key] = manifest.to_bytes()
         self._remove(set().union(*(manifest.keys for manifest in wanted.values())), set(wanted))
 
