@@ -50,9 +50,8 @@ def download(store: Store, files: Files, folder: Path) -> None:
         DamagedError: names the first file that is not what was written.
         StorageError: the store does not answer, or the disk is full.
     """
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        for path, parts in files.items():
-            _download(store, path, parts, folder / path, pool)
+    with ThreadPoolExecutor(AT_ONCE) as each, ThreadPoolExecutor(AT_ONCE) as pool:
+        list(each.map(lambda path: _download(store, path, files[path], folder / path, pool), files))
 
 
 def _download(store: Store, path: str, parts: Sequence[Part], place: Path, pool: ThreadPoolExecutor) -> None:

@@ -124,8 +124,9 @@ class Publisher:
                 f"another process has taken over {self.store.address}",
                 f"let that one go on; what this one did is in {self.folder}, and was not published since",
             )
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            files = {name: self._uploaded(name, state, pool) for name in state.files}
+        with ThreadPoolExecutor(AT_ONCE) as each, ThreadPoolExecutor(AT_ONCE) as pool:
+            uploaded = each.map(lambda name: self._uploaded(name, state, pool), state.files)
+            files = dict(zip(state.files, uploaded, strict=True))
         checkpoints: dict[str, dict[str, tuple[Part, ...]]] = {}
         for name in [*files]:
             top, *middle = name.split("/")
