@@ -1,6 +1,7 @@
 """Plumbline from Python: what the commands do, as functions. `import plumbline` has these names and loads them late."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from plumbline.preflight.dry_run import DryRun
 from plumbline.preflight.dry_run import dry_run as look_ahead
 from plumbline.recipe import Recipe, section
 from plumbline.records import Evaluation
+from plumbline.remote import folder_for, is_address, join, local_model
 from plumbline.runs.live import LiveView
+from plumbline.runs.published import published
 from plumbline.runs.run import Observer, Run, Silent
 from plumbline.runs.trackers import open_trackers
 from plumbline.tasks.task import Task
@@ -35,7 +38,7 @@ def run(
         recipe: a file, the name of a bundled recipe, its keys as a mapping, or what `load_recipe` gave. In a mapping a
             scoring function of the task jsonl may be given itself.
         overrides: `a.b=value` each, for a file or a name.
-        out: the run directory; None is `runs/NAME`, after the recipe.
+        out: the run directory, or an address (docs/remote.md); None is NAME, after the recipe, in `run.folder`.
         resume: go on with a run that was stopped.
         quiet: show no progress on standard error.
 
@@ -45,13 +48,22 @@ def run(
     Raises:
         PlumblineError: what is wrong, and what to do.
     """
-    loaded, folder = _loaded(recipe, overrides, out)
-    if loaded.run.trackers and not resume:
-        check_recipe(loaded)  # the run does so itself, but after a tracker has written into the folder
+    loaded, place = _loaded(recipe, overrides, out)
     view = LiveView()
     observers: list[Observer] = [] if quiet else [view]
-    trackers = open_trackers(loaded, folder, lambda message: view.event("tracker", message))
-    return run_recipe(loaded, folder, resume=resume, observers=[*observers, *trackers])
+    with ExitStack() as opened:
+        folder = folder_for(place)
+        if is_address(place):
+            if not resume:
+                check_recipe(loaded)  # before anything is written to the address
+            tell = Silent() if quiet else view
+            kept = published(place, resume=resume, tell=lambda message: tell.event("note", message))
+            folder, keeper = opened.enter_context(kept)
+            observers.append(keeper)
+        elif loaded.run.trackers and not resume:
+            check_recipe(loaded)  # the run does so itself, but after a tracker has written into the folder
+        trackers = open_trackers(loaded, folder, lambda message: view.event("tracker", message))
+        return run_recipe(loaded, folder, resume=resume, observers=[*observers, *trackers])
 
 
 def dry_run(
@@ -66,20 +78,20 @@ def dry_run(
     Raises:
         PlumblineError: the recipe cannot be read; all else that is wrong is in `.findings`.
     """
-    loaded, folder = _loaded(recipe, overrides, out)
-    return look_ahead(loaded, folder, resume=resume)
+    loaded, place = _loaded(recipe, overrides, out)
+    return look_ahead(loaded, folder_for(place), resume=resume)
 
 
 def _loaded(
     recipe: str | Path | Mapping[str, Any] | Recipe, overrides: Sequence[str], out: str | Path | None
-) -> tuple[Recipe, Path]:
-    """The recipe, and the run's directory."""
+) -> tuple[Recipe, str]:
+    """The recipe, and the run's directory or address."""
     if isinstance(recipe, Recipe | Mapping) and overrides:
         raise RecipeError("overrides are for recipes in files", "change the recipe itself")
     if isinstance(recipe, Mapping):
         recipe = recipes.parse(_by_name(recipe))
     loaded = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, overrides)
-    return loaded, Path(out) if out is not None else Path(loaded.run.folder) / loaded.name
+    return loaded, str(out) if out is not None else join(loaded.run.folder, loaded.name)
 
 
 def open_task(name: str, *, folder: str | Path | None = None, **options: Any) -> Task:
@@ -109,7 +121,8 @@ def evaluate(
     """Evaluate a model, the oracle or a control on a fixed split (`plumbline eval`).
 
     Args:
-        source: a model (directory, GGUF file, hub name), `oracle`, a control's name, or a finished run's last model.
+        source: a model (directory, GGUF file, address, hub name), `oracle`, a control's name, or a finished run, whose
+            last model is meant.
         task: what it is asked.
         split: train, val, test, or another one of the task.
         limit: only the first so many examples.
@@ -132,8 +145,9 @@ def evaluate(
         if result is None:
             raise RecipeError(f"the run {source.folder} is not finished", "go on with it: run(..., resume=True)")
         source = str(result["model"])
-    check_name(str(source), task, how)
-    return evaluate_model(str(source), task, task.examples(split)[:limit], split, how, Silent())
+    source = local_model(str(source))
+    check_name(source, task, how)
+    return evaluate_model(source, task, task.examples(split)[:limit], split, how, Silent())
 
 
 def _by_name(values: Any) -> Any:

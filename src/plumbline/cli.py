@@ -107,7 +107,7 @@ def run(
     source: take.Recipe,
     overrides: take.Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
-    out: Annotated[Path | None, typer.Option(help="The run directory; by default runs/NAME, after the recipe.")] = None,
+    out: take.RunPlace = None,
     dry_run: take.DryRun = False,
     as_json: take.Json = False,
 ) -> None:
@@ -187,12 +187,13 @@ def sweep(
     as_json: take.Json = False,
 ) -> None:
     """Run a recipe several times with some values varied, and compare the outcomes."""
+    from plumbline.remote import only_here
     from plumbline.reports.terminal import seeds_table, sweep_table
     from plumbline.sweep import over_seeds, run_sweep, shown_live, variants, write_page
 
     recipes = variants(source, overrides or (), vary or (), seeds)
     first = next(iter(recipes.values()))
-    folder = out or Path(first.run.folder) / f"{first.name}-sweep"
+    folder = only_here(out or f"{first.run.folder}/{first.name}-sweep", "a sweep")
     rows = run_sweep(recipes, folder, resume=resume, observers=shown_live)
     summed = None if seeds is None else over_seeds(rows)
     page = None if summed is None else write_page(recipes, folder, rows, shlex.join(["plumbline", *sys.argv[1:]]))
@@ -245,12 +246,13 @@ def evaluate(
     from plumbline.evaluation.command import EvaluationSpec, each_task, run_evaluation
     from plumbline.evaluation.models import ModelOptions
     from plumbline.recipe import task_section
+    from plumbline.remote import local_model
     from plumbline.reports.evaluation_output import Outputs, write_outputs
 
     short = {"executor": executor, "suite": suite, "path": None if path is None else str(path)}
     named = task_section(task, overrides or ())
     spec = EvaluationSpec(
-        model=model,
+        model=local_model(model),
         task=named.name,
         options=named.options | {key: value for key, value in short.items() if value is not None},
         split=split,
@@ -340,8 +342,11 @@ def check(
     a trainer printed (train.log); each with the completions beside it, where there are some.
     """
     from plumbline.recipe import is_recipe
+    from plumbline.remote import is_address, local_run
 
-    if is_recipe(path):
+    if is_address(path):
+        path = str(local_run(path))
+    elif is_recipe(path):
         if completions is not None:
             raise RecipeError(f"{path} is a recipe, and --completions are of a run", "leave them out")
         from plumbline.preflight.preflight import preflight_of
@@ -383,12 +388,14 @@ def parse(
 
 @app.command(epilog="Example: `plumbline report runs/commerce-demo`")
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory, finished or not.")],
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run directory or address, finished or not.")],
 ) -> None:
     """Write a run's report anew: report.html, report.md, and tables as CSV and LaTeX."""
+    from plumbline.remote import local_run
     from plumbline.reports.write import write_report
     from plumbline.runs.run import RUN, Run, is_run
 
+    folder = local_run(run)
     claims.check(folder, RUN, is_run)
     print(write_report(Run.read(folder)))
 

@@ -104,8 +104,16 @@ Seeds = Annotated[
     str | None,
     typer.Option(metavar="S1,S2,...", help="Run each with these seeds: means and intervals over them, and a report."),
 ]
+RunPlace = Annotated[
+    str | None,
+    typer.Option(
+        "--out",
+        metavar="PATH",
+        help="The run directory, or an address such as s3://BUCKET/FOLDER; by default runs/NAME, after the recipe.",
+    ),
+]
 SweepFolder = Annotated[
-    Path | None, typer.Option("--out", help="Where the runs go; by default runs/NAME-sweep, after the recipe.")
+    str | None, typer.Option("--out", help="Where the runs go; by default runs/NAME-sweep, after the recipe.")
 ]
 AnySplit = Annotated[
     str | None,
@@ -115,7 +123,8 @@ AnySplit = Annotated[
 # -- eval ------------------------------------------------------------------------------------------------------------
 
 Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A model directory, GGUF file or hub name; `oracle`; or a control.")
+    str,
+    typer.Argument(metavar="MODEL", help="A model directory, GGUF file, address or hub name; `oracle`; or a control."),
 ]
 Split = Annotated[str, typer.Option(rich_help_panel=TASK, help="train, val, test, or another one of the task.")]
 Limit = Annotated[

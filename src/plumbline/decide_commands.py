@@ -9,13 +9,13 @@ from plumbline import command_options as take
 from plumbline.command_output import print_json, print_text
 
 Runs = Annotated[
-    list[Path],
+    list[str],
     typer.Argument(
         metavar="RUN...", help="A run's folder; more of the same recipe are its seeds, those of another the run before."
     ),
 ]
 Models = Annotated[
-    list[Path], typer.Argument(metavar="RUN...", help="Runs whose last models are compared; the cheaper model first.")
+    list[str], typer.Argument(metavar="RUN...", help="Runs whose last models are compared; the cheaper model first.")
 ]
 Tree = Annotated[
     str | None,
@@ -45,8 +45,9 @@ def decide(runs: Runs, tree: Tree = None, out: Next = None, as_json: take.Json =
     from plumbline.diagnosis.said import decision_text
     from plumbline.diagnosis.watch import afterwards
     from plumbline.recipe import difference_lines
+    from plumbline.remote import local_run
 
-    evidence = gather(runs)
+    evidence = gather([*map(local_run, runs)])
     decision = decide_on(evidence, tree_of(evidence, tree))
     run = evidence.runs[0].run
     watched = afterwards(run)
@@ -68,8 +69,9 @@ def route(runs: Models, out: Table = None, as_json: take.Json = False) -> None:
     from plumbline.diagnosis.routes import plain, write_routes
     from plumbline.diagnosis.routes import route as find_routes
     from plumbline.diagnosis.said import routes_text
+    from plumbline.remote import local_run
 
-    table = find_routes(runs)
+    table = find_routes([*map(local_run, runs)])
     if out is not None:
         write_routes(out, table)
     print_json(plain(table)) if as_json else print_text(routes_text(table))

@@ -3,7 +3,6 @@
 import shlex
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,8 +23,10 @@ history_app = typer.Typer(cls=take.Group)
 )
 def runs(
     folders: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[FOLDER ...]", help="Runs, or folders that hold runs or sweeps; by default runs."),
+        list[str] | None,
+        typer.Argument(
+            metavar="[FOLDER ...]", help="Runs, or folders or addresses that hold runs or sweeps; by default runs."
+        ),
     ] = None,
     split: Annotated[str | None, typer.Option(help="Only the results on this split; by default on all.")] = None,
     mode: Annotated[str, typer.Option(help="How answers were drawn: greedy, sampled, vote8, or all.")] = "greedy",
@@ -39,10 +40,11 @@ def runs(
     shown (Holm), so --split and --mode also decide how strict that is.
     """
     from plumbline.evaluation.history import Asked, history, plain_history
+    from plumbline.remote import local_runs
     from plumbline.reports.evaluation_output import Outputs
 
     outputs = Outputs(table=table, report=report, as_json=as_json)
-    found = history(folders or [Path("runs")], Asked(split, None if mode == "all" else mode))
+    found = history(local_runs(folders or ["runs"]), Asked(split, None if mode == "all" else mode))
     _show(found, outputs, plain_history)
 
 
@@ -51,8 +53,8 @@ def runs(
     "`plumbline compare runs/a/evaluations/sft.test.greedy.json runs/a/evaluations/rl.test.greedy.json`"
 )
 def compare(
-    first: Annotated[Path, typer.Argument(help="A run directory, or an evaluation's JSON file.")],
-    others: Annotated[list[Path], typer.Argument(metavar="RUN ...", help="What is compared with it, each.")],
+    first: Annotated[str, typer.Argument(help="A run directory or address, or an evaluation's JSON file.")],
+    others: Annotated[list[str], typer.Argument(metavar="RUN ...", help="What is compared with it, each.")],
     table: take.TableFormat = None,
     report: take.Page = None,
     as_json: take.OutputJson = False,
@@ -62,10 +64,11 @@ def compare(
     p-values are adjusted for all comparisons that are shown (Holm).
     """
     from plumbline.evaluation.named import compare_paths, plain_comparisons
+    from plumbline.remote import local_run
     from plumbline.reports.evaluation_output import Outputs
 
     outputs = Outputs(table=table, report=report, as_json=as_json)
-    found = compare_paths(first, *others)
+    found = compare_paths(*map(local_run, [first, *others]))
     _show(found, outputs, plain_comparisons)
 
 

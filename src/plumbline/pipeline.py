@@ -37,6 +37,7 @@ from plumbline.preflight.preflight import refuse
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
 from plumbline.recipe.running import ENGINES, WORKERS
 from plumbline.records import Example
+from plumbline.remote import local_model, portable
 from plumbline.reports.write import write_report
 from plumbline.rollouts import check_prompts
 from plumbline.runs.cards import Card, trained_on
@@ -84,7 +85,7 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
         _evaluate_references(run, grounds)
 
         train = _mixed(recipe, {ground.name: (ground.task, ground.train) for ground in grounds})
-        model = recipe.model.name or _base(recipe, run, grounds)
+        model = local_model(recipe.model.name) if recipe.model.name else _base(recipe, run, grounds)
         check_start(model, grounds)
         evaluate_stage(run, grounds, "base", lambda: _open(run, model, "evaluate"), train)
         if recipe.sft is not None:
@@ -297,7 +298,9 @@ def _section(recipe: Recipe) -> ModelSection:
 
 
 def _finish_stage(run: Run, policy: Policy, section: ModelSection, stage: str, source: str, trained: Source) -> None:
-    """Save a stage's model with its card; its checkpoints would only take up space from here on."""
+    """Save a stage's model with its card; of its checkpoints only one that was better than the model stays."""
+    from plumbline.training.checkpoints import leave_best
+
     recipe = run.recipe
     model = section.meaning()
     if section.dtype == "auto" and (dtype := policy.engine.get("dtype")) in {"float32", "bfloat16"}:
@@ -315,7 +318,8 @@ def _finish_stage(run: Run, policy: Policy, section: ModelSection, stage: str, s
         ),
     )
     policy.save(run.model(stage), card.to_json())
-    shutil.rmtree(run.checkpoints(stage), ignore_errors=True)
+    leave_best(run.checkpoints(stage))
+    run.landmark()
 
 
 def _result(run: Run, source: str) -> dict[str, Any]:
@@ -330,6 +334,6 @@ def _result(run: Run, source: str) -> dict[str, Any]:
     return {
         "status": "finished",
         "recipe": {"name": run.recipe.name, "identity": run.recipe.identity()},
-        "model": source,
+        "model": portable(source),
         "evaluations": summaries,
     }

@@ -21,6 +21,7 @@ from plumbline.evaluation.comparison import check_same
 from plumbline.evaluation.statistics import Interval, mean_interval, paired
 from plumbline.overrides import read_yaml
 from plumbline.records import Evaluation
+from plumbline.remote import portable
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import STAGES, Run
 from plumbline.section import section
@@ -102,7 +103,11 @@ def _evaluated(folder: Path) -> dict[str, tuple[str, Evaluation]]:
     if not found:
         raise RunError(f"{folder} has no model that was evaluated after a stage", "let the run finish a stage")
     stage = max((key.stage for key in found), key=STAGES.index)
-    return {_job(key, one, run): (str(_model(run, stage)), one) for key, one in found.items() if key.stage == stage}
+    return {
+        _job(key, one, run): (portable(str(_model(run, stage))), one)
+        for key, one in found.items()
+        if key.stage == stage
+    }
 
 
 def _job(key: EvaluationKey, evaluation: Evaluation, run: Run) -> str:

@@ -15,6 +15,7 @@ from plumbline.policies.policy import Tells, slowness
 from plumbline.policies.saved import saved_settings
 from plumbline.recipe import ModelSection, foreign_key, options_of, section, without_foreign
 from plumbline.records import Evaluation, Example, Sampling
+from plumbline.remote import local_model
 from plumbline.rollouts import check_prompts
 from plumbline.runs.cards import Card
 from plumbline.runs.run import Listener
@@ -176,7 +177,7 @@ def check_unseen(model: str, examples: Sequence[Example], which: str, fix: str) 
     Raises:
         DataError: the model was trained on some of them.
     """
-    card = Card.read(model)
+    card = Card.read(local_model(model))
     seen = [example.id for example in examples if card is not None and example.fingerprint() in card.trained_on]
     if seen:
         raise DataError(f"{model} was trained on {len(seen)} of {which}, for example {seen[0]}", fix)

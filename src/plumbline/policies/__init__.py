@@ -13,6 +13,7 @@ from plumbline.policies.pretrained.chat import read_template
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import check_settings, check_source
 from plumbline.recipe import ModelSection, options_of
+from plumbline.remote import local_model
 
 if TYPE_CHECKING:
     from plumbline.policies.policy import Policy
@@ -22,7 +23,7 @@ NEEDED = ("torch", "transformers", "tokenizers", "safetensors", "jinja2")
 
 
 def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
-    """Load the model at `source` (a directory or hub name) as a policy of the section's family.
+    """Load the model at `source` (a directory, address or hub name) as a policy of the section's family.
 
     Raises:
         RecipeError: there is no such family.
@@ -34,6 +35,7 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
     if type(section) is ModelSection:  # the family's own options have their defaults
         section = options.model.model_validate(section.model_dump(exclude_unset=True))
     assert isinstance(section, options.model), "a section of another family's class"
+    source = local_model(source)
     check_model(section, source)
     family = named(options.policy or section.family, "policy family")
     advice = (
@@ -49,7 +51,8 @@ def check_model(section: ModelSection, source: str | None) -> None:
 
     Args:
         section: how it is to be opened.
-        source: a directory, a GGUF file, or a hub name (which is not asked for); None for one made on the spot.
+        source: a directory, a GGUF file, an address (which is fetched), or a hub name (which is not asked for); None
+            for one made on the spot.
 
     Raises:
         RecipeError: there is no such family (see `recipe.families.options_of`).
@@ -57,6 +60,7 @@ def check_model(section: ModelSection, source: str | None) -> None:
     """
     ours = bool(options_of(section.family).policy)
     if source is not None:
+        source = local_model(source)
         if ours:
             check_source(source)
         check_settings(section, source)

@@ -8,6 +8,8 @@ from plumbline.errors import ModelError
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import header, is_gguf
 from plumbline.recipe import LoraSection, ModelSection
+from plumbline.remote import local_model
+from plumbline.remote.nearest import instead_here
 from plumbline.runs.cards import CARD
 from plumbline.storage import read_object
 
@@ -35,7 +37,8 @@ def check_source(source: str) -> None:
     if path.is_dir():
         if not _is_model(path):
             inside = next(_models_in(path), None)
-            advice = f"give the model itself: {inside}" if inside else "give the model's directory"
+            advice = f"give the model itself: {inside}" if inside else instead_here(path)
+            advice = advice or "give the model's directory"
             raise ModelError(f"{source} is a directory without a model (no config.json)", advice)
         base = adapter_base(source)
         saved_settings(source)
@@ -44,7 +47,8 @@ def check_source(source: str) -> None:
     elif looks_like_path or path.exists() or not source.strip():
         raise ModelError(
             f"there is no model directory at {source}",
-            "check the path, fetch a model (`plumbline get` lists them), or give a hub name such as org/model",
+            instead_here(path)
+            or "check the path, fetch a model (`plumbline get` lists them), or give a hub name such as org/model",
         )
 
 
@@ -72,7 +76,7 @@ def adapter_base(source: str) -> str | None:
     base = read_object(config).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise ModelError(f"{config} names no base model", "set base_model_name_or_path in it")
-    return base
+    return local_model(base)
 
 
 def saved_settings(source: str) -> Mapping[str, Any]:

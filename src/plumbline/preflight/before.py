@@ -19,6 +19,7 @@ from plumbline.preflight.prompts import A_MESSAGE, AN_ANSWER, CHARACTERS, Opened
 from plumbline.preflight.shapes import Shapes, find_shapes, folder_of, of_tiny
 from plumbline.recipe import Recipe
 from plumbline.records import Example, Message
+from plumbline.remote import local_model
 
 if TYPE_CHECKING:
     from plumbline.policies.pretrained.chat import Chat
@@ -111,7 +112,7 @@ class Before:
         from plumbline.policies.pretrained.chat import Chat
         from plumbline.policies.pretrained.loading import load_tokenizer, quieten
 
-        own = Path(section.name)
+        own = Path(local_model(section.name))
         if not has_tokenizer(own) and not has_tokenizer(self.model_folder):
             raise Lacking("a tokenizer beside the model")
         quieten()

@@ -16,6 +16,7 @@ from plumbline.preflight.before import Before, Check, Lacking, before, before_of
 from plumbline.preflight.checks import CHECKS
 from plumbline.preflight.checks.overlap import MOST
 from plumbline.recipe import Recipe, find, load
+from plumbline.remote import folder_for, join
 from plumbline.reports.findings import plain, said
 
 ANYWAY = "to begin all the same, add --set run.preflight=false"
@@ -90,7 +91,7 @@ def preflight_of(source: str, overrides: Sequence[str] = ()) -> Preflight:
         RecipeError: it cannot be read.
     """
     recipe = load(source, overrides)
-    return preflight(recipe, Path(recipe.run.folder) / recipe.name, find(source))
+    return preflight(recipe, folder_for(join(recipe.run.folder, recipe.name)), find(source))
 
 
 def examine(known: Before, checks: Sequence[Check], began: float | None = None) -> Preflight:

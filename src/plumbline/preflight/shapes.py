@@ -11,6 +11,7 @@ import yaml
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import adapter_base
 from plumbline.recipe import TinySection
+from plumbline.remote import local_model
 from plumbline.storage import read_object, read_text
 
 
@@ -83,7 +84,7 @@ def folder_of(name: str) -> Path | None:
     """The directory with a model's weights: itself, an adapter's base, or transformers' cache; None without one."""
     if is_gguf(name):
         return None
-    path = Path(name).expanduser()
+    path = Path(local_model(name)).expanduser()
     if path.is_dir():
         base = adapter_base(str(path))
         return path if base is None else folder_of(base)

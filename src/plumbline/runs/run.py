@@ -31,7 +31,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from plumbline import __version__, claims
 from plumbline.errors import PlumblineError, RunError, StorageError
@@ -85,6 +85,15 @@ class Observer(Listener, Protocol):
 
     def close(self) -> None:
         """The run is over, well or badly."""
+        ...
+
+
+@runtime_checkable
+class Keeps(Protocol):
+    """An observer that copies the run elsewhere."""
+
+    def landmark(self, run: "Run") -> None:
+        """The folder holds something new to go on from, or to look at: a checkpoint, an evaluation, a model."""
         ...
 
 
@@ -321,6 +330,13 @@ class Run:
     def evaluation(self, key: EvaluationKey, evaluation: Evaluation) -> None:
         """Record an evaluation."""
         write_evaluation(self.folder / "evaluations" / f"{key}.json", evaluation)
+        self.landmark()
+
+    def landmark(self) -> None:
+        """Tell who copies the run that there is something new in its folder."""
+        for observer in self.observers:
+            if isinstance(observer, Keeps):
+                observer.landmark(self)
 
     def environment(self, extra: Mapping[str, Any]) -> None:
         """Record versions and machine, and what else the pipeline knows."""

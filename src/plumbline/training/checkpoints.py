@@ -8,7 +8,7 @@ beside its final name, flushed, and renamed, so a kill at any moment leaves the 
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,24 @@ from plumbline.errors import RunError
 from plumbline.storage import clear_os_errors, read_object, sync_folder, write_json
 
 TENSORS, STATE = "tensors.safetensors", "state.json"
+BEST = "best"
+"""In a stage's memory: the best value of `EVALUATED` so far, and its step; the earliest of equal ones."""
+EVALUATED = "eval/mean_reward"
 
 
-def save(folder: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any], keep: int) -> Path:
-    """Write `folder/step-000040` and remove all but the newest `keep` checkpoints.
+def save(
+    folder: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any], keep: int, best: int | None = None
+) -> Path:
+    """Write `folder/step-000040` and remove all but the newest `keep` checkpoints and the best.
+
+    Args:
+        folder: of the stage.
+        step: how many are done.
+        tensors: weights and moments.
+        state: what else the stage goes on from.
+        keep: how many of the newest stay.
+        best: the step after which the evaluation was best, as far as is known; its checkpoint stays, or else the
+            nearest before it.
 
     Raises:
         StorageError: the disk is full; the earlier checkpoints are untouched.
@@ -45,9 +59,33 @@ def save(folder: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[
         except Exception:
             shutil.rmtree(temporary, ignore_errors=True)
             raise
-    for old in _all(folder)[:-keep]:
-        shutil.rmtree(old, ignore_errors=True)
+    found = {_step(path): path for path in _all(folder)}
+    for old in found.keys() - kept(list(found), keep, best):
+        shutil.rmtree(found[old], ignore_errors=True)
     return final
+
+
+def kept(steps: Sequence[int], keep: int, best: int | None) -> set[int]:
+    """Which of some checkpoints stay.
+
+    Args:
+        steps: of the checkpoints, ascending.
+        keep: how many of the newest, at least 1.
+        best: the step that was best; nothing stays for its sake where all checkpoints are later.
+    """
+    before = [step for step in steps if best is not None and step <= best]
+    return {*steps[-keep:], *before[-1:]}
+
+
+def leave_best(folder: Path) -> None:
+    """Remove the checkpoints of a stage that is finished, but for that of an evaluation better than the last one's."""
+    found = {_step(path): path for path in _all(folder)}
+    best = read_object(found[max(found)] / STATE)["memory"].get(BEST) if found else None
+    stays = [step for step in found if best is not None and step <= best[1] < max(found)][-1:]
+    for step in found.keys() - stays:
+        shutil.rmtree(found[step], ignore_errors=True)
+    if not stays:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def latest(folder: Path) -> Path | None:
@@ -70,10 +108,16 @@ def read(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         state = read_object(checkpoint / STATE)
         return load_file(checkpoint / TENSORS), {key: state[key] for key in ("step", "marks", "memory")}
     except Exception as error:
+        before = [step for step in map(_step, _all(checkpoint.parent)) if step < _step(checkpoint)]
+        where = f"the one before it, step {before[-1]}" if before else "the stage's beginning: there is none before it"
         raise RunError(
             f"the checkpoint {checkpoint} cannot be read: {error}",
-            "remove this folder: the run then resumes from the one before it",
+            f"remove this folder: the run then resumes from {where}",
         ) from error
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.removeprefix("step-"))
 
 
 def _all(folder: Path) -> list[Path]:

@@ -93,12 +93,19 @@ class Stage:
             samples: the rollouts of the step, which were recorded.
         """
         self.run.metrics(self.name, step, values)
+        self.remember_best(step, values)
         found = self._checker.look({"step": step, **values}, samples)
         if found is not None and step < self.optimiser.total:
             ignored = ", ".join([*self.run.recipe.checks.ignore, found.check])
             fix = f"{found.fix}. Or --resume with --set 'checks.ignore=[{ignored}]' to go on without this check"
             error = TrainingStopped(f"the check {found.check}: {found.what}", fix)
             self.halt(error, {"check": found.check, "said": found.what, "since": found.since})
+
+    def remember_best(self, step: int, values: Mapping[str, float | int | None]) -> None:
+        """Remember an evaluation that is better than all before: the checkpoint of its step stays."""
+        value, best = values.get(checkpoints.EVALUATED), self.memory.get(checkpoints.BEST)
+        if value is not None and (best is None or value > best[0]):
+            self.memory[checkpoints.BEST] = [value, step]
 
     def halt(self, error: TrainingStopped, facts: dict[str, Any]) -> None:
         """Stop after this step's checkpoint: `facts` go into the run's result, and the error is raised."""
@@ -111,7 +118,9 @@ class Stage:
             self.optimiser.state() | self.older,
             {"marks": self.run.marks(), "memory": self.memory},
             self.section.keep_checkpoints,
+            self.memory.get(checkpoints.BEST, (None, None))[1],
         )
+        self.run.landmark()
 
 
 @contextmanager

@@ -14,10 +14,12 @@ from plumbline.errors import DataError
 from plumbline.policies.chunks import Chunk, Law, chunks
 from plumbline.policies.memory import Say, free, is_full, unheard
 from plumbline.policies.pretrained.loading import Loaded, checkpoint_layers
+from plumbline.policies.saved import ADAPTER
 from plumbline.recipe import ModelSection
 from plumbline.records import Key, Message, Request, Trajectory
+from plumbline.remote import portable
 from plumbline.runs.cards import CARD
-from plumbline.storage import clear_os_errors, sync_folder, write_json
+from plumbline.storage import clear_os_errors, read_object, sync_folder, write_json
 
 
 class PretrainedPolicy:
@@ -169,6 +171,9 @@ class PretrainedPolicy:
             self.model.save_pretrained(folder)
         else:
             self.adapter.save_pretrained(folder, selected_adapters=["default"])
+            said = read_object(folder / ADAPTER)
+            if (base := portable(str(said["base_model_name_or_path"]))) != said["base_model_name_or_path"]:
+                write_json(folder / ADAPTER, {**said, "base_model_name_or_path": base})
         self.chat.tokenizer.save_pretrained(folder)
 
     def save(self, folder: Path, card: Mapping[str, Any]) -> None:

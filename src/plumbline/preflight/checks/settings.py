@@ -16,6 +16,7 @@ from plumbline.policies.options import PretrainedModel
 from plumbline.preflight.before import Before, Check
 from plumbline.recipe import OptimiserSection
 from plumbline.records import SteppedSampling
+from plumbline.remote import local_model
 from plumbline.runs.cards import Card
 
 SLOW_RATE, SLOW_STEPS = 0.1, 0.15
@@ -171,7 +172,7 @@ def laws(before: Before) -> Iterator[Finding]:
 def _as_before(before: Before) -> Iterator[Finding]:
     """The law by which the run that made the model drew, where it says so."""
     name, sampling = before.recipe.model.name, before.recipe.sampling
-    card = Card.read(name) if name is not None and Path(name).is_dir() else None
+    card = Card.read(model) if name is not None and Path(model := local_model(name)).is_dir() else None
     now = asdict(sampling) | {"steps": before.recipe.evaluation.steps or sampling.most_steps}
     then = {key: card.sampling[key] for key in LAW if key in card.sampling} if card is not None else {}
     if then.get("temperature") == 0:  # it was evaluated greedily alone, which says nothing of how it drew

@@ -1,0 +1,627 @@
+"""Runs and models at addresses: published whole, taken up elsewhere to the bit, and what is said where that fails."""
+
+import hashlib
+import json
+import shutil
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+fsspec = pytest.importorskip("fsspec", reason="the extra remote is not installed")
+
+from fsspec.implementations.memory import MemoryFileSystem  # noqa: E402
+from hypothesis import HealthCheck, given, settings  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
+import plumbline.remote.lock as locks  # noqa: E402
+import plumbline.remote.store as stores  # noqa: E402
+from plumbline import api  # noqa: E402
+from plumbline.errors import DataError, ModelError, RecipeError, RunError, StorageError  # noqa: E402
+from plumbline.policies import open_policy  # noqa: E402
+from plumbline.recipe import parse  # noqa: E402
+from plumbline.remote import folder_for, is_address, local_model, local_run  # noqa: E402
+from plumbline.remote.fetch import read_manifest  # noqa: E402
+from plumbline.remote.lock import Lock  # noqa: E402
+from plumbline.remote.manifest import Manifest, Part  # noqa: E402
+from plumbline.remote.publish import Publisher  # noqa: E402
+from plumbline.remote.store import Store  # noqa: E402
+from plumbline.runs.published import files_of, published  # noqa: E402
+from plumbline.storage import write_text  # noqa: E402
+from plumbline.training import rl  # noqa: E402
+
+RECIPE = {
+    "name": "far",
+    "seed": 3,
+    "task": {"name": "tests.toy:open_toy", "options": {"size": 6}},
+    "sft": {"steps": 2, "batch_size": 4, "optimiser": {"learning_rate": 1e-3}},
+    "rl": {"steps": 4, "prompts_per_step": 2, "group_size": 4, "optimiser": {"learning_rate": 1e-3}},
+    "sampling": {"max_tokens": 6},
+    "evaluation": {"every": 2, "limit": 2, "final": ["val"], "sampled": False},
+    "run": {"checkpoint_every": 1, "preflight": False},
+}
+
+
+class Faulty(MemoryFileSystem):
+    """A store in memory that can be told to fail."""
+
+    protocol = "faulty"
+    store: dict = {}  # noqa: RUF012 - as in fsspec's
+    pseudo_dirs = [""]  # noqa: RUF012
+    fail = staticmethod(lambda what, path: None)
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return MemoryFileSystem._strip_protocol(str(path).replace("faulty://", "memory://"))
+
+    def pipe_file(self, path, value, mode="overwrite", **kwargs):
+        type(self).fail("write", path)
+        return super().pipe_file(path, value, mode=mode, **kwargs)
+
+    def put_file(self, lpath, rpath, **kwargs):
+        type(self).fail("write", rpath)
+        return super().put_file(lpath, rpath, **kwargs)
+
+    def cat_file(self, path, **kwargs):
+        type(self).fail("read", path)
+        return super().cat_file(path, **kwargs)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """An empty store, an empty cache, a working directory, and no waiting."""
+    fsspec.register_implementation("faulty", Faulty, clobber=True)
+    for kind in (MemoryFileSystem, Faulty):
+        kind.store.clear()
+        kind.pseudo_dirs[:] = [""]
+    Faulty.fail = staticmethod(lambda what, path: None)
+    monkeypatch.setattr(stores, "WAITS", (0.0,))
+    monkeypatch.setattr(locks, "LEASE", 0.3)
+    monkeypatch.setattr(locks, "BEAT", 0.05)
+    monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    local_model.cache_clear()
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def recipe(tiny_folder):
+    return {**RECIPE, "model": {"name": str(tiny_folder)}}
+
+
+def run(recipe, address, **how):
+    return api.run(recipe, out=address, quiet=True, **how)
+
+
+def results(folder: Path) -> dict[str, str]:
+    """Hashes of everything that the result consists of."""
+    paths = [
+        *(folder / name for name in ("recipe.yaml", "metrics.jsonl", "samples.jsonl", "result.json")),
+        *sorted((folder / "evaluations").glob("*.json")),
+        *sorted(path for path in (folder / "models").rglob("*") if path.is_file()),
+    ]
+    there = [path for path in paths if path.exists()]
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in there}
+
+
+def elsewhere(monkeypatch, tmp_path, name="elsewhere"):
+    """Go to another machine: no working folder, no cache."""
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / name / "cache"))
+    local_model.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def _whole(recipe, tmp_path_factory):
+    """The results of a run at an address that nothing interrupted, and what lies at the address."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(tmp_path_factory.mktemp("whole"))
+        found = results(run(recipe, "memory://whole/x").folder)
+    store = Store("memory://whole/x")
+    return found, {key: store.read(key) for key in store.sizes()}
+
+
+@pytest.fixture
+def whole(_whole):
+    """The results of a run that nothing interrupted."""
+    return _whole[0]
+
+
+def interrupted(recipe, address, monkeypatch, *, after, how=KeyboardInterrupt):
+    """Begin a run and end it in the RL step after so many; returns the working folder."""
+    honest = rl.update_policy
+
+    def update(*given):
+        if given[4] == after:
+            raise how
+        return honest(*given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rl, "update_policy", update)
+        with pytest.raises(how):
+            run(recipe, address)
+    return Path.cwd() / folder_for(address)
+
+
+@pytest.fixture(scope="module")
+def _stopped(recipe, tmp_path_factory):
+    """What lies at the address of a run that was interrupted after three of its four steps of RL."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.chdir(tmp_path_factory.mktemp("stopped"))
+        interrupted(recipe, "memory://stopped/x", patched, after=3)
+    store = Store("memory://stopped/x")
+    return {key: store.read(key) for key in store.sizes()}
+
+
+@pytest.fixture
+def stopped(_stopped):
+    """The address of a run that was interrupted on another machine."""
+    store = Store("memory://b/runs/x")
+    for key, content in _stopped.items():
+        store.write(key, content)
+    return store.address
+
+
+def whole_state(store: Store) -> dict[str, dict[str, str]]:
+    """Every manifest at an address, with the hash of every file in it as it can be fetched; asserts that all are."""
+    keys = [key for key in store.sizes() if key == "run.json" or key.startswith("checkpoints/")]
+    found = {}
+    for key in keys:
+        manifest, read = read_manifest(store, key), {}
+        for path, parts in manifest.files.items():
+            content = b"".join(store.read(part.key) for part in parts)
+            assert [hashlib.sha256(store.read(part.key)).hexdigest() for part in parts] == [p.sha256 for p in parts]
+            read[path] = hashlib.sha256(content).hexdigest()
+        found[key] = read
+    return found
+
+
+class TestAWholeRun:
+    def test_goes_on_elsewhere_to_the_same_bits(self, recipe, whole, stopped):
+        assert whole_state(Store(stopped)).keys() >= {"run.json", "checkpoints/rl/step-000003.json"}
+        folder = run(recipe, stopped, resume=True).folder
+        mine = results(folder)
+        assert {key for key in whole if mine.get(key) != whole[key]} == {"result.json"}  # which names the address
+        assert json.loads((folder / "result.json").read_text())["model"] == f"{stopped}/models/rl"
+        there = whole_state(Store(stopped))["run.json"]
+        assert {name: there[name] for name in mine} == mine
+        assert "lock.json" not in Store(stopped).sizes()
+
+    def test_needs_resume_and_its_own_place(self, recipe, stopped):
+        with pytest.raises(RunError, match="already holds a run"):
+            run(recipe, stopped)
+        Store("memory://b/data").write("rows.csv", b"1")
+        with pytest.raises(StorageError, match=r"holds other files \(rows.csv\)"):
+            run(recipe, "memory://b/data")
+        assert Store("memory://b/data").sizes() == {"rows.csv": 1}
+
+    def test_that_went_on_elsewhere_sets_the_older_folder_aside(self, stopped, place, monkeypatch):
+        with published(stopped, resume=True, tell=print) as (began, _):
+            began = began.resolve()
+        elsewhere(monkeypatch, place)
+        with published(stopped, resume=True, tell=print) as (folder, _):
+            write_text(folder / "metrics.jsonl", "more\n")
+        monkeypatch.chdir(place)
+        with published(stopped, resume=True, tell=print) as (folder, keeper):
+            assert (folder / "metrics.jsonl").read_text() == "more\n"
+            assert len(keeper._said) == 1
+        assert (began.with_name(f"{began.name}.aside-1") / "metrics.jsonl").read_text() != "more\n"
+        with published(stopped, resume=True, tell=print) as (_, keeper):  # nothing has changed since
+            assert keeper._said == []
+
+    def test_without_anything_of_it_published_is_not_there(self, recipe):
+        with pytest.raises(RecipeError):
+            run({**recipe, "task": {"name": "tests.toy:nothing"}}, "memory://b/runs/y")
+        assert Store("memory://b/runs/y").sizes() == {}
+
+    def test_in_a_folder_by_its_file_address(self, stopped, place, monkeypatch):
+        address = f"file://{place}/far/x"
+        with published(address, resume=False, tell=print) as (folder, _):
+            shutil.copytree(local_run(stopped), folder, dirs_exist_ok=True)
+        elsewhere(monkeypatch, place)
+        with published(address, resume=True, tell=print) as (folder, _):
+            assert results(folder) == results(local_run(stopped))
+        assert not list((place / "far").rglob("*.tmp"))
+
+
+class TestFaults:
+    def test_a_killed_upload_leaves_no_half_state(self, recipe, place, monkeypatch):
+        """The store goes away in the middle and never comes back: what is there is whole, and is gone on from."""
+        address = "faulty://b/runs/x"
+        store, honest = Store(address), rl.update_policy
+
+        def update(*given):
+            if given[4] == 1:
+                until = time.monotonic() + 30
+                while store.read("run.json") is None and time.monotonic() < until:
+                    time.sleep(0.01)
+                fail_after(3)
+            return honest(*given)
+
+        monkeypatch.setattr(rl, "update_policy", update)
+        with pytest.raises(StorageError, match="the store is gone"):
+            run(recipe, address)
+        Faulty.fail = staticmethod(lambda what, path: None)
+        before = whole_state(Store(address))
+        assert "result.json" not in before["run.json"]
+        elsewhere(monkeypatch, place)
+        with published(address, resume=True, tell=print) as (folder, _):
+            said = before["run.json"]["metrics.jsonl"]
+            assert hashlib.sha256((folder / "metrics.jsonl").read_bytes()).hexdigest() == said
+
+    def test_a_store_that_was_away_is_an_event_and_no_loss(self, recipe, whole):
+        address, away = "faulty://b/runs/x", []
+
+        def fail(what, path):
+            if what == "write" and "/run.json." in path and len(away) < 2:  # beside its place
+                away.append(path)
+                raise OSError("the store is away")
+
+        Faulty.fail = staticmethod(fail)
+        folder = run(recipe, address).folder
+        said = [row["message"] for row in map(json.loads, (folder / "events.jsonl").open()) if row["kind"] == "remote"]
+        assert len(away) == 2
+        assert any("the store is away" in one for one in said)
+        assert {k: v for k, v in results(folder).items() if k in ("metrics.jsonl",)}.items() <= whole.items()
+        assert whole_state(Store(address))["run.json"]["result.json"] == results(folder)["result.json"]
+
+    def test_a_store_down_at_the_end_is_an_error_and_resume_only_publishes(self, recipe, monkeypatch):
+        address = "faulty://b/runs/x"
+
+        def fail(what, path):
+            if (Path.cwd() / folder_for(address) / "result.json").exists():
+                raise OSError("the store is down")
+
+        Faulty.fail = staticmethod(fail)
+        with pytest.raises(StorageError, match=r"the run is finished in .* the store is down") as error:
+            run(recipe, address)
+        assert "--resume publishes it" in error.value.fix
+        Faulty.fail = staticmethod(lambda what, path: None)
+        monkeypatch.setattr(rl, "update_policy", None)  # nothing may be trained again
+        folder = run(recipe, address, resume=True).folder
+        assert whole_state(Store(address))["run.json"]["result.json"] == results(folder)["result.json"]
+
+    @pytest.mark.parametrize("damage", ["deleted", "cut", "corrupted"])
+    def test_a_damaged_checkpoint_is_named_with_the_way_back(self, recipe, whole, stopped, damage):
+        store = Store(stopped)
+        tensors = "checkpoints/rl/step-000003/tensors.safetensors"
+        (part,) = read_manifest(store, "checkpoints/rl/step-000003.json").files[tensors]
+        content = store.read(part.key)
+        if damage == "deleted":
+            store.remove([part.key])
+        else:
+            store.write(part.key, content[:-1] + (b"" if damage == "cut" else bytes([content[-1] ^ 1])))
+        with pytest.raises(DataError) as error:
+            run(recipe, stopped, resume=True)
+        assert f"step 3: {tensors} at {stopped} is damaged" in error.value.cause
+        assert f"step 2: remove {stopped}/checkpoints/rl/step-000003.json" in error.value.fix
+        assert not list(Path("runs").rglob("recipe.yaml"))
+        if damage == "corrupted":  # the way back is gone
+            store.remove(["checkpoints/rl/step-000003.json"])
+            assert results(run(recipe, stopped, resume=True).folder)["metrics.jsonl"] == whole["metrics.jsonl"]
+            whole_state(store)
+
+    def test_an_older_checkpoint_that_is_damaged_is_left_out_and_said(self, stopped):
+        store = Store(stopped)
+        last, before = (read_manifest(store, f"checkpoints/rl/step-00000{step}.json").keys for step in (3, 2))
+        store.remove(sorted(before - last)[:1])
+        with published(stopped, resume=True, tell=print) as (folder, keeper):
+            assert [path.name for path in folder.glob("checkpoints/rl/step-*")] == ["step-000003"]
+            assert keeper._said == ["damaged checkpoints of rl were left out: step 2"]
+
+    def test_a_damaged_record_is_named(self, recipe, stopped):
+        store = Store(stopped)
+        (part,) = read_manifest(store, "run.json").files["metrics.jsonl"]
+        store.write(part.key, b"x" * part.size)
+        for read in (lambda: run(recipe, stopped, resume=True), lambda: local_run(stopped)):
+            with pytest.raises(DataError, match=r"metrics\.jsonl at memory://b/runs/x is damaged"):
+                read()
+        store.write("run.json", store.read("run.json")[:-20])
+        with pytest.raises(DataError, match=r"run\.json is damaged"):
+            local_run(stopped)
+
+    def test_a_full_disk_here_is_named_and_leaves_nothing(self, recipe, stopped, monkeypatch):
+        honest = MemoryFileSystem.get_file
+
+        def full(self, key, path, **_):
+            if "models/sft" in key:
+                raise OSError(28, "No space left on device")
+            return honest(self, key, path)
+
+        monkeypatch.setattr(MemoryFileSystem, "get_file", full)
+        with pytest.raises(StorageError, match=r"cannot write .*models/sft.*No space left") as error:
+            run(recipe, stopped, resume=True)
+        assert "free some space" in error.value.fix
+        assert not [path for path in Path("runs").rglob("*") if path.is_file()]
+        assert "lock.json" not in Store(stopped).sizes()
+
+    def test_a_manifest_cannot_name_files_outside_of_its_folder(self):
+        store = Store("memory://b/runs/x")
+        store.write("objects/a", b"x")
+        part = Part("objects/a", 1, hashlib.sha256(b"x").hexdigest())
+        for path in ("../evil", "/etc/evil", "a/../../evil"):
+            store.write("run.json", Manifest({path: (part,)}).to_bytes())
+            with pytest.raises(DataError, match="outside of its folder"):
+                local_run("memory://b/runs/x")
+
+
+class TestTwoWriters:
+    def test_the_second_is_refused_while_the_first_lives(self):
+        address = "memory://b/runs/x"
+        lock = Lock(Store(address))
+        lock.acquire()
+        with pytest.raises(RunError, match="another process is writing memory://b/runs/x"):
+            Lock(Store(address)).acquire()
+        assert lock.held()
+        lock.release()
+        assert Store(address).sizes() == {}
+
+    def test_a_dead_one_is_replaced_and_learns_of_it(self, place):
+        first = Lock(Store("memory://b/runs/x"))
+        first.acquire()
+        first._end.set()  # it sleeps
+        first._thread.join()
+        second = Lock(Store("memory://b/runs/x"))
+        second.acquire()
+        assert second.held()
+        assert not first.held()
+        first.release()
+        assert second.held()
+        folder = place / "w"
+        folder.mkdir()
+        (folder / "metrics.jsonl").write_text("{}\n")
+        late = Publisher(folder, first.store, first, files_of)
+        with pytest.raises(RunError, match="taken over"):
+            late.publish(late.state())
+        assert set(first.store.sizes()) == {"lock.json"}
+        second.release()
+
+    def test_a_run_whose_address_was_taken_stops(self, recipe, monkeypatch):
+        address, honest = "memory://b/runs/x", rl.update_policy
+
+        def update(*given):
+            if given[4] == 1:
+                Store(address).write("lock.json", b'{"id": "another"}')
+                time.sleep(0.2)
+            return honest(*given)
+
+        monkeypatch.setattr(rl, "update_policy", update)
+        with pytest.raises(RunError, match="another process has taken over"):
+            run(recipe, address)
+        assert json.loads(Store(address).read("lock.json")) == {"id": "another"}
+
+
+class TestReaders:
+    @pytest.fixture
+    def finished(self, whole, _whole):
+        store = Store("memory://b/runs/x")
+        for key, content in _whole[1].items():
+            store.write(key, content)
+        return store.address
+
+    def test_take_a_run_by_its_address(self, finished, plumbline, place):
+        for command in ("report", "check", f"compare {finished}", "runs", "route", "decide --tree commerce-v4.1"):
+            code, out, err = plumbline(*command.split(), finished)
+            assert code == 0, (command, err)
+            assert out
+        code, out, _ = plumbline("runs", "memory://b/runs", "--json")
+        assert code == 0
+        assert [one["name"] for one in json.loads(out)["runs"]] == ["x"]
+        code, _, err = plumbline("report", "memory://b/runs/y")
+        assert (code, "there is no run at memory://b/runs/y" in err) == (1, True)
+        assert not list((place / "cache").rglob("model.safetensors")), "records are read without weights"
+
+    def test_take_a_model_by_its_address_once(self, finished, plumbline, place, monkeypatch):
+        code, out, err = plumbline("eval", f"{finished}/models/rl", "--n", "2", "--split", "val", "--json")
+        assert code == 0, err
+        local_model.cache_clear()
+        monkeypatch.setattr(MemoryFileSystem, "get_file", None)  # from here on nothing is fetched
+        again = plumbline("eval", f"{finished}/models/rl", "--n", "2", "--split", "val", "--json")
+        assert again[1] == out
+
+    def test_a_model_that_is_not_there_names_what_is(self, stopped):
+        for asked, said in (
+            ("models/rl", "rl has checkpoints: step 2, step 3; models of finished stages: sft"),
+            ("checkpoints/rl/step-000009", "the nearest to step 9 of rl: step 2, step 3"),
+        ):
+            with pytest.raises(ModelError, match="there is no model at") as error:
+                local_model(f"{stopped}/{asked}")
+            assert said in error.value.fix
+
+    def test_a_recipe_begins_from_a_model_at_an_address(self, recipe, finished, place):
+        begun = {**recipe, "model": {"name": f"{finished}/models/sft", "lora": {"rank": 2}}, "sft": None}
+        begun["rl"] = {**recipe["rl"], "steps": 1}
+        begun["task"] = {"name": "tests.toy:open_toy", "options": {"size": 5}}
+        folder = api.run(begun, out=place / "mine", quiet=True).folder
+        assert f"name: {finished}/models/sft" in (folder / "recipe.yaml").read_text()
+        adapter = json.loads((folder / "models" / "rl" / "adapter_config.json").read_text())
+        assert adapter["base_model_name_or_path"] == f"{finished}/models/sft"
+        assert open_policy(parse(begun).model, str(folder / "models" / "rl")).engine
+
+    def test_a_run_that_goes_on_while_it_is_read(self, finished, monkeypatch):
+        """What a manifest names may be replaced before it is read: then the new manifest holds."""
+        store, honest, asked = Store(finished), Store.get, []
+        old = read_manifest(store, "run.json")
+        (part,) = old.files["result.json"]
+
+        def get(self, key, path):
+            if not asked:
+                asked.append(key)
+                store.write("objects/new", b"{}")
+                new = Part("objects/new", 2, hashlib.sha256(b"{}").hexdigest())
+                store.write("run.json", Manifest({**old.files, "result.json": (new,)}).to_bytes())
+                store.remove([part.key])
+            return honest(self, key, path)
+
+        monkeypatch.setattr(Store, "get", get)
+        assert (local_run(finished) / "result.json").read_text() == "{}"
+
+    def test_a_plain_model_directory(self, tiny_folder, place):
+        store = Store("memory://b/plain")
+        for path in tiny_folder.iterdir():
+            store.write(path.name, path.read_bytes())
+        here = Path(local_model(store.address))
+        assert {path.name: path.read_bytes() for path in here.iterdir() if path.name != ".remote.json"} == {
+            path.name: path.read_bytes() for path in tiny_folder.iterdir()
+        }
+        with pytest.raises(ModelError, match="nothing is there"):
+            local_model("memory://b/none")
+
+
+class TestAddresses:
+    @pytest.mark.parametrize("place", ["runs/x", "/runs/x", "C:\\x", "a:b", "://x", "s3:/x"])
+    def test_everything_else_is_a_path(self, place):
+        assert not is_address(place)
+
+    @pytest.mark.parametrize(
+        ("address", "said"),
+        [
+            ("ftp://me:secret@host/x", "ftp://...@host/x holds a user or a password"),
+            ("nowhere://x/y", "nowhere://x/y cannot be used"),
+            ("memory://a/../b", "is no address of a folder"),
+        ],
+    )
+    def test_that_cannot_be_used(self, recipe, address, said):
+        with pytest.raises(RecipeError) as error:
+            run(recipe, address)
+        assert said in error.value.cause
+        assert "secret" not in str(error.value)
+
+    @pytest.mark.parametrize(("module", "address"), [("fsspec.core", "memory://b/x"), ("s3fs", "s3a://b/x")])
+    def test_without_what_it_needs_names_the_extra(self, monkeypatch, module, address):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(ModelError) as error:
+            local_run(address)
+        assert f"needs {module.partition('.')[0]}, which is not installed" in error.value.cause
+        assert ".[remote]" in error.value.fix
+
+    def test_a_sweep_is_written_here(self, plumbline):
+        code, _, err = plumbline("sweep", "commerce-demo", "--seeds", "1,2", "--out", "memory://b/sweep")
+        assert (code, "a sweep cannot be written to the address memory://b/sweep" in err) == (1, True)
+
+
+@pytest.fixture(scope="module")
+def bucket():
+    """A bucket of a local server that speaks S3."""
+    pytest.importorskip("s3fs", reason="the extra remote is not installed")
+    server_of = pytest.importorskip("moto.server", reason="moto[server] is not installed")
+    server = server_of.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        patched.setenv("AWS_ACCESS_KEY_ID", "AKIAPLUMBLINE")
+        patched.setenv("AWS_SECRET_ACCESS_KEY", "the-secret-of-the-test")
+        patched.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        fsspec.filesystem("s3").mkdir("bucket")
+        yield "s3://bucket"
+    server.stop()
+
+
+def test_a_run_in_a_bucket(recipe, whole, bucket, place, monkeypatch):
+    """Interrupted, gone on elsewhere, read; the lock is exclusive, and no secret is in any record."""
+    address = f"{bucket}/runs/x"
+    interrupted(recipe, address, monkeypatch, after=2)
+    store = Store(address)
+    assert store.create("lock.json", b"{}")
+    assert not store.create("lock.json", b"{}"), "a write where something is must fail"
+    elsewhere(monkeypatch, place)
+    folder = run(recipe, address, resume=True).folder
+    mine = results(folder)
+    assert {key for key in whole if mine.get(key) != whole[key]} == {"result.json"}
+    assert whole_state(store)["run.json"].items() >= mine.items()
+    assert (local_run(address) / "result.json").is_file()
+    written = [path for path in place.rglob("*") if path.is_file()]
+    assert not [path for path in written if b"the-secret-of-the-test" in path.read_bytes()]
+    assert not [key for key in store.sizes() if b"the-secret-of-the-test" in store.read(key)]
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_write_fails_a_reader_finds_a_whole_state(tmp_path_factory, data):
+    """A folder changes, is published, and the store fails at any moment: manifests name what is there, and only that.
+
+    The state that is read is one that the folder had, in all its files.
+    """
+    Faulty.store.clear()
+    Faulty.pseudo_dirs[:] = [""]
+    Faulty.fail = staticmethod(lambda what, path: None)
+    folder = tmp_path_factory.mktemp("w") / "run"
+    folder.mkdir()
+    store = Store("faulty://b/x")
+    lock = Lock(store)
+    lock.acquire()
+    publisher, had = Publisher(folder, store, lock, files_of), []
+    try:
+        for number in range(data.draw(st.integers(1, 4))):
+            change(folder, number, data.draw(st.integers(0, 7)))
+            had.append(
+                {
+                    path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+                    for path in files_of(folder)
+                }
+            )
+            fail_after(data.draw(st.integers(0, 12)))
+            earlier = read_manifest(store, "run.json")
+            with suppress(StorageError):
+                publisher.publish(publisher.state())
+            Faulty.fail = staticmethod(lambda what, path: None)
+            found = whole_state(store)
+            assert found.get("run.json") in [None, *had]
+            steps = [int(key[-7:-5]) for key in found if key != "run.json"]
+            assert max(steps, default=-1) <= max(
+                (n for n, one in enumerate(had) if one == found.get("run.json")), default=-1
+            )
+            if earlier is not None:
+                assert earlier.keys <= store.sizes().keys(), "somebody may still be reading it"
+            if data.draw(st.booleans()):  # the process dies, and another takes up the folder
+                publisher = Publisher(folder, store, lock, files_of)
+                publisher.begin()
+        publisher.publish(publisher.state())
+        found = whole_state(store)
+        assert found.pop("run.json") == had[-1]
+        assert set(found) == {f"checkpoints/rl/{path.name}.json" for path in folder.glob("checkpoints/rl/step-*")}
+        publisher.publish(publisher.state())
+        needed = {part for key in ("run.json", *found) for part in read_manifest(store, key).keys}
+        left = {key for key in store.sizes() if key.startswith(("objects/", "models/"))}
+        assert left == needed, "what nobody needs is removed"
+    finally:
+        lock.release()
+
+
+def change(folder: Path, number: int, what: int) -> None:
+    """Let a folder change as a run changes it."""
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(f"{number}\n" * (what + 1))
+    put(folder / "recipe.yaml", f"name: x{what % 2}\n")
+    if what % 2:
+        for name in ("tensors.safetensors", "state.json"):
+            put(folder / f"checkpoints/rl/step-00000{number}" / name, f"{name} {number}")
+    if what == 6:
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+    if what > 5:
+        for name in ("model.safetensors", "plumbline.json"):
+            put(folder / "models" / f"m{number}" / name, f"{name} {number}")
+
+
+def put(path: Path, text: str) -> None:
+    """A new file in a file's place, as the package writes them, but not flushed to the disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".tmp").write_text(text)
+    path.with_suffix(".tmp").replace(path)
+
+
+def fail_after(writes: int) -> None:
+    """Let the store refuse all writes but the lock's after so many."""
+    left = [writes]
+
+    def fail(what, path):
+        if what == "write" and not path.endswith("lock.json"):
+            left[0] -= 1
+            if left[0] < 0:
+                raise OSError("the store is gone")
+
+    Faulty.fail = staticmethod(fail)

@@ -1,0 +1,108 @@
+"""Which checkpoints stay: never without the last, nor without the best or the nearest before it."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plumbline.errors import ModelError, RunError
+from plumbline.policies.saved import check_source
+from plumbline.storage import write_json, write_text
+from plumbline.training import checkpoints
+from plumbline.training.stage import Stage
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from([None, 0.0, 0.25, 0.5, 0.5000001, 1.0]), st.booleans()), min_size=1, max_size=40
+)
+
+
+def stage(folder, keep):
+    """A stage of a run that records nothing, with one weight."""
+    run = SimpleNamespace(
+        recipe=SimpleNamespace(run=SimpleNamespace(keep_checkpoints=keep), checks=SimpleNamespace(ignore=[])),
+        checkpoints=lambda name: folder / name,
+        marks=dict,
+        landmark=lambda: None,
+    )
+    made = Stage.__new__(Stage)
+    made.run, made.name, made.section, made.folder = run, "rl", run.recipe.run, folder / "rl"
+    made.memory, made.older, made.optimiser = {}, {}, SimpleNamespace(state=lambda: {"w": torch.zeros(1)})
+    return made
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS, keep=st.integers(1, 3))
+def test_the_last_and_the_best_are_never_deleted(tmp_path_factory, steps, keep):
+    """A step is an evaluation or none, and a checkpoint or none, in the order of the loop."""
+    one = stage(tmp_path_factory.mktemp("run"), keep)
+    values, saved = {}, []
+    for step, (value, due) in enumerate(steps, 1):
+        one.remember_best(step, {checkpoints.EVALUATED: value})
+        if value is not None:
+            values[step] = value
+        if not due:
+            continue
+        one._save(step)
+        saved.append(step)
+        left = [int(path.name.removeprefix("step-")) for path in checkpoints._all(one.folder)]
+        assert left[-keep:] == saved[-keep:]
+        assert len(left) <= keep + 1
+        if values:
+            best = min(found for found, value in values.items() if value == max(values.values()))
+            before = [found for found in saved if found <= best]
+            assert not before or before[-1] in left
+    assert checkpoints.latest(one.folder) == (one.folder / f"step-{saved[-1]:06d}" if saved else None)
+    checkpoints.leave_best(one.folder)
+    left = [int(path.name.removeprefix("step-")) for path in checkpoints._all(one.folder)]
+    best = min((found for found, value in values.items() if value == max(values.values())), default=None)
+    if saved and best is not None:  # an evaluation after the last checkpoint is not in it
+        known = {found: value for found, value in values.items() if found <= saved[-1]}
+        best = min((found for found, value in known.items() if value == max(known.values())), default=saved[-1])
+        assert left == ([found for found in saved if found <= best][-1:] if best < saved[-1] else [])
+    else:
+        assert left == []
+
+
+def test_what_is_best_outlives_a_resume(tmp_path):
+    one = stage(tmp_path, 1)
+    for step, value in enumerate([0.2, 0.9, 0.3, 0.4], 1):
+        one.remember_best(step, {checkpoints.EVALUATED: value})
+        one._save(step)
+        one.memory = checkpoints.read(checkpoints.latest(one.folder))[1]["memory"]
+    assert [path.name for path in checkpoints._all(one.folder)] == ["step-000002", "step-000004"]
+
+
+@pytest.fixture
+def run(tmp_path):
+    write_text(tmp_path / "run" / "recipe.yaml", "name: x\n")
+    for step in (20, 40, 60):
+        write_json(tmp_path / "run" / "checkpoints" / "rl" / f"step-{step:06d}" / "state.json", {})
+    write_json(tmp_path / "run" / "models" / "sft" / "plumbline.json", {})
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (
+            "checkpoints/rl/step-000050",
+            "step 50 of rl: step 40, step 60; models of finished stages: sft",
+        ),
+        ("checkpoints/rl/step-1", "the nearest to step 1 of rl: step 20, step 40"),
+        ("checkpoints/rl/step-000040", "the nearest to step 40 of rl: step 20, step 40"),
+        ("models/rl", "rl has checkpoints: step 20, step 40, step 60; models of finished stages: sft"),
+    ],
+)
+def test_a_missing_checkpoint_names_the_nearest(run, asked, said):
+    with pytest.raises(ModelError) as error:
+        check_source(str(run / asked))
+    assert said in error.value.fix
+
+
+def test_a_damaged_checkpoint_names_the_one_before_it(run):
+    for step, where in ((60, "step 40"), (20, "the stage's beginning")):
+        with pytest.raises(RunError) as error:
+            checkpoints.read(run / "checkpoints" / "rl" / f"step-{step:06d}")
+        assert where in error.value.fix
