@@ -36,7 +36,7 @@ RANKS: tuple[set[str], ...] = (
     {"jobs"},
     {"serve"},
     {"testing", "api", "command_options", "command_output", "exits"},
-    {"data_commands", "history_commands", "audit_command", "decide_commands"},
+    {"data_commands", "history_commands", "audit_command", "decide_commands", "job_commands"},
     {"cli"},
     {"__main__"},
 )
