@@ -38,7 +38,7 @@ RANKS: tuple[set[str], ...] = (
     {"testing", "api", "command_options", "command_output", "exits"},
     {"data_commands", "history_commands", "audit_command", "decide_commands", "job_commands"},
     {"cli"},
-    {"__main__"},
+    {"__main__", "job_entry"},
 )
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 WITHOUT_TORCH = (

@@ -93,14 +93,14 @@ def submit(
 ) -> None:
     """Run a recipe as a job: on a Ray cluster, in a process of its own, or on Anyscale.
 
-    Before anything is sent, what the job would be given is looked at, and `plumbline check` runs in a copy of it. Its
+    Before anything is sent, what the job would be given is looked at, and a dry run made in a copy of it. Its
     log is followed; Ctrl-C leaves it running. The exit status is 0 where engine and result agree that it is finished;
     3 where it failed, 4 where it never started, 5 where it ran and left no result, 6 where it was stopped, 7 where
     nobody can tell, and 130 where you stopped watching.
     """
     from plumbline.jobs.checks import Examined, examine
     from plumbline.jobs.spec import Asked, Cloud, specify
-    from plumbline.jobs.submit import check_back_end, refuse, said
+    from plumbline.jobs.submit import check_back_end, findings_said, refuse
 
     asked = Asked(
         recipe=source,
@@ -122,14 +122,15 @@ def submit(
     )
     spec, recipe = specify(asked)
     check_back_end(spec)
-    print("looking at what would be sent", file=sys.stderr)
+    if not no_preflight:
+        _say("looking at what would be sent")
     examined = Examined(findings=(), package=None, looked_at=()) if no_preflight else examine(spec, recipe)
     if dry_run:
         _show_plan(spec, recipe, examined, to, as_json)
         raise typer.Exit(1 if examined.fatal else 0)
     refuse(examined)
-    for line in said(examined):
-        print(line, file=sys.stderr)
+    for line in (*examined.looked_at, *findings_said(examined)):
+        _say(line)
     if spec.on == "anyscale":
         _write_anyscale(spec, recipe, to, as_json)
     else:
@@ -214,7 +215,7 @@ def _show_plan(spec: "JobSpec", recipe: "Recipe", examined: "Examined", to: Path
 
     from plumbline.jobs.checks import lines
     from plumbline.jobs.ray_jobs import runtime_env
-    from plumbline.jobs.submit import plan_anyscale, said
+    from plumbline.jobs.submit import findings_said, plan_anyscale
     from plumbline.reports.findings import plain
 
     package = examined.package
@@ -223,7 +224,9 @@ def _show_plan(spec: "JobSpec", recipe: "Recipe", examined: "Examined", to: Path
         sent = None if package is None else {"files": package.files, "left_out": package.left_out}
         found = [plain(finding) for finding in examined.findings]
         texts = {} if planned is None else {"command": planned.command, **planned.texts}
-        print_json({"spec": spec.plain(), "package": sent, "findings": found, "fatal": examined.fatal, **texts})
+        data = list(examined.looked_at)
+        plan = {"spec": spec.plain(), "package": sent, "data": data, "findings": found, "fatal": examined.fatal}
+        print_json({**plan, **texts})
         return
     where = "a Ray head on this machine, started for it" if spec.own_head else spec.address or "this machine"
     print(f"job      {spec.name} on {spec.on}: {where if planned is None else 'the files below'}")
@@ -231,7 +234,7 @@ def _show_plan(spec: "JobSpec", recipe: "Recipe", examined: "Examined", to: Path
     if spec.on == "ray":
         print(f"is given {runtime_env(spec)}")
     if spec.secrets:
-        print(f"secrets  {', '.join(spec.secrets)}, by name; no value is sent", sep="\n")
+        print(f"secrets  {', '.join(spec.secrets)}, by name; no value is sent")
     if package is not None:
         total = f"{len(package.files):,} files, {package.bytes / 2**20:.1f} MiB"
         print(f"sends    {total} of {spec.working_dir}", *(f"  {one}" for one in lines(package)), sep="\n")
@@ -239,10 +242,9 @@ def _show_plan(spec: "JobSpec", recipe: "Recipe", examined: "Examined", to: Path
         print(f"--- {name}", text.rstrip(), sep="\n")
     if planned is not None:
         print(f"command  {planned.command}")
-    print(*(f"looked at {one}" for one in examined.looked_at))
-    print_tables(
-        "findings", *(f"  {one}" for one in said(examined)), *([] if examined.findings else ["  none"]), wrap=False
-    )
+    for line in examined.looked_at:
+        print(f"data     {line}")
+    print("findings", *(f"  {one}" for one in list(findings_said(examined)) or ["none"]), sep="\n")
 
 
 def _write_anyscale(spec: "JobSpec", recipe: "Recipe", to: Path, as_json: bool) -> None:

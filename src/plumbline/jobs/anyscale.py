@@ -8,9 +8,10 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
+from pydantic import ConfigDict
 
 import plumbline
 from plumbline.errors import RecipeError
@@ -33,6 +34,7 @@ TASK_EXTRAS = {"commerce": ("commerce",), "forms": ("forms",)}
 class AnyscaleJob:
     """Anyscale's own fields, and no others."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     name: str
     entrypoint: str
     image_uri: str | None = None

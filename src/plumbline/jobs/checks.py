@@ -1,5 +1,5 @@
-"""What is wrong with a job before it is sent: files that it would not be given, and all that `plumbline check` finds in
-a copy of what it would be given.
+"""What is wrong with a job before it is sent: files that it would not be given, and all that a dry run of it finds
+in a copy of what it would be given.
 """
 
 import json
@@ -14,15 +14,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from plumbline import claims
 from plumbline.diagnosis.finding import LEVELS, Finding
-from plumbline.errors import PlumblineError
 from plumbline.jobs.package import LIMIT, Package, package_of
 from plumbline.jobs.pins import requirement_findings
 from plumbline.jobs.spec import JobSpec, is_url
 from plumbline.preflight.checks.files import needed
 from plumbline.recipe import Recipe, find
-from plumbline.runs.run import RUN, is_blank, is_run
 
 SECONDS = 600
 """That the check in the copy may take; it builds the task's records."""
@@ -38,7 +35,7 @@ class Examined:
     package: Package | None
     """What would be sent; None where nothing is."""
     looked_at: tuple[str, ...]
-    """How much of each task's data was looked at, in words."""
+    """How much of each task's data the run will see, in words."""
 
     @property
     def fatal(self) -> bool:
@@ -54,7 +51,7 @@ def examine(spec: JobSpec, recipe: Recipe) -> Examined:
         RecipeError: a recipe that this one extends cannot be read.
     """
     package = None if spec.on == "process" else package_of(Path(spec.working_dir), spec.excludes)
-    found = [*_surroundings(spec, recipe), *_folder(spec)]
+    found = [*_surroundings(spec, recipe)]
     looked_at: tuple[str, ...] = ()
     with chdir(spec.working_dir):
         if package is not None:
@@ -103,22 +100,6 @@ def _surroundings(spec: JobSpec, recipe: Recipe) -> Iterator[Finding]:
         )
 
 
-def _folder(spec: JobSpec) -> Iterator[Finding]:
-    """The run's folder, where this machine sees it."""
-    if not spec.here or is_url(spec.out):
-        return
-    out = Path(spec.out)
-    try:
-        claims.check(out, RUN, is_run)
-    except PlumblineError as error:
-        yield Finding("out", "fatal", error.cause, fix=error.fix)
-        return
-    if (out / "recipe.yaml").is_file() and not is_blank(out) and not spec.resume:
-        yield Finding(
-            "out", "fatal", f"{out} already holds a run", fix="--resume goes on with it; or give another --out"
-        )
-
-
 def _size(package: Package) -> Iterator[Finding]:
     if package.bytes <= LIMIT:
         return
@@ -130,7 +111,7 @@ def _size(package: Package) -> Iterator[Finding]:
         f"takes {LIMIT / 2**20:.0f} MiB; the largest: "
         + ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in large),
         evidence={"bytes": package.bytes, "largest": dict(large)},
-        fix=f"--exclude {large[0][0]}, or a line in .rayignore; large data and models belong where the cluster reads them",
+        fix=f"--exclude {large[0][0]}, or a line in .rayignore; large data belong where the cluster reads them",
     )
 
 
@@ -142,13 +123,11 @@ def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]
     bundled = not file.resolve().is_relative_to(spec.working_dir)
     wanted = [*needed(recipe, None if bundled else file), *((Path(one), "--needs") for one in spec.needs)]
     for path, key in wanted:
-        name, inside = str(path), Path.cwd().joinpath(path).is_relative_to(package.folder)
-        if name.startswith(spec.there) if spec.there else False:
+        name, inside = str(path), (Path.cwd() / path).is_relative_to(package.folder)
+        if spec.there and name.startswith(spec.there):
             continue
-        if key in {"the recipe", "extends"} or (key.endswith(".name") and path.suffix == ".py"):
-            inside_only = True  # found by the job in its own copy, wherever it was found here
-        else:
-            inside_only = not path.is_absolute()
+        # Modules and recipes are found by the job in its own copy, wherever they were found here.
+        inside_only = key in {"the recipe", "extends"} or path.suffix == ".py" or not path.is_absolute()
         if key == "--needs" and not path.exists():
             yield Finding(
                 "files", "fatal", f"there is no {name}, which --needs names", fix="correct it, or leave it out"
@@ -185,7 +164,7 @@ def _left_out(path: Path, key: str, lacking: Mapping[str, str], spec: JobSpec) -
 
 
 def _opened(spec: JobSpec, package: Package | None) -> tuple[list[Finding], tuple[str, ...]]:
-    """What `plumbline check` finds where the job will run: in a copy of its package, or in the folder itself."""
+    """What a dry run finds where the job will run: in a copy of its package, or in the folder itself."""
     if package is None:
         return _checked(spec, Path(spec.working_dir))
     with TemporaryDirectory(prefix="plb-copy-") as scratch:
@@ -197,8 +176,9 @@ def _opened(spec: JobSpec, package: Package | None) -> tuple[list[Finding], tupl
 
 
 def _checked(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...]]:
-    command = [sys.executable, "-m", "plumbline", "check", spec.recipe, "--json"]
-    command += [word for one in spec.overrides for word in ("--set", one)]
+    command = [sys.executable, "-m", "plumbline", "run", spec.recipe, "--dry-run", "--json"]
+    command += ["--out", spec.out if spec.here and not is_url(spec.out) else str(folder / ".plumbline-run")]
+    command += [word for one in spec.overrides for word in ("--set", one)] + ["--resume"] * spec.resume
     try:
         done = subprocess.run(  # noqa: S603
             command,
@@ -211,13 +191,28 @@ def _checked(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return [Finding("check", "warning", f"`plumbline check` did not end in {SECONDS} s in a copy of the job")], ()
+        return [Finding("check", "warning", f"a dry run in a copy of the job did not end in {SECONDS} s")], ()
     try:
-        stage: dict[str, Any] = json.loads(done.stdout)["stages"][0]
-    except (ValueError, KeyError, IndexError, TypeError):
+        said: dict[str, Any] = json.loads(done.stdout)
+        found = [Finding(**{**one, **_tuples(one)}) for one in said["findings"]]
+    except (ValueError, KeyError, TypeError):
         return [_refused(done.stdout, done.stderr, done.returncode)], ()
-    found = [Finding(**{**one, **_tuples(one)}) for one in stage["findings"]]
-    return [one for one in found if one.check != "ignored-files"], tuple(stage["looked_at"])
+    unsaid = {"ignored-files"} | (set() if spec.here else {"memory"})  # of this machine, which is another one
+    kept = [one for one in found if one.check not in unsaid]
+    lacking = [Finding("needs", "warning" if spec.here else "note", one) for one in said["needs"]]
+    return [*kept, *lacking], tuple(_caps(one, said["recipe"]) for one in said["prompts"])
+
+
+def _caps(prompts: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
+    """How much of a task's data the run will see, of how much there is."""
+    sizes = prompts["sizes"]
+    parts = [", ".join(f"{split} {size:,}" for split, size in sizes.items())]
+    if recipe["rl"] is not None:
+        parts.append(f"RL draws {prompts['drawn']:,.0f} prompts, {prompts['coverage']:.2f} epochs")
+    limit, split = recipe["evaluation"]["limit"], recipe["evaluation"]["split"]
+    if prompts["inside"] and limit is not None and split in sizes:
+        parts.append(f"evaluations inside RL ask {prompts['inside']:,} of {sizes[split]:,} of {split}")
+    return f"{prompts['name'] or prompts['task']}: {'; '.join(parts)}"
 
 
 def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,7 +228,7 @@ def _refused(out: str, err: str, code: int) -> Finding:
     return Finding(
         "job",
         "fatal",
-        f"the job would end at once (`plumbline check` in a copy of what is sent ends with {code}): {text}",
+        f"the job would end at once (a dry run in a copy of what is sent ends with {code}): {text}",
         fix=fix.strip(),
     )
 

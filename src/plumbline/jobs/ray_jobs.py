@@ -2,7 +2,7 @@
 
 Nothing secret goes through Ray: `runtime_env` and metadata are stored in the cluster, printed in its logs and shown on
 its dashboard. A head that we start inherits the environment, and so do its jobs; on any other cluster a secret has to
-be in the environment of its nodes, and the job refuses to begin without it (`entry.py`).
+be in the environment of its nodes, and the job refuses to begin without it (`job_entry.py`).
 """
 
 import logging
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
 STATES = {"PENDING": "pending", "RUNNING": "running", "STOPPED": "stopped", "SUCCEEDED": "succeeded"}
+QUIET = ("ray.dashboard.modules.job.sdk", "ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env")
 ADDRESSES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
 
 
@@ -55,9 +56,8 @@ def client(job: Job) -> "JobSubmissionClient":
         from ray.job_submission import JobSubmissionClient
     except ModuleNotFoundError as error:
         raise missing("a job on Ray", error, extra="ray") from error
-    logging.getLogger("ray").setLevel(logging.WARNING)
-    for name in ("ray.dashboard.modules.job.sdk", "ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    for name in QUIET:  # what they say of files that are left out was said before, better
+        logging.getLogger(name).setLevel(logging.ERROR)
     with _clear(job):
         if job.head is None:
             return JobSubmissionClient(job.spec.address)

@@ -16,7 +16,7 @@ from plumbline.recipe import Recipe, find, load, names
 
 BackEnd = Literal["ray", "process", "anyscale"]
 BACK_ENDS: tuple[BackEnd, ...] = ("ray", "process", "anyscale")
-ENTRY = "plumbline.jobs.entry"
+ENTRY = "plumbline.job_entry"
 """What a job runs: `python -m` this, with the arguments of `JobSpec.arguments`."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 TELLING = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY", re.IGNORECASE)
@@ -84,7 +84,7 @@ class JobSpec:
         return self.on == "ray" and self.address is None
 
     def arguments(self) -> list[str]:
-        """Of `python -m plumbline.jobs.entry`."""
+        """Of `python -m plumbline.job_entry`."""
         needed = [word for name in self.secrets for word in ("--secret", name)]
         run = ["run", self.recipe, "--out", self.out, *(word for one in self.overrides for word in ("--set", one))]
         return ["--job", self.id, *needed, "--", *run, *(["--resume"] if self.resume else [])]

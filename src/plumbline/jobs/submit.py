@@ -12,7 +12,7 @@ from plumbline.imports import check_installed
 from plumbline.jobs import anyscale, process, ray_jobs
 from plumbline.jobs.checks import UNCHECKED, Examined
 from plumbline.jobs.head import ours, start_head, stop_head
-from plumbline.jobs.outcome import PREFIX, Outcome, State, judge
+from plumbline.jobs.outcome import PREFIX, Outcome, State, judge, said
 from plumbline.jobs.spec import JobSpec, is_url
 from plumbline.jobs.store import Job
 from plumbline.recipe import Recipe
@@ -34,9 +34,10 @@ def refuse(examined: Examined) -> None:
     """
     fatal = [finding for finding in examined.findings if finding.level == "fatal"]
     if fatal:
-        said = "; ".join(f"{finding.what} ({finding.check})" for finding in fatal)
+        found = "; ".join(f"{finding.what} ({finding.check})" for finding in fatal)
         fixes = "; ".join(dict.fromkeys(finding.fix for finding in fatal if finding.fix))
-        raise RunError(f"this job would come to nothing, and was not sent: {said}", f"{fixes}; {UNCHECKED}")
+        advice = "; ".join(one for one in (fixes, UNCHECKED) if one)
+        raise RunError(f"this job would come to nothing, and was not sent: {found}", advice)
 
 
 def check_back_end(spec: JobSpec) -> None:
@@ -102,18 +103,23 @@ def follow(job: Job, show: Say, say: Say) -> Outcome:
         DataError: the result that it left is damaged.
     """
     if job.outcome is not None:
-        show(_blotted(job, _clean(read_text(job.log) if job.log.is_file() else "")))
+        log = read_text(job.log) if job.log.is_file() else ""
+        show(_blotted(job, _clean(log.partition(f"{said(job.spec.id, 'summary')}\n")[0])))
         return job.outcome
     if job.spec.on == "ray":
         _await_start(job, say)
-    rest = ""
+    rest, held, mark = "", "", f"{said(job.spec.id, 'summary')}\n"
     for text in process.follow(job) if job.spec.on == "process" else ray_jobs.follow(job):
-        *whole, rest = (rest + text).split("\n")  # whole lines, so that no secret and no line of ours is cut in two
-        if shown := _clean("".join(f"{line}\n" for line in whole)):
+        rest += text
+        whole, rest = rest[: rest.rfind("\n") + 1], rest[rest.rfind("\n") + 1 :]  # no secret is cut in two
+        before, found, after = ("", "", whole) if held else whole.partition(mark)
+        held += found + after
+        if shown := _clean(before):
             show(_blotted(job, shown))
-    if shown := _clean(rest):
-        show(_blotted(job, f"{shown}\n"))
-    return settle(job)
+    outcome = settle(job)
+    if outcome.ended != "succeeded" or reachable(job) is None:  # else whoever asked prints the summary
+        show(_blotted(job, _clean(held + rest)))
+    return outcome
 
 
 def _await_start(job: Job, say: Say) -> None:
@@ -204,7 +210,7 @@ def reachable(job: Job) -> Path | None:
     return None if is_url(out) or not (Path(out) / "recipe.yaml").is_file() else Path(out)
 
 
-def said(examined: Examined) -> Iterator[str]:
+def findings_said(examined: Examined) -> Iterator[str]:
     """Findings, a text each."""
     for finding in examined.findings:
         yield text_of(finding, ours=True).plain

@@ -1,13 +1,15 @@
-"""What a job runs: `python -m plumbline.jobs.entry --job ID [--secret NAME]... -- run RECIPE ...`.
+"""What a job runs: `python -m plumbline.job_entry --job ID [--secret NAME]... -- run RECIPE ...`.
 
 It says in the log when it begins and what the run left, and its exit status is 0 only where the run is finished: so the
 engine's own page says failed, too, where a command printed an error and ended well.
 """
 
+import io
 import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -31,7 +33,10 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _interrupted)
     signal.signal(signal.SIGINT, _interrupted)
     _say(job, "began", version=__version__, folder=out)
-    code, why = _run(command)
+    printed = io.StringIO()
+    with redirect_stdout(printed):  # what a run prints there is its summary, which the submitter prints by itself
+        code, why = _run(command)
+    print(f"{said(job, 'summary')}\n{printed.getvalue()}", end="", flush=True)
     found, digest = _result(out)
     if digest == before and "--resume" not in command:
         found = None  # it was there before this job, and is not its result
