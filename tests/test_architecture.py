@@ -61,8 +61,8 @@ WITHOUT_TORCH = (
     "api",
     "cli",
 )
-WITHOUT_TORCH += ("models.catalogue", "models.get")
-HEAVY = {"torch", "gguf", "transformers", "peft", "tokenizers", "safetensors", "trl", "datasets", "accelerate"}
+WITHOUT_TORCH += ("models.catalogue", "models.get", "jobs.submit", "job_entry")
+HEAVY = {"torch", "gguf", "transformers", "peft", "tokenizers", "safetensors", "trl", "datasets", "accelerate", "ray"}
 MAY_IMPORT_TORCH = (
     "policies/autoregressive",
     "policies/pretrained",
@@ -135,7 +135,17 @@ def test_light_packages_import_without_torch():
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["recipe"], ["run", "--help"], ["audit", "--help"], ["parse"], ["get"], ["decide", "--help"]],
+    [
+        ["--help"],
+        ["recipe"],
+        ["run", "--help"],
+        ["audit", "--help"],
+        ["parse"],
+        ["get"],
+        ["decide", "--help"],
+        ["submit", "--help"],
+        ["jobs"],
+    ],
 )
 def test_a_command_that_needs_no_model_starts_at_once(arguments):
     """Under half a second of a processor; the best of three, because a busy machine says nothing about the command."""

@@ -99,7 +99,8 @@ def submit(
     nobody can tell, and 130 where you stopped watching.
     """
     from plumbline.jobs.checks import Examined, examine
-    from plumbline.jobs.spec import Asked, Cloud, specify
+    from plumbline.jobs.spec import Cloud
+    from plumbline.jobs.specify import Asked, specify
     from plumbline.jobs.submit import check_back_end, findings_said, refuse
 
     asked = Asked(
@@ -159,7 +160,7 @@ def _show(text: str) -> None:
 
 def _follow(job: "Job", as_json: bool) -> None:
     """Follow a job to its end; print its report, and end with its exit status."""
-    from plumbline.jobs.submit import follow
+    from plumbline.jobs.follow import follow
 
     try:
         outcome = follow(job, _show, _say)
@@ -172,7 +173,7 @@ def _follow(job: "Job", as_json: bool) -> None:
 
 
 def _report(job: "Job", outcome: "Outcome", as_json: bool) -> None:
-    from plumbline.jobs.submit import reachable
+    from plumbline.jobs.follow import reachable
 
     folder = reachable(job)
     if as_json:
@@ -264,8 +265,8 @@ def jobs(context: typer.Context, as_json: take.Json = False) -> None:
     """List the jobs that were submitted, follow them, stop them."""
     if context.invoked_subcommand is not None:
         return
+    from plumbline.jobs.follow import refresh
     from plumbline.jobs.store import jobs as known
-    from plumbline.jobs.submit import refresh
 
     rows = [(job, *refresh(job)) for job in known()]
     if as_json:
@@ -287,8 +288,8 @@ def follow_job(name: JobName = "last", as_json: take.Json = False) -> None:
 @jobs_app.command("stop", epilog="Example: `plumbline jobs stop commerce-tiny-1123`")
 def stop_job(name: JobName, as_json: take.Json = False) -> None:
     """End a job, and the Ray head that was started for it; its run can go on with --resume."""
+    from plumbline.jobs.follow import stop
     from plumbline.jobs.store import find
-    from plumbline.jobs.submit import stop
 
     job = find(name)
     outcome = stop(job)

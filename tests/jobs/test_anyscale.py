@@ -7,7 +7,8 @@ import yaml
 
 from plumbline.errors import RecipeError
 from plumbline.jobs.anyscale import AnyscaleJob, plan, read_job, write
-from plumbline.jobs.spec import Asked, Cloud, specify
+from plumbline.jobs.spec import Cloud
+from plumbline.jobs.specify import Asked, specify
 
 ASKED = {"recipe": "tickets.yaml", "on": "anyscale", "out": "/mnt/shared_storage/a"}
 

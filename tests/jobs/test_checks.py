@@ -4,7 +4,7 @@ import pytest
 
 from plumbline.jobs.checks import examine
 from plumbline.jobs.package import LIMIT
-from plumbline.jobs.spec import Asked, specify
+from plumbline.jobs.specify import Asked, specify
 
 REMOTE = {"address": "http://head:8265", "out": "/mnt/shared/a"}
 

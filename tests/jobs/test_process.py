@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from plumbline.jobs import submit
-from plumbline.jobs.spec import Asked, specify
+from plumbline.jobs import process
+from plumbline.jobs.specify import Asked, specify
 from plumbline.jobs.store import find
 
 PROCESS = ("--on", "process", "--no-preflight")
@@ -52,7 +52,7 @@ def test_a_job_outlives_who_watches_and_is_stopped_by_its_name(project, plumblin
     job = find(name.strip()[:-2])
     until(lambda: "sleeping" in job.log.read_text())
     assert plumbline("jobs")[1].split()[2] == "running"
-    monkeypatch.setattr(submit.process, "follow", interrupted)
+    monkeypatch.setattr(process, "follow", interrupted)
     code, _, err = plumbline("jobs", "follow", "last")
     assert code == 130
     assert f"the job goes on: `plumbline jobs follow {job.spec.id}`" in err
@@ -60,7 +60,7 @@ def test_a_job_outlives_who_watches_and_is_stopped_by_its_name(project, plumblin
     monkeypatch.setenv("PLUMBLINE_JOBS", str(project.parent / "jobs"))
     code, out, _ = plumbline("jobs", "stop", job.spec.id)
     assert (code, out.startswith(f"{job.spec.id}: stopped")) == (0, True), out
-    assert submit.process.state(job).over
+    assert process.state(job).over
     assert plumbline("jobs", "follow", job.spec.id)[0] == 6
     assert plumbline("jobs", "stop", job.spec.id)[0] == 1
 
@@ -78,7 +78,7 @@ def test_a_job_that_is_killed_has_failed(project, plumbline):
     import signal
 
     os.killpg(job.pid, signal.SIGKILL)
-    until(lambda: submit.process.state(job).over)
+    until(lambda: process.state(job).over)
     assert plumbline("jobs", "follow")[0] == 3
 
 

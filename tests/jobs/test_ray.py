@@ -12,8 +12,8 @@ pytest.importorskip("ray", reason="Ray is not installed")
 
 import plumbline as plumbline_package
 from plumbline import api
+from plumbline.jobs import follow, ray_jobs, submit
 from plumbline.jobs import head as heads
-from plumbline.jobs import ray_jobs, submit
 from plumbline.jobs.package import package_of
 from plumbline.jobs.store import find
 
@@ -49,6 +49,7 @@ def ray(head, monkeypatch):
         asked["stopped"] += 1
 
     monkeypatch.setattr(submit, "start_head", start)
+    monkeypatch.setattr(follow, "stop_head", stop)
     monkeypatch.setattr(submit, "stop_head", stop)
     return asked
 

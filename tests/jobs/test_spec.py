@@ -5,7 +5,8 @@ import json
 import pytest
 
 from plumbline.errors import RecipeError
-from plumbline.jobs.spec import Asked, JobSpec, specify
+from plumbline.jobs.spec import JobSpec
+from plumbline.jobs.specify import Asked, specify
 
 
 def spec_of(**asked):

@@ -69,7 +69,7 @@ def start_head(environment: Mapping[str, str], cpus: int | None = None, say: Cal
     with (folder / "head.log").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603
             command,
-            env={**environment, **_token_variables(folder)},
+            env={**environment, **_variables(folder)},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -155,5 +155,11 @@ def free_ports(count: int) -> list[int]:
             one.close()
 
 
-def _token_variables(folder: Path) -> dict[str, str]:
-    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "token")}
+def _variables(folder: Path) -> dict[str, str]:
+    """What a head finds in its environment beside that of its jobs: its token; and to stop at once, because to drain
+    a node, for 30 seconds, is for services that answer others."""
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(folder / "token"),
+        "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
+    }
