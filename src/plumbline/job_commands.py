@@ -26,6 +26,59 @@ jobs_app = typer.Typer(
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="Its id, or how that begins; last is the newest.")]
 
 
+Out = Annotated[
+    str | None, typer.Option(help="The run's folder; on another machine one that all share, or an address.")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")]
+On = Annotated[str, typer.Option(rich_help_panel=WHERE, help="ray, process (on this machine) or anyscale.")]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|URL",
+        rich_help_panel=WHERE,
+        help="Of a Ray cluster's dashboard; auto finds one on this machine; without one a head is started here.",
+    ),
+]
+Cpus = Annotated[float | None, typer.Option(min=0, rich_help_panel=WHERE, help="Cores for the job itself.")]
+Gpus = Annotated[float | None, typer.Option(min=0, rich_help_panel=WHERE, help="GPUs for the job itself.")]
+WorkingDir = Annotated[
+    Path, typer.Option(rich_help_panel=SENT, help="What is sent of: less what .gitignore and .rayignore name.")
+]
+Exclude = Annotated[
+    list[str] | None, typer.Option(rich_help_panel=SENT, help="A pattern of what is not sent; repeatable.")
+]
+Needs = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATH", rich_help_panel=SENT, help="What your own code reads; refused where not sent."),
+]
+There = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATH", rich_help_panel=SENT, help="A place that the cluster has; not looked for here."),
+]
+Env = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", rich_help_panel=SENT, help="A variable that anybody may see; repeatable."),
+]
+Secret = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", rich_help_panel=SENT, help="A variable that the job needs; its value is never sent."),
+]
+Requirements = Annotated[
+    Path | None, typer.Option(rich_help_panel=SENT, help="Pinned packages that the cluster installs first.")
+]
+Image = Annotated[str | None, typer.Option(rich_help_panel=CLOUD, help="An image; else one is described.")]
+Compute = Annotated[str | None, typer.Option(rich_help_panel=CLOUD, help="A compute configuration's name.")]
+Timeout = Annotated[int | None, typer.Option(min=1, rich_help_panel=CLOUD, help="Seconds, then it ends.")]
+To = Annotated[Path, typer.Option(rich_help_panel=CLOUD, help="Where job.yaml goes, in a folder of its own.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Send nothing: print what would be sent, where, and what is wrong.")
+]
+NoPreflight = Annotated[
+    bool, typer.Option("--no-preflight", help="Send it without looking; its outcome is judged all the same.")
+]
+Detach = Annotated[bool, typer.Option("--detach", help="Do not follow it; `plumbline jobs follow` does.")]
+
+
 @submit_app.command(
     epilog="Examples: `plumbline submit commerce-tiny` · `plumbline submit commerce-tiny --dry-run` · "
     "`plumbline submit mine.yaml --address http://head:8265 --out /mnt/shared/runs/mine --secret HF_TOKEN` · "
@@ -34,61 +87,26 @@ JobName = Annotated[str, typer.Argument(metavar="JOB", help="Its id, or how that
 def submit(
     source: take.Recipe,
     overrides: take.Overrides = None,
-    out: Annotated[
-        str | None, typer.Option(help="The run's folder; on another machine one that all share, or an address.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
-    on: Annotated[str, typer.Option(rich_help_panel=WHERE, help="ray, process (on this machine) or anyscale.")] = "ray",
-    address: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|URL",
-            rich_help_panel=WHERE,
-            help="Of a Ray cluster's dashboard; auto finds one on this machine; without one a head is started here.",
-        ),
-    ] = None,
-    cpus: Annotated[float | None, typer.Option(min=0, rich_help_panel=WHERE, help="Cores for the job itself.")] = None,
-    gpus: Annotated[float | None, typer.Option(min=0, rich_help_panel=WHERE, help="GPUs for the job itself.")] = None,
-    working_dir: Annotated[
-        Path, typer.Option(rich_help_panel=SENT, help="What is sent of: less what .gitignore and .rayignore name.")
-    ] = Path(),
-    exclude: Annotated[
-        list[str] | None, typer.Option(rich_help_panel=SENT, help="A pattern of what is not sent; repeatable.")
-    ] = None,
-    needs: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATH", rich_help_panel=SENT, help="What your own code reads; refused where not sent."),
-    ] = None,
-    there: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATH", rich_help_panel=SENT, help="A place that the cluster has; not looked for here."),
-    ] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", rich_help_panel=SENT, help="A variable that anybody may see; repeatable."),
-    ] = None,
-    secret: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", rich_help_panel=SENT, help="A variable that the job needs; its value is never sent."
-        ),
-    ] = None,
-    requirements: Annotated[
-        Path | None, typer.Option(rich_help_panel=SENT, help="Pinned packages that the cluster installs first.")
-    ] = None,
-    image: Annotated[str | None, typer.Option(rich_help_panel=CLOUD, help="An image; else one is described.")] = None,
-    compute: Annotated[str | None, typer.Option(rich_help_panel=CLOUD, help="A compute configuration's name.")] = None,
-    timeout: Annotated[int | None, typer.Option(min=1, rich_help_panel=CLOUD, help="Seconds, then it ends.")] = None,
-    to: Annotated[
-        Path, typer.Option(rich_help_panel=CLOUD, help="Where job.yaml goes, in a folder of its own.")
-    ] = Path("runs/anyscale"),
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Send nothing: print what would be sent, where, and what is wrong.")
-    ] = False,
-    no_preflight: Annotated[
-        bool, typer.Option("--no-preflight", help="Send it without looking; its outcome is judged all the same.")
-    ] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not follow it; `plumbline jobs follow` does.")] = False,
+    out: Out = None,
+    resume: Resume = False,
+    on: On = "ray",
+    address: Address = None,
+    cpus: Cpus = None,
+    gpus: Gpus = None,
+    working_dir: WorkingDir = Path(),
+    exclude: Exclude = None,
+    needs: Needs = None,
+    there: There = None,
+    env: Env = None,
+    secret: Secret = None,
+    requirements: Requirements = None,
+    image: Image = None,
+    compute: Compute = None,
+    timeout: Timeout = None,
+    to: To = Path("runs/anyscale"),
+    dry_run: DryRun = False,
+    no_preflight: NoPreflight = False,
+    detach: Detach = False,
     as_json: take.Json = False,
 ) -> None:
     """Run a recipe as a job: on a Ray cluster, in a process of its own, or on Anyscale.

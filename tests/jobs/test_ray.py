@@ -97,10 +97,12 @@ def test_a_job_is_left_running_found_again_and_stopped(project, ray, plumbline):
     assert plumbline("jobs", "follow")[0] == 6
 
 
-def test_the_head_takes_nothing_from_who_does_not_show_its_token(head):
+def test_the_head_takes_nothing_from_who_does_not_show_its_token(project, plumbline, head):
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(f"{head.address}/api/jobs/", timeout=10)
     assert refused.value.code == 401
+    code, _, err = plumbline("submit", "tickets.yaml", "--no-preflight", "--address", head.address)
+    assert (code, "Missing authentication token" in err, "RAY_AUTH_MODE=token" in err) == (1, True, True)
     assert (Path(head.folder) / "token").stat().st_mode & 0o077 == 0
 
 

@@ -23,7 +23,7 @@ from plumbline.section import section
 from plumbline.storage import clear_os_errors, read_text, write_text
 
 RAY = "2.60.0"
-"""Of the base image where Ray is not installed here."""
+"""Of the base image where there is no Ray here."""
 BASE_IMAGE = "anyscale/ray:{ray}-slim-py312-cu128"
 """The form of the names of Anyscale's images."""
 TASK_EXTRAS = {"commerce": ("commerce",), "forms": ("forms",)}
@@ -100,7 +100,7 @@ def plan(spec: JobSpec, recipe: Recipe, folder: Path) -> Written:
 
     Raises:
         RecipeError: the fields do not go together.
-        DataError: what the image needs is not installed here, so there is nothing to pin it to.
+        DataError: what the image needs is not here, so there is nothing to pin it to.
     """
     built = spec.cloud.image is None
     job = AnyscaleJob(

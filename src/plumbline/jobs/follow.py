@@ -120,10 +120,7 @@ def stop(job: Job) -> Outcome:
         return outcome
     elif not ray_jobs.state(job).over:
         ray_jobs.stop(job)
-    outcome = settle(job)
-    if outcome.ended == "failed" and outcome.facts.get("why") == "interrupted":
-        outcome = replace(outcome, ended="stopped")
-    return outcome
+    return settle(job)
 
 
 def _clean(text: str) -> str:

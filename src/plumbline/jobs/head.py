@@ -43,7 +43,7 @@ def start_head(environment: Mapping[str, str], cpus: int | None = None, say: Cal
         say: is told what takes a while.
 
     Raises:
-        ModelError: Ray is not installed.
+        ModelError: there is no Ray.
         EngineError: it does not start in time; names its log.
     """
     check_installed("a job on Ray", ("ray",))

@@ -90,14 +90,14 @@ def pins(extras: tuple[str, ...]) -> dict[str, str]:
     """What a job needs, pinned to what is installed here, by name.
 
     Raises:
-        DataError: one of them is not installed here, so there is nothing to pin it to.
+        DataError: one of them is not here, so there is nothing to pin it to.
     """
     found = {}
     for name in (*BASE, *(module for extra in extras for module in EXTRAS[extra])):
         version = installed(name)
         if version is None:
             raise DataError(
-                f"{name} is not installed here, so that the job's image cannot be pinned to its version",
+                f"there is no {name} here, to whose version the job's image could be pinned",
                 "install it, or give the job's packages with --requirements FILE",
             )
         found[name] = version

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import plumbline
-from plumbline.errors import EngineError
+from plumbline.errors import EngineError, PlumblineError
 from plumbline.imports import missing
 from plumbline.jobs.head import headers
 from plumbline.jobs.outcome import State
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 STATES = {"PENDING": "pending", "RUNNING": "running", "STOPPED": "stopped", "SUCCEEDED": "succeeded"}
 QUIET = ("ray.dashboard.modules.job.sdk", "ray.dashboard.modules.dashboard_sdk", "ray._private.runtime_env")
+MOST_LOST = 5
+"""Times in a row that a log breaks off while the cluster does not answer."""
 ADDRESSES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")
 
 
@@ -49,7 +51,7 @@ def client(job: Job) -> "JobSubmissionClient":
     """A client of the cluster that the job is on.
 
     Raises:
-        ModelError: Ray, or what its jobs need, is not installed.
+        ModelError: there is no Ray, or not what its jobs need.
         EngineError: nothing answers there.
     """
     try:
@@ -112,11 +114,10 @@ def follow(job: Job) -> Iterator[str]:
     """
     import asyncio
 
-    loop = asyncio.new_event_loop()
-    seen, lost = 0, 0
-    try:
-        while True:
-            place, stream = 0, client(job).tail_job_logs(job.spec.id)
+    loop, seen, lost = asyncio.new_event_loop(), 0, 0
+    while True:
+        place, stream = 0, client(job).tail_job_logs(job.spec.id)
+        try:
             while (text := _next(loop, stream)) is not None:  # which tells a log from its beginning
                 new = text[max(0, seen - place) :]
                 place += len(text)
@@ -124,14 +125,29 @@ def follow(job: Job) -> Iterator[str]:
                     seen, lost = place, 0
                     yield new
             now = state(job)
-            if now.over:
-                return
-            lost += 1
-            if now.status == "unknown" and lost > 5:
-                raise EngineError(f"the cluster does not answer any more: {now.message}", "look after its head")
-            time.sleep(0.5)
-    finally:
-        loop.close()
+        except BaseException:
+            _leave(loop)
+            raise
+        if now.over:
+            loop.close()
+            return
+        lost += 1
+        if now.status == "unknown" and lost > MOST_LOST:
+            loop.close()
+            raise EngineError(f"the cluster does not answer any more: {now.message}", "look after its head")
+        time.sleep(0.5)
+
+
+def _leave(loop: Any) -> None:
+    """End what still waits for a log, so that the connection is closed and nothing complains of it."""
+    import asyncio
+
+    waiting = asyncio.all_tasks(loop)
+    for one in waiting:
+        one.cancel()
+    loop.run_until_complete(asyncio.gather(*waiting, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.close()
 
 
 def _next(loop: Any, stream: AsyncIterator[str]) -> str | None:
@@ -156,17 +172,22 @@ def stop(job: Job) -> None:
 
 @contextmanager
 def _clear(job: Job) -> Iterator[None]:
-    """Turn what Ray's client raises (RuntimeError, ConnectionError and ValueError, by its documentation) into ours."""
+    """Turn what Ray's client raises into ours: RuntimeError, ConnectionError and ValueError, by its documentation, and
+    errors of its own (a token that is lacking), which are known here by their module, because Ray may not be there."""
     try:
         yield
-    except (RuntimeError, ConnectionError, ValueError, OSError) as error:
-        if isinstance(error, EngineError):
+    except PlumblineError:
+        raise
+    except Exception as error:
+        foreign = isinstance(error, RuntimeError | ConnectionError | ValueError | OSError)
+        if not foreign and not type(error).__module__.startswith("ray."):
             raise
         where = job.spec.address if job.head is None else job.head.address
-        said = " ".join(str(error).split())[:600]
+        said = " ".join(str(error).split())[:400]
         raise EngineError(
             f"the Ray cluster at {where} does not do it: {said}",
-            "check that it runs and that this machine reaches its dashboard (port 8265), as --address http://HOST:8265",
+            "check that it runs, that this machine reaches its dashboard (--address http://HOST:8265) and, where it "
+            "asks for a token, RAY_AUTH_MODE=token with RAY_AUTH_TOKEN_PATH",
         ) from error
 
 

@@ -48,7 +48,7 @@ def send(spec: JobSpec, say: Say) -> Job:
 
     Raises:
         EngineError: it was not taken; a head that was started for it is stopped again.
-        ModelError: Ray is not installed.
+        ModelError: there is no Ray.
     """
     check_back_end(spec)
     job = Job(spec=spec, sent=datetime.now(UTC).isoformat(timespec="seconds")).save()
