@@ -7,7 +7,7 @@ import pytest
 
 from plumbline.jobs import process
 from plumbline.jobs.specify import Asked, specify
-from plumbline.jobs.store import find
+from plumbline.jobs.store import Head, Job, find
 
 PROCESS = ("--on", "process", "--no-preflight")
 
@@ -128,3 +128,14 @@ def test_a_dry_run_says_what_is_wrong(project, plumbline, on):
 def test_what_is_sent_is_the_recipe_as_the_job_opens_it(project):
     spec, recipe = specify(Asked(recipe=str(project / "tickets.yaml"), on="process"))
     assert (spec.recipe, spec.name) == ("tickets.yaml", recipe.name)
+
+
+def test_a_job_whose_own_head_is_gone_is_unknown_and_breaks_no_list(project, plumbline):
+    spec, _ = specify(Asked(recipe="tickets.yaml"))
+    gone = Head(pid=2**22 + 1, port=9, folder=str(project / "nowhere"))
+    Job(spec=spec, sent="2026-01-01T00:00:00+00:00", head=gone).save()
+    code, out, _ = plumbline("jobs")
+    assert (code, out.split()[2], "the Ray head that was started for it is gone" in out) == (0, "unknown", True)
+    assert plumbline("jobs", "follow", spec.id)[0] == 7
+    assert plumbline("jobs", "stop", spec.id)[0] == 0
+    assert plumbline("jobs", "stop", spec.id)[0] == 1, "once"

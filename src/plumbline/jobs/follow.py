@@ -48,6 +48,8 @@ def follow(job: Job, show: Say, say: Say) -> Outcome:
         return job.outcome
     if job.spec.on == "ray":
         _await_start(job, say)
+        if state(job).status == "unknown":
+            return settle(job)
     rest, held, mark = "", "", f"{said(job.spec.id, 'summary')}\n"
     for text in process.follow(job) if job.spec.on == "process" else ray_jobs.follow(job):
         rest += text

@@ -156,10 +156,12 @@ def free_ports(count: int) -> list[int]:
 
 
 def _variables(folder: Path) -> dict[str, str]:
-    """What a head finds in its environment beside that of its jobs: its token; and to stop at once, because to drain
-    a node, for 30 seconds, is for services that answer others."""
+    """What a head finds in its environment beside that of its jobs: its token; a place of its own for the note by
+    which `--address auto` finds a cluster, for which ours is none; and to stop at once, because to drain a node, for 30
+    seconds, is for services that answer others."""
     return {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(folder / "token"),
+        "RAY_TMPDIR": str(folder),
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
     }
