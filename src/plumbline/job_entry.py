@@ -29,7 +29,6 @@ def main(arguments: Sequence[str]) -> int:
         _say(job, "ended", status="never started", why=why)
         return CODES["never started"]
     out = command[command.index("--out") + 1]
-    before = _result(out)[1]
     signal.signal(signal.SIGTERM, _interrupted)
     signal.signal(signal.SIGINT, _interrupted)
     _say(job, "began", version=__version__, folder=out)
@@ -38,8 +37,6 @@ def main(arguments: Sequence[str]) -> int:
         code, why = _run(command)
     print(f"{said(job, 'summary')}\n{printed.getvalue()}", end="", flush=True)
     found, digest = _result(out)
-    if digest == before and "--resume" not in command:
-        found = None  # it was there before this job, and is not its result
     status = _status(code, found)
     facts = {} if found is None else {"result": digest, **_figures(found)}
     _say(job, "ended", status=status, code=code, folder=out, why=why or _why(found), **facts)

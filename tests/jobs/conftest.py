@@ -35,7 +35,7 @@ def open_task(options, folder, progress=None):
     print("files:", *sorted(str(one) for one in Path().rglob("*") if one.is_file()), file=sys.stderr)
     if not Path("data/formfactory/app.py").exists():
         print("FormFactory app.py not found", file=sys.stderr, flush=True)
-        os._exit(0)
+        sys.exit(0) if options.get("politely") else os._exit(0)
     raise SystemExit("the data are there")
 """
 FAILURE = """

@@ -1,7 +1,10 @@
 """What is found before anything is sent."""
 
+from pathlib import Path
+
 import pytest
 
+import plumbline
 from plumbline.jobs.checks import examine
 from plumbline.jobs.package import LIMIT
 from plumbline.jobs.specify import Asked, specify
@@ -31,6 +34,15 @@ def test_the_failure_of_the_forms_log_is_found_before_the_job_is_sent(project):
     assert error.endswith("FormFactory app.py not found")
     assert [check for check, _ in fatal("failure.yaml")[0]] == ["job"], "nobody has to name the path"
     assert fatal("failure.yaml", on="process")[0][0][1].endswith("the data are there"), "which sees the folder itself"
+
+
+def test_what_a_module_imports_must_be_sent_too(project, monkeypatch):
+    """Nobody named the helper; and it is found on this machine, whose PYTHONPATH the copy does not have."""
+    (project / "scoring.py").write_text("import helper_of_scoring\n\n\ndef score(completion, a):\n    return 1.0\n")
+    (project / "helper_of_scoring.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", f"{project}:{Path(plumbline.__file__).parents[1]}")
+    (project / ".gitignore").write_text("helper*\n")
+    assert any("No module named 'helper_of_scoring'" in what for _, what in fatal()[0])
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,14 @@ def test_a_job_that_prints_an_error_and_ends_well_has_produced_nothing(project, 
     assert (code, job["status"], job["outcome"]["engine"]) == (0, "produced nothing", "succeeded, exit status 0")
 
 
+def test_a_job_that_can_still_speak_tells_its_engine_that_it_failed(project, plumbline):
+    (project / "data" / "formfactory" / "app.py").unlink()
+    code, _, err = plumbline("submit", "failure.yaml", *PROCESS, "--set", "task.options.politely=true")
+    assert code == 5
+    assert "produced nothing (" in err
+    assert "the engine: failed, exit status 5)" in err
+
+
 def test_a_job_that_lacks_a_secret_never_starts(project, plumbline, monkeypatch):
     monkeypatch.delenv("PLB_TEST_TOKEN", raising=False)
     code, _, err = plumbline("submit", "tickets.yaml", *PROCESS, "--secret", "PLB_TEST_TOKEN")
@@ -60,7 +68,7 @@ def test_a_job_outlives_who_watches_and_is_stopped_by_its_name(project, plumblin
     monkeypatch.setenv("PLUMBLINE_JOBS", str(project.parent / "jobs"))
     code, out, _ = plumbline("jobs", "stop", job.spec.id)
     assert (code, out.startswith(f"{job.spec.id}: stopped")) == (0, True), out
-    assert process.state(job).over
+    assert process.state(job).code == 130, "it was interrupted, and had the time to say so"
     assert plumbline("jobs", "follow", job.spec.id)[0] == 6
     assert plumbline("jobs", "stop", job.spec.id)[0] == 1
 

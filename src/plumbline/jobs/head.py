@@ -47,7 +47,9 @@ def start_head(environment: Mapping[str, str], cpus: int | None = None, say: Cal
         EngineError: it does not start in time; names its log.
     """
     check_installed("a job on Ray", ("ray",))
-    folder = Path(tempfile.mkdtemp(prefix="plb-ray-"))  # short: a socket's path below it has 107 characters at most
+    # Short, because a socket's path below it has 107 characters at most; and not Ray's own, where a note of its address
+    # would have every other `ray.init()` of this machine try it.
+    folder = Path(tempfile.mkdtemp(prefix="plb-ray-"))
     write_text(folder / "token", secrets.token_hex(32))
     (folder / "token").chmod(0o600)
     port, *others = free_ports(5)
@@ -156,12 +158,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def _variables(folder: Path) -> dict[str, str]:
-    """What a head finds in its environment beside that of its jobs: its token; a place of its own for the note by
-    which `--address auto` finds a cluster, for which ours is none; and to stop at once, because to drain a node, for 30
-    seconds, is for services that answer others."""
+    """What a head finds in its environment beside that of its jobs: its token; and to stop at once, because to drain
+    a node, for 30 seconds, is for services that answer others."""
     return {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(folder / "token"),
-        "RAY_TMPDIR": str(folder),
         "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0",
     }
