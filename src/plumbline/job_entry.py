@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from plumbline import __version__
 from plumbline.errors import PlumblineError
+from plumbline.imports import check_installed
 from plumbline.jobs.outcome import CODES, result_of, said
 from plumbline.jobs.spec import is_url
 
@@ -66,7 +67,7 @@ def _result(out: str) -> tuple[dict[str, Any] | None, str]:
     """What lies in the run's folder; of a damaged file as if there were none."""
     try:
         return _remote_result(out) if is_url(out) else result_of(Path(out))
-    except PlumblineError as error:
+    except (PlumblineError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return None, ""
 
@@ -75,6 +76,7 @@ def _remote_result(out: str) -> tuple[dict[str, Any] | None, str]:
     import hashlib
     import json
 
+    check_installed(f"a run at {out}", ("fsspec",))
     import fsspec
 
     system, path = fsspec.core.url_to_fs(f"{out.rstrip('/')}/result.json")

@@ -18,7 +18,6 @@ from plumbline.jobs.package import package_of
 from plumbline.jobs.store import find
 
 SECRET = "hunter2hunter2"
-pytestmark = pytest.mark.xdist_group("ray")
 
 
 @pytest.fixture(scope="module")
