@@ -38,9 +38,9 @@ RANKS: tuple[set[str], ...] = (
     {"jobs"},
     {"serve"},
     {"testing", "api", "command_options", "command_output", "exits"},
-    {"data_commands", "history_commands", "audit_command", "decide_commands"},
+    {"data_commands", "history_commands", "audit_command", "decide_commands", "job_commands"},
     {"cli"},
-    {"__main__"},
+    {"__main__", "job_entry"},
 )
 RANK = {name: rank for rank, names in enumerate(RANKS) for name in names}
 WITHOUT_TORCH = (
@@ -64,8 +64,8 @@ WITHOUT_TORCH = (
     "api",
     "cli",
 )
-WITHOUT_TORCH += ("models.catalogue", "models.get")
-HEAVY = {"torch", "gguf", "transformers", "peft", "tokenizers", "safetensors", "trl", "datasets", "accelerate"}
+WITHOUT_TORCH += ("models.catalogue", "models.get", "jobs.submit", "job_entry")
+HEAVY = {"torch", "gguf", "transformers", "peft", "tokenizers", "safetensors", "trl", "datasets", "accelerate", "ray"}
 MAY_IMPORT_TORCH = (
     "policies/autoregressive",
     "policies/pretrained",
@@ -144,7 +144,17 @@ def test_light_packages_import_without_torch():
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["recipe"], ["run", "--help"], ["audit", "--help"], ["parse"], ["get"], ["decide", "--help"]],
+    [
+        ["--help"],
+        ["recipe"],
+        ["run", "--help"],
+        ["audit", "--help"],
+        ["parse"],
+        ["get"],
+        ["decide", "--help"],
+        ["submit", "--help"],
+        ["jobs"],
+    ],
 )
 def test_a_command_that_needs_no_model_starts_at_once(arguments):
     """Under half a second of a processor, once in three: a busy machine says nothing about the command."""

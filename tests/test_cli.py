@@ -19,6 +19,12 @@ EVAL_FLAGS = (
 )
 
 
+SUBMIT_FLAGS = (
+    "address compute cpus detach dry-run env exclude gpus image json needs no-preflight on out requirements resume "
+    "secret set there timeout to working-dir"
+)
+
+
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
     """A small data folder, as `plumbline data commerce` writes it."""
@@ -341,10 +347,11 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "audit": ["--data", "--json", "--limit", "--out", "--rows", "--seed", "--set", "--split"],
         "decide": ["--json", "--out", "--tree"],
         "route": ["--json", "--out"],
+        "submit": [f"--{name}" for name in SUBMIT_FLAGS.split()],
     }
     helps = [parameter.help or "" for command in group.commands.values() for parameter in command.params]
     assert not [text for text in helps if "<" in text], "angle brackets in help would be eaten as HTML"
-    for name in ["", "data", *flags, "data commerce", "data forms"]:
+    for name in ["", "data", *flags, "data commerce", "data forms", "jobs", "jobs follow", "jobs stop"]:
         code, out, _ = plumbline(*name.split(), "--help")
         assert code == 0
         assert "Example" in out, f"{name} --help shows an example"

@@ -21,6 +21,7 @@ from plumbline.decide_commands import add as add_decide_commands
 from plumbline.errors import RecipeError
 from plumbline.exits import clear_exits
 from plumbline.history_commands import history_app
+from plumbline.job_commands import add as add_job_commands
 
 app = typer.Typer(
     name="plumbline",
@@ -401,3 +402,4 @@ def report(
 
 
 add_decide_commands(app)
+add_job_commands(app)

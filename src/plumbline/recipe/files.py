@@ -122,6 +122,17 @@ def find(source: str | Path) -> Path:
     raise RecipeError(f"no recipe named {source}", fix)
 
 
+def extended(source: str | Path) -> list[Path]:
+    """The files that a recipe extends, and those that they extend, each once; without the file itself.
+
+    Raises:
+        RecipeError: one of them cannot be read.
+    """
+    found: dict[Path, None] = {}
+    _read(find(source), (), found)
+    return [path for path in found if path != find(source).resolve()]
+
+
 def is_recipe(source: str | Path) -> bool:
     """Whether a word means a recipe, and not some other path: a YAML file; or a bundled name, or one much like it, that
     is no path here."""
@@ -202,8 +213,11 @@ def leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix, values
 
 
-def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
+def _read(path: Path, seen: tuple[Path, ...], read: dict[Path, None] | None = None) -> dict[str, Any]:
+    """A recipe with what it extends below it; `read` takes the files that were read for it."""
     path = path.resolve()
+    if read is not None:
+        read[path] = None
     if path in seen:
         raise RecipeError(
             f"{path} extends itself, by way of {' -> '.join(p.name for p in seen)}", "let one of them extend nothing"
@@ -223,10 +237,10 @@ def _read(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
             raise RecipeError(
                 f"{path}: extends is {parent!r}, where the name of a file is meant", "extends: other.yaml"
             )
-        extended = path.parent / parent
-        if not extended.exists():
-            raise RecipeError(f"{path} extends {extended}, which does not exist", "correct extends, or leave it out")
-        below = _merge(below, _read(extended, (*seen, path)))
+        above = path.parent / parent
+        if not above.exists():
+            raise RecipeError(f"{path} extends {above}, which does not exist", "correct extends, or leave it out")
+        below = _merge(below, _read(above, (*seen, path), read))
     return _merge(below, values)
 
 

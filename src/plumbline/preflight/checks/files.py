@@ -10,14 +10,18 @@ from plumbline.diagnosis.finding import Finding
 from plumbline.models.catalogue import ENTRIES
 from plumbline.preflight.before import Before, Check, Lacking
 from plumbline.preflight.needs import is_hub_name
-from plumbline.recipe import leaves, names
+from plumbline.recipe import Recipe, extended, leaves, names
 
 SECONDS = 10
 
 
 def ignored(before: Before) -> Iterator[Finding]:
     """The forms log lost jobs so: what packs a working tree for a cluster leaves out what git ignores."""
-    wanted = dict(_wanted(before))
+    wanted = {
+        path: key
+        for path, key in needed(before.recipe, before.file)
+        if key != "model.name" or not _made(path)  # what a command makes anew is fetched there, too
+    }
     if not wanted:
         return
     rules = _rules(list(wanted))
@@ -36,11 +40,19 @@ def ignored(before: Before) -> Iterator[Finding]:
     )
 
 
-def _wanted(before: Before) -> Iterator[tuple[Path, str]]:
-    """Files and folders by what names them; what a command makes anew is not among them."""
-    recipe = before.recipe
-    if before.file is not None:
-        yield before.file, "the recipe"
+def needed(recipe: Recipe, file: Path | None) -> Iterator[tuple[Path, str]]:
+    """Files and folders that a run reads, by what names them, as far as they are there; relative to where it runs.
+
+    Args:
+        recipe: of the run.
+        file: of the recipe, where it is in one.
+
+    Raises:
+        RecipeError: the file, or one that it extends, cannot be read.
+    """
+    if file is not None:
+        yield file, "the recipe"
+        yield from ((one, "extends") for one in extended(file))
     for name, section in recipe.each_task.items():
         prefix = f"tasks.{name}" if name else "task"
         yield from _module(section.name, f"{prefix}.name")
@@ -48,10 +60,11 @@ def _wanted(before: Before) -> Iterator[tuple[Path, str]]:
             yield from _module(value, f"{prefix}.options.{key}")
             if value and len(value) < 1000 and "\n" not in value and Path(value).exists():
                 yield Path(value), f"{prefix}.options.{key}"
+    yield from _module(recipe.model.family, "model.family")
     template = recipe.model.chat_template
     if template is not None and Path(template).is_file():
         yield Path(template), "model.chat_template"
-    if recipe.model.name is not None and (place := Path(recipe.model.name)).exists() and not _made(place):
+    if recipe.model.name is not None and (place := Path(recipe.model.name)).exists():
         yield place, "model.name"
 
 

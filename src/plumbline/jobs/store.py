@@ -1,0 +1,116 @@
+"""Where the jobs of this user are recorded: a folder each, with `job.json` and, of local processes, the log.
+
+$PLUMBLINE_JOBS, or $XDG_STATE_HOME/plumbline/jobs, or ~/.local/state/plumbline/jobs
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from plumbline.errors import DataError, RunError
+from plumbline.jobs.outcome import Outcome
+from plumbline.jobs.spec import JobSpec
+from plumbline.storage import clear_os_errors, read_object, write_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """A Ray cluster of one machine that a job was given."""
+
+    pid: int
+    """Of `ray start`, which leads a process group of its own."""
+    port: int
+    """Of the dashboard, on 127.0.0.1."""
+    folder: str
+    """With Ray's session, its log, and the token that its clients must show."""
+
+    @property
+    def address(self) -> str:
+        """What jobs are sent to."""
+        return f"http://127.0.0.1:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job that was sent."""
+
+    spec: JobSpec
+    sent: str
+    """When, in UTC."""
+    pid: int | None = None
+    """Of a local process, which leads a process group of its own."""
+    head: Head | None = None
+    outcome: Outcome | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """Where it is recorded."""
+        return place() / self.spec.id
+
+    @property
+    def log(self) -> Path:
+        """What it printed, as far as that is here."""
+        return self.folder / "log.txt"
+
+    def save(self) -> "Job":
+        """Record it."""
+        values = {**asdict(self), "spec": self.spec.plain()}
+        with clear_os_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_json(self.folder / "job.json", values)
+        return self
+
+
+def place() -> Path:
+    """The folder of all jobs."""
+    own = os.environ.get("PLUMBLINE_JOBS")
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(own or f"{state}/plumbline/jobs").expanduser().absolute()
+
+
+def read(folder: Path) -> Job:
+    """One job.
+
+    Raises:
+        DataError: its record is damaged.
+    """
+    values = read_object(folder / "job.json")
+    try:
+        head, outcome = values["head"], values["outcome"]
+        return Job(
+            **{
+                **values,
+                "spec": JobSpec.from_plain(values["spec"]),
+                "head": None if head is None else Head(**head),
+                "outcome": None if outcome is None else Outcome(**outcome),
+            }
+        )
+    except (KeyError, TypeError) as error:
+        raise DataError(f"{folder / 'job.json'} is no job's record: {error}", f"remove {folder}") from error
+
+
+def jobs() -> list[Job]:
+    """All jobs, the newest last.
+
+    Raises:
+        DataError: the record of one is damaged.
+    """
+    return sorted((read(one.parent) for one in place().glob("*/job.json")), key=lambda job: job.sent)
+
+
+def find(name: str) -> Job:
+    """The job with this id, or the only one whose id begins so; `last` is the newest.
+
+    Raises:
+        RunError: there is none, or there are several.
+    """
+    known = jobs()
+    found = known[-1:] if name == "last" else [one for one in known if one.spec.id == name]
+    found = found or [one for one in known if one.spec.id.startswith(name)]
+    if len(found) != 1:
+        what = "no job" if not found else f"{len(found)} jobs"
+        raise RunError(f"there {'is' if not found else 'are'} {what} called {name}", "`plumbline jobs` lists them")
+    return found[0]

@@ -1,0 +1,80 @@
+"""A job from its specification to its engine: refused, or sent and recorded."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from plumbline.errors import RunError
+from plumbline.imports import check_installed
+from plumbline.jobs import anyscale, process, ray_jobs
+from plumbline.jobs.checks import UNCHECKED, Examined
+from plumbline.jobs.follow import Say
+from plumbline.jobs.head import start_head, stop_head
+from plumbline.jobs.outcome import Outcome
+from plumbline.jobs.spec import JobSpec
+from plumbline.jobs.store import Job
+from plumbline.recipe import Recipe
+from plumbline.reports.findings import text_of
+
+
+def refuse(examined: Examined) -> None:
+    """Refuse to send a job in which something fatal was found.
+
+    Raises:
+        RunError: says all of it.
+    """
+    fatal = [finding for finding in examined.findings if finding.level == "fatal"]
+    if fatal:
+        found = "; ".join(f"{finding.what} ({finding.check})" for finding in fatal)
+        fixes = "; ".join(dict.fromkeys(finding.fix for finding in fatal if finding.fix))
+        advice = "; ".join(one for one in (fixes, UNCHECKED) if one)
+        raise RunError(f"this job would come to nothing, and was not sent: {found}", advice)
+
+
+def check_back_end(spec: JobSpec) -> None:
+    """Ask for what the back end needs of this machine.
+
+    Raises:
+        ModelError: names the extra that brings it.
+    """
+    if spec.on == "ray":
+        check_installed("a job on Ray (--on process needs none)", ("ray",))
+
+
+def send(spec: JobSpec, say: Say) -> Job:
+    """Send a job to its process or its cluster, and record it.
+
+    Raises:
+        EngineError: it was not taken; a head that was started for it is stopped again.
+        ModelError: there is no Ray.
+    """
+    check_back_end(spec)
+    job = Job(spec=spec, sent=datetime.now(UTC).isoformat(timespec="seconds")).save()
+    try:
+        if spec.on == "process":
+            return replace(job, pid=process.send(job)).save()
+        if spec.own_head:
+            head = start_head({**os.environ, **spec.env}, say=say)
+            job = replace(job, head=head).save()
+        say(f"sending {spec.working_dir} to {job.head.address if job.head else spec.address}")
+        ray_jobs.send(job)
+    except BaseException as error:
+        if job.head is not None:
+            stop_head(job.head)
+        outcome = Outcome(ended="never started", why=f"it was not sent: {error}".split("\n")[0], engine="unknown")
+        replace(job, outcome=outcome, head=None).save()
+        raise
+    return job
+
+
+def plan_anyscale(spec: JobSpec, recipe: Recipe, folder: Path) -> anyscale.Written:
+    """The files of a job for Anyscale, in a folder of its own, not yet written."""
+    return anyscale.plan(spec, recipe, folder / spec.id)
+
+
+def findings_said(examined: Examined) -> Iterator[str]:
+    """Findings, a text each."""
+    for finding in examined.findings:
+        yield text_of(finding, ours=True).plain

@@ -1,0 +1,112 @@
+"""What is found before anything is sent."""
+
+from pathlib import Path
+
+import pytest
+
+import plumbline
+from plumbline.jobs.checks import examine
+from plumbline.jobs.package import LIMIT
+from plumbline.jobs.specify import Asked, specify
+
+REMOTE = {"address": "http://head:8265", "out": "/mnt/shared/a"}
+
+
+def fatal(recipe="tickets.yaml", **asked):
+    examined = examine(*specify(Asked(recipe=recipe, **asked)))
+    return [(one.check, one.what) for one in examined.findings if one.level == "fatal"], examined
+
+
+def test_a_job_that_lacks_nothing_may_be_sent(project):
+    found, examined = fatal()
+    assert found == []
+    assert {"base.yaml", "data/rows.jsonl", "scoring.py", "tickets.yaml"} <= set(examined.package.files)
+    assert examined.looked_at == ("jsonl: train 16, val 2, test 2; RL draws 1 prompts, 0.06 epochs",)
+
+
+def test_the_failure_of_the_forms_log_is_found_before_the_job_is_sent(project):
+    """Twice: the path by its rule, and the entry point's own error from a dry run in a copy of what would be sent."""
+    found, _ = fatal("failure.yaml", needs=["data/formfactory"])
+    (files, path), (job, error) = found
+    assert (files, job) == ("files", "job")
+    assert path.startswith("data/formfactory would not be sent")
+    assert path.endswith(".gitignore:1: data/formfactory/")
+    assert error.endswith("FormFactory app.py not found")
+    assert [check for check, _ in fatal("failure.yaml")[0]] == ["job"], "nobody has to name the path"
+    assert fatal("failure.yaml", on="process")[0][0][1].endswith("the data are there"), "which sees the folder itself"
+
+
+def test_what_a_module_imports_must_be_sent_too(project, monkeypatch):
+    """Nobody named the helper; and it is found on this machine, whose PYTHONPATH the copy does not have."""
+    (project / "scoring.py").write_text("import helper_of_scoring\n\n\ndef score(completion, a):\n    return 1.0\n")
+    (project / "helper_of_scoring.py").write_text("")
+    monkeypatch.setenv("PYTHONPATH", f"{project}:{Path(plumbline.__file__).parents[1]}")
+    (project / ".gitignore").write_text("helper*\n")
+    assert any("No module named 'helper_of_scoring'" in what for _, what in fatal()[0])
+
+
+@pytest.mark.parametrize(
+    ("ignored", "key"),
+    [
+        ("data/", "task.options.train"),
+        ("*.jsonl", "task.options.train"),
+        ("scoring.py", "task.options.score"),
+        ("base.yaml", "extends"),
+        ("tickets.yaml", "the recipe"),
+    ],
+)
+def test_every_path_that_the_recipe_names_must_be_sent(project, ignored, key, unopened):
+    (project / ".gitignore").write_text(f"{ignored}\n")
+    found, _ = fatal()
+    files = [what for check, what in found if check == "files"]
+    assert len(files) == 1
+    assert f"the recipe needs it ({key})" in files[0]
+    assert files[0].endswith(f".gitignore:1: {ignored}")
+
+
+def test_a_model_that_git_ignores_is_reached_by_its_absolute_path_on_this_machine_only(project, tiny_folder, unopened):
+    place = project / "models"
+    place.symlink_to(tiny_folder.parent)
+    (project / ".gitignore").write_text("models/\n")
+    ours = ["model={name: models/tiny}"]
+    assert "models/tiny" in dict(fatal(overrides=ours)[0])["files"]
+    absolute = [f"model={{name: {place / 'tiny'}}}"]
+    assert "files" not in dict(fatal(overrides=absolute)[0])
+    assert "is a place of this machine" in dict(fatal(overrides=absolute, **REMOTE)[0])["files"]
+    assert "files" not in dict(fatal(overrides=absolute, there=[str(place)], **REMOTE)[0])
+
+
+def test_a_checkpoint_that_the_cluster_has_is_not_looked_for_here(project):
+    there = ["model={name: /mnt/models/big}"]
+    assert fatal(overrides=there, **REMOTE)[0][0][0] == "model"
+    assert fatal(overrides=there, there=["/mnt/models"], **REMOTE)[0] == []
+
+
+def test_a_package_that_ray_refuses_is_refused_first(project, unopened):
+    with (project / "weights.bin").open("wb") as file:
+        file.truncate(LIMIT + 1)
+    (check, what), *more = fatal()[0]
+    assert (check, more) == ("package-size", [])
+    assert "weights.bin 100 MiB" in what
+    assert fatal(excludes=["*.bin"])[0] == []
+
+
+def test_secrets_must_be_there_where_the_job_takes_them_from_this_shell(project, monkeypatch, unopened):
+    monkeypatch.delenv("PLB_TEST_TOKEN", raising=False)
+    assert fatal(secrets=["PLB_TEST_TOKEN"])[0] == [("secrets", "PLB_TEST_TOKEN is not set, and the job needs it")]
+    assert fatal(secrets=["PLB_TEST_TOKEN"], **REMOTE)[0] == [], "there it is the cluster's, and the job looks"
+    monkeypatch.setenv("PLB_TEST_TOKEN", "hunter2hunter2")
+    assert fatal(secrets=["PLB_TEST_TOKEN"])[0] == []
+
+
+def test_more_cores_than_the_machine_has_are_refused(project, unopened):
+    assert fatal(cpus=4096)[0][0][0] == "resources"
+
+
+def test_requirements_are_read_and_their_pins_compared(project, unopened):
+    (project / "pins.txt").write_text("# ours\nnumpy==1.0.0\nrich\n")
+    examined = fatal(requirements=project / "pins.txt")[1]
+    said = " ".join(one.what for one in examined.findings if one.check == "requirements")
+    assert "1 of 2 lines of pins.txt are not pinned to a version, such as rich" in said
+    assert "numpy==1.0.0" in said
+    assert fatal(requirements=project / "none.txt")[0][0][0] == "requirements"
