@@ -15,11 +15,11 @@ import torch
 
 from plumbline.engines import vllm_publication as publication
 from plumbline.engines import vllm_server as servers
-from plumbline.engines import vllm_weights as weights
 from plumbline.engines.vllm import Place, VllmSampler
 from plumbline.errors import DataError, EngineError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
+from plumbline.policies.pretrained import merged as weights
 from plumbline.recipe.running import EngineSection
 from plumbline.records import Request, Sampling
 from tests.engines import vllm_stand_in as stand_in
@@ -145,7 +145,7 @@ def test_a_prompt_that_is_too_long_for_the_server_is_refused_before_anything_is_
 @pytest.mark.parametrize("publish", ["full", "lora", "transfer"])
 def test_new_weights_are_what_samples_and_say_their_version(served, policy, publish, monkeypatch):
     if publish == "transfer":  # memory of a GPU is handed over as itself here
-        monkeypatch.setattr(weights, "handles", lambda state: weights.told(state, list(state.values())))
+        monkeypatch.setattr(publication, "handles", lambda state: publication.told(state, list(state.values())))
     start, engine = served
     server = start()
     sampler = engine(server, publish=publish)

@@ -1,1 +1,1 @@
-"""Engines that are not ours, each behind the interface of a sampler: vLLM over HTTP, any OpenAI-compatible endpoint."""
+"""Engines that are not ours, each behind the interface of a sampler."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from plumbline.engines import vllm_server as servers
 from plumbline.engines.vllm_client import Choice, Client, Lost, Part
 from plumbline.engines.vllm_publication import Publication, trajectory_of
-from plumbline.engines.vllm_weights import write_full
 from plumbline.errors import DataError, EngineError
 from plumbline.recipe import Recipe
 from plumbline.recipe.running import EngineSection
@@ -87,6 +86,8 @@ class VllmSampler:
         self.server: servers.Server | None = None
         self._starts = 0
         if section.address is None:
+            from plumbline.policies.pretrained.merged import write_full
+
             if self.weights.how != "lora":
                 write_full(policy, self.weights.served, self.weights.dtype)
             self._start()

@@ -8,6 +8,8 @@ the share of the learner's move that they make is judged with its standard error
 on a CPU they are those of nothing, before and after.
 """
 
+import base64
+import pickle
 import shutil
 import time
 import uuid
@@ -15,15 +17,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.engines import vllm_weights as weights
 from plumbline.engines.vllm_client import Choice, Client, Lost
 from plumbline.errors import EngineError
 from plumbline.records import Message, Sampling, Step, Trajectory
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from plumbline.policies.pretrained.merged import Sampled
 
 LEAST = 0.3
 """Share of an update that must arrive. Weights that are multiples of 16-bit steps lose nearly all of a small update,
@@ -55,7 +61,7 @@ class Publication:
         self.version, self.name = -1, ""
         self.figures: Mapping[str, float] = {}
         self._token = ""
-        self._first: weights.Sampled | None = None
+        self._first: Sampled | None = None
         self._anchor: Probed | None = None
         self._last: Probed | None = None
 
@@ -112,28 +118,32 @@ class Publication:
         self.figures = {**rounding, **self._check_probe(client, policy, rounding.get("engine/update_arrived", 1.0))}
         return seconds
 
-    def _whole(self, client: Client, policy: Any) -> weights.Sampled:
+    def _whole(self, client: Client, policy: Any) -> "Sampled":
+        from plumbline.policies.pretrained import merged
+
         if self.how == "transfer":
-            state, sampled = weights.rounded(policy, self.dtype)
+            state, sampled = merged.rounded(policy, self.dtype)
             client.call("/init_weight_transfer_engine", {"init_info": {"packed": False}})
             client.call("/start_weight_update", {})
-            client.call("/update_weights", {"update_info": weights.handles(state)})
+            client.call("/update_weights", {"update_info": handles(state)})
             client.call("/finish_weight_update", {})
             return sampled
         folder = self.served if self.own else self._root
-        if not self.own and not (folder / weights.MARK).is_file():
+        if not self.own and not (folder / merged.MARK).is_file():
             raise EngineError(
                 f"{client.address} serves {folder}, which is not known here as a folder to overwrite",
-                f"serve a copy of the model, put an empty file {weights.MARK} into it, or set engine.publish: lora",
+                f"serve a copy of the model, put an empty file {merged.MARK} into it, or set engine.publish: lora",
             )
-        sampled = weights.write_full(policy, folder, self.dtype)
+        sampled = merged.write_full(policy, folder, self.dtype)
         client.call("/collective_rpc", {"method": "reload_weights"})
         return sampled
 
-    def _as_adapter(self, client: Client, policy: Any, version: int) -> weights.Sampled:
+    def _as_adapter(self, client: Client, policy: Any, version: int) -> "Sampled":
         """Under a name and at a path of its own: at an old path the server's cache of prompts would stay."""
+        from plumbline.policies.pretrained.merged import write_adapter
+
         name = f"lora-{version}-{uuid.uuid4().hex[:8]}"
-        sampled = weights.write_adapter(policy, self.folder / name, self.dtype)
+        sampled = write_adapter(policy, self.folder / name, self.dtype)
         client.call("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str((self.folder / name).resolve())})
         old, self.name = self.name, name
         for path in self.folder.glob("lora-*"):
@@ -144,9 +154,11 @@ class Publication:
                 client.call("/v1/unload_lora_adapter", {"lora_name": old})
         return sampled
 
-    def _check_rounding(self, now: weights.Sampled) -> dict[str, float]:
+    def _check_rounding(self, now: "Sampled") -> dict[str, float]:
+        from plumbline.policies.pretrained.merged import arrived
+
         assert self._first is not None
-        found = weights.arrived(self._first, now)
+        found = arrived(self._first, now)
         if found is None:
             return {}
         if found.share < LEAST:
@@ -254,3 +266,32 @@ def trajectory_of(
         finish="stop" if choice.stopped else "length",
         version=version,
     )
+
+
+def handles(state: Mapping[str, "Tensor"]) -> dict[str, Any]:
+    """What vLLM's transfer by CUDA IPC is told of weights that lie on a GPU that learner and server share.
+
+    Raises:
+        EngineError: they lie elsewhere.
+    """
+    import torch
+    from torch.multiprocessing.reductions import reduce_tensor
+
+    where = next(iter(state.values())).device
+    if where.type != "cuda":
+        raise EngineError(
+            f"publish: transfer hands over memory of a GPU, and the weights are on {where}",
+            "set engine.publish: full or lora",
+        )
+    uuid = str(torch.cuda.get_device_properties(where).uuid)
+    return told(state, [{uuid: reduce_tensor(weight.contiguous())[1]} for weight in state.values()])
+
+
+def told(state: Mapping[str, "Tensor"], each: list[Any]) -> dict[str, Any]:
+    """The body of vLLM's `/update_weights`: names, dtypes, shapes, and where each weight is found."""
+    return {
+        "names": list(state),
+        "dtype_names": [str(weight.dtype).removeprefix("torch.") for weight in state.values()],
+        "shapes": [list(weight.shape) for weight in state.values()],
+        "ipc_handles_pickled": base64.b64encode(pickle.dumps(each)).decode(),
+    }

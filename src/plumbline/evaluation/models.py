@@ -140,7 +140,7 @@ def evaluate_model(
         advice = "evaluate on a split that it has not seen, or add --allow-overlap to measure memory"
         check_unseen(model, examples, f"these {len(examples)} prompts", advice)
     if options.is_remote:
-        from plumbline.engines.endpoint import Endpoint
+        from plumbline.evaluation.endpoint import Endpoint
 
         limits = {} if options.max_tokens is None else {"max_tokens": options.max_tokens}
         law = Sampling(temperature=options.drawn_at, **limits)

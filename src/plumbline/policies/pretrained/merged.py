@@ -1,26 +1,25 @@
-"""A learner's weights as a server takes them, and how much of what was learnt is left of them after rounding.
+"""A policy's weights for somebody else who draws with them, and how much of what was learnt is left after rounding.
 
 Letters in shapes: S sampled elements, O outputs, H inputs.
 
 A 16-bit weight of size w has neighbours about w / 256 away, and an update of RL is often smaller than half of that: it
-is rounded away, and the server samples with the old weights although every file is new. So the update that arrives is
-measured against the wanted one, on elements spread over every trained matrix.
+is rounded away, and whoever takes them draws with the old weights although every file is new. So the update that
+arrives is measured against the wanted one, on elements spread over every trained matrix.
 """
 
-import base64
-import pickle
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from plumbline.errors import EngineError
+from plumbline.policies.pretrained.adapters import lora_layers
 from plumbline.storage import clear_os_errors
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SPREAD = 2**14
 """Elements of each trained matrix that are compared: of 210 matrices 3.4 million, so a share is exact to 0.001."""
@@ -34,8 +33,8 @@ STABLE = "STABLE"
 class Sampled:
     """Elements of the trained matrices as they are, and as the server holds them: float32 [S] each, by name."""
 
-    exact: Mapping[str, "Tensor"]
-    served: Mapping[str, "Tensor"]
+    exact: Mapping[str, Tensor]
+    served: Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +63,12 @@ def arrived(before: Sampled, now: Sampled) -> Arrived | None:
     return Arrived(along / wanted, changed / meant, (beside / wanted) ** 0.5) if wanted else None
 
 
-def merged(policy: Any) -> Iterator[tuple[str, "Tensor", bool]]:
+def merged(policy: Any) -> Iterator[tuple[str, Tensor, bool]]:
     """Every weight of a policy's model in float32, adapters added in, and whether training changes it.
 
     Raises:
         EngineError: adapters that cannot be merged: on quantised weights, or others than LoRA of linear layers.
     """
-    import torch
-
-    from plumbline.policies.pretrained.adapters import lora_layers
-
     ours = set(lora_layers(policy.model))
     layers = {name: layer for name, layer in policy.model.named_modules() if layer in ours}
     trained = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
@@ -96,13 +91,13 @@ def merged(policy: Any) -> Iterator[tuple[str, "Tensor", bool]]:
                 yield f"{owner}.{rest}" if rest else name, weight.float(), name in trained
 
 
-def spread(matrix: "Tensor") -> "Tensor":
+def spread(matrix: Tensor) -> Tensor:
     """Some elements [S] of a matrix, always those at the same places, on the CPU."""
     flat = matrix.detach().flatten()
     return flat[:: max(1, len(flat) // SPREAD)].float().cpu().clone()
 
 
-def write_full(policy: Any, folder: Path, dtype: "Any") -> Sampled:
+def write_full(policy: Any, folder: Path, dtype: torch.dtype) -> Sampled:
     """Write a policy's model with adapters merged in float32 and then rounded, each file whole or not at all.
 
     Args:
@@ -126,10 +121,10 @@ def write_full(policy: Any, folder: Path, dtype: "Any") -> Sampled:
     return sampled
 
 
-def rounded(policy: Any, dtype: Any) -> tuple[dict[str, "Tensor"], Sampled]:
+def rounded(policy: Any, dtype: torch.dtype) -> tuple[dict[str, Tensor], Sampled]:
     """All weights in the server's dtype by name, and what rounding did to those that are trained."""
     state: dict[str, Tensor] = {}
-    exact, served = dict[str, "Tensor"](), dict[str, "Tensor"]()
+    exact, served = dict[str, Tensor](), dict[str, Tensor]()
     for name, weight, trained in merged(policy):
         state[name] = weight.to(dtype)
         if trained:
@@ -137,51 +132,20 @@ def rounded(policy: Any, dtype: Any) -> tuple[dict[str, "Tensor"], Sampled]:
     return state, Sampled(exact, served)
 
 
-def write_adapter(policy: Any, folder: Path, dtype: Any) -> Sampled:
+def write_adapter(policy: Any, folder: Path, dtype: torch.dtype) -> Sampled:
     """Write a policy's adapter into a folder that is not there yet, STABLE last.
 
     A server rounds A and B, not their product, so more of an update arrives than of merged weights.
     """
-    from plumbline.policies.pretrained.adapters import lora_layers
-
     with clear_os_errors(folder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         policy.adapter.save_pretrained(folder, selected_adapters=["default"])
         (folder / STABLE).touch()
-    exact, served = dict[str, "Tensor"](), dict[str, "Tensor"]()
+    exact, served = dict[str, Tensor](), dict[str, Tensor]()
     for number, layer in enumerate(lora_layers(policy.model)):
         a, b = (part["default"].weight.detach() for part in (layer.lora_A, layer.lora_B))
         scale = layer.scaling["default"]
         exact[str(number)] = spread(scale * (b.float() @ a.float()))
         served[str(number)] = spread(scale * (b.to(dtype).float() @ a.to(dtype).float()))
     return Sampled(exact, served)
-
-
-def handles(state: Mapping[str, "Tensor"]) -> dict[str, Any]:
-    """What vLLM's transfer by CUDA IPC is told of weights that lie on a GPU that learner and server share.
-
-    Raises:
-        EngineError: they lie elsewhere.
-    """
-    import torch
-    from torch.multiprocessing.reductions import reduce_tensor
-
-    where = next(iter(state.values())).device
-    if where.type != "cuda":
-        raise EngineError(
-            f"publish: transfer hands over memory of a GPU, and the weights are on {where}",
-            "set engine.publish: full or lora",
-        )
-    uuid = str(torch.cuda.get_device_properties(where).uuid)
-    return told(state, [{uuid: reduce_tensor(weight.contiguous())[1]} for weight in state.values()])
-
-
-def told(state: Mapping[str, "Tensor"], each: list[Any]) -> dict[str, Any]:
-    """The body of vLLM's `/update_weights`: names, dtypes, shapes, and where each weight is found."""
-    return {
-        "names": list(state),
-        "dtype_names": [str(weight.dtype).removeprefix("torch.") for weight in state.values()],
-        "shapes": [list(weight.shape) for weight in state.values()],
-        "ipc_handles_pickled": base64.b64encode(pickle.dumps(each)).decode(),
-    }
