@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=8)
     parser.add_argument("--answer", type=int, default=100)
     parser.add_argument("--publications", type=int, default=0, help="steps of an update that are handed over")
+    parser.add_argument("--rates", type=float, nargs="+", default=[1e-5, 7e-5], help="learning rates of --rounding")
     parser.add_argument("--rounding", action="store_true", help="only how much of an update rounding leaves")
     options = parser.parse_args()
     if options.rounding:
@@ -199,7 +200,7 @@ def print_rounding(options: argparse.Namespace) -> None:
     print("| base weights | learning rate | steps | arrives merged in bfloat16 | elements that change | as LoRA file |")
     print("|---|---|---|---|---|---|")
     for dtype in ("bfloat16", "float32"):
-        for rate in (1e-5, 7e-5):
+        for rate in options.rates:
             policy = adapted(options, dtype)
             first = weights.rounded(policy, torch.bfloat16)[1]
             with tempfile.TemporaryDirectory() as folder:

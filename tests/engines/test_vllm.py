@@ -409,3 +409,44 @@ def test_any_endpoint_is_evaluated_by_its_address(served, plumbline, tmp_path, m
     assert code == 1
     assert "there is no engine sglang" in err
     assert httpx.get(f"{address}/health").status_code == 200
+
+
+# -- whole runs ----------------------------------------------------------------------------------------------------
+
+
+def test_rl_with_an_engine_trains_by_what_it_drew_and_records_how_the_weights_arrived(served, policy, tmp_path):
+    from plumbline.runs.run import Run
+    from plumbline.tasks.source import Source
+    from plumbline.training.rl import train_rl
+    from tests.toy import ToyTask
+    from tests.training.toy_runs import toy_recipe
+
+    start, engine = served
+    server = start()
+    sampler = engine(server, publish="full")
+    task = ToyTask({})
+    with Run.start(toy_recipe(steps=2, old="rescored", tis=2.0), tmp_path / "run", resume=False) as run:
+        train_rl(policy, Source.of(task, task.examples("train")), run, None, sampler)
+    rows = list(run.files["metrics"].rows())
+    assert [row["step"] for row in rows] == [1, 2]
+    assert server.state.asked == [4] * 4
+    assert all(row["train/sampler_scorer_gap"] < 1e-4 for row in rows)
+    assert "engine/update_arrived" not in rows[0], "at the first step nothing was learnt"
+    assert rows[1]["engine/update_arrived"] == pytest.approx(1)
+    assert rows[1]["engine/probe_moved"] == pytest.approx(1, abs=0.05)
+
+
+def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_it_cannot_draw(monkeypatch):
+    from plumbline.checks import problems
+    from plumbline.recipe import load
+
+    monkeypatch.delenv("PLUMBLINE_VLLM_PYTHON", raising=False)
+    recipe = load("commerce-tiny", ["engine=vllm"])
+    assert (recipe.rl.old, recipe.rl.tis) == ("rescored", 2.0)
+    assert load("commerce-tiny", ["engine=vllm", "rl.tis=5", "rl.old=rescored"]).rl.tis == 5
+    assert load("commerce-tiny", []).rl.tis is None
+    monkeypatch.setattr(servers, "MODULE", "no_such_engine.server")
+    assert any("has no no_such_engine" in str(problem) for problem in problems(recipe))
+    masked = load("demo-masked", []).model
+    found = problems(recipe.model_copy(update={"model": masked}))
+    assert any("vLLM has no model of the family masked" in str(problem) for problem in found)

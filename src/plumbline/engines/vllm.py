@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plumbline.engines import vllm_server as servers
-from plumbline.engines.vllm_client import Choice, Client, Lost, Part
+from plumbline.engines.vllm_client import Choice, Client, Lost, Part, http
 from plumbline.engines.vllm_publication import Publication, trajectory_of
 from plumbline.errors import DataError, EngineError
 from plumbline.recipe import Recipe
@@ -49,6 +49,19 @@ class Place:
     """Hears how many seconds a version took to publish."""
 
 
+def check_engine(section: EngineSection, family: str) -> None:
+    """Refuse what can be known of a recipe's engine before anything is trained.
+
+    Raises:
+        EngineError: a family that vLLM has not; httpx is not installed, or the interpreter has no vLLM.
+    """
+    if family != VllmSampler.family:
+        raise EngineError(f"vLLM has no model of the family {family}", "leave out engine")
+    http()
+    if section.address is None:
+        servers.check(section.python, servers.MODULE)
+
+
 def open_engine(recipe: Recipe, policy: Any, model: str, run: Run) -> "VllmSampler":
     """The engine of a run, with the policy's present weights as version 0.
 
@@ -77,8 +90,7 @@ class VllmSampler:
             EngineError: the policy is of another family; the server cannot be started, is not there, or serves another
                 model; httpx is not installed.
         """
-        if policy.family != self.family:
-            raise EngineError(f"vLLM has no model of the family {policy.family}", "leave out engine")
+        check_engine(section, policy.family)
         self.section, self.policy, self.place = section, policy, place
         self.context: int = policy.context
         how = _how(section, policy)

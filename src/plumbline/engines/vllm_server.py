@@ -36,37 +36,42 @@ class Server:
     """Bytes of the log that were there before."""
 
 
-def start(python: str | None, module: str, arguments: Sequence[str], extra: Mapping[str, str], log: Path) -> Server:
-    """Start a server in a process group of its own; it ends when this process does, however that ends.
-
-    Args:
-        python: the interpreter; None is that of PLUMBLINE_VLLM_PYTHON, else this one.
-        module: what it runs.
-        arguments: beside host and port.
-        extra: environment variables beside those of this process.
-        log: where what it prints is added.
+def check(python: str | None, module: str) -> str:
+    """The interpreter of a server: as given, that of PLUMBLINE_VLLM_PYTHON, or this one.
 
     Raises:
-        EngineError: the interpreter is not there, or has no vLLM.
+        EngineError: it is not there, or has no vLLM.
     """
     python = python or os.environ.get(PYTHON) or sys.executable
     root = module.partition(".")[0]
+    looked = [python, "-c", f"import importlib.util as i, sys; sys.exit(i.find_spec('{root}') is None)"]
     try:
-        looked = [python, "-c", f"import importlib.util as i, sys; sys.exit(i.find_spec('{root}') is None)"]
-        absent = (
-            subprocess.run(  # noqa: S603 - the user's interpreter
-                looked, capture_output=True, check=False
-            ).returncode
-            != 0
-        )
+        absent = subprocess.run(looked, capture_output=True, check=False).returncode != 0  # noqa: S603 - the user's
     except OSError as error:
         raise EngineError(f"cannot start {python}: {error.strerror}", "give an interpreter in engine.python") from error
     if absent:
         raise EngineError(
             f"{python} has no {root}",
             f"install vLLM {PINNED} in an environment of its own (docs/vllm.md) and name its interpreter in "
-            "engine.python or in {PYTHON}, or give engine.address",
+            f"engine.python or in {PYTHON}, or give engine.address",
         )
+    return python
+
+
+def start(python: str | None, module: str, arguments: Sequence[str], extra: Mapping[str, str], log: Path) -> Server:
+    """Start a server in a process group of its own; it ends when this process does, however that ends.
+
+    Args:
+        python: the interpreter (see `check`).
+        module: what it runs.
+        arguments: beside host and port.
+        extra: environment variables beside those of this process.
+        log: where what it prints is added.
+
+    Raises:
+        EngineError: see `check`.
+    """
+    python = check(python, module)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
