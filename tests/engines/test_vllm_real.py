@@ -51,7 +51,8 @@ def test_a_real_server_samples_by_the_law_is_handed_weights_and_survives_a_kill(
         ours = [trajectory.tokens.tolist() for _, trajectory in policy.sample(greedy)]
         assert [trajectory.tokens.tolist() for _, trajectory in sampler.sample(greedy)] == ours
 
-        asked = requests(["Tell me a story of a river."], 8, Sampling(max_tokens=200))
+        asked = requests(["Tell me a story of a river."], 1, Sampling(max_tokens=4))
+        asked += requests(["Tell me a story of a hill."], 8, Sampling(max_tokens=300))
         keys = []
         for request, _ in sampler.sample(asked):
             if not keys:
