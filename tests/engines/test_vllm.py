@@ -439,12 +439,15 @@ def test_rl_with_an_engine_trains_by_what_it_drew_and_records_how_the_weights_ar
 def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_it_cannot_draw(monkeypatch):
     from plumbline.checks import problems
     from plumbline.recipe import load
+    from plumbline.runs.changes import same_but_seed
 
     monkeypatch.delenv("PLUMBLINE_VLLM_PYTHON", raising=False)
     recipe = load("commerce-tiny", ["engine=vllm"])
     assert (recipe.rl.old, recipe.rl.tis) == ("rescored", 2.0)
     assert load("commerce-tiny", ["engine=vllm", "rl.tis=5", "rl.old=rescored"]).rl.tis == 5
     assert load("commerce-tiny", []).rl.tis is None
+    assert same_but_seed(recipe, load("commerce-tiny", ["engine.name=vllm", "engine.publish=lora", "engine.timeout=9"]))
+    assert not same_but_seed(recipe, load("commerce-tiny", []))
     monkeypatch.setattr(servers, "MODULE", "no_such_engine.server")
     assert any("has no no_such_engine" in str(problem) for problem in problems(recipe))
     masked = load("demo-masked", []).model
