@@ -14,8 +14,8 @@ from plumbline.tasks.commerce.options import CommerceOptions
 from tests.commerce.conftest import OPTIONS
 
 EVAL_FLAGS = (
-    "allow-overlap chat-template data device dtype executor family greedy json limit max-tokens n out path replays "
-    "report rows-at-once seed set split steps suite table tables task temperature votes"
+    "allow-overlap chat-template data device dtype engine executor family greedy json limit max-tokens n out path "
+    "replays report rows-at-once seed set split steps suite table tables task temperature votes"
 )
 
 

@@ -129,7 +129,8 @@ def evaluate(
         options: how a model is opened and asked, as `plumbline eval` has it: temperature (0 is greedy decoding, and
             what is taken but for a vote), votes (answers that are drawn, of which one is elected; at the temperature
             1), seed (of sampled answers), max_tokens and steps (what the model's own run evaluated with),
-            device, dtype, rows_at_once, family, chat_template, allow_overlap (with prompts that it was trained on).
+            device, dtype, rows_at_once, family, chat_template, allow_overlap (with prompts that it was trained on),
+            engine (vllm, or an endpoint's address).
 
     Returns:
         The judged answers; `.mean_reward` is their mean.

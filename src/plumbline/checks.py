@@ -42,6 +42,7 @@ def check_recipe(recipe: Recipe) -> None:
         RecipeError: no such task, family or option; a split that the task does not have, or that is trained on.
         ModelError: no model at `model.name`; a package or the device is missing.
         DataError: no records where the options say.
+        EngineError: the engine that it names cannot draw for it.
     """
     for problem in problems(recipe):
         raise problem
@@ -70,6 +71,10 @@ def problems(recipe: Recipe) -> Iterator[PlumblineError]:
     for problem in refused(check_model, recipe.model, recipe.model.name):
         made = _what_makes(recipe.model.name or "") if isinstance(problem, ModelError) else None
         yield ModelError(problem.cause, made) if made else problem
+    if recipe.engine is not None:
+        from plumbline.engines.vllm import check_engine
+
+        yield from refused(check_engine, recipe.engine, recipe.model.family)
 
 
 def refused(check: Callable[..., None], *about: Any) -> Iterator[PlumblineError]:

@@ -236,6 +236,7 @@ def evaluate(
     dtype: take.Dtype = None,
     rows_at_once: take.RowsAtOnce = None,
     chat_template: take.ChatTemplate = None,
+    engine: take.Engine = None,
     out: take.EvaluationFile = None,
     table: take.TableFormat = None,
     tables: take.TablesFolder = None,
@@ -273,6 +274,7 @@ def evaluate(
             rows_at_once=rows_at_once,
             chat_template=chat_template,
             allow_overlap=allow_overlap,
+            engine=engine,
         ),
     )
     outputs = Outputs(evaluation=out, table=table, tables=tables, report=report, replays=replays, as_json=as_json)

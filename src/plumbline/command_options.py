@@ -179,6 +179,15 @@ Dtype = Annotated[
     str | None,
     typer.Option(rich_help_panel=MODEL, help="auto, float32, bfloat16; by default as in its own run."),
 ]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        metavar="vllm|URL",
+        rich_help_panel=MODEL,
+        help="vllm draws through a server that is started for it (PLUMBLINE_VLLM_PYTHON names its interpreter); an "
+        "address asks an OpenAI-compatible endpoint for MODEL.",
+    ),
+]
 RowsAtOnce = Annotated[
     int | None,
     typer.Option(min=1, rich_help_panel=MODEL, help="Answers drawn side by side; fewer need less memory."),

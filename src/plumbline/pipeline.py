@@ -223,7 +223,14 @@ def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[Ground], mode
     for ground in grounds:
         check_prompts(policy, [*ground.train, *_by_id(ground).values()], recipe.sampling)
     with _engine(run, policy, model) as engine:
-        train_rl(policy, train, run, lambda done: evaluate_inside(run, policy, grounds, done), engine)
+
+        def evaluate(done: int) -> dict[str, float]:
+            if engine is None or recipe.rl is None or recipe.rl.lag > 0:  # at a lag it draws in a thread of its own
+                return evaluate_inside(run, policy, grounds, done)
+            engine.take(policy, done)
+            return evaluate_inside(run, engine, grounds, done)
+
+        train_rl(policy, train, run, evaluate, engine)
     _finish_stage(run, policy, _section(recipe), "rl", model, train)
     return str(folder)
 

@@ -8,7 +8,7 @@ from plumbline.evaluation.comparison import fall
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy
 from plumbline.evaluation.replays import replay_worst
 from plumbline.evaluation.statistics import mean_interval
-from plumbline.policies.policy import Policy
+from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import Recipe
 from plumbline.records import Evaluation, Example, Sampling, SteppedSampling
 from plumbline.rollouts import check_prompts
@@ -77,7 +77,7 @@ def replay_last(run: Run, ground: Ground) -> None:
     write_replays(folder, replays)
 
 
-def _evaluate(run: Run, policy: Policy, task: Task, examples: Sequence[Example], key: EvaluationKey) -> Evaluation:
+def _evaluate(run: Run, policy: Sampler, task: Task, examples: Sequence[Example], key: EvaluationKey) -> Evaluation:
     sampling, votes = modes(run.recipe, vote=True)[key.mode]
     under = Conditions(
         source=key.stage if key.step is None else f"{key.stage}@{key.step}",
@@ -92,7 +92,7 @@ def _evaluate(run: Run, policy: Policy, task: Task, examples: Sequence[Example],
     )
 
 
-def evaluate_inside(run: Run, policy: Policy, grounds: Sequence[Ground], step: int) -> dict[str, float]:
+def evaluate_inside(run: Run, policy: Sampler, grounds: Sequence[Ground], step: int) -> dict[str, float]:
     """Evaluations during RL: recorded whole, and as metrics under the names that the field uses.
 
     Several tasks have metrics of their own, `eval/<task>` (the greedy mean) and `eval/<task>/...`, and the means over
@@ -111,7 +111,7 @@ def evaluate_inside(run: Run, policy: Policy, grounds: Sequence[Ground], step: i
     return values
 
 
-def _evaluate_task_inside(run: Run, policy: Policy, ground: Ground, step: int) -> dict[str, float]:
+def _evaluate_task_inside(run: Run, policy: Sampler, ground: Ground, step: int) -> dict[str, float]:
     section = run.recipe.evaluation
     examples = ground.held_out[section.split][: section.limit]
     values: dict[str, float] = {}

@@ -10,7 +10,7 @@ from typing import Any
 from plumbline.errors import DataError
 from plumbline.evaluation.vote import elect
 from plumbline.judging import Judging, Verdict, check_failures
-from plumbline.policies.policy import Policy
+from plumbline.policies.policy import Sampler
 from plumbline.records import Evaluation, Example, Group, Judged, Key, Rollout, Sampling, Unjudged
 from plumbline.rollouts import collect
 from plumbline.tasks.task import Task, gold_of, headline_of
@@ -35,7 +35,7 @@ class Conditions:
 
 
 def evaluate_policy(
-    policy: Policy,
+    policy: Sampler,
     task: Task,
     examples: Sequence[Example],
     under: Conditions,

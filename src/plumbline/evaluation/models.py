@@ -2,18 +2,21 @@
 
 import difflib
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
 from plumbline.errors import DataError, PlumblineError, RecipeError
 from plumbline.evaluation.evaluate import ORACLE, Conditions, evaluate_policy, evaluate_reference
 from plumbline.policies import check_model, open_policy
 from plumbline.policies.memory import clear_memory_errors
-from plumbline.policies.policy import Tells, slowness
+from plumbline.policies.policy import Policy, Sampler, Tells, slowness
 from plumbline.policies.saved import saved_settings
 from plumbline.recipe import ModelSection, foreign_key, options_of, section, without_foreign
+from plumbline.recipe.running import EngineSection
 from plumbline.records import Evaluation, Example, Sampling
 from plumbline.remote import local_model
 from plumbline.rollouts import check_prompts
@@ -49,6 +52,9 @@ class ModelOptions:
     """Answers drawn side by side; None leaves it to the policy."""
     chat_template: str | None = None
     allow_overlap: bool = False
+    engine: str | None = None
+    """vllm draws through a server that is started for it; an address asks an OpenAI-compatible endpoint for a model of
+    that name; None draws in this process."""
 
     def __post_init__(self) -> None:
         """Refuse what contradicts itself, and what no model could be opened or sampled with.
@@ -58,6 +64,8 @@ class ModelOptions:
         """
         if self.temperature is not None and not 0 <= self.temperature < math.inf:
             raise RecipeError(f"the temperature is {self.temperature}", "give a number from 0 on, and not inf")
+        if self.engine not in {None, "vllm"} and not self.is_remote:
+            raise RecipeError(f"there is no engine {self.engine}", "give vllm, or an address such as http://host:8000")
         if self.votes < 1:
             raise RecipeError(f"a vote of {self.votes}", "give --votes a number from 2 on")
         section(
@@ -69,6 +77,11 @@ class ModelOptions:
             )
         if self.votes > 1 and (self.greedy or self.temperature == 0):
             raise RecipeError("greedy answers are all the same and need no vote", "leave out --votes, or draw them")
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether an endpoint is asked, and the model is what it calls one."""
+        return self.engine is not None and self.engine.startswith(("http://", "https://"))
 
     @property
     def drawn_at(self) -> float:
@@ -86,6 +99,8 @@ def check_name(model: str, task: Task, options: ModelOptions) -> None:
     if model == ORACLE or model in task.controls:
         if options.votes > 1:
             raise RecipeError(f"{model} gives one answer, and a vote needs several", "leave out --votes")
+        return
+    if options.is_remote:
         return
     if "/" not in model and not Path(model).exists():
         close = difflib.get_close_matches(model.casefold(), (ORACLE, *task.controls), n=1, cutoff=0.75)
@@ -117,6 +132,7 @@ def evaluate_model(
     Raises:
         DataError: the model was trained on some of these prompts.
         ModelError: there is no such model.
+        EngineError: the engine that is asked for is not there, or breaks.
         DeviceMemoryError: the device's memory is not enough for it, or for so many answers at once.
     """
     if model == ORACLE or model in task.controls:
@@ -124,6 +140,14 @@ def evaluate_model(
     if not options.allow_overlap:
         advice = "evaluate on a split that it has not seen, or add --allow-overlap to measure memory"
         check_unseen(model, examples, f"these {len(examples)} prompts", advice)
+    if options.is_remote:
+        from plumbline.evaluation.endpoint import Endpoint
+
+        limits = {} if options.max_tokens is None else {"max_tokens": options.max_tokens}
+        law = Sampling(temperature=options.drawn_at, **limits)
+        under = Conditions(source=model, split=split, sampling=law, seed=options.seed, votes=options.votes)
+        asked = Endpoint(str(options.engine), model)
+        return evaluate_policy(asked, task, examples, under, _told(listener, split))
     opened, sampling = _as_trained(model, options)
     listener.working(f"opening {model}", 0, 1)
     policy = open_policy(opened, model)
@@ -134,10 +158,30 @@ def evaluate_model(
         listener.event("slow", message)
     check_prompts(policy, examples, sampling)
     under = Conditions(source=model, split=split, sampling=sampling, seed=options.seed, votes=options.votes)
-    with clear_memory_errors("draw fewer answers at once with --rows-at-once, or use --device cpu"):
-        return evaluate_policy(
-            policy, task, examples, under, lambda done, total: listener.working(f"evaluating {split}", done, total)
-        )
+    advice = "draw fewer answers at once with --rows-at-once, or use --device cpu"
+    with clear_memory_errors(advice), _drawing(policy, options, listener) as sampler:
+        return evaluate_policy(sampler, task, examples, under, _told(listener, split))
+
+
+def _told(listener: Listener, split: str) -> Callable[[int, int], None]:
+    return lambda done, total: listener.working(f"evaluating {split}", done, total)
+
+
+@contextmanager
+def _drawing(policy: Policy, options: ModelOptions, listener: Listener) -> Iterator[Sampler]:
+    """What draws: the policy itself, or a vLLM server that has its weights and ends with the block."""
+    if options.engine is None:
+        yield policy
+        return
+    from plumbline.engines.vllm import Place, VllmSampler
+
+    with TemporaryDirectory(prefix="plumbline-") as folder:
+        place = Place(folder=Path(folder), seed=options.seed, listener=listener)
+        engine = VllmSampler(EngineSection(name="vllm"), policy, place)
+        try:
+            yield engine
+        finally:
+            engine.close()
 
 
 def _as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampling]:

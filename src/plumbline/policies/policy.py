@@ -241,6 +241,16 @@ class Engine(Sampler, Protocol):
         ...
 
 
+@runtime_checkable
+class Measures(Protocol):
+    """An engine that finds out how well the weights arrived that it took last."""
+
+    @property
+    def figures(self) -> Mapping[str, float]:
+        """What it found, by the names of metrics."""
+        ...
+
+
 def common_law(trajectories: Sequence[Trajectory]) -> Sampling:
     """The one law that all trajectories of a call were drawn under.
 

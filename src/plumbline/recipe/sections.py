@@ -401,7 +401,8 @@ class Recipe(Section):
             )
         given = self.rl.model_fields_set
         if "old" not in given and "tis" not in given:
-            self.rl = self.rl.model_copy(update={"old": "rescored", "tis": TIS})
+            defaults = self.rl.model_copy(update={"old": "rescored", "tis": TIS})
+            object.__setattr__(self, "rl", defaults)  # a section is frozen once it is made
         return self
 
     @model_validator(mode="after")

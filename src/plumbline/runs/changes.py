@@ -20,6 +20,12 @@ HOW = (
     "rl.max_gap",
     "rl.patience",
     "evaluation.votes",
+    "engine.address",
+    "engine.python",
+    "engine.arguments",
+    "engine.publish",
+    "engine.in_flight",
+    "engine.timeout",
 )
 """Keys that say how a run is executed, when it is stopped, or what is evaluated besides; results are the same but for
 rounding. A family names those of its model section (`ModelSection.how`)."""

@@ -15,12 +15,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from plumbline.policies.policy import Engine, Policy, Sampler
+from plumbline.policies.policy import Engine, Measures, Policy, Sampler
 from plumbline.recipe import RlSection
 from plumbline.records import Group, Message, Request, Sampling, Trajectory
 from plumbline.training import guards
@@ -39,6 +39,8 @@ class Drawn:
     gap: float | None
     """Mean |scored - recorded| log-probability [nats] of one rollout under the weights that drew it; None at lag 0,
     where the update measures it on all of them."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """What an engine found of the weights that drew them."""
 
 
 @contextmanager
@@ -68,7 +70,7 @@ def drawing(
             policy.publish(step)
             if engine is not None:
                 engine.take(policy, step)
-            return Drawn(draw(engine or policy, step), None)
+            return Drawn(draw(engine or policy, step), None, _figures(engine))
 
         yield at_once
         return
@@ -89,7 +91,7 @@ def drawing(
             probed = groups[0].rollouts[0].turns
             gap = probe_gap(twin, probed)
             guards.check_gap(gap, section.max_gap, probed[0].sampling, twin.family)
-            return Drawn(groups, gap)
+            return Drawn(groups, gap, _figures(engine))
 
         def begin(step: int) -> None:
             if step < progress.optimiser.total:
@@ -112,6 +114,10 @@ def drawing(
         finally:
             sampler.stopped.set()
             thread.shutdown(cancel_futures=True)
+
+
+def _figures(engine: Engine | None) -> Mapping[str, float]:
+    return dict(engine.figures) if isinstance(engine, Measures) else {}
 
 
 class _Stoppable:

@@ -99,6 +99,7 @@ def train_rl(
                 run.sample(row)
             values = {
                 **step_metrics(drawn, update, section, step, source.tasks),
+                **drawn.figures,
                 "train/grad_snr": smoothed_ratio(update.gradient, progress.memory),
                 "train/learning_rate": optimiser.learning_rate(step),
                 "train/epoch": done * section.prompts_per_step / source.size,

@@ -1,0 +1,1 @@
+"""Engines that are not ours, each behind the interface of a sampler."""

@@ -1,0 +1,146 @@
+"""A vLLM server of a run's own: started on a free port, waited for, and ended with all that it started."""
+
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from plumbline.errors import EngineError
+
+MODULE = "vllm.entrypoints.openai.api_server"
+PINNED = "0.32"
+"""The version whose interfaces this package uses; they changed at 0.28 and again after 0.31."""
+FULL = ("out of memory", "outofmemory", "no available memory", "cannot allocate memory", "free memory on device")
+"""What of a server's last lines says that memory was short."""
+PYTHON = "PLUMBLINE_VLLM_PYTHON"
+"""The environment variable that names an interpreter with vLLM, where no recipe does."""
+GRACE = 15.0
+"""Seconds that a server has to end by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A process that was started here, with its address and its log."""
+
+    process: subprocess.Popen[bytes]
+    address: str
+    log: Path
+    since: int = 0
+    """Bytes of the log that were there before."""
+
+
+def check(python: str | None, module: str) -> str:
+    """The interpreter of a server: as given, that of PLUMBLINE_VLLM_PYTHON, or this one.
+
+    Raises:
+        EngineError: it is not there, or has no vLLM.
+    """
+    python = python or os.environ.get(PYTHON) or sys.executable
+    root = module.partition(".")[0]
+    looked = [python, "-c", f"import importlib.util as i, sys; sys.exit(i.find_spec('{root}') is None)"]
+    try:
+        absent = subprocess.run(looked, capture_output=True, check=False).returncode != 0  # noqa: S603 - the user's
+    except OSError as error:
+        raise EngineError(f"cannot start {python}: {error.strerror}", "give an interpreter in engine.python") from error
+    if absent:
+        raise EngineError(
+            f"{python} has no {root}",
+            f"install vLLM {PINNED} in an environment of its own (docs/vllm.md) and name its interpreter in "
+            f"engine.python or in {PYTHON}, or give engine.address",
+        )
+    return python
+
+
+def start(python: str | None, module: str, arguments: Sequence[str], extra: Mapping[str, str], log: Path) -> Server:
+    """Start a server in a process group of its own; it ends when this process does, however that ends.
+
+    Args:
+        python: the interpreter (see `check`).
+        module: what it runs.
+        arguments: beside host and port.
+        extra: environment variables beside those of this process.
+        log: where what it prints is added.
+
+    Raises:
+        EngineError: see `check`.
+    """
+    python = check(python, module)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [python, "-m", module, "--host", "127.0.0.1", "--port", str(port), *arguments]
+    with log.open("ab") as output:
+        since = output.tell()
+        process = subprocess.Popen(  # noqa: S603 - the user's interpreter
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_end_with_parent,
+            env={**os.environ, **extra},
+        )
+    return Server(process, f"http://127.0.0.1:{port}", log, since)
+
+
+def _end_with_parent() -> None:
+    """In the child: ask Linux for SIGTERM when the parent dies, so that a killed run leaves no server."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
+def wait_until(
+    server: Server | None, healthy: Callable[[], bool], seconds: float, told: Callable[[int, int], None]
+) -> None:
+    """Wait until a server is well; `told` hears how many seconds of how many have gone.
+
+    Raises:
+        EngineError: its process ended, or the time is over.
+    """
+    began = time.monotonic()
+    while not healthy():
+        gone = time.monotonic() - began
+        if server is not None and server.process.poll() is not None:
+            raise ended(server)
+        if gone > seconds:
+            where = "the server" if server is None else f"the server (its log is {server.log})"
+            raise EngineError(
+                f"{where} was not ready within {seconds:g} seconds", "raise engine.timeout, or see its log"
+            )
+        told(int(gone), int(seconds))
+        time.sleep(0.25)
+
+
+def ended(server: Server) -> EngineError:
+    """Why a server's process has ended, as far as its log says."""
+    text = server.log.read_bytes()[server.since :][-20_000:].decode(errors="replace")
+    errors = [line.strip() for line in text.splitlines() if "Error" in line]
+    code = server.process.poll()
+    said = f": {errors[-1][-300:]}" if errors else ""
+    short = code == -signal.SIGKILL or any(word in text.lower() for word in FULL)
+    cause = "ran out of memory" if short and errors else f"ended with status {code}"
+    advice = (
+        "lower --gpu-memory-utilization or --max-model-len in engine.arguments, or use a smaller model"
+        if short
+        else "correct engine.arguments or the model"
+    )
+    return EngineError(f"the vLLM server {cause}{said}", f"{advice}; its log is {server.log}")
+
+
+def stop(server: Server) -> None:
+    """End a server and every process of its group: SIGTERM, and after a while SIGKILL."""
+    with suppress(ProcessLookupError):
+        os.killpg(server.process.pid, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        server.process.wait(GRACE)
+    with suppress(ProcessLookupError):  # what it started may have outlived it
+        os.killpg(server.process.pid, signal.SIGKILL)
+    server.process.wait()

@@ -1,0 +1,455 @@
+"""The vLLM sampler against a stand-in that speaks the same HTTP: its law, its publications, and every fault."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import torch
+
+from plumbline.engines import vllm_publication as publication
+from plumbline.engines import vllm_server as servers
+from plumbline.engines.vllm import Place, VllmSampler
+from plumbline.errors import DataError, EngineError
+from plumbline.policies import open_policy
+from plumbline.policies.autoregressive.options import AutoregressiveModel
+from plumbline.policies.pretrained import merged as weights
+from plumbline.recipe.running import EngineSection
+from plumbline.records import Request, Sampling
+from tests.engines import vllm_stand_in as stand_in
+
+STAND_IN = "tests.engines.vllm_stand_in"
+
+
+class Heard:
+    """A listener that keeps what it is told."""
+
+    def __init__(self):
+        self.events, self.waited = [], 0
+
+    def working(self, what, done, total):
+        self.waited += 1
+
+    def event(self, kind, message):
+        self.events.append(message)
+
+
+@pytest.fixture
+def policy(tiny_folder):
+    """A policy whose LoRA adapter a test may change."""
+    section = AutoregressiveModel(name=str(tiny_folder), lora={"rank": 4}, dtype="float32")
+    return open_policy(section, str(tiny_folder), 0)
+
+
+def change(policy, size=0.02, seed=0):
+    """Move every trained weight, as an optimiser would."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in policy.trainable().values():
+            weight += size * torch.randn(weight.shape, generator=generator)
+
+
+@pytest.fixture
+def served(policy, tmp_path):
+    """Starts stand-ins of the policy's model on threads, and engines to their address; ends them all."""
+    opened = []
+
+    def start(**faults):
+        folder = tmp_path / f"served-{len(opened)}"
+        weights.write_full(policy, folder, torch.float32)
+        server = stand_in.serve(folder, **faults)
+        opened.append(server.shutdown)
+        return server
+
+    def engine(server, **section):
+        values = {"name": "vllm", "address": server.address, "publish": "full", "timeout": 20, **section}
+        heard = Heard()
+        sampler = VllmSampler(EngineSection(**values), policy, Place(tmp_path / "engine", 0, heard))
+        opened.append(sampler.close)
+        sampler.heard = heard
+        return sampler
+
+    yield start, engine
+    for close in reversed(opened):
+        close()
+
+
+def requests(prompts, copies, sampling):
+    return [
+        Request((0, "sample", prompt, copy), [{"role": "user", "content": prompt}], sampling)
+        for prompt in prompts
+        for copy in range(copies)
+    ]
+
+
+def gap(policy, trajectories):
+    with torch.no_grad():
+        terms = policy.score(trajectories)
+    return float((terms.logprobs - terms.recorded).abs().max())
+
+
+# -- the law -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("law", [{}, {"temperature": 0.7, "top_k": 5}, {"top_p": 0.8}])
+def test_what_is_recorded_is_what_the_learner_scores_under_the_same_law(served, policy, law):
+    start, engine = served
+    sampler = engine(start())
+    asked = requests(["o produto", "sim ou"], 3, Sampling(max_tokens=6, **law))
+    got = dict(sampler.sample(asked))
+    assert set(got) == set(asked)
+    assert gap(policy, list(got.values())) < 1e-4
+    for request, trajectory in got.items():
+        assert trajectory.prompt.tolist() == policy.chat.prompt(request.messages)
+        assert trajectory.text == policy.chat.text(trajectory.tokens.tolist())
+        assert trajectory.finish == ("stop" if trajectory.tokens[-1] in policy.chat.stop_ids else "length")
+        assert trajectory.sampling == request.sampling
+
+
+def test_equal_prompts_go_in_one_request_and_no_more_are_in_flight_than_may_be(served):
+    start, engine = served
+    server = start()
+    sampler = engine(server, in_flight=4)
+    asked = requests(["o produto", "sim ou"], 6, Sampling(max_tokens=3))
+    assert len(list(sampler.sample(asked))) == 12
+    assert sorted(server.state.asked) == [2, 2, 4, 4]
+
+
+def test_greedy_answers_are_those_of_the_policy_and_have_no_density(served, policy):
+    start, engine = served
+    sampler = engine(start())
+    asked = requests(["o produto", "compra"], 2, Sampling(max_tokens=8, temperature=0.0))
+    ours = {request.key: trajectory.text for request, trajectory in policy.sample(asked)}
+    got = {request.key: trajectory for request, trajectory in sampler.sample(asked)}
+    assert {key: trajectory.text for key, trajectory in got.items()} == ours
+    assert all(not trajectory.logprobs.any() for trajectory in got.values())
+
+
+def test_a_prompt_that_is_too_long_for_the_server_is_refused_before_anything_is_drawn(served):
+    start, engine = served
+    server = start()
+    with pytest.raises(DataError, match="the server's context of 200"):
+        list(engine(server).sample(requests(["sim"], 1, Sampling(max_tokens=190))))
+    assert not server.state.asked
+
+
+# -- publications --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("publish", ["full", "lora", "transfer"])
+def test_new_weights_are_what_samples_and_say_their_version(served, policy, publish, monkeypatch):
+    if publish == "transfer":  # memory of a GPU is handed over as itself here
+        monkeypatch.setattr(publication, "handles", lambda state: publication.told(state, list(state.values())))
+    start, engine = served
+    server = start()
+    sampler = engine(server, publish=publish)
+    assert sampler.engine["publish"] == publish
+    before = server.state.told.copy()
+    for version in (1, 2):
+        change(policy, seed=version)
+        sampler.take(policy, version)
+    sampler.take(policy, 2)  # it has them
+    got = [trajectory for _, trajectory in sampler.sample(requests(["o produto"], 4, Sampling(max_tokens=5)))]
+    assert gap(policy, got) < 1e-3
+    assert {trajectory.version for trajectory in got} == {2}
+    assert sampler.figures["engine/update_arrived"] == pytest.approx(1, abs=1e-3)
+    assert sampler.figures["engine/probe_moved"] == pytest.approx(1, abs=1e-2)
+    told = server.state.told[len(before) :]
+    if publish == "lora":
+        assert told == ["/v1/load_lora_adapter", "/v1/unload_lora_adapter"] * 2
+        assert len(server.state.adapters) == 1
+    else:
+        loads = {"full": ["/collective_rpc"], "transfer": ["/init_weight_transfer_engine", "/start_weight_update"]}
+        ends = [] if publish == "full" else ["/update_weights", "/finish_weight_update"]
+        assert told == [*loads[publish], *ends, "/reset_prefix_cache", "/update_weight_version"] * 2
+
+
+@pytest.mark.parametrize("publish", ["full", "lora"])
+def test_a_server_that_keeps_its_old_weights_is_found_out(served, policy, publish):
+    start, engine = served
+    server = start(stale=True)
+    sampler = engine(server, publish=publish)
+    change(policy)
+    with pytest.raises(EngineError, match="still samples with older weights"):
+        sampler.take(policy, 1)
+
+
+def test_an_update_that_16_bits_round_away_is_an_error_that_says_what_to_do(served, policy):
+    with torch.no_grad():
+        for name, weight in policy.model.named_parameters():
+            if "lora_" not in name:
+                weight.copy_(weight.bfloat16().float())
+    start, engine = served
+    sampler = engine(start(), arguments=["--dtype", "bfloat16"])
+    change(policy, size=1e-7)
+    with pytest.raises(
+        EngineError, match=r"of what was learnt .* is left when weights are rounded to bfloat16"
+    ) as told:
+        sampler.take(policy, 1)
+    assert "engine.publish: lora" in str(told.value)
+    change(policy, size=0.1)
+    sampler.take(policy, 2)
+    assert 0.9 < sampler.figures["engine/update_arrived"] < 1.1
+    assert sampler.figures["engine/update_elements"] > 0.5
+
+
+def test_how_much_arrives_counts_what_points_the_way_and_not_rounding_errors():
+    exact = {"w": torch.zeros(1000)}
+    wanted = torch.full((1000,), 0.1)
+    half = torch.where(torch.arange(1000) % 2 == 0, 0.1, 0.0)
+    found = weights.arrived(weights.Sampled(exact, exact), weights.Sampled({"w": wanted}, {"w": half}))
+    assert (found.share, found.elements) == pytest.approx((0.5, 0.5))
+    beside = 0.1 * torch.where(torch.arange(1000) % 2 == 0, 1.0, -1.0)
+    found = weights.arrived(weights.Sampled(exact, exact), weights.Sampled({"w": wanted}, {"w": beside}))
+    assert found.share == pytest.approx(0, abs=1e-6)
+    assert found.noise == pytest.approx(2**0.5)
+    assert weights.arrived(weights.Sampled(exact, exact), weights.Sampled(exact, exact)) is None
+
+
+def test_the_share_of_a_move_has_an_error_that_rounding_makes():
+    generator = np.random.default_rng(0)
+    learner, noise = generator.normal(size=400), generator.normal(size=(2, 400))
+    zero = publication.Probed(np.zeros(400), noise[0])
+    share, error = publication.moved(zero, publication.Probed(learner, learner + noise[1]))
+    assert abs(share - 1) < 4 * error
+    assert error == pytest.approx((2 / 400) ** 0.5, rel=0.2)
+    share, error = publication.moved(zero, publication.Probed(learner, noise[1]))
+    assert abs(share) < 4 * error
+    assert publication.moved(zero, zero) is None
+
+
+def test_merged_weights_are_the_model_with_its_adapter_and_tied_ones_are_written_once(policy, tmp_path):
+    change(policy)
+    weights.write_full(policy, tmp_path / "m", torch.float32)
+    again = open_policy(AutoregressiveModel(name="x", dtype="float32"), str(tmp_path / "m"), 0)
+    got = [t for _, t in policy.sample(requests(["o produto"], 2, Sampling(max_tokens=5)))]
+    assert gap(again, got) < 1e-4
+
+
+# -- which server it is --------------------------------------------------------------------------------------------
+
+
+def test_another_model_another_tokenizer_and_a_folder_of_somebody_else_are_refused(served, policy, tmp_path):
+    start, engine = served
+    with pytest.raises(EngineError, match="another tokenizer"):
+        engine(start(shifts=1))
+    server = start()
+    (server.state.folder / weights.MARK).unlink()
+    with pytest.raises(EngineError, match="not known here as a folder to overwrite"):
+        engine(server)
+    with torch.no_grad():
+        for weight in server.state.model.parameters():
+            weight.mul_(-1.5)
+    server.state.faults.stale = True
+    (server.state.folder / weights.MARK).touch()
+    with pytest.raises(EngineError, match="it serves another model"):
+        engine(server)
+
+
+def test_a_server_that_was_started_again_is_handed_the_weights_once_more(served, policy):
+    start, engine = served
+    server = start()
+    sampler = engine(server)
+    change(policy)
+    sampler.take(policy, 1)
+    server.state.version = "default"
+    for _ in sampler.sample(requests(["sim"], 2, Sampling(max_tokens=2))):
+        pass
+    assert server.state.version.endswith(":1")
+    assert any("no longer has version 1" in message for message in sampler.heard.events)
+
+
+# -- faults --------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_that_breaks_off_is_asked_again_for_what_had_not_ended(served):
+    start, engine = served
+    server = start(cuts=3)
+    sampler = engine(server)
+    asked = requests(["sim"], 5, Sampling(max_tokens=2))
+    got = [request.key for request, _ in sampler.sample(asked)]
+    assert sorted(got) == sorted(request.key for request in asked)
+    assert server.state.asked == [5, 2]
+
+
+def test_a_given_server_that_never_answers_is_an_error_in_the_end(served, monkeypatch):
+    monkeypatch.setattr("plumbline.engines.vllm.BARREN", 1)
+    start, engine = served
+    sampler = engine(start(hangs=1), timeout=1)
+    asked = sampler.sample(requests(["sim"], 2, Sampling(max_tokens=2)))
+    next(asked)
+    with pytest.raises(EngineError, match=r"none of the answers .* ended within 1 seconds \(2 times in a row\)"):
+        list(asked)
+
+
+def own(policy, tmp_path, monkeypatch, *, timeout=60, **faults):
+    monkeypatch.setattr(servers, "MODULE", STAND_IN)
+    monkeypatch.setenv("STAND_IN", json.dumps(faults))
+    monkeypatch.setenv("PYTHONPATH", f"{Path.cwd()}:{Path.cwd() / 'src'}")
+    heard = Heard()
+    section = EngineSection(name="vllm", publish="full", timeout=timeout)
+    sampler = VllmSampler(section, policy, Place(tmp_path / "engine", 0, heard))
+    sampler.heard = heard
+    return sampler
+
+
+def test_a_server_of_the_run_that_is_killed_is_started_again_and_no_answer_is_lost(policy, tmp_path, monkeypatch):
+    """Version 1 was handed over before, so that is what draws afterwards."""
+    sampler = own(policy, tmp_path, monkeypatch, dies=3, once=str(tmp_path / "happened"))
+    first = sampler.server
+    try:
+        change(policy)
+        sampler.take(policy, 1)
+        asked = requests(["sim", "o produto"], 4, Sampling(max_tokens=3))
+        got = dict(sampler.sample(asked))
+        assert set(got) == set(asked)
+        assert gap(policy, list(got.values())) < 1e-3
+        assert sampler.server is not first
+        assert any("it is started again" in message for message in sampler.heard.events)
+    finally:
+        sampler.close()
+    assert first.process.poll() is not None
+    assert sampler.server.process.poll() is not None
+    assert not sampler.weights.served.exists()
+    assert sampler.server.log.is_file()
+
+
+class Alive:
+    """The process of a stand-in on a thread."""
+
+    def poll(self):
+        return None
+
+
+def test_a_server_of_the_run_that_hangs_is_started_again(policy, tmp_path, monkeypatch):
+    started = []
+
+    def start(python, module, arguments, extra, log):
+        folder = arguments[arguments.index("--model") + 1]
+        running = stand_in.serve(folder, hangs=None if started else 2)
+        started.append((running, arguments[arguments.index("--seed") + 1]))
+        return servers.Server(Alive(), running.address, log)
+
+    monkeypatch.setattr(servers, "start", start)
+    monkeypatch.setattr(servers, "stop", lambda server: None)
+    sampler = VllmSampler(EngineSection(name="vllm", timeout=1), policy, Place(tmp_path / "engine", 0, Heard()))
+    asked = requests(["sim"], 4, Sampling(max_tokens=3))
+    assert {request.key for request, _ in sampler.sample(asked)} == {request.key for request in asked}
+    assert [running.state.asked for running, _ in started] == [[4], [2]]
+    assert len({seed for _, seed in started}) == 2, "a second server would draw what the first one drew"
+    sampler.close()
+
+
+def test_a_server_that_does_not_fit_into_memory_says_so_and_what_to_do(policy, tmp_path, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.STAND_IN", "tests.engines.sleeper")
+    with pytest.raises(EngineError, match=r"ran out of memory: torch\.OutOfMemoryError") as told:
+        own(policy, tmp_path, monkeypatch, starts="torch.OutOfMemoryError: CUDA out of memory")
+    assert "--gpu-memory-utilization" in told.value.fix
+    with pytest.raises(EngineError, match="ended with status 1: ValueError: no such flag"):
+        own(policy, tmp_path, monkeypatch, starts="ValueError: no such flag")
+
+
+def test_a_run_that_is_killed_leaves_no_server(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from plumbline.engines import vllm_server as s;"
+        f"got = s.start(None, 'tests.engines.sleeper', [], {{}}, Path({str(tmp_path / 'log')!r}));"
+        "print(got.process.pid, flush=True); time.sleep(60)"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    pid = int(child.stdout.readline())
+    os.kill(pid, 0)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    for _ in range(50):
+        if not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2]:
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("the server outlived its run")
+
+
+def test_what_is_missing_is_said_with_how_to_get_it(policy, tmp_path, monkeypatch):
+    section = EngineSection(name="vllm", python=sys.executable)
+    monkeypatch.setattr(servers, "MODULE", "no_such_engine.server")
+    with pytest.raises(EngineError, match="has no no_such_engine") as told:
+        VllmSampler(section, policy, Place(tmp_path, 0, Heard()))
+    assert "engine.python" in told.value.fix
+    section = EngineSection(name="vllm", python="/no/such/python")
+    with pytest.raises(EngineError, match="cannot start /no/such/python"):
+        VllmSampler(section, policy, Place(tmp_path, 0, Heard()))
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(EngineError, match="needs httpx, which is not installed"):
+        VllmSampler(EngineSection(name="vllm", address="http://127.0.0.1:1"), policy, Place(tmp_path, 0, Heard()))
+
+
+# -- any endpoint --------------------------------------------------------------------------------------------------
+
+
+def test_any_endpoint_is_evaluated_by_its_address(served, plumbline, tmp_path, monkeypatch):
+    start, _ = served
+    address = start().address
+    task = ["--task", "tests.toy:open_toy", "--engine", f"{address}/v1", "--json"]
+    code, out, err = plumbline("eval", "echo", *task, "--max-tokens", 2)
+    assert code == 0, err
+    assert json.loads(out)["reward"]["mean"] == 1.0
+    code, _, err = plumbline("eval", "other", *task)
+    assert code == 1
+    assert "no model other" in err
+    monkeypatch.setenv("OPENAI_API_KEY", "wrong")
+    code, _, err = plumbline("eval", "echo", *task)
+    assert code == 1
+    assert "OPENAI_API_KEY" in err
+    code, _, err = plumbline("eval", "echo", "--task", "tests.toy:open_toy", "--engine", "sglang")
+    assert code == 1
+    assert "there is no engine sglang" in err
+    assert httpx.get(f"{address}/health").status_code == 200
+
+
+# -- whole runs ----------------------------------------------------------------------------------------------------
+
+
+def test_rl_with_an_engine_trains_by_what_it_drew_and_records_how_the_weights_arrived(served, policy, tmp_path):
+    from plumbline.runs.run import Run
+    from plumbline.tasks.source import Source
+    from plumbline.training.rl import train_rl
+    from tests.toy import ToyTask
+    from tests.training.toy_runs import toy_recipe
+
+    start, engine = served
+    server = start()
+    sampler = engine(server, publish="full")
+    task = ToyTask({})
+    with Run.start(toy_recipe(steps=2, old="rescored", tis=2.0), tmp_path / "run", resume=False) as run:
+        train_rl(policy, Source.of(task, task.examples("train")), run, None, sampler)
+    rows = list(run.files["metrics"].rows())
+    assert [row["step"] for row in rows] == [1, 2]
+    assert server.state.asked == [4] * 4
+    assert all(row["train/sampler_scorer_gap"] < 1e-4 for row in rows)
+    assert "engine/update_arrived" not in rows[0], "at the first step nothing was learnt"
+    assert rows[1]["engine/update_arrived"] == pytest.approx(1)
+    assert rows[1]["engine/probe_moved"] == pytest.approx(1, abs=0.05)
+
+
+def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_it_cannot_draw(monkeypatch):
+    from plumbline.checks import problems
+    from plumbline.recipe import load
+    from plumbline.runs.changes import same_but_seed
+
+    monkeypatch.delenv("PLUMBLINE_VLLM_PYTHON", raising=False)
+    recipe = load("commerce-tiny", ["engine=vllm"])
+    assert (recipe.rl.old, recipe.rl.tis) == ("rescored", 2.0)
+    assert load("commerce-tiny", ["engine=vllm", "rl.tis=5", "rl.old=rescored"]).rl.tis == 5
+    assert load("commerce-tiny", []).rl.tis is None
+    assert same_but_seed(recipe, load("commerce-tiny", ["engine.name=vllm", "engine.publish=lora", "engine.timeout=9"]))
+    assert not same_but_seed(recipe, load("commerce-tiny", []))
+    monkeypatch.setattr(servers, "MODULE", "no_such_engine.server")
+    assert any("has no no_such_engine" in str(problem) for problem in problems(recipe))
+    masked = load("demo-masked", []).model
+    found = problems(recipe.model_copy(update={"model": masked}))
+    assert any("vLLM has no model of the family masked" in str(problem) for problem in found)
