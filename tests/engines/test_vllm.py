@@ -1,11 +1,12 @@
 """The vLLM sampler against a stand-in that speaks the same HTTP: its law, its publications, and every fault."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -336,6 +337,7 @@ def test_a_server_of_the_run_that_hangs_is_started_again(policy, tmp_path, monke
         started.append((running, arguments[arguments.index("--seed") + 1]))
         return servers.Server(Alive(), running.address, log)
 
+    monkeypatch.setattr(servers, "MODULE", STAND_IN)
     monkeypatch.setattr(servers, "start", start)
     monkeypatch.setattr(servers, "stop", lambda server: None)
     sampler = VllmSampler(EngineSection(name="vllm", timeout=1), policy, Place(tmp_path / "engine", 0, Heard()))
@@ -355,23 +357,36 @@ def test_a_server_that_does_not_fit_into_memory_says_so_and_what_to_do(policy, t
         own(policy, tmp_path, monkeypatch, starts="ValueError: no such flag")
 
 
-def test_a_run_that_is_killed_leaves_no_server(tmp_path):
+def test_a_run_that_is_killed_leaves_no_server_and_nothing_that_it_started(tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from plumbline.engines import vllm_server as s;"
         f"got = s.start(None, 'tests.engines.sleeper', [], {{}}, Path({str(tmp_path / 'log')!r}));"
         "print(got.process.pid, flush=True); time.sleep(60)"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    pid = int(child.stdout.readline())
-    os.kill(pid, 0)
+    group = int(child.stdout.readline())
+    assert within_seconds(lambda: len(living(group)) == 3)  # the keeper, the server, and its engine
     child.send_signal(signal.SIGKILL)
     child.wait()
-    for _ in range(50):
-        if not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2]:
-            break
+    assert within_seconds(lambda: not living(group))
+
+
+def living(group: int) -> list[str]:
+    """The processes of a group that have not ended."""
+    states = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            _, _, rest = path.read_text().rpartition(")")
+            state, _, its_group, *_ = rest.split()
+            states += [path.parent.name] if int(its_group) == group and state != "Z" else []
+    return states
+
+
+def within_seconds(true: Callable[[], bool], seconds: float = 20.0) -> bool:
+    end = time.monotonic() + seconds
+    while not true() and time.monotonic() < end:
         time.sleep(0.1)
-    else:
-        raise AssertionError("the server outlived its run")
+    return true()
 
 
 def test_what_is_missing_is_said_with_how_to_get_it(policy, tmp_path, monkeypatch):

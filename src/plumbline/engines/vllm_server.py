@@ -1,6 +1,5 @@
 """A vLLM server of a run's own: started on a free port, waited for, and ended with all that it started."""
 
-import ctypes
 import os
 import signal
 import socket
@@ -21,6 +20,25 @@ FULL = ("out of memory", "outofmemory", "no available memory", "cannot allocate 
 """What of a server's last lines says that memory was short."""
 PYTHON = "PLUMBLINE_VLLM_PYTHON"
 """The environment variable that names an interpreter with vLLM, where no recipe does."""
+KEEPER = """
+import os, signal, subprocess, sys, threading
+signal.signal(signal.SIGTERM, lambda *_: None)
+child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+def end_with_the_run():
+    sys.stdin.buffer.read()
+    os.killpg(0, signal.SIGKILL)
+threading.Thread(target=end_with_the_run, daemon=True).start()
+code = child.wait()
+if code < 0:
+    if -code != signal.SIGKILL:
+        signal.signal(-code, signal.SIG_DFL)
+    os.kill(os.getpid(), -code)
+sys.stdout.flush()
+os._exit(code)
+"""
+"""The leader of a server's process group. Its standard input ends when the run does, a killed one, too, and then it
+kills the group; else it ends as the server does. A signal at the parent's death would reach the server alone, and the
+processes of its engine would stay."""
 GRACE = 15.0
 """Seconds that a server has to end by itself."""
 
@@ -80,21 +98,14 @@ def start(python: str | None, module: str, arguments: Sequence[str], extra: Mapp
     with log.open("ab") as output:
         since = output.tell()
         process = subprocess.Popen(  # noqa: S603 - the user's interpreter
-            command,
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-c", KEEPER, *command],
+            stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_end_with_parent,
             env={**os.environ, **extra},
         )
     return Server(process, f"http://127.0.0.1:{port}", log, since)
-
-
-def _end_with_parent() -> None:
-    """In the child: ask Linux for SIGTERM when the parent dies, so that a killed run leaves no server."""
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 def wait_until(
@@ -144,3 +155,5 @@ def stop(server: Server) -> None:
     with suppress(ProcessLookupError):  # what it started may have outlived it
         os.killpg(server.process.pid, signal.SIGKILL)
     server.process.wait()
+    if server.process.stdin is not None:
+        server.process.stdin.close()
