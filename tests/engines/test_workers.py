@@ -10,7 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from plumbline.engines import workers_pool
 from plumbline.judging import Judging, judge
+from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.recipe import parse
 from plumbline.records import Request, Sampling
@@ -18,6 +20,8 @@ from plumbline.rollouts import collect
 from plumbline.tasks import open_task
 from plumbline.tasks import task as protocols
 from plumbline.tasks.task import episode_of, threads_of, turns_of
+from tests.engines.test_runs_with_workers import RECIPE
+from tests.test_never_lost import fingerprint
 from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe
 
@@ -82,7 +86,7 @@ def test_a_spread_task_has_what_the_task_has(spread, tmp_path, name):
     own, far = spread(name, count=3, **options)
     for ability in ABILITIES:
         kind = getattr(protocols, ability)
-        assert isinstance(far, kind) is (isinstance(own, kind) or ability == "Threaded"), ability
+        assert isinstance(far, kind) is (isinstance(own, kind) or ability in {"Threaded", "Grouped"}), ability
     assert (far.name, far.splits, far.rubric, far.form) == (own.name, own.splits, own.rubric, own.form)
     assert turns_of(far) == turns_of(own)
     assert threads_of(far) == 3
@@ -129,7 +133,8 @@ def test_an_episode_stays_where_it_lives(spread):
     assert first._lives == lives
 
 
-def test_what_hangs_and_what_kills_are_failures_of_their_own(spread, tmp_path):
+def test_what_hangs_and_what_kills_are_failures_of_their_own(spread, tmp_path, monkeypatch):
+    monkeypatch.setattr(workers_pool, "DIED", 2)
     own, far = spread(timeout=1.5)
     example = own.examples("val")[0]
     texts = ["hangs", "dies", f"once {tmp_path / 'died'}", "aa"]
@@ -154,9 +159,10 @@ def test_twenty_random_kills_change_nothing(spread):
             time.sleep(rng.uniform(0.05, 0.2))
             with far.pool._news:
                 workers = [*far.pool._free, *far.pool._lent]
-            if workers:
-                ray.kill(rng.choice(workers))  # SIGKILL, as Ray does it: nothing is cleared up
-                kills.append(time.monotonic())
+            worker = rng.choice(workers) if workers else None
+            if worker is not None and worker not in kills:
+                ray.kill(worker)  # SIGKILL, as Ray does it: nothing is cleared up
+                kills.append(worker)
 
     killer = threading.Thread(target=kill)
     killer.start()
@@ -350,3 +356,11 @@ def credited(policy, recipe):
     examples = TOY.examples("train")[:4]
     groups = collect(policy, TOY, examples, copies=4, sampling=recipe.sampling, key=("credited",))
     return credit(groups, recipe.rl, generator(0, "shuffle"))
+
+
+def test_a_run_with_workers_is_the_run_without(cluster, tiny_folder, tmp_path):
+    values = {**RECIPE, "model": {"name": str(tiny_folder), "threads": 1}}
+    run_recipe(parse(values), tmp_path / "alone")
+    run_recipe(parse({**values, "scale": {"verdicts": 2, "samplers": 1}}), tmp_path / "spread")
+    assert fingerprint(tmp_path / "spread") == fingerprint(tmp_path / "alone")
+    assert ray.is_initialized(), "this process was connected before, and stays so"

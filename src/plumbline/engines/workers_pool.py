@@ -76,12 +76,23 @@ def _connect(address: str, wanted: int) -> None:
         "_node_ip_address": "127.0.0.2",  # Ray takes 127.0.0.1 for the machine's name on the network
     }
     try:
+        if address not in {"", "auto"}:  # with `OUTLIVE` Ray itself would try for as long
+            _reach(address)
         ray.init(
-            address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **({} if address else local)
+            address=address or "local",
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            **({} if address else local),
         )
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         where = f"no Ray cluster answers at {address}" if address else "a local Ray cluster does not start"
         raise EngineError(f"{where}: {error}", "see `ray status`; correct scale.address or RAY_ADDRESS") from error
+
+
+def _reach(address: str) -> None:
+    """Raise OSError or ValueError where nothing answers at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), timeout=LOOK).close()
 
 
 class Pool:
@@ -104,8 +115,7 @@ class Pool:
         self._lent: list[Any] = []
         self._coming: dict[Any, Any] = {}
         self._news = threading.Condition()
-        host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
-        self._head = host.strip("[]"), int(port)
+        self._head: str = ray.get_runtime_context().gcs_address
         self._heard = self._looked = time.monotonic()
         _pools.append(self)
 
@@ -229,7 +239,7 @@ class Pool:
     def _answers(self) -> bool:
         """Whether the head of the cluster does: without it nothing can be started or ended."""
         try:
-            socket.create_connection(self._head, timeout=LOOK).close()
+            _reach(self._head)
         except OSError:
             return False
         self._heard = time.monotonic()
@@ -245,6 +255,6 @@ class Pool:
         self._looked = now
         if not self._answers() and (silent := now - self._heard) > PATIENCE:
             raise EngineError(
-                f"the head of the Ray cluster, {self._head[0]}:{self._head[1]}, has not answered for {silent:.0f} s",
+                f"the head of the Ray cluster, {self._head}, has not answered for {silent:.0f} s",
                 "start the cluster again, then go on from the last checkpoint: --resume",
             )

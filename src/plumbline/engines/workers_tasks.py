@@ -24,7 +24,7 @@ from plumbline.records import Example, Message, Outcome, Score
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
 from plumbline.tasks.episode import Episode
-from plumbline.tasks.task import Task, episode_of
+from plumbline.tasks.task import Grouped, Task, episode_of
 
 KEPT = 1024
 """Episodes that a worker keeps; an older one that goes on is told anew."""
@@ -73,15 +73,14 @@ def spread_verdicts(recipe: Recipe, task: Task, name: str, run: Run) -> Task:
 def spread(task: Task, pool: Pool) -> Task:
     """The task with its verdicts asked of a pool of `TaskWorker`.
 
-    What else it has it keeps under the same names, so that it is of the same protocols (`plumbline.tasks.task`).
+    What else it has, it keeps under the same names, so that it is of the same protocols (`plumbline.tasks.task`).
     """
     spread = _Spread(task, pool)
     members: dict[str, Any] = {
         name: property(attrgetter(f"task.{name}")) for name in dir(task) if not name.startswith("_")
     }
-    for name in ("judge", "judge_group", "episode"):
-        if name in members:
-            members[name] = staticmethod(getattr(spread, name))
+    for name in ("judge", "judge_group", *(["episode"] if "episode" in members else [])):
+        members[name] = staticmethod(getattr(spread, name))
     return type("SpreadTask", (), {**members, "judges": pool.count, "task": task, "pool": pool})()
 
 
@@ -98,9 +97,9 @@ class _Spread:
         return found
 
     def judge_group(self, example: Example, completions: Sequence[str]) -> Sequence[Verdict]:
-        """See `Grouped.judge_group`."""
-        found: Sequence[Verdict] = ask(self.pool, "judge_group", pickle.dumps(example), list(completions))[0]
-        return found
+        """See `Grouped.judge_group`: of any task, because a call to a worker costs about as much as a query."""
+        found, _ = ask(self.pool, "judge_group", pickle.dumps(example), list(completions))
+        return [_heard(one) for one in found]
 
     def episode(self, example: Example) -> "SpreadEpisode":
         """See `Episodic.episode`."""
@@ -141,9 +140,13 @@ class SpreadEpisode:
 def ask(pool: Pool, method: str, *arguments: Any, wanted: Any = None) -> tuple[Any, Any]:
     """Ask a `TaskWorker`; what the task raised there is raised here, under the name that it had."""
     answer, worker = pool.call(method, *arguments, wanted=wanted)
+    return _heard(answer), worker
+
+
+def _heard(answer: Any) -> Any:
     if isinstance(answer, Broke):
         raise type(answer.kind, (Exception,), {})(answer.said)
-    return answer, worker
+    return answer
 
 
 class TaskWorker:
@@ -176,10 +179,12 @@ class TaskWorker:
         """See `Task.judge`."""
         return _said(lambda: self.task.judge(self.example(example), completion))
 
-    def judge_group(self, example: bytes, completions: Sequence[str]) -> Sequence[Verdict] | Broke:
-        """See `Grouped.judge_group`."""
-        task: Any = self.task
-        return _said(lambda: task.judge_group(self.example(example), completions))
+    def judge_group(self, example: bytes, completions: Sequence[str]) -> Sequence[Verdict | Broke] | Broke:
+        """See `Grouped.judge_group`; one by one where the task is not."""
+        task = self.task
+        if isinstance(task, Grouped):
+            return _said(lambda: task.judge_group(self.example(example), completions))  # type: ignore[no-any-return]
+        return [self.judge(example, completion) for completion in completions]
 
     def tell(self, number: int, example: bytes, texts: Sequence[str]) -> Told | Broke:
         """What an episode asks and comes to after these texts, of which the last is new."""
