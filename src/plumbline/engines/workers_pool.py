@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from plumbline.errors import EngineError, RecipeError
@@ -57,7 +57,19 @@ def workers(scale: ScaleSection) -> Iterator[None]:
         while _pools:
             _pools.pop().close()
         if ours:
-            ray.shutdown()
+            _disconnect()
+
+
+def _disconnect() -> None:
+    """End what was started here: without a head, Ray leaves the agents of its node behind."""
+    import psutil  # type: ignore[import-untyped]  # comes with Ray
+    import ray
+
+    left = [each for each in psutil.Process().children(recursive=True) if each.name().startswith("ray::")]
+    ray.shutdown()
+    for process in left:
+        with suppress(psutil.Error):
+            process.kill()
 
 
 def _connect(address: str, wanted: int) -> None:

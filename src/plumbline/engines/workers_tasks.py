@@ -183,7 +183,7 @@ class TaskWorker:
         """See `Grouped.judge_group`; one by one where the task is not."""
         task = self.task
         if isinstance(task, Grouped):
-            return _said(lambda: task.judge_group(self.example(example), completions))  # type: ignore[no-any-return]
+            return _said(lambda: task.judge_group(self.example(example), completions))
         return [self.judge(example, completion) for completion in completions]
 
     def tell(self, number: int, example: bytes, texts: Sequence[str]) -> Told | Broke:
