@@ -311,37 +311,40 @@ def test_one_sampler_draws_what_two_draw_and_who_replaces_it_has_its_weights(clu
 
 
 def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
-    """Also of weights that were changed since, and with a replica that was killed; its metrics are the same, too."""
+    """With weights that change from step to step, and a replica that is killed; the metrics are the same, too."""
+    policy, learners, _ = replicas(tiny_folder, "learners", learners=2)
+    recipe = toy_recipe(tokens_per_pass=64, beta=0.05, max_gap=10.0)
+    credits_ = credited(policy, recipe)
+    policy.keep_reference()
+    for step in range(3):
+        change(policy, step)
+        if step == 2:
+            ray.kill(learners.pool._free[0])
+        alone, figures = updated(policy, recipe, credits_, None)
+        shared, theirs = updated(policy, recipe, credits_, learners)
+        largest = max(float(gradient.abs().max()) for gradient in alone.values())
+        assert shared.keys() == alone.keys()
+        assert max(float((shared[name] - alone[name]).abs().max()) for name in alone) < 1e-6 * max(1.0, largest)
+        for name in ("loss", "kl", "gap", "clip_fraction", "terms"):
+            assert getattr(theirs, name) == pytest.approx(getattr(figures, name), rel=1e-5, abs=1e-7), name
+        for name in ("signal", "noise"):
+            found, wanted = getattr(theirs.gradient, name), getattr(figures.gradient, name)
+            assert found == pytest.approx(wanted, rel=1e-3), name
+    assert learners.pool.lost == 1
+    learners.close()
+
+
+def updated(policy, recipe, credits_, helpers):
+    """The gradients of an update that is then not done, and what it says of itself."""
     from plumbline.training.optimiser import Optimiser
     from plumbline.training.update import update_policy
 
-    policy, learners, _ = replicas(tiny_folder, "learners", learners=2)
-    change(policy, 3)
-    recipe = toy_recipe(tokens_per_pass=64, beta=0.05)
-    credits_ = credited(policy, recipe)
-    policy.keep_reference()
-    found = []
-    for helpers in (None, learners, learners):
-        optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
-        optimiser.passes.helpers = helpers
-        if len(found) == 2:
-            ray.kill(learners.pool._free[0])
-        kept = {}
-        optimiser.step = lambda step, kept=kept: kept.update(gradients(policy)) or 1.0
-        update = update_policy(policy, optimiser, credits_, recipe, 0, recipe.rl.beta)
-        optimiser.clear()
-        found.append((kept, update))
-    (alone, figures), *shared = found
-    largest = max(float(gradient.abs().max()) for gradient in alone.values())
-    for gradient, update in shared:
-        assert gradient.keys() == alone.keys()
-        assert max(float((gradient[name] - alone[name]).abs().max()) for name in alone) < 1e-6 * max(1.0, largest)
-        for name in ("loss", "kl", "gap", "clip_fraction", "terms"):
-            assert getattr(update, name) == pytest.approx(getattr(figures, name), rel=1e-5, abs=1e-7), name
-        assert update.gradient.signal == pytest.approx(figures.gradient.signal, rel=1e-3)
-        assert update.gradient.noise == pytest.approx(figures.gradient.noise, rel=1e-3)
-    assert learners.pool.lost == 1
-    learners.close()
+    optimiser, kept = Optimiser(policy.trainable(), recipe.rl.optimiser, 1), {}
+    optimiser.passes.helpers = helpers
+    optimiser.step = lambda step: kept.update(gradients(policy)) or 1.0
+    update = update_policy(policy, optimiser, credits_, recipe, 0, recipe.rl.beta)
+    optimiser.clear()
+    return kept, update
 
 
 def gradients(policy):

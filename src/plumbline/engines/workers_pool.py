@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from plumbline.errors import EngineError, RecipeError
+from plumbline.errors import EngineError
 from plumbline.imports import missing
 from plumbline.recipe.running import ScaleSection
 
@@ -38,7 +38,6 @@ def workers(scale: ScaleSection) -> Iterator[None]:
     At its end, also by an error, all pools are closed, and what was started or connected here is shut down.
 
     Raises:
-        RecipeError: the address is of a kind that no run can be spread from.
         EngineError: Ray is not installed, or no cluster answers at the address.
     """
     if not scale.spread:
@@ -75,11 +74,6 @@ def _disconnect() -> None:
 def _connect(address: str, wanted: int) -> None:
     import ray
 
-    if address.startswith("ray://"):
-        raise RecipeError(
-            f"scale.address is {address}, the address of Ray's client, which can hold no model of a run",
-            "give HOST:PORT on a machine of the cluster, or send the run there: plumbline submit",
-        )
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", OUTLIVE)
     local: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from plumbline.section import PositiveInt, Section
 
@@ -85,6 +85,16 @@ class ScaleSection(Section):
     """Processes that share the passes of an update, this one included."""
     timeout: float = Field(default=600, gt=0)
     """Seconds after which a worker counts as hung that has not given a verdict, a chunk of answers or its passes."""
+
+    @field_validator("address")
+    @classmethod
+    def _of_the_cluster_itself(cls, address: str | None) -> str | None:
+        if (address or "").startswith("ray://"):
+            raise ValueError(
+                f"{address} is an address of Ray's client, from which no run can be spread: give HOST:PORT on a "
+                "machine of the cluster, or send the run there (plumbline submit)"
+            )
+        return address
 
     @property
     def spread(self) -> bool:
