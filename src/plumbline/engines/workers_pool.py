@@ -18,7 +18,7 @@ from plumbline.errors import EngineError
 from plumbline.imports import missing
 from plumbline.recipe.running import ScaleSection
 
-DIED, HUNG = 5, 2
+DIED, HUNG = 12, 2
 """Workers that one call may cost before it counts as what ends them: by their deaths, by the time limit."""
 START = 300.0
 """Seconds in which a worker is there; on a cluster that grows, a machine has to come first."""
