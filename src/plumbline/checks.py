@@ -9,6 +9,7 @@ from plumbline.diagnosis.live import know
 from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError
 from plumbline.evaluation.models import check_unseen
 from plumbline.evaluation.replays import check_replayable
+from plumbline.imports import check_installed
 from plumbline.models.catalogue import ENTRIES
 from plumbline.policies import check_model
 from plumbline.recipe import Recipe, names
@@ -51,6 +52,8 @@ def check_recipe(recipe: Recipe) -> None:
 def problems(recipe: Recipe) -> Iterator[PlumblineError]:
     """Everything that `check_recipe` refuses, as far as one thing that is wrong does not hide another."""
     yield from refused(know, recipe.checks)
+    if recipe.scale.spread:
+        yield from refused(check_installed, "scale", ["ray"])
     opened = []
     for name, one in recipe.each_task.items():
         try:

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from types import TracebackType
 
-from plumbline.errors import TrainingStopped
+from plumbline.errors import EngineError, TrainingStopped
 from plumbline.records import Example, Failure, Message, Outcome, Score
 from plumbline.tasks.episode import Episode
 from plumbline.tasks.task import Grouped, Task, episode_of, threads_of, turns_of
@@ -68,6 +68,7 @@ class Judging:
         self._asked: dict[tuple[int, int], Sequence[Message]] = {}
         self._news = threading.Condition()
         self._ended = False
+        self._gone: EngineError | None = None
         self._threads = [
             threading.Thread(target=self._work, name=f"judge-{number}", daemon=True)
             for number in range(threads_of(task))
@@ -88,9 +89,15 @@ class Judging:
             self._news.notify_all()
         for thread in self._threads:
             thread.join()
+        if kind is None and self._gone is not None:
+            raise self._gone
 
     def tell(self, prompt: int, copy: int, text: str) -> None:
-        """Take a copy's text; where there are threads, the one that tells does not wait for the verdict."""
+        """Take a copy's text; where there are threads, the one that tells does not wait for the verdict.
+
+        Raises:
+            EngineError: here, in `asked` or at the end of `with`, where what judges is gone; that is no verdict.
+        """
         if not self._threads:
             with _in_place:
                 self.judge(prompt, [(copy, text)])
@@ -101,12 +108,16 @@ class Judging:
             self._told[prompt].append((copy, text))
             self._unjudged += 1
             self._news.notify_all()
+            if self._gone is not None:
+                raise self._gone
 
     def asked(self) -> dict[tuple[int, int], Sequence[Message]]:
         """What the episodes ask that are not over, by prompt and copy, once all that was told is judged."""
         with self._news:
-            while self._unjudged:
+            while self._unjudged and self._gone is None:
                 self._news.wait()
+            if self._gone is not None:
+                raise self._gone
             asked, self._asked = self._asked, {}
         return asked
 
@@ -123,7 +134,12 @@ class Judging:
                     return
                 prompt = self._waiting.popleft()
                 told = self._told.pop(prompt)
-            self.judge(prompt, told)
+            try:
+                self.judge(prompt, told)
+            except EngineError as error:
+                with self._news:
+                    self._gone = self._gone or error
+                    self._waiting.clear()
             with self._news:
                 self._unjudged -= len(told)
                 self._news.notify_all()
@@ -139,6 +155,8 @@ class Judging:
             try:
                 verdicts = self.task.judge_group(self.examples[prompt], [text for _, text in told])
                 found = {(prompt, copy): (*each, None) for (copy, _), each in zip(told, verdicts, strict=True)}
+            except EngineError:
+                raise
             except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see above
                 broke = f"{type(error).__name__}: {error}"
                 warnings.warn(
@@ -159,5 +177,7 @@ class Judging:
             self._found[place] = (*episode.result(), None)
             if (messages := episode.ask()) is not None:
                 self._asked[place] = messages
+        except EngineError:
+            raise
         except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see `judge`
             self._found[place] = (_FAILED, None, Failure(cause=type(error).__name__, detail=str(error)[:500]))

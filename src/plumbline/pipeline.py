@@ -7,7 +7,7 @@ repeated, so resuming is running again.
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,8 @@ from plumbline.evaluation.summary import summarise
 from plumbline.imports import named
 from plumbline.policies import open_policy
 from plumbline.policies.memory import clear_memory_errors, release
-from plumbline.policies.options import CanvasModel, DenoisingModel, PretrainedModel
-from plumbline.policies.policy import Engine, Policy, Tells, locating, slowness
+from plumbline.policies.options import DenoisingModel, PretrainedModel, model_section
+from plumbline.policies.policy import Engine, Helpers, Policy, Tells, locating, slowness
 from plumbline.preflight.preflight import refuse
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
 from plumbline.recipe.running import ENGINES, WORKERS
@@ -73,6 +73,7 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
     with (
         Run.start(recipe, folder, resume=resume, observers=observers) as run,
         clear_memory_errors(_less_memory(recipe)),
+        _workers(recipe),
     ):
         recipe = run.recipe
         grounds = [_open_ground(run, name) for name in recipe.each_task]
@@ -176,7 +177,7 @@ def _base(recipe: Recipe, run: Run, grounds: Sequence[Ground]) -> str:
             "optimiser": {"learning_rate": tiny.learning_rate, "schedule": "cosine"},
         }
     )
-    whole = _section(recipe)
+    whole = model_section(recipe)
     if isinstance(whole, PretrainedModel):
         whole = whole.model_copy(update={"lora": None, "quantize": None})
     policy = open_policy(whole, str(untrained), recipe.seed)
@@ -198,7 +199,7 @@ def _sft(recipe: Recipe, run: Run, train: Source, model: str) -> str:
             recipe, {name: (train.tasks[name], train.examples[name]) for name in recipe.sft.tasks or train.tasks}
         )
         _supervise(run, policy, shown, recipe.sft, "sft")
-        _finish_stage(run, policy, _section(recipe), "sft", model, shown)
+        _finish_stage(run, policy, model_section(recipe), "sft", model, shown)
     return str(folder)
 
 
@@ -222,7 +223,7 @@ def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[Ground], mode
     policy = _open(run, model, "rl")
     for ground in grounds:
         check_prompts(policy, [*ground.train, *_by_id(ground).values()], recipe.sampling)
-    with _engine(run, policy, model) as engine:
+    with _engine(run, policy, model) as engine, _learners(run, policy, model) as helpers:
 
         def evaluate(done: int) -> dict[str, float]:
             if engine is None or recipe.rl is None or recipe.rl.lag > 0:  # at a lag it draws in a thread of its own
@@ -230,8 +231,8 @@ def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[Ground], mode
             engine.take(policy, done)
             return evaluate_inside(run, engine, grounds, done)
 
-        train_rl(policy, train, run, evaluate, engine)
-    _finish_stage(run, policy, _section(recipe), "rl", model, train)
+        train_rl(policy, train, run, evaluate, engine, helpers)
+    _finish_stage(run, policy, model_section(recipe), "rl", model, train)
     return str(folder)
 
 
@@ -251,6 +252,27 @@ def _engine(run: Run, policy: Policy, model: str) -> Iterator[Engine | None]:
         engine.close()
 
 
+@contextmanager
+def _learners(run: Run, policy: Policy, model: str) -> Iterator[Helpers | None]:
+    """What shares an update's passes with this process, where the recipe asks for it."""
+    if run.recipe.scale.learners == 1:
+        yield None
+        return
+    helpers: Helpers = named(f"{WORKERS}:open_learners", "learner")(run.recipe, policy, model, run)
+    try:
+        yield helpers
+    finally:
+        helpers.close()
+
+
+def _workers(recipe: Recipe) -> AbstractContextManager[None]:
+    """The cluster of a run that has workers, for as long as it lasts."""
+    if not recipe.scale.spread:
+        return nullcontext()
+    cluster: AbstractContextManager[None] = named(f"{WORKERS}:workers", "cluster")(recipe.scale)
+    return cluster
+
+
 def _open(run: Run, source: str, *names: str) -> Policy:
     """Open a stage's model as the recipe says, record what samples and scores it, and say once what makes it slow."""
     from plumbline.training.stage import stop_requests
@@ -258,7 +280,7 @@ def _open(run: Run, source: str, *names: str) -> Policy:
     run.working(f"opening {source}", 0, 1)
     release()  # the last stage's model, optimiser and graphs hold one another in cycles
     with stop_requests() as asked:  # an interrupt inside safetensors would come out as an error of the model
-        policy = open_policy(_section(run.recipe), source, derive(run.recipe.seed, "open", *names))
+        policy = open_policy(model_section(run.recipe), source, derive(run.recipe.seed, "open", *names))
     if asked():
         raise KeyboardInterrupt
     run.working(f"opening {source}", 1, 1)
@@ -294,14 +316,6 @@ def _likelihood(recipe: Recipe, policy: Policy) -> dict[str, Any]:
     algorithm = recipe.rl.algorithm
     exact = algorithm.exact and recipe.controls.exact and policy.exact(recipe.sampling)
     return {"likelihood": {"kind": algorithm.likelihood, "exact": exact}}
-
-
-def _section(recipe: Recipe) -> ModelSection:
-    """The recipe's model section with the canvas that its sampling law fills."""
-    model = recipe.model
-    if isinstance(model, CanvasModel) and model.canvas is None:
-        return model.model_copy(update={"canvas": recipe.sampling.max_tokens})
-    return model
 
 
 def _finish_stage(run: Run, policy: Policy, section: ModelSection, stage: str, source: str, trained: Source) -> None:

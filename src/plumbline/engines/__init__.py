@@ -1,1 +1,1 @@
-"""Engines that are not ours, each behind the interface of a sampler."""
+"""Engines and workers that do a run's work outside of its process: imported only where a recipe asks for them."""

@@ -54,7 +54,11 @@ class Chunk(Generic[Law]):
 
 
 def chunks(
-    requests: Sequence[Request], law: type[Law], encode: Callable[[Request], list[int]], rows_at_once: int
+    requests: Sequence[Request],
+    law: type[Law],
+    encode: Callable[[Request], list[int]],
+    rows_at_once: int,
+    shared: int | None = None,
 ) -> Iterator[Chunk[Law]]:
     """Cut requests into chunks of at most `rows_at_once` cells of a grid, copies of a prompt side by side.
 
@@ -63,6 +67,7 @@ def chunks(
         law: the family's kind.
         encode: the token ids of a request's prompt; asked once for each distinct one, before anything is drawn.
         rows_at_once: what the device holds.
+        shared: as it was found among more requests, of which these are one chunk; None finds it among these.
 
     Raises:
         RecipeError: a law is another family's.
@@ -79,7 +84,7 @@ def chunks(
         for one, groups in laws.items()
     ]
     for sampling, pairs in encoded:
-        start, shared = 0, _shared([ids for ids, _ in pairs])
+        start, common = 0, _shared([ids for ids, _ in pairs]) if shared is None else shared
         for end in range(1, len(pairs) + 1):
             if end < len(pairs) and (end + 1 - start) * len(pairs[end][1]) <= rows_at_once:
                 continue
@@ -89,7 +94,7 @@ def chunks(
                 prompts=[ids for ids, _ in part],
                 requests=[request for _, group in part for request in group],
                 counts=[len(group) for _, group in part],
-                shared=shared,
+                shared=common,
             )
             start = end
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from plumbline.recipe import LoraSection, ModelSection
+from plumbline.recipe import LoraSection, ModelSection, Recipe
 from plumbline.section import PositiveInt
 
 STEPS = frozenset({"evaluation.steps", "rl.kl"})
@@ -49,3 +49,11 @@ class DenoisingModel(CanvasModel):
     """Whether the prompt sees the answer (as LLaDA and Dream do), or is read once and kept."""
     explore: bool = False
     """Learn a temperature for each stretch of the denoising time (ReinFlow's learnt noise)."""
+
+
+def model_section(recipe: Recipe) -> ModelSection:
+    """The recipe's model section with the canvas that its sampling law fills."""
+    model = recipe.model
+    if isinstance(model, CanvasModel) and model.canvas is None:
+        return model.model_copy(update={"canvas": recipe.sampling.max_tokens})
+    return model

@@ -10,7 +10,7 @@ law 2, the draws really come from the declared law.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -166,6 +166,22 @@ class Sampler(Protocol):
         ...
 
 
+@runtime_checkable
+class Cuts(Protocol):
+    """A sampler that says which requests it draws together, so that replicas of it can draw them as it would."""
+
+    shared: int | None
+    """Tokens that all prompts of what is asked next begin with and that are read once; None: found by itself."""
+
+    def cut(self, requests: Sequence[Request]) -> list[tuple[list[Request], int]]:
+        """Requests as they are drawn together, each part with its `shared`.
+
+        Raises:
+            DataError, RecipeError, ValueError: see `Sampler.sample`.
+        """
+        ...
+
+
 class Learner(Protocol):
     """What scores recorded trajectories under weights that training changes."""
 
@@ -248,6 +264,31 @@ class Measures(Protocol):
     @property
     def figures(self) -> Mapping[str, float]:
         """What it found, by the names of metrics."""
+        ...
+
+
+class Helpers(Protocol):
+    """Replicas of a learner in other processes, which do some of the passes of an update."""
+
+    count: int
+
+    def begin(
+        self, learner: Learner, works: Sequence[Callable[[Learner], Any]]
+    ) -> Callable[[], list[tuple[Any, Mapping[str, Tensor]]]]:
+        """Begin at most `count` pieces of work, each on a replica with the learner's present weights.
+
+        Args:
+            learner: whose replicas they are.
+            works: called with a replica whose gradients are cleared; each leaves its own in the replica's weights.
+
+        Returns:
+            A function that waits, and gives for each what it returned and its gradients, by the names of the weights.
+            It raises what the work raised, or EngineError where the replicas are gone.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the replicas."""
         ...
 
 

@@ -2,14 +2,14 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from plumbline.section import PositiveInt, Section
 
 ENGINES = {"vllm": "plumbline.engines.vllm:open_engine"}
 """What opens each engine: called with the recipe, the policy, its model directory and the run, gives an `Engine`."""
 WORKERS = "plumbline.engines.workers"
-"""Where what `scale` asks for is opened: `open_samplers`, `spread_verdicts`, `open_learners`."""
+"""Where what `scale` asks for is opened: `workers`, `spread_verdicts`, `open_samplers`, `open_learners`."""
 
 
 class EvaluationSection(Section):
@@ -83,6 +83,18 @@ class ScaleSection(Section):
     """Actors that draw, each with a replica of the model; 0 draws in this process."""
     learners: PositiveInt = 1
     """Processes that share the passes of an update, this one included."""
+    timeout: float = Field(default=600, gt=0)
+    """Seconds after which a worker counts as hung that has not given a verdict, a chunk of answers or its passes."""
+
+    @field_validator("address")
+    @classmethod
+    def _of_the_cluster_itself(cls, address: str | None) -> str | None:
+        if (address or "").startswith("ray://"):
+            raise ValueError(
+                f"{address} is an address of Ray's client, from which no run can be spread: give HOST:PORT on a "
+                "machine of the cluster, or send the run there (plumbline submit)"
+            )
+        return address
 
     @property
     def spread(self) -> bool:

@@ -83,6 +83,13 @@ class GradientParts:
         self.before = now
         self.sums[part] = self.sums[part] + gained if part in self.sums else gained
 
+    def join(self, other: "GradientParts") -> None:
+        """Take in what a replica watched of the same batch: its gradient is added to that of the weights here."""
+        for part, gained in other.sums.items():
+            self.sums[part] = self.sums[part] + gained if part in self.sums else gained
+        if other.before is not None:
+            self.before = other.before if self.before is None else self.before + other.before
+
     def measure(self, sizes: Mapping[int, int], groups: int) -> SignalNoise | None:
         """Signal and noise of the batch; `sizes` has the groups of each part."""
         if self.before is None:

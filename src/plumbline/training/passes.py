@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from plumbline.policies.memory import Say, begin_peak, free, is_full, peak, unheard, within_reach
-from plumbline.policies.policy import Policy, Recomputes
+from plumbline.policies.policy import Helpers, Policy, Recomputes
 from plumbline.recipe import RlSection, SftSection
 from plumbline.runs.run import Run
 
@@ -44,6 +44,8 @@ class Passes:
         self.say: Say = unheard
         self.recompute: Callable[[], bool] = lambda: False
         """Lets the backward pass compute activations anew; False where it does already, or may not."""
+        self.helpers: Helpers | None = None
+        """Replicas that do some of the passes."""
         self._measured: int | None = None
         self._limit: int | None = None
         """Tokens that were too many, halved until they were not."""

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from plumbline.diagnosis.watch import Watcher
+from plumbline.diagnosis.watch import Fired, Watcher
 from plumbline.errors import DataError, TrainingStopped
 from plumbline.judging import check_failures
 from plumbline.policies.memory import begin_peak, peak
-from plumbline.policies.policy import Engine, Policy, Sampler
+from plumbline.policies.policy import Engine, Helpers, Policy, Sampler
 from plumbline.recipe import Recipe
 from plumbline.records import Group
 from plumbline.rollouts import Part, collect_parts
@@ -37,7 +37,12 @@ Evaluator = Callable[[int], Mapping[str, float]]
 
 
 def train_rl(
-    policy: Policy, source: Source, run: Run, evaluate: Evaluator | None = None, engine: Engine | None = None
+    policy: Policy,
+    source: Source,
+    run: Run,
+    evaluate: Evaluator | None = None,
+    engine: Engine | None = None,
+    helpers: Helpers | None = None,
 ) -> None:
     """Train a policy with verified rewards, as the recipe that is in force says (`run.recipe`).
 
@@ -48,6 +53,7 @@ def train_rl(
         evaluate: called as often as the recipe's `evaluation.every` says; where that is not 0, also before the first
             step and after the last.
         engine: draws in place of the policy.
+        helpers: do some of the passes of each update.
 
     Raises:
         DataError: a task has no examples, or a prompt exceeds the context.
@@ -62,23 +68,19 @@ def train_rl(
     turns = max(map(turns_of, source.tasks.values()))
     optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps, RATES[STAGE])
     optimiser.passes.tell(run, STAGE, policy)
+    optimiser.passes.helpers = helpers
     progress = Stage(run, STAGE, optimiser)
     watcher = Watcher(run, progress)
 
     def draw(sampler: Sampler, step: int) -> list[Group]:
         return _collect(sampler, source, recipe, step)
 
-    def evaluated(done: int) -> Mapping[str, float]:
-        every = recipe.evaluation.every
-        due = every > 0 and (done % every == 0 or done == section.steps)
-        return evaluate(done) if due and evaluate is not None else {}
-
     with drawing(policy, draw, section, progress, engine) as rollouts_of:
         if section.beta > 0:
             policy.keep_reference()  # before the stage resumes: the weights that this stage began with
         for step in progress.steps():
             done = step + 1
-            if step == 0 and (before := evaluated(0)):
+            if step == 0 and (before := _evaluated(evaluate, recipe, 0)):
                 run.metrics(STAGE, 0, before)
 
             began = time.perf_counter()
@@ -106,15 +108,27 @@ def train_rl(
                 **source.epochs(section.prompts_per_step, done, STAGE, recipe.seed),
                 **({} if section.kl_target is None else {"train/beta": beta}),
             }
-            values |= evaluated(done)
+            values |= _evaluated(evaluate, recipe, done)
             progress.record(done, values, rows)
             if (fired := watcher.look({"step": done, **values})) and done < section.steps:
-                fix = f"{fired.advice} Then --resume, with --set watch.{fired.rule}=null to go on without this rule"
-                progress.halt(TrainingStopped(f"the rule {fired.rule}: {fired.said}", fix), fired.facts())
+                progress.halt(_stopped_by(fired), fired.facts())
             ended = time.perf_counter()
             seconds = {"rollouts": sampled - began, "update": updated - sampled, "rest": ended - updated}
             memory = {"memory/peak_gb": peak(optimiser.passes.device) / 1e9}
             run.timings(STAGE, done, {f"time/{name}": spent for name, spent in seconds.items()} | memory)
+
+
+def _evaluated(evaluate: Evaluator | None, recipe: Recipe, done: int) -> Mapping[str, float]:
+    """The metrics of an evaluation after so many steps; none where none is due."""
+    assert recipe.rl is not None
+    every = recipe.evaluation.every
+    due = every > 0 and (done % every == 0 or done == recipe.rl.steps)
+    return evaluate(done) if due and evaluate is not None else {}
+
+
+def _stopped_by(fired: Fired) -> TrainingStopped:
+    fix = f"{fired.advice} Then --resume, with --set watch.{fired.rule}=null to go on without this rule"
+    return TrainingStopped(f"the rule {fired.rule}: {fired.said}", fix)
 
 
 def _collect(sampler: Sampler, source: Source, recipe: Recipe, step: int) -> list[Group]:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 from plumbline.algorithms.algorithm import Scored
 from plumbline.algorithms.likelihood.views import View
 from plumbline.errors import RecipeError
-from plumbline.policies.policy import Policy, Terms
+from plumbline.policies.policy import Helpers, Policy, Terms
 from plumbline.recipe import Recipe
 from plumbline.records import Trajectory
 from plumbline.seeds import generator
@@ -81,7 +82,8 @@ def update_policy(
     if (other := recipe.controls.score_temperature) is not None:
         trajectories = [replace(t, sampling=replace(t.sampling, temperature=other)) for t in trajectories]
     views = algorithm.views(policy, trajectories, generator(recipe.seed, "rl", "likelihood", step))
-    batch = _Batch(policy, recipe, beta, views, [owners[view.owner] for view in views])
+    credited = [owners[view.owner] for view in views]
+    batch = _Batch(policy, recipe, beta, views, credited, helpers=optimiser.passes.helpers)
     cut = partial(policy.batches, [view.trajectory for view in views])
     trial = replace(batch, beta=0.0) if batch.estimated else batch  # its reference is not scored yet
     tokens = optimiser.passes.tokens(cut, partial(trial.backward, watch=False), section)
@@ -127,6 +129,12 @@ class _Sums:
     kl: float = 0.0
     kl_terms: int = 0
 
+    def join(self, other: "_Sums") -> None:
+        """Add the sums over other passes of the same epoch."""
+        for name in ("loss", "gap", "terms", "clipped", "capped", "units", "kl", "kl_terms"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.watched.join(other.watched)
+
 
 @dataclass(slots=True, eq=False)
 class _Batch:
@@ -142,6 +150,7 @@ class _Batch:
     """Log-probabilities of each view before the first update; None where the sampler's records are, or they are the new
     ones."""
     reference: Sequence[Tensor] | None = None
+    helpers: Helpers | None = None
 
     @property
     def estimated(self) -> bool:
@@ -159,10 +168,27 @@ class _Batch:
         return [found[index] for index in range(len(self.views))]
 
     def backward(self, passes: Sequence[Sequence[int]], *, watch: bool) -> _Sums:
-        """Add up the gradient of all passes in the weights; `watch` it, too."""
+        """Add up the gradient of all passes in the weights; `watch` it, too. Helpers do their share of the passes."""
         part_of, sizes = independent_parts([[self.credited[index].prompt for index in one] for one in passes])
+        numbered = list(zip(part_of, passes, strict=True))
+        if self.helpers is None or len(passes) == 1:
+            return self.add_up(numbered, sizes, watch=watch)
+        bare, count = replace(self, policy=cast(Policy, None), helpers=None), 1 + self.helpers.count
+        own, *others = (numbered[start::count] for start in range(min(count, len(passes))))
+        finished = self.helpers.begin(self.policy, [partial(_add_up, bare, share, watch) for share in others])
+        sums = self.add_up(own, sizes, watch=watch)
+        weights = self.policy.trainable()
+        for theirs, gradients in finished():
+            sums.join(theirs)
+            for name, gradient in gradients.items():
+                weight, moved = weights[name], gradient.to(weights[name].device)
+                weight.grad = moved if weight.grad is None else weight.grad.add_(moved)
+        return sums
+
+    def add_up(self, numbered: Sequence[tuple[int, Sequence[int]]], sizes: Mapping[int, int], *, watch: bool) -> _Sums:
+        """The same of some passes, each with its part, in this process."""
         sums = _Sums(GradientParts(self.policy.trainable()), sizes)
-        for number, indices in zip(part_of, passes, strict=True):
+        for number, indices in numbered:
             trajectories = [self.views[index].trajectory for index in indices]
             terms = self.policy.score(trajectories, divergence=self.beta > 0 and not self.estimated)
             sums.gap += float((terms.logprobs.detach() - terms.recorded).abs().sum())
@@ -173,6 +199,13 @@ class _Batch:
                 sums.watched.add(number)
             sums.loss += float(loss.detach())
         return sums
+
+
+def _add_up(batch: _Batch, numbered: Sequence[tuple[int, Sequence[int]]], watch: bool, policy: Policy) -> _Sums:
+    """A share of a batch's passes on a replica, as sums that can be sent."""
+    sums = replace(batch, policy=policy).add_up(numbered, {}, watch=watch)
+    sums.watched.weights = []
+    return sums
 
 
 def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> Tensor:

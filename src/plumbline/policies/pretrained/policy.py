@@ -37,6 +37,7 @@ class PretrainedPolicy:
         self.recomputes = getattr(section, "gradient_checkpointing", False)
         self._reference: Any = None
         self.version = 0
+        self.shared: int | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """A policy with trainable weights of its own; frozen ones, such as those below adapters, are shared."""
@@ -123,7 +124,12 @@ class PretrainedPolicy:
             self.check_length(len(ids), longest)
             return ids
 
-        return chunks(requests, law, encode, self.rows_at_once)
+        return chunks(requests, law, encode, self.rows_at_once, self.shared)
+
+    def cut(self, requests: Sequence[Request]) -> list[tuple[list[Request], int]]:
+        """See `Cuts.cut`: chunks of `rows_at_once` rows. A chunk that is cut again stays as it is."""
+        laws = {type(request.sampling) for request in requests}
+        return [(one.requests, one.shared) for law in laws for one in self.chunks(requests, law)]
 
     def recompute(self) -> bool:
         """See `Recomputes.recompute`; only where the recipe leaves it to the memory (auto)."""

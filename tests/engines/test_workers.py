@@ -1,0 +1,369 @@
+"""Workers give what one process gives, and lose nothing when they, their machines or their cluster die."""
+
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from plumbline.engines import workers_pool
+from plumbline.judging import Judging, judge
+from plumbline.pipeline import run_recipe
+from plumbline.policies import open_policy
+from plumbline.recipe import parse
+from plumbline.records import Request, Sampling
+from plumbline.rollouts import collect
+from plumbline.tasks import open_task
+from plumbline.tasks import task as protocols
+from plumbline.tasks.task import episode_of, threads_of, turns_of
+from tests.engines.test_runs_with_workers import RECIPE
+from tests.test_never_lost import fingerprint
+from tests.toy import ToyTask
+from tests.training.toy_runs import toy_recipe
+
+ray = pytest.importorskip("ray", reason="ray is not installed (pip install '.[ray]')")
+
+ABILITIES = ("Episodic", "Threaded", "Grouped", "Headlined", "Replayable", "Itemised", "Prechecked", "Sketched")
+ABILITIES += ("Telling", "Sharing")
+TOY = ToyTask({})
+FAULTY = "tests.engines.faults:open_faulty"
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A head with this process on it, and three workers at once."""
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    head = {"num_cpus": 3, "node_ip_address": "127.0.0.2", "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.fixture
+def spread(cluster, tmp_path):
+    """Opens a task with workers for its verdicts; they are ended after the test."""
+    from plumbline.engines.workers import spread_verdicts
+
+    opened = []
+
+    def spread(name=FAULTY, count=2, timeout=30.0, **options):
+        scale = {"verdicts": count, "timeout": timeout}
+        recipe = parse(
+            {"name": "spread", "model": {"name": "nowhere"}, "task": {"name": name, "options": options}, "scale": scale}
+        )
+        task = open_task(name, options, tmp_path / "data")
+        opened.append(spread_verdicts(recipe, task, "", SimpleNamespace(folder=tmp_path)))
+        return task, opened[-1]
+
+    yield spread
+    for task in opened:
+        task.pool.close()
+
+
+def pids(pool) -> list[int]:
+    """Of the workers that are there."""
+    return [ray.get(worker.__ray_call__.remote(lambda self: os.getpid())) for worker in [*pool._free, *pool._lent]]
+
+
+@pytest.mark.parametrize(
+    "name", ["commerce", "forms", "jsonl", "tests.toy:open_toy", "tests.engines.faults:open_faulty"]
+)
+def test_a_spread_task_has_what_the_task_has(spread, tmp_path, name):
+    options = {}
+    if name == "jsonl":
+        (tmp_path / "train.jsonl").write_text("".join(f'{{"prompt": "{row}"}}\n' for row in range(9)))
+        options = {"train": str(tmp_path / "train.jsonl"), "score": "tests.engines.faults:letters"}
+    if name == "commerce":
+        options = {"job": "sql_qa"}
+    own, far = spread(name, count=3, **options)
+    for ability in ABILITIES:
+        kind = getattr(protocols, ability)
+        assert isinstance(far, kind) is (isinstance(own, kind) or ability in {"Threaded", "Grouped"}), ability
+    assert (far.name, far.splits, far.rubric, far.form) == (own.name, own.splits, own.rubric, own.form)
+    assert turns_of(far) == turns_of(own)
+    assert threads_of(far) == 3
+
+
+def test_verdicts_are_those_of_one_process(spread):
+    own, far = spread()
+    examples = own.examples("val")
+    texts = ["aaa", "bab", "", "breaks"]
+    with Judging(far, examples) as judging:
+        for prompt in range(len(examples)):
+            for copy, text in enumerate(texts):
+                judging.tell(prompt, copy, text)
+    for prompt, example in enumerate(examples):
+        for copy, text in enumerate(texts):
+            assert judging.verdict(prompt, copy) == judge(own, example, text)
+    assert judging.verdict(0, 3)[2].cause == "TwoPartsError"
+    assert judging.verdict(0, 3)[2].detail == "the page and its server"
+
+
+def test_an_episode_goes_on_in_another_worker_where_its_own_died(spread):
+    own, far = spread(turns=2)
+    example = own.examples("val")[0]
+    here, there = episode_of(own, example), episode_of(far, example)
+    for text in ("um", "dois"):
+        assert there.ask() == here.ask()
+        here.tell(text)
+        there.tell(text)
+        assert there.result() == here.result()
+        for pid in pids(far.pool):
+            os.kill(pid, signal.SIGKILL)
+    assert there.ask() is None
+    assert far.pool.lost >= 1
+
+
+def test_an_episode_stays_where_it_lives(spread):
+    own, far = spread(turns=2)
+    first = episode_of(far, own.examples("val")[0])
+    first.tell("um")
+    lives = first._lives
+    for _ in range(3):
+        episode_of(far, own.examples("val")[1]).tell("outro")
+    first.tell("dois")
+    assert first._lives == lives
+
+
+def test_what_hangs_and_what_kills_are_failures_of_their_own(spread, tmp_path, monkeypatch):
+    monkeypatch.setattr(workers_pool, "DIED", 2)
+    own, far = spread(timeout=1.5)
+    example = own.examples("val")[0]
+    texts = ["hangs", "dies", f"once {tmp_path / 'died'}", "aa"]
+    with Judging(far, [example] * 4) as judging:
+        for prompt, text in enumerate(texts):
+            judging.tell(prompt, 0, text)
+    hung, dead, once, fine = (judging.verdict(prompt, 0) for prompt in range(4))
+    assert (hung[2].cause, dead[2].cause) == ("TimeoutError", "ChildProcessError")
+    assert "scale.timeout" in hung[2].detail
+    assert (once[2], fine[2]) == (None, None)
+    assert fine[1] == own.judge(example, "aa")[1]
+
+
+def test_twenty_random_kills_change_nothing(spread):
+    """Workers are killed at random while they judge; every verdict is there, and each is what it would have been."""
+    own, far = spread(count=3, wait=0.05)
+    examples = own.examples("val")
+    rng, done, kills = random.Random(5), threading.Event(), []
+
+    def kill():
+        while not done.is_set() and len(kills) < 20:
+            time.sleep(rng.uniform(0.05, 0.2))
+            with far.pool._news:
+                workers = [*far.pool._free, *far.pool._lent]
+            worker = rng.choice(workers) if workers else None
+            if worker is not None and worker not in kills:
+                ray.kill(worker)  # SIGKILL, as Ray does it: nothing is cleared up
+                kills.append(worker)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    began, told = time.monotonic(), 0
+    with Judging(far, examples) as judging:
+        while len(kills) < 20 and time.monotonic() - began < 40:
+            for prompt in range(len(examples)):
+                judging.tell(prompt, told, "a" * (told % 7) + "b" * prompt)
+            told += 1
+            judging.asked()
+    done.set()
+    killer.join()
+    assert len(kills) == 20
+    for prompt, example in enumerate(examples):
+        for copy in range(told):
+            found = judging.verdict(prompt, copy)
+            assert found == judge(TOY, example, "a" * (copy % 7) + "b" * prompt)
+    print(f"{len(kills)} kills, {told * len(examples)} verdicts, {time.monotonic() - began:.1f} s")
+
+
+def verdicts(far, texts, act) -> float:
+    """Judge texts of one example, and let `act` happen once some are under way; the seconds from then to the last."""
+    example = far.examples("val")[0]
+    with Judging(far, [example] * len(texts)) as judging:
+        for prompt, text in enumerate(texts):
+            judging.tell(prompt, 0, text)
+        time.sleep(0.7)
+        began = time.monotonic()
+        act()
+    assert [judging.verdict(prompt, 0)[2] for prompt in range(len(texts))] == [None] * len(texts)
+    assert [judging.verdict(prompt, 0) for prompt in range(len(texts))] == [judge(TOY, example, text) for text in texts]
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize(("how", "limit"), [("killed", 30.0), ("stopped", 3.0)])
+def test_a_node_that_dies_or_stalls_loses_no_verdict(cluster, spread, how, limit):
+    """kill -9 of all processes of a node; or none of them moves any more (SIGSTOP): verdicts go elsewhere."""
+    node = cluster.add_node(num_cpus=1, include_dashboard=False)
+    _, far = spread(count=4, timeout=limit)
+    while len(pids(far.pool)) < 4:
+        verdicts(far, ["slow 0.1"] * 8, lambda: None)
+    raylet = node.all_processes["raylet"][0].process.pid
+    stopped = [raylet, *children(raylet)]
+
+    def act():
+        if how == "killed":
+            tell(stopped, signal.SIGKILL)
+        else:
+            tell(stopped, signal.SIGSTOP)
+
+    print(f"a node {how}: {verdicts(far, [f'slow 0.{digit}' for digit in (4, 5, 6) * 6], act):.1f} s")
+    assert far.pool.lost >= 1
+    if how == "stopped":
+        tell(stopped, signal.SIGCONT)
+    cluster.remove_node(node, allow_graceful=False)
+
+
+def children(pid: int) -> list[int]:
+    found = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True).stdout
+    return [int(one) for one in found.split()]
+
+
+def tell(pids: list[int], number: int) -> None:
+    for pid in pids:
+        os.kill(pid, number)
+
+
+# -- replicas of the model ---------------------------------------------------------------------------------------
+
+
+LONG = "Considere com atenção o que o cliente escreveu e responda apenas com o que foi pedido."
+LAW = Sampling(temperature=1.0, max_tokens=12)
+
+
+def replicas(tiny_folder, kind, **scale):
+    recipe = parse(
+        {
+            "name": "replicas",
+            "model": {"name": str(tiny_folder), "rows_at_once": 4},
+            "task": {"name": "tests.toy:open_toy"},
+            "rl": {"steps": 1},
+            "scale": scale,
+        }
+    )
+    from plumbline.engines import workers
+
+    policy = open_policy(recipe.model, str(tiny_folder))
+    events = []
+    run = SimpleNamespace(event=lambda kind, message: events.append(message))
+    return policy, getattr(workers, f"open_{kind}")(recipe, policy, str(tiny_folder), run), events
+
+
+def requests_of(prompts=6, copies=3):
+    asked = [[{"role": "user", "content": f"{LONG} {'nota ' * prompt}"}] for prompt in range(prompts)]
+    return [Request(("drawn", prompt, copy), asked[prompt], LAW) for prompt in range(prompts) for copy in range(copies)]
+
+
+def bits(pairs):
+    return {
+        request.key: (trajectory.text, trajectory.version, trajectory.tokens.tolist(), trajectory.logprobs.tobytes())
+        for request, trajectory in pairs
+    }
+
+
+def change(policy, seed):
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in policy.trainable().values():
+            weight.add_(0.05 * torch.randn(weight.shape, generator=generator))
+
+
+def test_samplers_draw_to_the_bit_what_one_process_draws_also_where_one_dies(cluster, tiny_folder):
+    requests = requests_of()
+    policy, samplers, events = replicas(tiny_folder, "samplers", samplers=2)
+    assert {shared for _, shared in policy.cut(requests)} != {0}, "nothing is read once, so a chunk alone would do"
+    for version in (1, 2):
+        change(policy, version)
+        policy.publish(version)
+        samplers.take(policy, version)
+        alone = bits(policy.sample(requests))
+        assert bits(samplers.sample(requests)) == alone
+    ray.kill(samplers.pool._free[0])
+    began = time.monotonic()
+    assert bits(samplers.sample(requests)) == alone
+    print(f"a sampler killed: {time.monotonic() - began:.1f} s")
+    assert samplers.pool.lost == 1
+    assert events == []
+    assert bits(samplers.sample(requests[:3])) == bits(policy.sample(requests[:3]))
+    assert "only 1 of 2 samplers have something to draw" in events[0]
+    samplers.close()
+
+
+def test_one_sampler_draws_what_two_draw_and_who_replaces_it_has_its_weights(cluster, tiny_folder):
+    policy, samplers, _ = replicas(tiny_folder, "samplers", samplers=1)
+    change(policy, 7)
+    policy.publish(7)
+    samplers.take(policy, 7)
+    assert bits(samplers.sample(requests_of())) == bits(policy.sample(requests_of()))
+    ray.kill(samplers.pool._free[0])
+    began = time.monotonic()
+    assert bits(samplers.sample(requests_of())) == bits(policy.sample(requests_of()))
+    print(f"the only sampler killed: {time.monotonic() - began:.1f} s")
+    samplers.close()
+
+
+def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
+    """With weights that change from step to step, and a replica that is killed; the metrics are the same, too."""
+    policy, learners, _ = replicas(tiny_folder, "learners", learners=2)
+    recipe = toy_recipe(tokens_per_pass=64, beta=0.05, max_gap=10.0)
+    credits_ = credited(policy, recipe)
+    policy.keep_reference()
+    for step in range(3):
+        change(policy, step)
+        if step == 2:
+            ray.kill(learners.pool._free[0])
+        alone, figures = updated(policy, recipe, credits_, None)
+        shared, theirs = updated(policy, recipe, credits_, learners)
+        largest = max(float(gradient.abs().max()) for gradient in alone.values())
+        assert shared.keys() == alone.keys()
+        assert max(float((shared[name] - alone[name]).abs().max()) for name in alone) < 1e-6 * max(1.0, largest)
+        for name in ("loss", "kl", "gap", "clip_fraction", "terms"):
+            assert getattr(theirs, name) == pytest.approx(getattr(figures, name), rel=1e-5, abs=1e-7), name
+        for name in ("signal", "noise"):
+            found, wanted = getattr(theirs.gradient, name), getattr(figures.gradient, name)
+            assert found == pytest.approx(wanted, rel=1e-3), name
+    assert learners.pool.lost == 1
+    learners.close()
+
+
+def updated(policy, recipe, credits_, helpers):
+    """The gradients of an update that is then not done, and what it says of itself."""
+    from plumbline.training.optimiser import Optimiser
+    from plumbline.training.update import update_policy
+
+    optimiser, kept = Optimiser(policy.trainable(), recipe.rl.optimiser, 1), {}
+    optimiser.passes.helpers = helpers
+    optimiser.step = lambda step: kept.update(gradients(policy)) or 1.0
+    update = update_policy(policy, optimiser, credits_, recipe, 0, recipe.rl.beta)
+    optimiser.clear()
+    return kept, update
+
+
+def gradients(policy):
+    return {name: weight.grad.clone() for name, weight in policy.trainable().items() if weight.grad is not None}
+
+
+def credited(policy, recipe):
+    """Four groups of the toy task, of which each rollout has its credit."""
+    from plumbline.seeds import generator
+    from plumbline.training.credit import credit
+
+    examples = TOY.examples("train")[:4]
+    groups = collect(policy, TOY, examples, copies=4, sampling=recipe.sampling, key=("credited",))
+    return credit(groups, recipe.rl, generator(0, "shuffle"))
+
+
+def test_a_run_with_workers_is_the_run_without(cluster, tiny_folder, tmp_path):
+    values = {**RECIPE, "model": {"name": str(tiny_folder), "threads": 1}}
+    run_recipe(parse(values), tmp_path / "alone")
+    run_recipe(parse({**values, "scale": {"verdicts": 2, "samplers": 1}}), tmp_path / "spread")
+    assert fingerprint(tmp_path / "spread") == fingerprint(tmp_path / "alone")
+    assert ray.is_initialized(), "this process was connected before, and stays so"
