@@ -337,7 +337,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "run": ["--dry-run", "--json", "--out", "--resume", "--set"],
         "get": ["--json", "--out"],
         "convert": ["--context", "--heads", "--out", "--tokenizer"],
-        "sweep": ["--json", "--out", "--resume", "--seeds", "--set", "--vary"],
+        "sweep": ["--address", "--at-once", "--json", "--out", "--resume", "--seeds", "--set", "--vary"],
         "eval": [f"--{name}" for name in EVAL_FLAGS.split()],
         "score": ["--completions", "--data", "--json", "--out", "--set", "--split", "--task"],
         "parse": ["--schema"],

@@ -12,7 +12,7 @@ from plumbline.cli import main
 from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.evaluation.statistics import t_interval, t_quantile
 from plumbline.reports.terminal import seeds_table, sweep_table
-from plumbline.sweep import over_seeds, run_sweep, variants
+from plumbline.sweep import SideBySide, over_seeds, run_sweep, variants
 
 RECIPE = """
 name: swept
@@ -53,6 +53,21 @@ def test_a_finished_variant_is_taken_as_it_is_and_a_changed_one_is_not(recipe, t
     rows = swept(recipe, tmp_path / "sweep", "seed=0,2", overrides=["rl.steps=4"], resume=True)
     assert "was started with another recipe (rl.steps: 3 -> 4" in rows[0]["error"]
     assert "greedy" in rows[1]
+
+
+def test_side_by_side_they_come_to_the_same_though_a_process_is_killed(recipe, tmp_path):
+    pytest.importorskip("ray", reason="needs the extra ray")
+    once = tmp_path / "once"
+    recipes = variants(recipe, [f"task.options.kills_once={once}"], ["seed=0,1"])
+    once.touch()
+    alone = run_sweep(recipes, tmp_path / "alone", resume=False, observers=lambda *_: [])
+    once.unlink()
+    heard: list[str] = []
+    spread = SideBySide(at_once=2, told=heard.append)
+    rows = run_sweep(recipes, tmp_path / "beside", resume=False, observers=lambda *_: [], spread=spread)
+    assert [{**row, "folder": ""} for row in rows] == [{**row, "folder": ""} for row in alone]
+    assert len([said for said in heard if "its process died" in said]) == 1
+    assert heard[-1].endswith("ended, 0 left")
 
 
 def test_values_are_yaml_and_each_stands_once(recipe):

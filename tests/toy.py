@@ -1,5 +1,7 @@
 """A toy task that a random tiny model can learn in seconds: write as many "a" as you can."""
 
+import os
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,9 @@ class ToyTask:
         ]
 
     def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
+        if (once := Path(self.options.get("kills_once", "/"))) != Path("/") and not once.exists():
+            once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
         if example.id in self.options.get("breaks", ()):
             raise RuntimeError("the page is gone")
         if self.reward == "constant":

@@ -7,6 +7,7 @@ JSON object. What needs torch is imported inside the command that needs it.
 import os
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -185,17 +186,22 @@ def sweep(
     overrides: take.Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a sweep that was stopped.")] = False,
     out: take.SweepFolder = None,
+    at_once: take.AtOnce = 1,
+    address: take.RayAddress = None,
     as_json: take.Json = False,
 ) -> None:
     """Run a recipe several times with some values varied, and compare the outcomes."""
     from plumbline.remote import only_here
     from plumbline.reports.terminal import seeds_table, sweep_table
-    from plumbline.sweep import over_seeds, run_sweep, shown_live, variants, write_page
+    from plumbline.sweep import SideBySide, over_seeds, run_sweep, shown_live, variants, write_page
 
     recipes = variants(source, overrides or (), vary or (), seeds)
     first = next(iter(recipes.values()))
     folder = only_here(out or f"{first.run.folder}/{first.name}-sweep", "a sweep")
-    rows = run_sweep(recipes, folder, resume=resume, observers=shown_live)
+    spread = None
+    if at_once > 1 or address is not None:
+        spread = SideBySide(at_once=at_once, address=address, told=partial(typer.echo, err=True))
+    rows = run_sweep(recipes, folder, resume=resume, observers=shown_live, spread=spread)
     summed = None if seeds is None else over_seeds(rows)
     page = None if summed is None else write_page(recipes, folder, rows, shlex.join(["plumbline", *sys.argv[1:]]))
     if as_json:

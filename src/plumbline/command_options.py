@@ -115,6 +115,15 @@ RunPlace = Annotated[
 SweepFolder = Annotated[
     str | None, typer.Option("--out", help="Where the runs go; by default runs/NAME-sweep, after the recipe.")
 ]
+AtOnce = Annotated[
+    int, typer.Option("--at-once", metavar="N", min=1, help="Runs side by side, as Ray tasks here or on a cluster.")
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--address", metavar="HOST:PORT", help="Of a Ray cluster, or auto; by default RAY_ADDRESS, else here."
+    ),
+]
 AnySplit = Annotated[
     str | None,
     typer.Option("--split", rich_help_panel=TASK, help="Where the ids are from; by default any split."),

@@ -1,8 +1,11 @@
-"""The same recipe with some values varied, one run after the other, and what came of each."""
+"""The same recipe with some values varied, one run after the other or side by side, and what came of each."""
 
 import itertools
+import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import mean, t_interval
 from plumbline.overrides import read_yaml
 from plumbline.pipeline import run_recipe
-from plumbline.recipe import Recipe, load
+from plumbline.recipe import Recipe, load, parse
 from plumbline.reports.sweep_page import sweep_page
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.live import LiveView
@@ -25,6 +28,8 @@ from plumbline.storage import write_text
 
 Observers = Callable[[Recipe, Path], Sequence[Observer]]
 """Who is told about a run, made anew for each."""
+DEATHS = 3
+"""Processes that one run may lose."""
 
 
 def variants(
@@ -64,10 +69,28 @@ def _plain(value: Any) -> str:
     return str(yaml.safe_dump(value, default_flow_style=True, width=10_000)).removesuffix("...\n").strip()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideBySide:
+    """That runs are Ray tasks, so many at once, on the cluster at an address."""
+
+    at_once: int
+    address: str | None = None
+    """HOST:PORT or auto; None is that of RAY_ADDRESS, else a local cluster."""
+    told: Callable[[str], None] = print
+    """Hears of each run that begins and that ends."""
+
+
 def run_sweep(
-    recipes: Mapping[str, Recipe], folder: Path, *, resume: bool, observers: Observers
+    recipes: Mapping[str, Recipe], folder: Path, *, resume: bool, observers: Observers, spread: SideBySide | None = None
 ) -> list[dict[str, Any]]:
     """Run them all, each in a folder of its own, and sum up. One that fails does not stop the others.
+
+    Args:
+        recipes: by label.
+        folder: for all of them; on a cluster its machines must share it.
+        resume: go on with what is there.
+        observers: of each run, where they run one after the other in this process.
+        spread: how they run side by side; None runs them one after the other.
 
     Returns:
         One row for each: label, seed, folder, and for each task and mode of decoding the reward before and after on
@@ -81,23 +104,86 @@ def run_sweep(
     claims.check(folder, "sweep", _holds_runs)
     if not resume:
         _check_some(recipes.values())
-    claims.claim(folder, "sweep", _holds_runs)
+    places = {label: folder / label.replace(" ", "+").replace("/", "_") for label in recipes}
+    failures: dict[str, PlumblineError] = {}
+    if spread is not None:
+        failures = _run_side_by_side(recipes, places, spread, resume=resume)
+    else:
+        claims.claim(folder, "sweep", _holds_runs)
+        for label, recipe in recipes.items():
+            place = places[label]
+            try:
+                run_recipe(recipe, place, resume=resume and place.exists(), observers=observers(recipe, place))
+            except PlumblineError as error:
+                failures[label] = error
+    if len(failures) == len(recipes):
+        raise next(iter(failures.values()))
     rows: list[dict[str, Any]] = []
-    failures: list[PlumblineError] = []
     for label, recipe in recipes.items():
-        place = folder / label.replace(" ", "+").replace("/", "_")
-        row: dict[str, Any] = {"variant": label, "seed": recipe.seed, "folder": str(place)}
-        try:
-            run = run_recipe(recipe, place, resume=resume and place.exists(), observers=observers(recipe, place))
-        except PlumblineError as error:
-            failures.append(error)
-            row["error"] = str(error)
-        else:
-            row |= _outcome(run)
-        rows.append(row)
-    if len(failures) == len(rows):
-        raise failures[0]
+        row: dict[str, Any] = {"variant": label, "seed": recipe.seed, "folder": str(places[label])}
+        failed = failures.get(label)
+        rows.append({**row, "error": str(failed)} if failed is not None else row | _outcome(Run.read(places[label])))
     return rows
+
+
+def _run_side_by_side(
+    recipes: Mapping[str, Recipe], places: Mapping[str, Path], spread: SideBySide, *, resume: bool
+) -> dict[str, PlumblineError]:
+    """Run them as Ray tasks; the errors of those that failed. One whose process dies is gone on with in another.
+
+    Raises:
+        EngineError: no cluster answers, or Ray is not installed.
+    """
+    from plumbline.engines.workers import cluster
+
+    waiting, failures = list(recipes), dict[str, PlumblineError]()
+    deaths: Counter[str] = Counter()
+    with cluster(spread.address, spread.at_once, "a sweep side by side"):
+        claims.claim(next(iter(places.values())).parent, "sweep", _holds_runs)
+        import ray
+        from ray.exceptions import RayError
+
+        going: dict[Any, str] = {}
+        while waiting or going:
+            while waiting and len(going) < spread.at_once:
+                label = waiting.pop(0)
+                recipe, place = recipes[label], places[label].absolute()
+                gpus = int(recipe.model.device.startswith("cuda"))
+                task = ray.remote(_run_there).options(num_cpus=1, num_gpus=gpus, max_retries=0)
+                go_on = (resume or deaths[label] > 0) and place.exists()
+                going[task.remote(recipe.to_yaml(), place, Path.cwd(), resume=go_on)] = label
+                spread.told(f"{label}: begun, in {places[label]}")
+            (ended, *_), _ = ray.wait(list(going), num_returns=1)
+            label = going.pop(ended)
+            try:
+                failed = ray.get(ended)
+            except RayError as error:
+                deaths[label] += 1
+                if deaths[label] <= DEATHS:
+                    spread.told(f"{label}: its process died, and another goes on with it")
+                    waiting.insert(0, label)
+                    continue
+                failed = (
+                    str(error).strip().splitlines()[-1],
+                    f"its process died {DEATHS + 1} times; see {places[label]}",
+                )
+            if failed is not None:
+                failures[label] = PlumblineError(*failed)
+            left = len(waiting) + len(going)
+            spread.told(f"{label}: {'ended' if failed is None else f'failed: {failed[0]}'}, {left} left")
+    return failures
+
+
+def _run_there(recipe: str, place: Path, home: Path, *, resume: bool) -> tuple[str, str] | None:
+    """In a process of the cluster: the run, or cause and remedy of its error."""
+    if home.is_dir():  # paths and modules are looked for where the sweep was started
+        os.chdir(home)
+        sys.path.insert(0, str(home))
+    try:
+        run_recipe(parse(read_yaml(recipe, "the recipe")), place, resume=resume)
+    except PlumblineError as error:
+        return error.cause, error.fix
+    return None
 
 
 def over_seeds(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

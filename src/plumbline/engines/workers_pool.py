@@ -33,28 +33,45 @@ _pools: list["Pool"] = []  # Ray is one for the whole process, and so is what is
 
 @contextmanager
 def workers(scale: ScaleSection) -> Iterator[None]:
-    """Ray for what runs in this block: what is there already, the cluster at an address, or one for the block alone.
+    """Ray for what runs in this block, where a recipe's `scale` asks for any of it: see `cluster`.
 
-    At its end, also by an error, all pools are closed, and what was started or connected here is shut down.
-
-    Raises:
-        EngineError: Ray is not installed, or no cluster answers at the address.
+    At its end, also by an error, all pools are closed.
     """
     if not scale.spread:
         yield
         return
+    with cluster(scale.address, scale.verdicts + scale.samplers + scale.learners, "scale"):
+        try:
+            yield
+        finally:
+            while _pools:
+                _pools.pop().close()
+
+
+@contextmanager
+def cluster(address: str | None, wanted: int, what: str) -> Iterator[None]:
+    """Ray for this block: what is there already, the cluster at an address, or one for the block alone.
+
+    At its end, also by an error, what was started or connected here is shut down.
+
+    Args:
+        address: HOST:PORT, or auto; None is that of RAY_ADDRESS, else a local cluster is started.
+        wanted: workers that a local cluster has place for, at least.
+        what: needs it, for messages.
+
+    Raises:
+        EngineError: Ray is not installed, or no cluster answers at the address.
+    """
     try:
         import ray
     except ImportError as error:
-        raise missing("scale", error, EngineError) from error
+        raise missing(what, error, EngineError) from error
     ours = not ray.is_initialized()
     if ours:
-        _connect(scale.address or os.environ.get("RAY_ADDRESS", ""), scale.verdicts + scale.samplers + scale.learners)
+        _connect(address or os.environ.get("RAY_ADDRESS", ""), wanted)
     try:
         yield
     finally:
-        while _pools:
-            _pools.pop().close()
         if ours:
             _disconnect()
 
