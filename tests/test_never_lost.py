@@ -115,7 +115,7 @@ def uninterrupted(recipe, tmp_path_factory):
     return fingerprint(folder), measured["seconds"]
 
 
-@pytest.mark.parametrize(("mode", "seed", "longest"), [("kill", 1, 0.3), ("interrupt", 3, 0.12)])
+@pytest.mark.parametrize(("mode", "seed", "longest"), [("kill", 1, 0.2), ("interrupt", 3, 0.12)])
 def test_a_run_killed_at_random_moments_is_the_same_run(recipe, uninterrupted, tmp_path, mode, seed, longest):
     """`longest`: of the whole run's seconds. Ctrl-C keeps each step, so it must come sooner to come often."""
     wanted, seconds = uninterrupted
