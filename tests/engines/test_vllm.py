@@ -16,7 +16,7 @@ import torch
 
 from plumbline.engines import vllm_publication as publication
 from plumbline.engines import vllm_server as servers
-from plumbline.engines.vllm import Place, VllmSampler
+from plumbline.engines.vllm import Place, VllmSampler, check_engine
 from plumbline.errors import DataError, EngineError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
@@ -398,6 +398,8 @@ def test_what_is_missing_is_said_with_how_to_get_it(policy, tmp_path, monkeypatc
     section = EngineSection(name="vllm", python="/no/such/python")
     with pytest.raises(EngineError, match="cannot start /no/such/python"):
         VllmSampler(section, policy, Place(tmp_path, 0, Heard()))
+    with pytest.raises(EngineError, match="no vLLM server is well at http://127.0.0.1:1"):
+        check_engine(EngineSection(name="vllm", address="http://127.0.0.1:1"), "autoregressive")
     monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(EngineError, match="needs httpx, which is not installed"):
         VllmSampler(EngineSection(name="vllm", address="http://127.0.0.1:1"), policy, Place(tmp_path, 0, Heard()))

@@ -9,6 +9,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,17 +50,32 @@ class Place:
     """Hears how many seconds a version took to publish."""
 
 
-def check_engine(section: EngineSection, family: str) -> None:
+def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> None:
     """Refuse what can be known of a recipe's engine before anything is trained.
 
+    Args:
+        section: the recipe's.
+        family: of its model.
+        ask: whether a server at an address must answer now.
+
     Raises:
-        EngineError: a family that vLLM has not; httpx is not installed, or the interpreter has no vLLM.
+        EngineError: a family that vLLM has not; httpx is not installed, the interpreter has no vLLM, or nothing answers
+            at the address.
     """
     if family != VllmSampler.family:
         raise EngineError(f"vLLM has no model of the family {family}", "leave out engine")
     http()
     if section.address is None:
         servers.check(section.python, servers.MODULE)
+        return
+    if not ask:
+        return
+    with closing(Client(section.address, section.timeout)) as client:
+        if not client.healthy():
+            raise EngineError(
+                f"no vLLM server is well at {section.address}",
+                "start it first, or leave out engine.address, and the run starts its own",
+            )
 
 
 def open_engine(recipe: Recipe, policy: Any, model: str, run: Run) -> "VllmSampler":
@@ -90,7 +106,7 @@ class VllmSampler:
             EngineError: the policy is of another family; the server cannot be started, is not there, or serves another
                 model; httpx is not installed.
         """
-        check_engine(section, policy.family)
+        check_engine(section, policy.family, ask=False)  # it is waited for
         self.section, self.policy, self.place = section, policy, place
         self.context: int = policy.context
         how = _how(section, policy)
