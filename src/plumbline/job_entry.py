@@ -10,14 +10,12 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
-from pathlib import Path
 from typing import Any, NoReturn
 
 from plumbline import __version__
 from plumbline.errors import PlumblineError
-from plumbline.imports import check_installed
 from plumbline.jobs.outcome import CODES, result_of, said
-from plumbline.jobs.spec import is_url
+from plumbline.remote import local_run
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -66,24 +64,10 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
 def _result(out: str) -> tuple[dict[str, Any] | None, str]:
     """What lies in the run's folder; of a damaged file as if there were none."""
     try:
-        return _remote_result(out) if is_url(out) else result_of(Path(out))
+        return result_of(local_run(out))  # what was published, of a run at an address
     except (PlumblineError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return None, ""
-
-
-def _remote_result(out: str) -> tuple[dict[str, Any] | None, str]:
-    import hashlib
-    import json
-
-    check_installed(f"a run at {out}", ("fsspec",))
-    import fsspec
-
-    system, path = fsspec.core.url_to_fs(f"{out.rstrip('/')}/result.json")
-    if not system.exists(path):
-        return None, ""
-    content = system.cat_file(path)
-    return json.loads(content), hashlib.sha256(content).hexdigest()
 
 
 def _status(code: int, found: Mapping[str, Any] | None) -> str:

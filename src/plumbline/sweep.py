@@ -138,7 +138,10 @@ def _run_side_by_side(
 
     waiting, failures = list(recipes), dict[str, PlumblineError]()
     deaths: Counter[str] = Counter()
-    with cluster(spread.address, spread.at_once, "a sweep side by side"):
+    import torch
+
+    each = max(one.scale.verdicts + one.scale.samplers + one.scale.learners for one in recipes.values())
+    with cluster(spread.address, spread.at_once * each, "a sweep side by side"):
         claims.claim(next(iter(places.values())).parent, "sweep", _holds_runs)
         import ray
         from ray.exceptions import RayError
@@ -151,7 +154,8 @@ def _run_side_by_side(
                 gpus = int(recipe.model.device.startswith("cuda"))
                 task = ray.remote(_run_there).options(num_cpus=1, num_gpus=gpus, max_retries=0)
                 go_on = (resume or deaths[label] > 0) and place.exists()
-                going[task.remote(recipe.to_yaml(), place, Path.cwd(), resume=go_on)] = label
+                threads = torch.get_num_threads()  # Ray gives a process one
+                going[task.remote(recipe.to_yaml(), place, Path.cwd(), threads, resume=go_on)] = label
                 spread.told(f"{label}: begun, in {places[label]}")
             (ended, *_), _ = ray.wait(list(going), num_returns=1)
             label = going.pop(ended)
@@ -174,8 +178,11 @@ def _run_side_by_side(
     return failures
 
 
-def _run_there(recipe: str, place: Path, home: Path, *, resume: bool) -> tuple[str, str] | None:
+def _run_there(recipe: str, place: Path, home: Path, threads: int, *, resume: bool) -> tuple[str, str] | None:
     """In a process of the cluster: the run, or cause and remedy of its error."""
+    import torch
+
+    torch.set_num_threads(threads)
     if home.is_dir():  # paths and modules are looked for where the sweep was started
         os.chdir(home)
         sys.path.insert(0, str(home))

@@ -147,3 +147,10 @@ def test_a_job_whose_own_head_is_gone_is_unknown_and_breaks_no_list(project, plu
     assert plumbline("jobs", "follow", spec.id)[0] == 7
     assert plumbline("jobs", "stop", spec.id)[0] == 0
     assert plumbline("jobs", "stop", spec.id)[0] == 1, "once"
+
+
+def test_a_job_whose_run_goes_to_an_address_has_the_result_that_is_published_there(project, plumbline, tmp_path):
+    code, _, err = plumbline("submit", "tickets.yaml", *PROCESS, "--out", f"file://{tmp_path}/published")
+    assert code == 0, err
+    assert "succeeded (engine and record agree" in err
+    assert not (tmp_path / "published" / "result.json").exists()  # it lies among the objects, by its hash

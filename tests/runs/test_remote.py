@@ -592,6 +592,12 @@ def test_whatever_write_fails_a_reader_finds_a_whole_state(tmp_path_factory, dat
         lock.release()
 
 
+def test_what_an_engine_serves_and_logs_is_not_published(tmp_path):
+    put(tmp_path / "metrics.jsonl", "{}")
+    put(tmp_path / "engine" / "served" / "model.safetensors", "weights")
+    assert [path.name for path in files_of(tmp_path)] == ["metrics.jsonl"]
+
+
 def change(folder: Path, number: int, what: int) -> None:
     """Let a folder change as a run changes it."""
     with (folder / "metrics.jsonl").open("a") as file:

@@ -113,14 +113,14 @@ class VllmSampler:
         self.weights = Publication(how, _dtype(section, policy, how), place.folder, own=not section.address)
         self.server: servers.Server | None = None
         self._starts = 0
-        if section.address is None:
-            from plumbline.policies.pretrained.merged import write_full
-
-            if self.weights.how != "lora":
-                write_full(policy, self.weights.served, self.weights.dtype)
-            self._start()
-        self.client = self._client()
         try:
+            if section.address is None:
+                from plumbline.policies.pretrained.merged import write_full
+
+                if self.weights.how != "lora":
+                    write_full(policy, self.weights.served, self.weights.dtype)
+                self._start()
+            self.client = self._client()
             self._wait()
             self.take(policy, 0)
         except BaseException:

@@ -80,6 +80,14 @@ class Publication:
         if served is None:
             raise EngineError(f"{client.address} serves no model", "start it with the learner's")
         self.base, self._root = str(served["id"]), Path(str(served.get("root") or ""))
+        if self.how != "lora" and not self.own:
+            try:
+                client.call("/weight_info")
+            except Lost as lost:
+                raise EngineError(
+                    f"{client.address} does not let its weights be changed ({lost.cause})",
+                    "start it with VLLM_SERVER_DEV_MODE=1 in its environment, on an address that only you reach",
+                ) from lost
         text = "".join(question + answer for question, answer in PROBE)
         ours = policy.chat.tokenizer(text, add_special_tokens=False)["input_ids"]
         theirs = client.call("/tokenize", {"model": self.base, "prompt": text, "add_special_tokens": False})

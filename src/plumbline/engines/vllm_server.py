@@ -94,7 +94,7 @@ def start(python: str | None, module: str, arguments: Sequence[str], extra: Mapp
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = [python, "-m", module, "--host", "127.0.0.1", "--port", str(port), *arguments]
+    command = [python, "-m", module, *arguments, "--host", "127.0.0.1", "--port", str(port)]
     with log.open("ab") as output:
         since = output.tell()
         process = subprocess.Popen(  # noqa: S603 - the user's interpreter

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from plumbline.errors import EngineError, RunError
+from plumbline.errors import DataError, EngineError, RunError
 from plumbline.jobs import process, ray_jobs
 from plumbline.jobs.head import ours, stop_head
 from plumbline.jobs.outcome import PREFIX, Outcome, State, judge, said
@@ -80,11 +80,14 @@ def settle(job: Job) -> Outcome:
     while now.status in {"pending", "running"} and time.monotonic() < until:
         time.sleep(0.2)
         now = state(job)
-    outcome = judge(job.spec.id, now, _log(job), job.spec.out, job.spec.here)
+    try:
+        outcome = judge(job.spec.id, now, _blotted(job, _log(job)), job.spec.out, job.spec.here)
+    except DataError as error:  # the job is over all the same, and so is its head
+        outcome = Outcome(ended="produced nothing", why=f"its result is damaged: {error.cause}", engine=now.status)
     if now.over:
         replace(job, outcome=outcome).save()
-        if job.head is not None:
-            stop_head(job.head)
+        if job.head is not None:  # a run at an address works below its folder, and may not all have been published
+            stop_head(job.head, keep=outcome.ended != "succeeded" and is_url(job.spec.out))
     return outcome
 
 

@@ -71,6 +71,20 @@ class EngineSection(Section):
     timeout: float = Field(default=600, gt=0)
     """Seconds without any answer after which the server counts as hung."""
 
+    @field_validator("arguments")
+    @classmethod
+    def _stays_on_this_machine(cls, arguments: list[str]) -> list[str]:
+        if taken := [one for one in arguments if one.partition("=")[0] in {"--host", "--port", "--api-key", "--uds"}]:
+            raise ValueError(f"{taken[0]} is the run's: its server listens on 127.0.0.1, on a port that is free")
+        return arguments
+
+    @field_validator("address")
+    @classmethod
+    def _holds_no_password(cls, address: str | None) -> str | None:
+        if address is not None and "@" in address:
+            raise ValueError("it holds a user or a password, which would stand in every record of the run")
+        return address
+
 
 class ScaleSection(Section):
     """How many workers a run has beside its own process, as Ray actors; with 0 and 1 of all there is no Ray."""

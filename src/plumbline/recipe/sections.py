@@ -392,8 +392,15 @@ class Recipe(Section):
     @model_validator(mode="after")
     def _engine_fits(self) -> Self:
         """An engine's kernels round otherwise, so what it recorded is corrected for: by default, and if need be."""
+        if self.engine is not None and self.scale.samplers:
+            raise ValueError("engine and scale.samplers both draw the rollouts: leave out one of them")
         if self.engine is None or self.rl is None:
             return self
+        if self.rl.lag and self.model.dtype != "float32":
+            raise ValueError(
+                "rl.lag with an engine needs model.dtype: float32: its probe scores in float32 while the learner trains, "
+                "and the two share the frozen weights"
+            )
         if not self.rl.algorithm.exact or not self.rl.algorithm.has_ratio:
             raise ValueError(
                 f"rl.algorithm: {self.rl.algorithm.name} has no ratio to what the sampler recorded, so nothing "

@@ -30,8 +30,9 @@ from plumbline.storage import clear_os_errors
 
 OWN = frozenset({RUN, KEY, MARK, OBJECTS, CHECKPOINTS, MODELS})
 """What a run leaves at its address."""
-NOT_PUBLISHED = frozenset({".lock", NOTE, LINKS, CHECKPOINTS, MODELS, "wandb"})
-"""Of a run's folder: what is of this machine alone. W&B keeps names of the user and the machine."""
+NOT_PUBLISHED = frozenset({".lock", NOTE, LINKS, CHECKPOINTS, MODELS, "wandb", "engine"})
+"""Of a run's folder: what is of this machine alone. W&B keeps names of the user and the machine, an engine its log and
+the weights that it serves."""
 ATTEMPTS = 5
 """At a state that changes while it is read."""
 Tell = Callable[[str], None]
