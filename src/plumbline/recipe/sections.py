@@ -398,8 +398,8 @@ class Recipe(Section):
             return self
         if self.rl.lag and self.model.dtype != "float32":
             raise ValueError(
-                "rl.lag with an engine needs model.dtype: float32: its probe scores in float32 while the learner trains, "
-                "and the two share the frozen weights"
+                "rl.lag with an engine needs model.dtype: float32: its probe scores in float32 while the learner "
+                "trains, and the two share the frozen weights"
             )
         if not self.rl.algorithm.exact or not self.rl.algorithm.has_ratio:
             raise ValueError(
