@@ -2,10 +2,11 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
-from plumbline.jobs import process
+from plumbline.jobs import follow, process
 from plumbline.jobs.specify import Asked, specify
 from plumbline.jobs.store import Head, Job, find
 
@@ -154,3 +155,17 @@ def test_a_job_whose_run_goes_to_an_address_has_the_result_that_is_published_the
     assert code == 0, err
     assert "succeeded (engine and record agree" in err
     assert not (tmp_path / "published" / "result.json").exists()  # it lies among the objects, by its hash
+
+
+def test_a_damaged_result_ends_a_job_and_is_said(project, plumbline, monkeypatch):
+    honest = follow.judge
+
+    def judge(job, state, log, out, here):
+        (Path(out) / "result.json").write_text("{")
+        return honest(job, state, log, out, here)
+
+    monkeypatch.setattr(follow, "judge", judge)
+    code, _, err = plumbline("submit", "tickets.yaml", *PROCESS)
+    assert code == 5
+    assert "produced nothing (its result is damaged: " in err
+    assert plumbline("jobs")[0] == 0

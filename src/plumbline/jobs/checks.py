@@ -17,9 +17,10 @@ from typing import Any
 from plumbline.diagnosis.finding import LEVELS, Finding
 from plumbline.jobs.package import LIMIT, Package, package_of
 from plumbline.jobs.pins import requirement_findings
-from plumbline.jobs.spec import JobSpec, is_url
+from plumbline.jobs.spec import JobSpec
 from plumbline.preflight.checks.files import needed
 from plumbline.recipe import Recipe, find
+from plumbline.remote import is_address
 
 SECONDS = 600
 """That the check in the copy may take; it builds the task's records."""
@@ -177,7 +178,7 @@ def _opened(spec: JobSpec, package: Package | None) -> tuple[list[Finding], tupl
 
 def _checked(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...]]:
     command = [sys.executable, "-m", "plumbline", "run", spec.recipe, "--dry-run", "--json"]
-    command += ["--out", spec.out if spec.here and not is_url(spec.out) else str(folder / ".plumbline-run")]
+    command += ["--out", spec.out if spec.here and not is_address(spec.out) else str(folder / ".plumbline-run")]
     command += [word for one in spec.overrides for word in ("--set", one)] + ["--resume"] * spec.resume
     try:
         done = subprocess.run(  # noqa: S603

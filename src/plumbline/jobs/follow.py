@@ -10,8 +10,8 @@ from plumbline.errors import DataError, EngineError, RunError
 from plumbline.jobs import process, ray_jobs
 from plumbline.jobs.head import ours, stop_head
 from plumbline.jobs.outcome import PREFIX, Outcome, State, judge, said
-from plumbline.jobs.spec import is_url
 from plumbline.jobs.store import Job
+from plumbline.remote import is_address
 from plumbline.storage import read_text, write_text
 
 Say = Callable[[str], None]
@@ -87,7 +87,7 @@ def settle(job: Job) -> Outcome:
     if now.over:
         replace(job, outcome=outcome).save()
         if job.head is not None:  # a run at an address works below its folder, and may not all have been published
-            stop_head(job.head, keep=outcome.ended != "succeeded" and is_url(job.spec.out))
+            stop_head(job.head, keep=outcome.ended != "succeeded" and is_address(job.spec.out))
     return outcome
 
 
@@ -149,4 +149,4 @@ def _blotted(job: Job, text: str) -> str:
 def reachable(job: Job) -> Path | None:
     """The folder of a job's run, where it can be read from here."""
     out = job.spec.out
-    return None if is_url(out) or not (Path(out) / "recipe.yaml").is_file() else Path(out)
+    return None if is_address(out) or not (Path(out) / "recipe.yaml").is_file() else Path(out)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from plumbline.jobs.spec import is_url
+from plumbline.remote import is_address
 from plumbline.storage import dumps, read_object
 
 PREFIX = "plumbline-job: "
@@ -129,7 +129,7 @@ def judge(job: str, state: State, log: str, out: str, here: bool) -> Outcome:
         return outcome("produced nothing", f"{_engine(state)}, and the run left no result: {why or _last_words(log)}")
     if state.status == "failed":
         return outcome("failed", f"the run has a result, and its process ended badly: {state.message}")
-    if here and not is_url(out):
+    if here and not is_address(out):
         found, digest = result_of(Path(out))
         if found is None or digest != ended.get("result"):
             what = "is not there" if found is None else "is another one than the job wrote"

@@ -93,8 +93,3 @@ class JobSpec:
             key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
         }
         return cls(**{**made, "cloud": Cloud(**values["cloud"])})
-
-
-def is_url(place: str) -> bool:
-    """Whether a place is an address such as s3://bucket/runs/a."""
-    return "://" in place

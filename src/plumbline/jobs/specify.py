@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from plumbline.errors import RecipeError
-from plumbline.jobs.spec import BACK_ENDS, Cloud, JobSpec, is_url
+from plumbline.jobs.spec import BACK_ENDS, Cloud, JobSpec
 from plumbline.recipe import Recipe, find, load, names
+from plumbline.remote import is_address
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 TELLING = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY", re.IGNORECASE)
@@ -103,7 +104,7 @@ def _sent_recipe(source: str, where: Path) -> str:
 
 def _with_out(spec: JobSpec, out: str, given: bool) -> JobSpec:
     """The job with its run's folder, which must not lie in the copy that the cluster makes and throws away."""
-    if not is_url(out):
+    if not is_address(out):
         if not spec.here and not Path(out).is_absolute():
             what = f"--out {out} is" if given else f"without --out the run goes to {out}, which is"
             raise RecipeError(
