@@ -17,6 +17,7 @@ import torch
 from plumbline.engines import vllm_publication as publication
 from plumbline.engines import vllm_server as servers
 from plumbline.engines.vllm import Place, VllmSampler, check_engine
+from plumbline.engines.vllm_publication import Probed, Publication
 from plumbline.errors import DataError, EngineError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
@@ -298,6 +299,25 @@ def own(policy, tmp_path, monkeypatch, *, timeout=60, **faults):
     sampler = VllmSampler(section, policy, Place(tmp_path / "engine", 0, heard))
     sampler.heard = heard
     return sampler
+
+
+@pytest.mark.parametrize(("made", "stale"), [(1.0, False), (0.7, False), (0.1, True), (0.0, True)])
+def test_a_server_that_moves_by_its_rounding_alone_is_told_from_one_that_has_the_weights(
+    policy, tmp_path, monkeypatch, made, stale
+):
+    """`made`: the share of the learner's change that the server makes, beside noise a third of its size."""
+    numbers = np.random.default_rng(0)
+    first, change, noise = numbers.normal(size=150), numbers.normal(size=150), numbers.normal(size=150) / 3
+    probes = iter([Probed(first, first), Probed(first + 0.1 * change, first + 0.1 * (made * change + noise))])
+    monkeypatch.setattr(publication, "_probe", lambda *_: next(probes))
+    handed = Publication("full", torch.float32, tmp_path, own=True)
+    handed.name = handed.base = "m"
+    handed._check_probe(None, policy, 1.0)
+    if stale:
+        with pytest.raises(EngineError, match="still samples with older weights"):
+            handed._check_probe(None, policy, 1.0)
+    else:
+        assert handed._check_probe(None, policy, 1.0)["engine/probe_moved"] == pytest.approx(made, abs=0.1)
 
 
 def test_a_server_of_the_run_that_is_killed_is_started_again_and_no_answer_is_lost(policy, tmp_path, monkeypatch):
