@@ -214,15 +214,19 @@ def test_how_much_arrives_counts_what_points_the_way_and_not_rounding_errors():
     assert weights.arrived(weights.Sampled(exact, exact), weights.Sampled(exact, exact)) is None
 
 
-def test_the_share_of_a_move_has_an_error_that_rounding_makes():
+def test_rounding_moves_the_share_by_no_more_than_the_bound():
     generator = np.random.default_rng(0)
-    learner, noise = generator.normal(size=400), generator.normal(size=(2, 400))
+    learner, noise = generator.normal(size=400), 0.1 * generator.normal(size=(2, 400))
     zero = publication.Probed(np.zeros(400), noise[0])
-    share, error = publication.moved(zero, publication.Probed(learner, learner + noise[1]))
-    assert abs(share - 1) < 4 * error
-    assert error == pytest.approx((2 / 400) ** 0.5, rel=0.2)
-    share, error = publication.moved(zero, publication.Probed(learner, noise[1]))
-    assert abs(share) < 4 * error
+    share, bound = publication.moved(zero, publication.Probed(learner, learner + noise[1]))
+    assert abs(share - 1) < bound == pytest.approx(0.2, rel=0.1)
+    share, bound = publication.moved(zero, publication.Probed(learner, noise[1]))
+    assert abs(share) < bound
+    worst = 0.1 * learner  # rounding that points along the change, one way and then the other
+    share, bound = publication.moved(
+        publication.Probed(np.zeros(400), worst), publication.Probed(learner, learner - worst)
+    )
+    assert (1 - share, bound) == pytest.approx((0.2, 0.2))
     assert publication.moved(zero, zero) is None
 
 
@@ -318,6 +322,20 @@ def test_a_server_that_moves_by_its_rounding_alone_is_told_from_one_that_has_the
             handed._check_probe(None, policy, 1.0)
     else:
         assert handed._check_probe(None, policy, 1.0)["engine/probe_moved"] == pytest.approx(made, abs=0.1)
+
+
+def test_where_rounding_hides_a_step_steps_are_added_up_until_it_cannot(policy, tmp_path, monkeypatch):
+    """A server in 16 bits that has lost the weights: each small step of the learner is less than its rounding."""
+    numbers = np.random.default_rng(0)
+    change, noise = 0.01 * numbers.normal(size=150), 0.03 * numbers.normal(size=(40, 150))
+    probes = iter([Probed(step * change, noise[step]) for step in range(40)])
+    monkeypatch.setattr(publication, "_probe", lambda *_: next(probes))
+    handed = Publication("lora", torch.bfloat16, tmp_path, own=True)
+    handed.name = handed.base = "m"
+    for _ in range(10):
+        handed._check_probe(None, policy, 1.0)
+    with pytest.raises(EngineError, match="still samples with older weights"):
+        any(handed._check_probe(None, policy, 1.0) is None for _ in range(10))
 
 
 def test_a_server_of_the_run_that_is_killed_is_started_again_and_no_answer_is_lost(policy, tmp_path, monkeypatch):

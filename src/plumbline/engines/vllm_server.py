@@ -139,7 +139,8 @@ def ended(server: Server) -> EngineError:
     short = code == -signal.SIGKILL or any(word in text.lower() for word in FULL)
     cause = "ran out of memory" if short and errors else f"ended with status {code}"
     advice = (
-        "lower --gpu-memory-utilization or --max-model-len in engine.arguments, or use a smaller model"
+        "say in engine.arguments what it may have: --max-model-len, --gpu-memory-utilization (a share of the GPU) or, "
+        "beside other programs, --kv-cache-memory-bytes; or use a smaller model"
         if short
         else "correct engine.arguments or the model"
     )
