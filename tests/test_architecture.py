@@ -246,7 +246,7 @@ def test_what_an_error_says_to_install_is_an_extra():
         )
         assert not said or path.name == "imports.py", f"{path}: say it with imports.missing"
     for extra, brought in EXTRAS.items():
-        needed = {re.match(r"[\w-]+", requirement)[0] for requirement in extras[extra]}
+        needed = {re.match(r"[\w-]+", requirement)[0].replace("-", "_") for requirement in extras[extra]}
         assert set(brought) <= needed | {"jinja2"}, extra
     text = "".join(path.read_text() for path in modules())
     assert "plumbline[" not in text, "that name belongs to another project on the package index"

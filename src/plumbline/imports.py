@@ -20,6 +20,8 @@ EXTRAS = {
     "vllm": ("httpx",),
     "ray": ("ray",),
     "remote": ("fsspec", "s3fs"),
+    "serve": ("starlette", "uvicorn", "prometheus_client"),
+    "constrained": ("xgrammar",),
     "trackio": ("trackio",),
     "wandb": ("wandb",),
     "tensorboard": ("tensorboard",),

@@ -1,0 +1,1 @@
+"""Models behind an OpenAI-compatible address: all four families, a router, a browser agent's planner, a page."""

@@ -1,0 +1,67 @@
+"""What the server asks of a model, and what a model gives it: pieces of one answer, as soon as they are there.
+
+Whoever answers is a `Served`: a model in this process (`continuous` for the autoregressive family, `batched` for the
+others), a vLLM server, a router over several, or an agent's planner around one. The routes know nothing else.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from plumbline.records import Finish, Message, Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One answer that a client wants; its `n` answers are as many of these, with keys of their own."""
+
+    request: Request
+    """Chat, law and key: the random numbers come from the client's seed and the number of the answer."""
+    schema: Mapping[str, Any] | None = None
+    """The JSON schema that the answer has to follow, {} for any object; None for free text."""
+    name: str = ""
+    """The schema's name, as the client calls it."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """What the client says of the request beside it, its job among others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """What there is of an answer more than before. Its text never takes anything back."""
+
+    text: str = ""
+    tokens: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    """Of the tokens, under the law that drew them; empty where the family has none of single tokens."""
+    canvas: str | None = None
+    """The whole answer at this step of denoising, with hidden places shown; None for families that write on."""
+    finish: Finish | None = None
+    """Of the last piece, which has it: the model ended the answer, or the limit did."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Of the last piece: which model answered, how the answer was read or made valid, how often it was tried."""
+
+
+class Served(Protocol):
+    """A model that answers requests of many clients at once."""
+
+    name: str
+    family: str
+    context: int
+    """The longest prompt plus answer, in tokens."""
+
+    def prompt_length(self, messages: Sequence[Message]) -> int:
+        """Tokens of a chat up to where the answer begins."""
+        ...
+
+    def answer(self, asked: Asked) -> AsyncIterator[Piece]:
+        """Pieces of one answer; closing the iterator before its end stops the work on it.
+
+        Raises:
+            DataError: the chat does not fit into the context, or the template refuses it.
+            RecipeError: the law, or a schema, is not one that this model can follow.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End what was started for it; what is being answered ends with an error."""
+        ...
