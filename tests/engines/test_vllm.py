@@ -10,18 +10,16 @@ from contextlib import suppress
 from pathlib import Path
 
 import httpx
-import numpy as np
 import pytest
 import torch
 
-from plumbline.engines import vllm_publication as publication
 from plumbline.engines import vllm_server as servers
 from plumbline.engines.vllm import Place, VllmSampler, check_engine
-from plumbline.engines.vllm_publication import Probed, Publication
 from plumbline.errors import DataError, EngineError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import merged as weights
+from plumbline.policies.pretrained.arrival import Arrivals, Pair, arrived
 from plumbline.recipe.running import EngineSection
 from plumbline.records import Request, Sampling
 from tests.engines import vllm_stand_in as stand_in
@@ -147,7 +145,7 @@ def test_a_prompt_that_is_too_long_for_the_server_is_refused_before_anything_is_
 @pytest.mark.parametrize("publish", ["full", "lora", "transfer"])
 def test_new_weights_are_what_samples_and_say_their_version(served, policy, publish, monkeypatch):
     if publish == "transfer":  # memory of a GPU is handed over as itself here
-        monkeypatch.setattr(publication, "handles", lambda state: publication.told(state, list(state.values())))
+        monkeypatch.setattr(weights, "handles", lambda state: list(state.values()))
     start, engine = served
     server = start()
     sampler = engine(server, publish=publish)
@@ -202,28 +200,51 @@ def test_an_update_that_16_bits_round_away_is_an_error_that_says_what_to_do(serv
 
 
 def test_how_much_arrives_counts_what_points_the_way_and_not_rounding_errors():
-    exact = {"w": torch.zeros(1000)}
-    wanted = torch.full((1000,), 0.1)
+    zeros, wanted = torch.zeros(1000), torch.full((1000,), 0.1)
     half = torch.where(torch.arange(1000) % 2 == 0, 0.1, 0.0)
-    found = weights.arrived(weights.Sampled(exact, exact), weights.Sampled({"w": wanted}, {"w": half}))
+    found = arrived(Pair(zeros, zeros), Pair(wanted, half))
     assert (found.share, found.elements) == pytest.approx((0.5, 0.5))
     beside = 0.1 * torch.where(torch.arange(1000) % 2 == 0, 1.0, -1.0)
-    found = weights.arrived(weights.Sampled(exact, exact), weights.Sampled({"w": wanted}, {"w": beside}))
+    found = arrived(Pair(zeros, zeros), Pair(wanted, beside))
     assert found.share == pytest.approx(0, abs=1e-6)
     assert found.noise == pytest.approx(2**0.5)
-    assert weights.arrived(weights.Sampled(exact, exact), weights.Sampled(exact, exact)) is None
+    assert arrived(Pair(zeros, zeros), Pair(zeros, zeros)) is None
 
 
 def test_the_share_of_a_move_has_an_error_that_rounding_makes():
-    generator = np.random.default_rng(0)
-    learner, noise = generator.normal(size=400), generator.normal(size=(2, 400))
-    zero = publication.Probed(np.zeros(400), noise[0])
-    share, error = publication.moved(zero, publication.Probed(learner, learner + noise[1]))
-    assert abs(share - 1) < 4 * error
-    assert error == pytest.approx((2 / 400) ** 0.5, rel=0.2)
-    share, error = publication.moved(zero, publication.Probed(learner, noise[1]))
-    assert abs(share) < 4 * error
-    assert publication.moved(zero, zero) is None
+    numbers = torch.Generator().manual_seed(0)
+    learner, *noise = torch.randn(3, 400, generator=numbers, dtype=torch.float64)
+    before = Pair(torch.zeros(400), noise[0])
+    found = arrived(before, Pair(learner, learner + noise[1]))
+    assert abs(found.share - 1) < 4 * found.error
+    assert found.error == pytest.approx((2 / 400) ** 0.5, rel=0.2)
+    found = arrived(before, Pair(learner, noise[1]))
+    assert abs(found.share) < 4 * found.error
+    assert arrived(before, before) is None
+
+
+@pytest.mark.parametrize(("made", "stale"), [(1.0, False), (0.7, False), (0.1, True), (0.0, True)])
+def test_a_server_that_moves_by_its_rounding_alone_is_told_from_one_that_has_the_weights(made, stale):
+    """`made`: the share of the learner's change that the server makes, beside noise a third of its size."""
+    first, change, noise = torch.randn(3, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    arrivals = Arrivals()
+    arrivals.check_probe(Pair(first, first), 1.0)
+    now = Pair(first + 0.1 * change, first + 0.1 * (made * change + noise / 3))
+    if stale:
+        with pytest.raises(EngineError, match="still samples with older weights"):
+            arrivals.check_probe(now, 1.0)
+    else:
+        assert arrivals.check_probe(now, 1.0)["engine/probe_moved"] == pytest.approx(made, abs=0.1)
+
+
+def test_a_server_that_moves_by_not_one_bit_is_stale_however_small_the_change():
+    first, change, noise = torch.randn(3, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    arrivals = Arrivals()
+    arrivals.check_probe(Pair(first, first), 1.0)
+    hidden = Pair(first + 1e-6 * change, first + 1e-3 * noise)  # a step so small that rounding hides it
+    assert arrivals.check_probe(hidden, 1.0)["engine/probe_moved_error"] > 1
+    with pytest.raises(EngineError, match="still samples with older weights"):
+        arrivals.check_probe(Pair(first + 2e-6 * change, hidden.served), 1.0)
 
 
 def test_merged_weights_are_the_model_with_its_adapter_and_tied_ones_are_written_once(policy, tmp_path):
@@ -263,7 +284,7 @@ def test_a_server_that_was_started_again_is_handed_the_weights_once_more(served,
     server.state.version = "default"
     for _ in sampler.sample(requests(["sim"], 2, Sampling(max_tokens=2))):
         pass
-    assert server.state.version.endswith(":1")
+    assert server.state.version.startswith("plumbline-1-")
     assert any("no longer has version 1" in message for message in sampler.heard.events)
 
 
@@ -301,25 +322,6 @@ def own(policy, tmp_path, monkeypatch, *, timeout=60, **faults):
     return sampler
 
 
-@pytest.mark.parametrize(("made", "stale"), [(1.0, False), (0.7, False), (0.1, True), (0.0, True)])
-def test_a_server_that_moves_by_its_rounding_alone_is_told_from_one_that_has_the_weights(
-    policy, tmp_path, monkeypatch, made, stale
-):
-    """`made`: the share of the learner's change that the server makes, beside noise a third of its size."""
-    numbers = np.random.default_rng(0)
-    first, change, noise = numbers.normal(size=150), numbers.normal(size=150), numbers.normal(size=150) / 3
-    probes = iter([Probed(first, first), Probed(first + 0.1 * change, first + 0.1 * (made * change + noise))])
-    monkeypatch.setattr(publication, "_probe", lambda *_: next(probes))
-    handed = Publication("full", torch.float32, tmp_path, own=True)
-    handed.name = handed.base = "m"
-    handed._check_probe(None, policy, 1.0)
-    if stale:
-        with pytest.raises(EngineError, match="still samples with older weights"):
-            handed._check_probe(None, policy, 1.0)
-    else:
-        assert handed._check_probe(None, policy, 1.0)["engine/probe_moved"] == pytest.approx(made, abs=0.1)
-
-
 def test_a_server_of_the_run_that_is_killed_is_started_again_and_no_answer_is_lost(policy, tmp_path, monkeypatch):
     """Version 1 was handed over before, so that is what draws afterwards."""
     sampler = own(policy, tmp_path, monkeypatch, dies=3, once=str(tmp_path / "happened"))
@@ -351,15 +353,15 @@ class Alive:
 def test_a_server_of_the_run_that_hangs_is_started_again(policy, tmp_path, monkeypatch):
     started = []
 
-    def start(python, module, arguments, extra, log):
-        folder = arguments[arguments.index("--model") + 1]
-        running = stand_in.serve(folder, hangs=None if started else 2)
-        started.append((running, arguments[arguments.index("--seed") + 1]))
-        return servers.Server(Alive(), running.address, log)
+    def start(python, arguments, extra, log):
+        folder, port, seed = (arguments[arguments.index(name) + 1] for name in ("--model", "--port", "--seed"))
+        running = stand_in.serve(folder, port=int(port), hangs=None if started else 2)
+        started.append((running, seed))
+        return servers.Server(Alive(), Alive(), log, 0)
 
     monkeypatch.setattr(servers, "MODULE", STAND_IN)
     monkeypatch.setattr(servers, "start", start)
-    monkeypatch.setattr(servers, "stop", lambda server: None)
+    monkeypatch.setattr(servers, "stop", lambda server: started[-1][0].server_close() or started[-1][0].shutdown())
     sampler = VllmSampler(EngineSection(name="vllm", timeout=1), policy, Place(tmp_path / "engine", 0, Heard()))
     asked = requests(["sim"], 4, Sampling(max_tokens=3))
     assert {request.key for request, _ in sampler.sample(asked)} == {request.key for request in asked}
@@ -380,8 +382,8 @@ def test_a_server_that_does_not_fit_into_memory_says_so_and_what_to_do(policy, t
 def test_a_run_that_is_killed_leaves_no_server_and_nothing_that_it_started(tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from plumbline.engines import vllm_server as s;"
-        f"got = s.start(None, 'tests.engines.sleeper', [], {{}}, Path({str(tmp_path / 'log')!r}));"
-        "print(got.process.pid, flush=True); time.sleep(60)"
+        f"s.MODULE = 'tests.engines.sleeper'; got = s.start(None, [], {{}}, Path({str(tmp_path / 'log')!r}));"
+        "print(got.keeper.pid, flush=True); time.sleep(60)"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     group = int(child.stdout.readline())

@@ -106,6 +106,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/tokenize":
             ids = state.tokenizer(body["prompt"], add_special_tokens=False)["input_ids"]
             return self.say({"tokens": [token + state.faults.shifts for token in ids]})
+        self.path = self.path.partition("?")[0]
         state.told.append(self.path)
         if self.path == "/update_weight_version":
             state.version = body["new_version"]

@@ -105,9 +105,10 @@ class AutoregressivePolicy(PretrainedPolicy):
             for chunk in self.chunks(requests, Sampling):
                 prompt_of = chunk.prompt_of.tolist()
                 for row, drawn in decode(decoder, chunk, self.chat.stop_ids, self.device):
-                    yield chunk.requests[row], self._trajectory(chunk.prompts[prompt_of[row]], drawn, chunk.sampling)
+                    yield chunk.requests[row], self.trajectory(chunk.prompts[prompt_of[row]], drawn, chunk.sampling)
 
-    def _trajectory(self, prompt: list[int], drawn: Drawn, sampling: Sampling) -> Trajectory:
+    def trajectory(self, prompt: list[int], drawn: Drawn, sampling: Sampling) -> Trajectory:
+        """An answer, drawn here or by an engine with these weights, as `score` takes it."""
         step = Step(
             positions=np.arange(len(drawn.tokens)),
             tokens=np.array(drawn.tokens, dtype=np.int64),
