@@ -13,6 +13,7 @@ import httpx
 import pytest
 import torch
 
+from plumbline import processes
 from plumbline.engines import vllm_server as servers
 from plumbline.engines.vllm import Place, VllmSampler, check_engine
 from plumbline.errors import DataError, EngineError
@@ -258,21 +259,36 @@ def test_merged_weights_are_the_model_with_its_adapter_and_tied_ones_are_written
 # -- which server it is --------------------------------------------------------------------------------------------
 
 
-def test_another_model_another_tokenizer_and_a_folder_of_somebody_else_are_refused(served, policy, tmp_path):
+def test_another_model_and_another_tokenizer_are_refused(served):
     start, engine = served
     with pytest.raises(EngineError, match="another tokenizer"):
         engine(start(shifts=1))
     server = start()
-    (server.state.folder / weights.MARK).unlink()
-    with pytest.raises(EngineError, match="not known here as a folder to overwrite"):
-        engine(server)
     with torch.no_grad():
         for weight in server.state.model.parameters():
             weight.mul_(-1.5)
     server.state.faults.stale = True
-    (server.state.folder / weights.MARK).touch()
     with pytest.raises(EngineError, match="it serves another model"):
         engine(server)
+
+
+def test_the_folder_that_a_given_server_was_started_with_stays_as_it_is(served, policy):
+    start, engine = served
+    server = start()
+    before = {path.name: path.read_bytes() for path in server.state.folder.iterdir()}
+    sampler = engine(server)
+    change(policy)
+    sampler.take(policy, 1)
+    sampler.close()
+    assert {path.name: path.read_bytes() for path in server.state.folder.iterdir()} == before
+    assert not list(sampler.place.folder.glob("plumbline-*"))
+
+
+def test_a_given_server_that_lets_nobody_change_its_weights_is_an_error_that_says_how_to_start_it(served):
+    start, engine = served
+    with pytest.raises(EngineError, match=r"/weight_info answered 404: .* \(4 times in a row\)") as told:
+        engine(start(locked=True))
+    assert "VLLM_SERVER_DEV_MODE=1" in told.value.fix
 
 
 def test_a_server_that_was_started_again_is_handed_the_weights_once_more(served, policy):
@@ -353,15 +369,15 @@ class Alive:
 def test_a_server_of_the_run_that_hangs_is_started_again(policy, tmp_path, monkeypatch):
     started = []
 
-    def start(python, arguments, extra, log):
-        folder, port, seed = (arguments[arguments.index(name) + 1] for name in ("--model", "--port", "--seed"))
+    def start(command, environment, log):
+        folder, port, seed = (command[command.index(name) + 1] for name in ("--model", "--port", "--seed"))
         running = stand_in.serve(folder, port=int(port), hangs=None if started else 2)
         started.append((running, seed))
-        return servers.Server(Alive(), Alive(), log, 0)
+        return processes.Kept(Alive(), Alive(), log, 0)
 
     monkeypatch.setattr(servers, "MODULE", STAND_IN)
-    monkeypatch.setattr(servers, "start", start)
-    monkeypatch.setattr(servers, "stop", lambda server: started[-1][0].server_close() or started[-1][0].shutdown())
+    monkeypatch.setattr(processes, "start", start)
+    monkeypatch.setattr(processes, "stop", lambda server: started[-1][0].server_close() or started[-1][0].shutdown())
     sampler = VllmSampler(EngineSection(name="vllm", timeout=1), policy, Place(tmp_path / "engine", 0, Heard()))
     asked = requests(["sim"], 4, Sampling(max_tokens=3))
     assert {request.key for request, _ in sampler.sample(asked)} == {request.key for request in asked}
@@ -381,8 +397,8 @@ def test_a_server_that_does_not_fit_into_memory_says_so_and_what_to_do(policy, t
 
 def test_a_run_that_is_killed_leaves_no_server_and_nothing_that_it_started(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from plumbline.engines import vllm_server as s;"
-        f"s.MODULE = 'tests.engines.sleeper'; got = s.start(None, [], {{}}, Path({str(tmp_path / 'log')!r}));"
+        "import sys, time; from pathlib import Path; from plumbline.processes import start;"
+        f"got = start([sys.executable, '-m', 'tests.engines.sleeper'], {{}}, Path({str(tmp_path / 'log')!r}));"
         "print(got.keeper.pid, flush=True); time.sleep(60)"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

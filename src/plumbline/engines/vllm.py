@@ -9,13 +9,14 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from plumbline import processes
 from plumbline.engines import vllm_server as servers
-from plumbline.engines.vllm_client import Client, Lost, Part
+from plumbline.engines.vllm_client import Client, Lost, Part, healthy
 from plumbline.engines.vllm_publication import PREFIX, Publication
 from plumbline.errors import EngineError
 from plumbline.imports import needed
@@ -26,31 +27,19 @@ from plumbline.records import Message, Request, Sampling, Trajectory
 from plumbline.runs.run import Listener, Run
 from plumbline.seeds import derive
 
-RESTARTS = 5
-"""How often a run starts its own server again."""
-BARREN = 3
-"""Attempts in a row without any answer, after which the run gives up."""
-RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""Of adapters, which a server knows."""
-FURTHER: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "lora": ("--enable-lora --max-loras 2", {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}),
-    "transfer": ('--weight-transfer-config {"backend":"ipc"}', {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}),
-    "cpu": ("--enforce-eager", {"VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": "2"}),
-}
-"""What an own server's command and environment also say, by how weights are handed over and by its device."""
+RESTARTS = 5  # so often a run starts its own server again
+BARREN = 3  # after so many attempts in a row without any answer the run gives up
+GIVEN = "its log, start it with VLLM_SERVER_DEV_MODE=1 (see docs/vllm.md)"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where an engine works, and who is told."""
 
-    folder: Path
-    """For its log and the weights that it is handed."""
-    seed: int
-    """Of the server's random numbers."""
+    folder: Path  # for its log and the weights that it is handed
+    seed: int  # of the server's random numbers
     listener: Listener
-    timed: Callable[[int, float], None] = lambda *_: None
-    """Hears how many seconds a version took to publish."""
+    timed: Callable[[int, float], None] = lambda *_: None  # hears how many seconds a version took to publish
 
 
 def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> None:
@@ -70,13 +59,11 @@ def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> No
     needed("httpx", "an engine over HTTP", EngineError)
     if section.address is None:
         servers.check(section.python)
-    elif ask:
-        with closing(Client(section.address, section.timeout)) as client:
-            if not client.healthy():
-                raise EngineError(
-                    f"no vLLM server is well at {section.address}",
-                    "start it first, or leave out engine.address, and the run starts its own",
-                )
+    elif ask and not healthy(section.address):
+        raise EngineError(
+            f"no vLLM server is well at {section.address}",
+            "start it first, or leave out engine.address, and the run starts its own",
+        )
 
 
 def open_engine(recipe: Recipe, policy: Any, model: str, run: Run) -> "VllmSampler":
@@ -108,11 +95,13 @@ class VllmSampler:
         """
         check_engine(section, policy.family, ask=False)  # it is waited for
         self.section, self.policy, self.place, self.log = section, policy, place, place.folder / "server.log"
+        self._advice = f"see {GIVEN if section.address else self.log}, or raise engine.timeout"
         self.context: int = policy.context
-        self.weights = Publication(*_how(section, policy), place.folder, own=section.address is None)
-        self.client = Client(section.address or f"http://127.0.0.1:{servers.free_port()}", section.timeout)
-        self.server: servers.Server | None = None
-        self.version, self._starts, self._barren = -1, 0, 0
+        self.weights = Publication(*_how(section, policy), place.folder)
+        self.client = Client(section.address or f"http://127.0.0.1:{processes.free_port()}", section.timeout)
+        self.server: processes.Kept | None = None
+        self.figures: Mapping[str, float] = {}  # what the last publication was found to be
+        self.version, self._starts, self._barren = 0, 0, 0
         try:
             self.take(policy, 0)
         except BaseException:
@@ -123,44 +112,30 @@ class VllmSampler:
         """See `Engine.close`: end an own server, and remove the weights that it was handed; its log stays."""
         self.client.close()
         if self.server is not None:
-            servers.stop(self.server)
+            processes.stop(self.server)
         for folder in self.place.folder.glob(f"{PREFIX}*"):
             shutil.rmtree(folder, ignore_errors=True)
 
     # -- the server --------------------------------------------------------------------------------------------------
 
-    def _start(self) -> None:
+    def _start(self) -> processes.Kept:
         """Start an own server, with the policy's present weights where it reads whole ones."""
-        how, policy = self.weights.how, self.policy
-        base, environment = str(self.weights.served), {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
-        words = (
-            f"--host 127.0.0.1 --port {self.client.address.rpartition(':')[2]} --served-model-name plumbline "
-            f"--dtype {self.engine['dtype']} --logprobs-mode processed_logprobs --generation-config vllm "
-            f"--max-model-len {policy.context} --seed {derive(self.place.seed, self._starts) % 2**31} "
-            "--gpu-memory-utilization 0.4"  # the learner needs the rest
-        ).split()
-        if how == "lora":
-            config = policy.adapter.peft_config["default"]
-            base = str(config.base_model_name_or_path)
-            words += ["--max-lora-rank", str(min((one for one in RANKS if one >= config.r), default=config.r))]
-        else:
-            from plumbline.policies.pretrained.merged import write_full
+        from plumbline.policies.pretrained.merged import write_full
 
-            write_full(policy, self.weights.served, self.weights.dtype)
-        for key in (how, policy.device.type):
-            further, said = FURTHER.get(key, ("", {}))
-            words += further.split()
-            environment |= said
+        how, served, port = self.weights.how, self.weights.served, self.client.address.rpartition(":")[2]
+        if how != "lora":
+            write_full(self.policy, served, self.weights.dtype)
+        seed = derive(self.place.seed, self._starts) % 2**31
+        words, said = servers.command(how, self.policy, str(served), self.engine["dtype"], port, seed)
         self._starts += 1
-        arguments = ["--model", base, *words, *self.section.arguments]
-        self.server = servers.start(self.section.python, arguments, environment, self.log)
+        return processes.start([servers.check(self.section.python), *words, *self.section.arguments], said, self.log)
 
     def _prepare(self) -> None:
         """Have a server that is well, that can be the learner's, and that has the weights of this version."""
         if self.server is None and self.section.address is None:
-            self._start()
+            self.server = self._start()
         began, limit = time.monotonic(), self.section.timeout
-        while not self.client.healthy():
+        while not healthy(self.client.address):
             gone = time.monotonic() - began
             if self.server is not None and (why := servers.ended(self.server)):
                 raise why
@@ -168,12 +143,14 @@ class VllmSampler:
                 raise EngineError(f"{self.client.address} was not ready within {limit:g} seconds", self._advice)
             self.place.listener.working("waiting for the vLLM server", int(gone), int(limit))
             time.sleep(0.25)
-        there, has = self.weights.are_there(self.client, self.policy), self.weights.version
-        self.context = self.weights.context
-        if not there and has == self.version:
-            self.place.listener.event("engine", f"the server no longer has version {has}: it is handed over again")
-        if not there or has != self.version:
-            self.place.timed(self.version, self.weights.hand_over(self.client, self.policy, self.version))
+        there, self.context = self.weights.are_there(self.client, self.policy), self.weights.context
+        if there:
+            return
+        if self.weights.token:
+            lost = f"the server no longer has version {self.version}: it is handed over again"
+            self.place.listener.event("engine", lost)
+        seconds, self.figures = self.weights.hand_over(self.client, self.policy, self.version)
+        self.place.timed(self.version, seconds)
 
     @contextmanager
     def _again(self) -> Iterator[None]:
@@ -191,29 +168,21 @@ class VllmSampler:
             if self.server is not None:
                 time.sleep(0.5)  # one whose engine has died takes a moment to end
                 why, then = servers.ended(self.server) or why, "it is started again"
-                servers.stop(self.server)
+                processes.stop(self.server)
                 self.server = None
             if self._barren > BARREN or self._starts > RESTARTS:
                 times = f"{self._barren} times in a row" if self._barren > BARREN else f"started {self._starts} times"
                 raise EngineError(f"{why.cause} ({times})", self._advice) from lost
             self.place.listener.event("engine", f"{why.cause}; {then}, and what had not ended is asked again")
 
-    @property
-    def _advice(self) -> str:
-        log = "the server's log" if self.section.address else self.log
-        return f"see {log}, raise engine.timeout, or see in docs/vllm.md how a server has to be started"
-
     # -- what an engine does -----------------------------------------------------------------------------------------
-
-    @property
-    def figures(self) -> Mapping[str, float]:
-        """What the last publication was found to be, for the metrics of the steps that it draws."""
-        return self.weights.figures
 
     def take(self, learner: Learner, version: int) -> None:
         """See `Engine.take`."""
+        if version != self.version:
+            self.weights.token = ""  # those that it has are others
         self.policy, self.version = learner, version
-        while self.weights.version != version:
+        while not self.weights.token:
             with self._again():
                 self._prepare()
 
@@ -240,13 +209,14 @@ class VllmSampler:
             EngineError: the server is lost for good, refuses, or has other weights and cannot be given these.
         """
         parts = self._parts(requests)
-        while left := [part for part in parts if part.copies]:
+        while left := [part for part in parts if part[1]]:
             with self._again():
                 self._prepare()
                 said = {"model": self.weights.name, "stop_token_ids": list(self.policy.chat.stop_ids)}
-                for request, prompt, drawn in self.client.complete(left, said, self.section.in_flight):
+                answers = self.client.complete(left, said, self.section.in_flight)
+                for request, prompt, tokens, logprobs, stopped in answers:
                     self._barren = 0
-                    trajectory = self.policy.trajectory(prompt, drawn, request.sampling)
+                    trajectory = self.policy.trajectory(prompt, tokens, logprobs, request.sampling, stopped=stopped)
                     yield request, replace(trajectory, version=self.version)
 
     def _parts(self, requests: Sequence[Request]) -> list[Part]:
@@ -259,7 +229,7 @@ class VllmSampler:
             return ids
 
         return [
-            Part(prompt, part)
+            (prompt, part)
             for law, groups in copies(requests, Sampling, encode, self.section.in_flight)
             for prompt, group in groups
             for part in ([[one] for one in group] if law.greedy else [group])  # greedy copies are refused

@@ -9,35 +9,39 @@ import json
 import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plumbline.errors import EngineError
 from plumbline.imports import needed
 from plumbline.records import Request
 
-if TYPE_CHECKING:
-    from plumbline.policies.autoregressive.sampler import Drawn
-
+# Said each time: for what is left out a server takes the defaults of the model's generation_config.json.
 NEUTRAL = {"min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-"""Said each time: for what is left out a server takes the defaults of the model's generation_config.json."""
+# An answer comes in two pieces, its first token and all others, as soon as it has ended, by stop tokens of ours.
 STREAMED = {"logprobs": 0, "return_token_ids": True, "ignore_eos": True, "stream": True, "stream_interval": 1_000_000}
-"""An answer comes in two pieces, its first token and all others, as soon as it has ended, by stop tokens of ours."""
-AGAIN = {404, 408, 429}
-"""Refusals after which asking again may help; 404: an adapter that a server does not know which was started again."""
+AGAIN = {404, 408, 429}  # ask again; 404: an adapter that a server does not know which was started again
+# A prompt, and its copies under one law, which are asked for in one request; a copy leaves when it has ended.
+Part = tuple[list[int], list[Request]]
+# A request with its prompt, the answer's tokens (what ended it included), their log-probabilities, and whether one of
+# the stop tokens ended it.
+Answer = tuple[Request, list[int], list[int], list[float], bool]
 
 
 class Lost(EngineError):  # noqa: N818 - it says what happened
     """The server went away, hung or broke while it was asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Copies of one prompt under one law, which are asked for in one request."""
+def healthy(address: str) -> bool:
+    """Whether a server says that it is well, within two seconds.
 
-    prompt: list[int]
-    copies: list[Request]
-    """A copy leaves the list when it has ended."""
+    Raises:
+        EngineError: httpx is not installed.
+    """
+    httpx = needed("httpx", "an engine over HTTP", EngineError)
+    try:
+        return bool(httpx.get(f"{address}/health", timeout=2.0, trust_env=False).is_success)
+    except httpx.TransportError:
+        return False
 
 
 class Client:
@@ -59,14 +63,7 @@ class Client:
     def close(self) -> None:
         """Let go of all connections."""
         self._http.close()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-
-    def healthy(self) -> bool:
-        """Whether it says that it is well, within two seconds."""
-        try:
-            return bool(self._http.get("/health", timeout=2.0).is_success)
-        except self._httpx.TransportError:
-            return False
+        self._loop.call_soon_threadsafe(self._loop.call_later, 1.0, self._loop.stop)  # what is cancelled ends first
 
     def call(self, path: str, body: Any = None) -> Any:
         """Ask for a path, by POST where there is a body; the answer's JSON, or None where it is something else.
@@ -96,13 +93,11 @@ class Client:
             for token, each in zip(tokens[1:], one["prompt_logprobs"][1:], strict=True)
         ]
 
-    def complete(
-        self, parts: Sequence[Part], said: Mapping[str, Any], in_flight: int
-    ) -> Iterator[tuple[Request, list[int], "Drawn"]]:
-        """Ask for all copies that are left of all parts, and yield each with its prompt and answer when it has ended.
+    def complete(self, parts: Sequence[Part], said: Mapping[str, Any], in_flight: int) -> Iterator[Answer]:
+        """Ask for all copies that are left of all parts, and yield each answer when it has ended.
 
         Args:
-            parts: their `copies` get fewer; what is left in them when this raises has not ended.
+            parts: their copies get fewer; what is left in them when this raises has not ended.
             said: with each request, which model answers, and what ends an answer.
             in_flight: answers that are asked for at once.
 
@@ -110,8 +105,8 @@ class Client:
             Lost: the server broke, or nothing came for `timeout` seconds; what had ended was yielded.
             EngineError: it refused.
         """
-        found: queue.SimpleQueue[tuple[Request, list[int], Drawn] | None] = queue.SimpleQueue()
-        most = max(1, in_flight // max(len(part.copies) for part in parts))
+        found: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
+        most = max(1, in_flight // max(len(copies) for _, copies in parts))
 
         async def ask_all() -> None:
             limits = self._httpx.Limits(max_connections=most)
@@ -138,11 +133,10 @@ class Client:
         Raises:
             Lost: it ended before all copies had.
         """
-        from plumbline.policies.autoregressive.sampler import Drawn
-
-        copies, law = list(part.copies), part.copies[0].sampling
+        prompt, left = part
+        copies, law = list(left), left[0].sampling
         words = {name: getattr(law, name) for name in ("temperature", "top_k", "top_p", "max_tokens")}
-        body = {**NEUTRAL, **STREAMED, **words, **said, "prompt": part.prompt, "n": len(copies)}
+        body = {**NEUTRAL, **STREAMED, **words, **said, "prompt": prompt, "n": len(copies)}
         begun: list[tuple[list[int], list[float]]] = [([], []) for _ in copies]
         last = ""
         try:
@@ -159,11 +153,11 @@ class Client:
                             logprobs += [0.0] * len(new) if law.greedy else piece["logprobs"]["token_logprobs"]
                         if piece["finish_reason"] is not None:
                             request = copies[piece["index"]]
-                            part.copies.remove(request)
-                            found.put((request, part.prompt, Drawn(tokens, logprobs, piece["finish_reason"] == "stop")))
+                            left.remove(request)
+                            found.put((request, prompt, tokens, logprobs, piece["finish_reason"] == "stop"))
         except self._httpx.TransportError as error:
             last = type(error).__name__
-        if part.copies:
+        if left:
             raise Lost(f"{self.address} broke off before its answers had ended ({last[:300]})")
 
 

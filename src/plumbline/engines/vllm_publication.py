@@ -14,33 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.engines.vllm_client import Client, Lost
-from plumbline.errors import EngineError
-from plumbline.policies.pretrained.arrival import PROBE, Arrivals, Pair, probe
+from plumbline.policies.pretrained.arrival import Arrivals, Pair, check_tokenizer, probe
 
-PREFIX = "plumbline-"
-"""What the names of versions begin with, and the folders of weights that were written for a server."""
+PREFIX = "plumbline-"  # what the names of versions begin with, and the folders of weights for a server
 
 
 class Publication:
     """The weights that one server has: which, under what name, and how they got there."""
 
-    def __init__(self, how: str, dtype: Any, folder: Path, *, own: bool) -> None:
-        """Take the recipe's `engine.publish` (not auto), the server's torch dtype, and where files go."""
-        self.how, self.dtype, self.folder, self.own = how, dtype, folder, own
-        self.version, self.context = -1, 0
-        self.base = self._root = self._token = ""
-        self.figures: Mapping[str, float] = {}
+    def __init__(self, how: str, dtype: Any, folder: Path) -> None:
+        """Take the recipe's `engine.publish` (not auto), the server's torch dtype, and where files go.
+
+        `token` says which weights were handed over, and `name` what the server calls them; both are empty before.
+        """
+        self.how, self.dtype, self.folder, self.served = how, dtype, folder, folder / f"{PREFIX}served"
+        self.base = self.name = self.token = ""
+        self.context = 0
         self._arrivals = Arrivals()
-
-    @property
-    def served(self) -> Path:
-        """Where full weights are written that the server reads."""
-        return self.folder / f"{PREFIX}served" if self.own else Path(self._root)
-
-    @property
-    def name(self) -> str:
-        """What the server calls the weights."""
-        return self._token if self.how == "lora" else self.base
 
     def are_there(self, client: Client, policy: Any) -> bool:
         """Whether a server has the weights that it was handed last: it may be another one, or have been started again.
@@ -49,23 +39,24 @@ class Publication:
             Lost: the server broke.
             EngineError: its model cannot be the learner's: it has another tokenizer.
         """
-        base, *adapters = client.call("/v1/models")["data"]
-        self.base, self._root = str(base["id"]), str(base.get("root"))
-        self.context = min(int(base.get("max_model_len") or policy.context), policy.context)
-        text = str(PROBE)
-        ours = policy.chat.tokenizer(text, add_special_tokens=False)["input_ids"]
-        theirs = client.call("/tokenize", {"model": self.base, "prompt": text, "add_special_tokens": False})
-        if theirs["tokens"] != ours:
-            raise EngineError(
-                f"{client.address} serves {self.base}, which has another tokenizer than the learner",
-                "start it with the learner's model",
-            )
-        if self.how == "lora":
-            return self._token in {one["id"] for one in adapters}
-        return bool(client.call("/weight_info")["weight_version"] == self._token)
 
-    def hand_over(self, client: Client, policy: Any, version: int) -> float:
-        """Write, load and try the policy's present weights; how many seconds writing and loading took.
+        def tokens(text: str) -> Any:
+            asked = {"model": self.base, "prompt": text, "add_special_tokens": False}
+            return client.call("/tokenize", asked)["tokens"]
+
+        base, *adapters = client.call("/v1/models")["data"]
+        self.base = str(base["id"])
+        self.context = min(int(base.get("max_model_len") or policy.context), policy.context)
+        check_tokenizer(policy.chat, tokens)
+        if self.how == "lora":
+            return self.token in {one["id"] for one in adapters}
+        return bool(client.call("/weight_info")["weight_version"] == self.token)
+
+    def hand_over(self, client: Client, policy: Any, version: int) -> tuple[float, Mapping[str, float]]:
+        """Write, load and try the policy's present weights.
+
+        Returns:
+            How many seconds writing and loading took, and how much of them arrived, by the names of metrics.
 
         Raises:
             Lost: the server broke.
@@ -76,23 +67,23 @@ class Publication:
         from plumbline.policies.pretrained.trial import exact_logprobs
 
         began = time.perf_counter()
-        self._token = f"{PREFIX}{version}-{uuid.uuid4().hex[:8]}"
-        rounding = self._arrivals.check_rounding(self._load(client, policy), self.dtype)
+        token = f"{PREFIX}{version}-{uuid.uuid4().hex[:8]}"
+        name = token if self.how == "lora" else self.base
+        rounding = self._arrivals.check_rounding(self._load(client, policy, token), self.dtype)
         seconds = time.perf_counter() - began
         sequences = probe(policy.chat, self.context)
-        served = torch.tensor(client.score(sequences, self.name), dtype=torch.float64)
+        served = torch.tensor(client.score(sequences, name), dtype=torch.float64)
         now = Pair(exact_logprobs(policy.model, sequences), served)
-        due = rounding.get("engine/update_arrived", 1.0)
-        self.figures = {**rounding, **self._arrivals.check_probe(now, due)}
-        self.version = version
-        return seconds
+        moved = self._arrivals.check_probe(now, rounding.get("engine/update_arrived", 1.0))
+        self.name, self.token = name, token
+        return seconds, {**rounding, **moved}
 
-    def _load(self, client: Client, policy: Any) -> Pair:
-        """Write the weights and have the server load them under the present token; what was rounded."""
+    def _load(self, client: Client, policy: Any, token: str) -> Pair:
+        """Write the weights and have the server load them under a token; what was rounded."""
         from plumbline.policies.pretrained import merged
 
         if self.how == "lora":
-            old, new = list(self.folder.glob(f"{PREFIX}*")), self.folder / self._token
+            old, new = list(self.folder.glob(f"{PREFIX}*")), self.folder / token
             weights = merged.write_adapter(policy, new, self.dtype)  # at an old path its cache of prompts would stay
             client.call("/v1/load_lora_adapter", {"lora_name": new.name, "lora_path": str(new.resolve())})
             for folder in old:
@@ -113,13 +104,9 @@ class Publication:
             client.call("/update_weights", {"update_info": update})
             client.call("/finish_weight_update", {})
         else:
-            if not (self.served / merged.MARK).is_file():
-                raise EngineError(
-                    f"{client.address} serves {self.served}, which is not known here as a folder to overwrite",
-                    f"serve a copy of the model, put an empty file {merged.MARK} into it, or set engine.publish: lora",
-                )
             weights = merged.write_full(policy, self.served, self.dtype)
-            client.call("/collective_rpc", {"method": "reload_weights"})
+            read = {"weights_path": str(self.served.resolve())}
+            client.call("/collective_rpc", {"method": "reload_weights", "kwargs": read})
         client.call("/reset_prefix_cache?reset_running_requests=true", {})  # an abandoned one may still run
-        client.call("/update_weight_version", {"new_version": self._token})
+        client.call("/update_weight_version", {"new_version": token})
         return weights

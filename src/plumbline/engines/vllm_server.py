@@ -1,40 +1,25 @@
-"""A vLLM server of a run's own: started, and ended with all that it started."""
+"""A vLLM server of a run's own: its interpreter, its command, and why it ended."""
 
 import os
-import signal
-import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
 from plumbline.errors import EngineError
+from plumbline.processes import Kept
 
 MODULE = "vllm.entrypoints.openai.api_server"
-PINNED = "0.32"
-"""The version whose interfaces this package uses; they changed at 0.28 and again after 0.31."""
+PINNED = "0.32"  # its interfaces are used; they changed at 0.28 and again after 0.31
+PYTHON = "PLUMBLINE_VLLM_PYTHON"  # names an interpreter with vLLM, where no recipe does
 FULL = ("out of memory", "outofmemory", "no available memory", "cannot allocate memory", "free memory on device")
-"""What of a server's last lines says that memory was short."""
-PYTHON = "PLUMBLINE_VLLM_PYTHON"
-"""The environment variable that names an interpreter with vLLM, where no recipe does."""
-KEEPER = "trap '' TERM; read -r _; kill -KILL 0"
-"""The leader of a server's process group. Its standard input ends when the run does, a killed one, too, and then it
-kills the group. A signal at the parent's death would reach the server alone, and its engine's processes would stay."""
-GRACE = 15.0
-"""Seconds that a server has to end by itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A process that was started here, the leader of its group, and its log."""
-
-    process: subprocess.Popen[bytes]
-    keeper: subprocess.Popen[bytes]
-    log: Path
-    since: int
-    """Bytes of the log that were there before."""
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # of adapters, which it knows
+# What its command and environment also say, by how weights are handed over and by the device.
+FURTHER: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "lora": ("--enable-lora --max-loras 2", {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}),
+    "transfer": ('--weight-transfer-config {"backend":"ipc"}', {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}),
+    "cpu": ("--enforce-eager", {"VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": "2"}),
+}
 
 
 def check(python: str | None) -> str:
@@ -59,60 +44,44 @@ def check(python: str | None) -> str:
     return python
 
 
-def free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
-def start(python: str | None, arguments: Sequence[str], extra: Mapping[str, str], log: Path) -> Server:
-    """Start a server in a process group of its own; it ends when this process does, however that ends.
+def command(how: str, policy: Any, served: str, dtype: str, port: str, seed: int) -> tuple[list[str], dict[str, str]]:
+    """What starts a server, but for its interpreter and the recipe's own arguments, and its environment.
 
     Args:
-        python: the interpreter (see `check`).
-        arguments: of the server's command.
-        extra: environment variables beside those of this process.
-        log: where what it prints is added.
-
-    Raises:
-        EngineError: see `check`.
+        how: weights are handed over.
+        policy: whose weights it has.
+        served: the folder of whole weights.
+        dtype: of its weights.
+        port: of 127.0.0.1.
+        seed: of its random numbers.
     """
-    command = [check(python), "-m", MODULE, *arguments]
-    log.parent.mkdir(parents=True, exist_ok=True)
-    keeper = subprocess.Popen(["/bin/sh", "-c", KEEPER], stdin=subprocess.PIPE, process_group=0)  # noqa: S603
-    with log.open("ab") as output:
-        since = output.tell()
-        process = subprocess.Popen(  # noqa: S603 - the user's interpreter
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            process_group=keeper.pid,
-            env={**os.environ, **extra},
-        )
-    return Server(process, keeper, log, since)
+    base, environment = served, {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    words = (
+        f"--host 127.0.0.1 --port {port} --served-model-name plumbline --dtype {dtype} --seed {seed} "
+        f"--max-model-len {policy.context} --logprobs-mode processed_logprobs --generation-config vllm "
+        "--gpu-memory-utilization 0.4"  # the learner needs the rest
+    ).split()
+    if how == "lora":
+        config = policy.adapter.peft_config["default"]
+        base = str(config.base_model_name_or_path)
+        words += ["--max-lora-rank", str(min((one for one in RANKS if one >= config.r), default=config.r))]
+    for key in (how, policy.device.type):
+        further, said = FURTHER.get(key, ("", {}))
+        words += further.split()
+        environment |= said
+    return ["-m", MODULE, "--model", base, *words], environment
 
 
-def ended(server: Server) -> EngineError | None:
+def ended(server: Kept) -> EngineError | None:
     """Why a server's process has ended, as far as its log says; None while it runs."""
-    if server.process.poll() is None:
+    if server.status is None:
         return None
-    text = server.log.read_bytes()[server.since :][-20_000:].decode(errors="replace")
+    text = server.said()
     errors = [f": {line.strip()[-300:]}" for line in text.splitlines() if "Error" in line]
     short = any(word in text.lower() for word in FULL)
-    what = "ran out of memory" if short else f"ended with status {server.process.returncode}"
+    what = "ran out of memory" if short else f"ended with status {server.status}"
     return EngineError(
         f"the vLLM server {what}{''.join(errors[-1:])}",
         "where memory was short, lower --gpu-memory-utilization or --max-model-len in engine.arguments, else correct "
         f"them or the model; its log is {server.log}",
     )
-
-
-def stop(server: Server) -> None:
-    """End a server and every process of its group: SIGTERM, and after a while SIGKILL."""
-    for sign, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, None)):
-        with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            os.killpg(server.keeper.pid, sign)  # also where it has ended: what it started may have outlived it
-            server.process.wait(seconds)
-    server.keeper.communicate()

@@ -12,7 +12,7 @@ activations moves them, too, so the share of the learner's move that they make i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,17 @@ def arrived(before: Pair, now: Pair) -> Arrived | None:
         elements=float((got[wanted != 0] != 0).double().mean()),
         noise=float((got - wanted).norm()) / size,
     )
+
+
+def check_tokenizer(chat: Any, theirs: Callable[[str], list[int]]) -> None:
+    """See that a server cuts the probe's texts into tokens as the learner does.
+
+    Raises:
+        EngineError: it does not.
+    """
+    text = "".join(question + answer for question, answer in PROBE)
+    if theirs(text) != list(chat.tokenizer(text, add_special_tokens=False)["input_ids"]):
+        raise EngineError("the server has another tokenizer than the learner", "start it with the learner's model")
 
 
 def probe(chat: Any, context: int) -> list[list[int]]:

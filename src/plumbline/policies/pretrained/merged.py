@@ -20,8 +20,6 @@ from plumbline.storage import clear_os_errors
 
 SPREAD = 2**14
 """Elements of each trained matrix that are compared: of 210 matrices 3.4 million, so a share is exact to 0.001."""
-MARK = ".plumbline-served"
-"""Stands in a folder whose weights a run may overwrite."""
 STABLE = "STABLE"
 """Written into an adapter's folder when all else is there."""
 
@@ -75,7 +73,6 @@ def write_full(policy: Any, folder: Path, dtype: torch.dtype) -> Pair:
         try:
             policy.model.save_pretrained(temporary, state_dict=state)
             policy.chat.tokenizer.save_pretrained(temporary)
-            (temporary / MARK).touch()
             for file in sorted(temporary.iterdir(), key=lambda one: one.name.endswith(".index.json")):
                 file.chmod(0o644)
                 file.replace(folder / file.name)
