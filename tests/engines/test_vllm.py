@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -351,6 +352,17 @@ def test_a_server_of_the_run_that_is_killed_is_started_again_and_no_answer_is_lo
         assert gap(policy, list(got.values())) < 1e-3
         assert sampler.server is not first
         assert any("it is started again" in message for message in sampler.heard.events)
+
+        sampler.heard.events.clear()
+        sampler.server.process.kill()  # between two steps
+        sampler.server.process.wait()
+        change(policy, seed=1)
+        sampler.take(policy, 2)
+        got = [trajectory for _, trajectory in sampler.sample(asked)]
+        assert gap(policy, got) < 1e-3
+        assert [message.partition(";")[0] for message in sampler.heard.events] == [
+            "the vLLM server ended with status -9"
+        ]
     finally:
         sampler.close()
     assert first.process.poll() is not None
@@ -441,6 +453,28 @@ def test_what_is_missing_is_said_with_how_to_get_it(policy, tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(EngineError, match="needs httpx, which is not installed"):
         VllmSampler(EngineSection(name="vllm", address="http://127.0.0.1:1"), policy, Place(tmp_path, 0, Heard()))
+
+
+def test_an_evaluation_leaves_the_log_of_a_server_that_failed_and_nothing_else(
+    plumbline, tiny_folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(servers, "MODULE", "tests.engines.sleeper")
+    monkeypatch.setenv("STAND_IN", json.dumps({"starts": "ValueError: no such flag"}))
+    monkeypatch.setenv("PYTHONPATH", f"{Path.cwd()}:{Path.cwd() / 'src'}")
+    asked = ["eval", tiny_folder, "--task", "tests.toy:open_toy", "--engine", "vllm"]
+    code, _, err = plumbline(*asked, "--max-tokens", 2)
+    assert code == 1
+    (log,) = tmp_path.glob("plumbline-*/*")
+    assert str(log) in err.replace("\n", "").replace(" ", "")
+    assert "no such flag" in log.read_text()
+    log.unlink()
+    log.parent.rmdir()
+    monkeypatch.setattr(servers, "MODULE", STAND_IN)
+    monkeypatch.setenv("STAND_IN", "{}")
+    code, _, err = plumbline(*asked, "--max-tokens", 2)
+    assert code == 0, err
+    assert not list(tmp_path.glob("plumbline-*"))
 
 
 # -- any endpoint --------------------------------------------------------------------------------------------------

@@ -132,11 +132,13 @@ class VllmSampler:
 
     def _prepare(self) -> None:
         """Have a server that is well, that can be the learner's, and that has the weights of this version."""
-        if self.server is None and self.section.address is None:
+        if starting := self.server is None and self.section.address is None:
             self.server = self._start()
         began, limit = time.monotonic(), self.section.timeout
         while not healthy(self.client.address):
             gone = time.monotonic() - began
+            if self.server is not None and not starting:
+                raise Lost(f"the vLLM server at {self.client.address} is no longer well")
             if self.server is not None and (why := servers.ended(self.server)):
                 raise why
             if gone > limit:
@@ -144,13 +146,13 @@ class VllmSampler:
             self.place.listener.working("waiting for the vLLM server", int(gone), int(limit))
             time.sleep(0.25)
         there, self.context = self.weights.are_there(self.client, self.policy), self.weights.context
-        if there:
-            return
-        if self.weights.token:
-            lost = f"the server no longer has version {self.version}: it is handed over again"
-            self.place.listener.event("engine", lost)
-        seconds, self.figures = self.weights.hand_over(self.client, self.policy, self.version)
-        self.place.timed(self.version, seconds)
+        if not there:
+            if self.weights.token:
+                self.place.listener.event(
+                    "engine", f"the server no longer has version {self.version}: it gets it again"
+                )
+            seconds, self.figures = self.weights.hand_over(self.client, self.policy, self.version)
+            self.place.timed(self.version, seconds)
 
     @contextmanager
     def _again(self) -> Iterator[None]:

@@ -32,14 +32,14 @@ class Lost(EngineError):  # noqa: N818 - it says what happened
 
 
 def healthy(address: str) -> bool:
-    """Whether a server says that it is well, within two seconds.
+    """Whether a server says that it is well, within ten seconds.
 
     Raises:
         EngineError: httpx is not installed.
     """
     httpx = needed("httpx", "an engine over HTTP", EngineError)
     try:
-        return bool(httpx.get(f"{address}/health", timeout=2.0, trust_env=False).is_success)
+        return bool(httpx.get(f"{address.rstrip('/')}/health", timeout=10.0, trust_env=False).is_success)
     except httpx.TransportError:
         return False
 
@@ -106,12 +106,11 @@ class Client:
             EngineError: it refused.
         """
         found: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
-        most = max(1, in_flight // max(len(copies) for _, copies in parts))
 
         async def ask_all() -> None:
-            limits = self._httpx.Limits(max_connections=most)
+            limits = self._httpx.Limits(max_connections=max(1, in_flight // max(len(copies) for _, copies in parts)))
             async with self._httpx.AsyncClient(**self._how, timeout=None, limits=limits) as client:
-                asked = [self._ask(client, part, said, found) for part in parts]
+                asked = [self._ask(client, *part, said, found) for part in parts]
                 for fault in await asyncio.gather(*asked, return_exceptions=True):  # one leaves the others to end
                     if fault is not None:
                         raise fault
@@ -127,13 +126,12 @@ class Client:
         finally:
             asking.cancel()
 
-    async def _ask(self, client: Any, part: Part, said: Mapping[str, Any], found: Any) -> None:
-        """One request; every copy that ends goes to `found`.
+    async def _ask(self, client: Any, prompt: list[int], left: list[Request], said: Any, found: Any) -> None:
+        """One request for the copies that are left of a prompt; every one that ends goes to `found`.
 
         Raises:
             Lost: it ended before all copies had.
         """
-        prompt, left = part
         copies, law = list(left), left[0].sampling
         words = {name: getattr(law, name) for name in ("temperature", "top_k", "top_p", "max_tokens")}
         body = {**NEUTRAL, **STREAMED, **words, **said, "prompt": prompt, "n": len(copies)}

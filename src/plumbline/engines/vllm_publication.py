@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.engines.vllm_client import Client, Lost
-from plumbline.policies.pretrained.arrival import Arrivals, Pair, check_tokenizer, probe
+from plumbline.policies.pretrained.arrival import TEXT, Arrivals, Pair, check_tokenizer, probe
 
 PREFIX = "plumbline-"  # what the names of versions begin with, and the folders of weights for a server
 
@@ -39,15 +39,11 @@ class Publication:
             Lost: the server broke.
             EngineError: its model cannot be the learner's: it has another tokenizer.
         """
-
-        def tokens(text: str) -> Any:
-            asked = {"model": self.base, "prompt": text, "add_special_tokens": False}
-            return client.call("/tokenize", asked)["tokens"]
-
         base, *adapters = client.call("/v1/models")["data"]
         self.base = str(base["id"])
         self.context = min(int(base.get("max_model_len") or policy.context), policy.context)
-        check_tokenizer(policy.chat, tokens)
+        asked = {"model": self.base, "prompt": TEXT, "add_special_tokens": False}
+        check_tokenizer(policy.chat, client.call("/tokenize", asked)["tokens"])
         if self.how == "lora":
             return self.token in {one["id"] for one in adapters}
         return bool(client.call("/weight_info")["weight_version"] == self.token)
@@ -62,8 +58,6 @@ class Publication:
             Lost: the server broke.
             EngineError: too little of the update is left after rounding, or something else samples.
         """
-        import torch
-
         from plumbline.policies.pretrained.trial import exact_logprobs
 
         began = time.perf_counter()
@@ -72,9 +66,9 @@ class Publication:
         rounding = self._arrivals.check_rounding(self._load(client, policy, token), self.dtype)
         seconds = time.perf_counter() - began
         sequences = probe(policy.chat, self.context)
-        served = torch.tensor(client.score(sequences, name), dtype=torch.float64)
-        now = Pair(exact_logprobs(policy.model, sequences), served)
-        moved = self._arrivals.check_probe(now, rounding.get("engine/update_arrived", 1.0))
+        exact = exact_logprobs(policy.model, sequences)
+        served = exact.new_tensor(client.score(sequences, name))
+        moved = self._arrivals.check_probe(Pair(exact, served), rounding.get("engine/update_arrived", 1.0))
         self.name, self.token = name, token
         return seconds, {**rounding, **moved}
 

@@ -174,10 +174,12 @@ def _drawing(policy: Policy, options: ModelOptions, listener: Listener) -> Itera
     if options.engine is None:
         yield policy
         return
-    from plumbline.engines.vllm import Place, VllmSampler
+    from plumbline.engines.vllm import Place, VllmSampler, check_engine
 
+    section = EngineSection(name="vllm")
+    check_engine(section, policy.family)
     folder = Path(mkdtemp(prefix="plumbline-"))
-    engine = VllmSampler(EngineSection(name="vllm"), policy, Place(folder, options.seed, listener))
+    engine = VllmSampler(section, policy, Place(folder, options.seed, listener))
     try:
         yield engine
     finally:

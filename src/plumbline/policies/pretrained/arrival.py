@@ -12,7 +12,7 @@ activations moves them, too, so the share of the learner's move that they make i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,8 @@ PROBE: tuple[tuple[str, str], ...] = (
     ("Write a query that counts the orders of a month.", "SELECT COUNT(*) FROM orders WHERE month = '2018-03';"),
     ("List three colours, one a line.", "red\ngreen\nblue"),
 )
+TEXT = "".join(question + answer for question, answer in PROBE)
+"""What tells two tokenizers apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +77,13 @@ def arrived(before: Pair, now: Pair) -> Arrived | None:
     )
 
 
-def check_tokenizer(chat: Any, theirs: Callable[[str], list[int]]) -> None:
-    """See that a server cuts the probe's texts into tokens as the learner does.
+def check_tokenizer(chat: Any, theirs: list[int]) -> None:
+    """See that a server cut `TEXT` into tokens as the learner does.
 
     Raises:
-        EngineError: it does not.
+        EngineError: it did not.
     """
-    text = "".join(question + answer for question, answer in PROBE)
-    if theirs(text) != list(chat.tokenizer(text, add_special_tokens=False)["input_ids"]):
+    if theirs != list(chat.tokenizer(TEXT, add_special_tokens=False)["input_ids"]):
         raise EngineError("the server has another tokenizer than the learner", "start it with the learner's model")
 
 
