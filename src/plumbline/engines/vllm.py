@@ -246,8 +246,7 @@ def _how(section: EngineSection, policy: Any) -> tuple[str, Any]:
     """
     import torch
 
-    adapted = policy.adapter is not None
-    how = section.publish
+    how, adapted = section.publish, policy.adapter is not None
     if how == "auto":
         how = "lora" if adapted and policy.device.type == "cuda" else "full"
     if how == "lora" and not adapted:

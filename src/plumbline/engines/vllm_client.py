@@ -105,7 +105,7 @@ class Client:
             Lost: the server broke, or nothing came for `timeout` seconds; what had ended was yielded.
             EngineError: it refused.
         """
-        found: queue.SimpleQueue[Answer | None] = queue.SimpleQueue()
+        found: queue.SimpleQueue[tuple[list[Request], Answer] | None] = queue.SimpleQueue()
 
         async def ask_all() -> None:
             limits = self._httpx.Limits(max_connections=max(1, in_flight // max(len(copies) for _, copies in parts)))
@@ -119,7 +119,9 @@ class Client:
         asking.add_done_callback(lambda _: found.put(None))
         try:
             while (ended := found.get(timeout=self.timeout)) is not None:
-                yield ended
+                copies, answer = ended
+                copies.remove(answer[0])  # here, so that what ends after a fault is asked again and not lost
+                yield answer
             asking.result()
         except queue.Empty:
             raise Lost(f"none of the answers asked of {self.address} ended within {self.timeout:g} seconds") from None
@@ -132,9 +134,9 @@ class Client:
         Raises:
             Lost: it ended before all copies had.
         """
-        copies, law = list(left), left[0].sampling
+        copies, law, missing = list(left), left[0].sampling, len(left)
         words = {name: getattr(law, name) for name in ("temperature", "top_k", "top_p", "max_tokens")}
-        body = {**NEUTRAL, **STREAMED, **words, **said, "prompt": prompt, "n": len(copies)}
+        body = {**NEUTRAL, **STREAMED, **words, **said, "prompt": prompt, "n": missing}
         begun: list[tuple[list[int], list[float]]] = [([], []) for _ in copies]
         last = ""
         try:
@@ -144,18 +146,19 @@ class Client:
                     _check(answer)
                 async for line in answer.aiter_lines():
                     last = line or last
-                    for piece in json.loads(line[6:]).get("choices", ()) if line.startswith("data: {") else ():
+                    pieces = json.loads(line[6:]).get("choices", ()) if line.startswith("data: {") else ()
+                    for piece in pieces:
                         tokens, logprobs = begun[piece["index"]]
                         if new := piece["token_ids"]:
                             tokens += new
                             logprobs += [0.0] * len(new) if law.greedy else piece["logprobs"]["token_logprobs"]
                         if piece["finish_reason"] is not None:
-                            request = copies[piece["index"]]
-                            left.remove(request)
-                            found.put((request, prompt, tokens, logprobs, piece["finish_reason"] == "stop"))
+                            missing -= 1
+                            stopped = piece["finish_reason"] == "stop"
+                            found.put((left, (copies[piece["index"]], prompt, tokens, logprobs, stopped)))
         except self._httpx.TransportError as error:
             last = type(error).__name__
-        if left:
+        if missing:
             raise Lost(f"{self.address} broke off before its answers had ended ({last[:300]})")
 
 

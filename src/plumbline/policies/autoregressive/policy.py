@@ -105,16 +105,9 @@ class AutoregressivePolicy(PretrainedPolicy):
             for chunk in self.chunks(requests, Sampling):
                 prompt_of = chunk.prompt_of.tolist()
                 for row, drawn in decode(decoder, chunk, self.chat.stop_ids, self.device):
-                    yield (
-                        chunk.requests[row],
-                        self.trajectory(
-                            chunk.prompts[prompt_of[row]],
-                            drawn.tokens,
-                            drawn.logprobs,
-                            chunk.sampling,
-                            stopped=drawn.stopped,
-                        ),
-                    )
+                    prompt, law = chunk.prompts[prompt_of[row]], chunk.sampling
+                    got = self.trajectory(prompt, drawn.tokens, drawn.logprobs, law, stopped=drawn.stopped)
+                    yield chunk.requests[row], got
 
     def trajectory(
         self, prompt: list[int], tokens: list[int], logprobs: list[float], sampling: Sampling, *, stopped: bool
