@@ -1,13 +1,8 @@
 """The vLLM sampler against a stand-in that speaks the same HTTP: its law, its publications, and every fault."""
 
 import json
-import signal
-import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -405,38 +400,6 @@ def test_a_server_that_does_not_fit_into_memory_says_so_and_what_to_do(policy, t
     assert "--gpu-memory-utilization" in told.value.fix
     with pytest.raises(EngineError, match="ended with status 1: ValueError: no such flag"):
         own(policy, tmp_path, monkeypatch, starts="ValueError: no such flag")
-
-
-def test_a_run_that_is_killed_leaves_no_server_and_nothing_that_it_started(tmp_path):
-    code = (
-        "import sys, time; from pathlib import Path; from plumbline.processes import start;"
-        f"got = start([sys.executable, '-m', 'tests.engines.sleeper'], {{}}, Path({str(tmp_path / 'log')!r}));"
-        "print(got.keeper.pid, flush=True); time.sleep(60)"
-    )
-    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    group = int(child.stdout.readline())
-    assert within_seconds(lambda: len(living(group)) == 3)  # the keeper, the server, and its engine
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    assert within_seconds(lambda: not living(group))
-
-
-def living(group: int) -> list[str]:
-    """The processes of a group that have not ended."""
-    states = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            _, _, rest = path.read_text().rpartition(")")
-            state, _, its_group, *_ = rest.split()
-            states += [path.parent.name] if int(its_group) == group and state != "Z" else []
-    return states
-
-
-def within_seconds(true: Callable[[], bool], seconds: float = 20.0) -> bool:
-    end = time.monotonic() + seconds
-    while not true() and time.monotonic() < end:
-        time.sleep(0.1)
-    return true()
 
 
 def test_what_is_missing_is_said_with_how_to_get_it(policy, tmp_path, monkeypatch):
