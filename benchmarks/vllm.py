@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=16)
     parser.add_argument("--copies", type=int, default=8)
     parser.add_argument("--answer", type=int, default=100)
+    parser.add_argument("--eager", action="store_true", help="both without recorded graphs, as on a CPU")
     parser.add_argument("--publications", type=int, default=0, help="steps of an update that are handed over")
     parser.add_argument("--rates", type=float, nargs="+", default=[1e-5, 7e-5], help="learning rates of --rounding")
     parser.add_argument("--rounding", action="store_true", help="only how much of an update rounding leaves")
@@ -71,7 +72,9 @@ def main() -> None:
     section = AutoregressiveModel(name=options.model, dtype=options.dtype, device=options.device)
     policy = open_policy(section, options.model, 0)
     policy.context = 1024
-    engine = EngineSection(name="vllm", arguments=["--dtype", options.dtype])
+    options.eager |= options.device == "cpu"
+    eager = ["--enforce-eager"] if options.eager else []
+    engine = EngineSection(name="vllm", arguments=["--dtype", options.dtype, *eager])
     with tempfile.TemporaryDirectory() as folder:
         sampler = VllmSampler(engine, policy, Place(Path(folder), 0, Silent()))
         try:
@@ -101,7 +104,7 @@ def throughput(sampler: VllmSampler, policy: object, options: argparse.Namespace
             "model": os.path.realpath(options.model),
             "dtype": options.dtype,
             "max_model_len": 1024,
-            "enforce_eager": options.device == "cpu",
+            "enforce_eager": options.eager,
             "gpu_memory_utilization": 0.4,
             "logprobs_mode": "processed_logprobs",
         },

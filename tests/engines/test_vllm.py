@@ -208,15 +208,16 @@ def test_how_much_arrives_counts_what_points_the_way_and_not_rounding_errors():
     assert arrived(Pair(zeros, zeros), Pair(zeros, zeros)) is None
 
 
-def test_the_share_of_a_move_has_an_error_that_rounding_makes():
-    numbers = torch.Generator().manual_seed(0)
-    learner, *noise = torch.randn(3, 400, generator=numbers, dtype=torch.float64)
-    before = Pair(torch.zeros(400), noise[0])
-    found = arrived(before, Pair(learner, learner + noise[1]))
-    assert abs(found.share - 1) < 4 * found.error
-    assert found.error == pytest.approx((2 / 400) ** 0.5, rel=0.2)
-    found = arrived(before, Pair(learner, noise[1]))
-    assert abs(found.share) < 4 * found.error
+def test_rounding_moves_the_share_by_no_more_than_the_bound():
+    learner, *noise = torch.randn(3, 400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    before = Pair(torch.zeros(400), 0.1 * noise[0])
+    found = arrived(before, Pair(learner, learner + 0.1 * noise[1]))
+    assert abs(found.share - 1) < found.bound == pytest.approx(0.2, rel=0.1)
+    found = arrived(before, Pair(learner, 0.1 * noise[1]))
+    assert abs(found.share) < found.bound
+    worst = 0.1 * learner  # rounding that points along the change, one way and then the other
+    found = arrived(Pair(torch.zeros(400), worst), Pair(learner, learner - worst))
+    assert (1 - found.share, found.bound) == pytest.approx((0.2, 0.2))
     assert arrived(before, before) is None
 
 
@@ -234,12 +235,26 @@ def test_a_server_that_moves_by_its_rounding_alone_is_told_from_one_that_has_the
         assert arrivals.check_probe(now, 1.0)["engine/probe_moved"] == pytest.approx(made, abs=0.1)
 
 
-def test_a_server_that_moves_by_not_one_bit_is_stale_however_small_the_change():
-    first, change, noise = torch.randn(3, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+def test_where_rounding_hides_a_step_steps_are_added_up_until_it_cannot():
+    """A server in 16 bits that has lost the weights: each small step of the learner is less than its rounding."""
+    change, *noise = torch.randn(41, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     arrivals = Arrivals()
-    arrivals.check_probe(Pair(first, first), 1.0)
-    hidden = Pair(first + 1e-6 * change, first + 1e-3 * noise)  # a step so small that rounding hides it
-    assert arrivals.check_probe(hidden, 1.0)["engine/probe_moved_error"] > 1
+
+    def check(steps):
+        for step in steps:
+            arrivals.check_probe(Pair(0.01 * step * change, 0.03 * noise[step]), 1.0)
+
+    check(range(10))
+    with pytest.raises(EngineError, match="still samples with older weights"):
+        check(range(10, 20))
+
+
+def test_a_server_that_moves_by_not_one_bit_is_stale_however_small_the_change():
+    first, change, *noise = torch.randn(4, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    arrivals = Arrivals()
+    arrivals.check_probe(Pair(first, first + 1e-3 * noise[0]), 1.0)
+    hidden = Pair(first + 1e-6 * change, first + 1e-3 * noise[1])  # a step so small that rounding hides it
+    assert arrivals.check_probe(hidden, 1.0)["engine/probe_moved_bound"] > 100
     with pytest.raises(EngineError, match="still samples with older weights"):
         arrivals.check_probe(Pair(first + 2e-6 * change, hidden.served), 1.0)
 

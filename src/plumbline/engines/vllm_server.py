@@ -82,6 +82,6 @@ def ended(server: Kept) -> EngineError | None:
     what = "ran out of memory" if short else f"ended with status {server.status}"
     return EngineError(
         f"the vLLM server {what}{''.join(errors[-1:])}",
-        "where memory was short, lower --gpu-memory-utilization or --max-model-len in engine.arguments, else correct "
-        f"them or the model; its log is {server.log}",
+        "where memory was short, set --max-model-len, --gpu-memory-utilization or --kv-cache-memory-bytes in "
+        f"engine.arguments, else correct them or the model; its log is {server.log}",
     )

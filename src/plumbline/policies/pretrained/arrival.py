@@ -7,7 +7,8 @@ neighbours about w / 256 away, and an update of RL is often smaller than half of
 server draws with the old weights although every file is new. Or the weights are not loaded, whatever the server says.
 So the update is measured on elements of every trained matrix, before and after rounding; and a probe of fixed texts is
 scored by the learner and by the server: the server's log-probabilities must move with the learner's. Rounding of its
-activations moves them, too, so the share of the learner's move that they make is judged with its standard error.
+activations moves them, too, in 16 bits by more than the first steps of RL do: their share of the learner's move is
+judged once rounding cannot explain it, and until then they must only have changed.
 """
 
 from __future__ import annotations
@@ -54,8 +55,11 @@ class Arrived:
     share: float
     """Of the wanted change, as the projection of what arrived on it: <served, wanted> / <wanted, wanted>, the slope of
     a line through the origin. The ratio of the two norms would count rounding errors as if they had been learnt."""
-    error: float
-    """Standard error of that slope, by what lies beside the line."""
+    bound: float
+    """How far rounding can move that slope. Between two versions that arrived, the server's change differs from the
+    learner's by two rounding errors, each about as long as that of the earlier version; by Cauchy and Schwarz they move
+    the slope by at most the sum of their lengths over that of the learner's change. A standard error would be too
+    small: the tokens of a text share what its first ones are rounded to, and a few tokens make most of a change."""
     elements: float
     """Of the elements that should have changed, those that did."""
     noise: float
@@ -71,7 +75,7 @@ def arrived(before: Pair, now: Pair) -> Arrived | None:
     share = float(wanted @ got) / size**2
     return Arrived(
         share=share,
-        error=float((got - share * wanted).norm()) / size / max(1, len(wanted) - 1) ** 0.5,
+        bound=2 * float((before.served - before.exact).double().norm()) / size,
         elements=float((got[wanted != 0] != 0).double().mean()),
         noise=float((got - wanted).norm()) / size,
     )
@@ -143,14 +147,14 @@ class Arrivals:
         anchor, last = self._anchor or now, self._last or now
         found, latest = arrived(anchor, now), arrived(last, now)
         if found is not None:
-            if (latest is not None and not latest.elements) or found.share + 3 * found.error < due / 2:
+            if (latest is not None and not latest.elements) or found.share + found.bound < due / 2:
                 raise EngineError(
                     "new weights were handed over, and the server still samples with older weights: of the learner's "
-                    f"change of the probe's log-probabilities it made {found.share:.2f} +- {found.error:.2f}",
+                    f"change of the probe's log-probabilities it made {found.share:.2f} +- {found.bound:.2f}",
                     "use the version of vLLM that docs/vllm.md names, or another engine.publish",
                 )
-            if found.share - 3 * found.error > due / 2:
+            if found.share - found.bound > due / 2:
                 anchor = now  # what follows is told from this version
-            figures |= {"engine/probe_moved": found.share, "engine/probe_moved_error": found.error}
+            figures |= {"engine/probe_moved": found.share, "engine/probe_moved_bound": found.bound}
         self._anchor, self._last = anchor, now
         return figures
