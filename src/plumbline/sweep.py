@@ -134,7 +134,7 @@ def _run_side_by_side(
     Raises:
         EngineError: no cluster answers, or Ray is not installed.
     """
-    from plumbline.engines.workers import cluster
+    from plumbline.engines.workers_pool import cluster
 
     waiting, failures = list(recipes), dict[str, PlumblineError]()
     deaths: Counter[str] = Counter()

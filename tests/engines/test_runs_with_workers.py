@@ -127,5 +127,3 @@ def test_without_ray_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(EngineError, match=r"scale needs ray.*\n.*\.\[ray\]"), workers(ScaleSection(samplers=1)):
         pass
-    with workers(ScaleSection()):
-        pass

@@ -70,7 +70,9 @@ def spread(cluster, tmp_path):
 
 def pids(pool) -> list[int]:
     """Of the workers that are there."""
-    return [ray.get(worker.__ray_call__.remote(lambda self: os.getpid())) for worker in [*pool._free, *pool._lent]]
+    there = ray.wait(list(pool._workers.values()), num_returns=len(pool._workers), timeout=0)[0]
+    workers = [worker for worker, promised in pool._workers.items() if promised in there]
+    return [ray.get(worker.__ray_call__.remote(lambda self: os.getpid())) for worker in workers]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_an_episode_stays_where_it_lives(spread):
 
 
 def test_what_hangs_and_what_kills_are_failures_of_their_own(spread, tmp_path, monkeypatch):
-    monkeypatch.setattr(workers_pool, "DIED", 2)
+    monkeypatch.setitem(workers_pool.MOST, ChildProcessError, 2)
     own, far = spread(timeout=1.5)
     example = own.examples("val")[0]
     texts = ["hangs", "dies", f"once {tmp_path / 'died'}", "aa"]
@@ -157,8 +159,7 @@ def test_twenty_random_kills_change_nothing(spread):
     def kill():
         while not done.is_set() and len(kills) < 20:
             time.sleep(rng.uniform(0.05, 0.2))
-            with far.pool._news:
-                workers = [*far.pool._free, *far.pool._lent]
+            workers = list(far.pool._workers)
             worker = rng.choice(workers) if workers else None
             if worker is not None and worker not in kills:
                 ray.kill(worker)  # SIGKILL, as Ray does it: nothing is cleared up
@@ -286,7 +287,7 @@ def test_samplers_draw_to_the_bit_what_one_process_draws_also_where_one_dies(clu
         samplers.take(policy, version)
         alone = bits(policy.sample(requests))
         assert bits(samplers.sample(requests)) == alone
-    ray.kill(samplers.pool._free[0])
+    ray.kill(next(iter(samplers.pool._workers)))
     began = time.monotonic()
     assert bits(samplers.sample(requests)) == alone
     print(f"a sampler killed: {time.monotonic() - began:.1f} s")
@@ -303,7 +304,7 @@ def test_one_sampler_draws_what_two_draw_and_who_replaces_it_has_its_weights(clu
     policy.publish(7)
     samplers.take(policy, 7)
     assert bits(samplers.sample(requests_of())) == bits(policy.sample(requests_of()))
-    ray.kill(samplers.pool._free[0])
+    ray.kill(next(iter(samplers.pool._workers)))
     began = time.monotonic()
     assert bits(samplers.sample(requests_of())) == bits(policy.sample(requests_of()))
     print(f"the only sampler killed: {time.monotonic() - began:.1f} s")
@@ -319,7 +320,7 @@ def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
     for step in range(3):
         change(policy, step)
         if step == 2:
-            ray.kill(learners.pool._free[0])
+            ray.kill(next(iter(learners.pool._workers)))
         alone, figures = updated(policy, recipe, credits_, None)
         shared, theirs = updated(policy, recipe, credits_, learners)
         largest = max(float(gradient.abs().max()) for gradient in alone.values())

@@ -3,22 +3,28 @@
 Whoever calls waits for its answer, and where all workers are lent for one of them: so there is never more under way
 than there are workers, and what waits, waits where it came from. A worker that died, or that gave no answer in time, is
 replaced, and its call is asked again of another. What is asked must depend on what it is asked with alone.
+
+Ray's own retries (`max_restarts`, `max_task_retries`) are not used: a call would wait until its own actor is there
+again, while others are free, and an actor that hangs is none to restart.
 """
 
 import logging
 import os
+import re
+import secrets
 import socket
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from plumbline.errors import EngineError
 from plumbline.imports import missing
-from plumbline.recipe.running import ScaleSection
 
-DIED, HUNG = 12, 2
+MOST = {ChildProcessError: 12, TimeoutError: 2}
 """Workers that one call may cost before it counts as what ends them: by their deaths, by the time limit."""
 START = 300.0
 """Seconds in which a worker is there; on a cluster that grows, a machine has to come first."""
@@ -28,31 +34,16 @@ LOOK = 1.0
 """Seconds between looks at the head while an answer is waited for."""
 OUTLIVE = "3600"
 """Seconds for which Ray lets a process live on without a head (by default 60, and then it ends it without a word)."""
+LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
+"""The address of a node of this machine. Ray replaces 127.0.0.1 by the machine's own on Linux, and leaves 127.0.0.2."""
 _pools: list["Pool"] = []  # Ray is one for the whole process, and so is what is open in it
 
 
 @contextmanager
-def workers(scale: ScaleSection) -> Iterator[None]:
-    """Ray for what runs in this block, where a recipe's `scale` asks for any of it: see `cluster`.
+def cluster(address: str | None, wanted: int, what: str) -> Iterator["Head"]:
+    """Ray for this block: what is there already, the cluster at an address, or one for the block alone; its head.
 
-    At its end, also by an error, all pools are closed.
-    """
-    if not scale.spread:
-        yield
-        return
-    with cluster(scale.address, scale.verdicts + scale.samplers + scale.learners, "scale"):
-        try:
-            yield
-        finally:
-            while _pools:
-                _pools.pop().close()
-
-
-@contextmanager
-def cluster(address: str | None, wanted: int, what: str) -> Iterator[None]:
-    """Ray for this block: what is there already, the cluster at an address, or one for the block alone.
-
-    At its end, also by an error, what was started or connected here is shut down.
+    At its end, also by an error, all pools are closed, and what was started or connected here is shut down.
 
     Args:
         address: HOST:PORT, or auto; None is that of RAY_ADDRESS, else a local cluster is started.
@@ -70,10 +61,29 @@ def cluster(address: str | None, wanted: int, what: str) -> Iterator[None]:
     if ours:
         _connect(address or os.environ.get("RAY_ADDRESS", ""), wanted)
     try:
-        yield
+        yield Head()
     finally:
+        while _pools:
+            _pools.pop().close()
         if ours:
             _disconnect()
+
+
+def _connect(address: str, wanted: int) -> None:
+    import ray
+
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", OUTLIVE)
+    local = {"num_cpus": max(os.cpu_count() or 1, wanted), "include_dashboard": False, "_node_ip_address": LOOPBACK}
+    if not address:  # Ray's token, without which nobody gets in, would lie in a file that others may read
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    try:
+        if address not in {"", "auto"} and not answers(address):  # with `OUTLIVE` Ray itself would try for as long
+            raise ConnectionError("nothing listens there")
+        options = {} if address else local
+        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **options)
+    except (OSError, RuntimeError, ValueError) as error:
+        where = f"no Ray cluster answers at {address}" if address else "a local Ray cluster does not start"
+        raise EngineError(f"{where}: {error}", "see `ray status`; correct scale.address or RAY_ADDRESS") from error
 
 
 def _disconnect() -> None:
@@ -88,34 +98,41 @@ def _disconnect() -> None:
             process.kill()
 
 
-def _connect(address: str, wanted: int) -> None:
-    import ray
-
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", OUTLIVE)
-    local: dict[str, Any] = {
-        "num_cpus": max(os.cpu_count() or 1, wanted),
-        "include_dashboard": False,
-        "_node_ip_address": "127.0.0.2",  # Ray takes 127.0.0.1 for the machine's name on the network
-    }
-    try:
-        if address not in {"", "auto"}:  # with `OUTLIVE` Ray itself would try for as long
-            _reach(address)
-        ray.init(
-            address=address or "local",
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            **({} if address else local),
-        )
-    except (OSError, RuntimeError, ValueError) as error:
-        where = f"no Ray cluster answers at {address}" if address else "a local Ray cluster does not start"
-        raise EngineError(f"{where}: {error}", "see `ray status`; correct scale.address or RAY_ADDRESS") from error
-
-
-def _reach(address: str) -> None:
-    """Raise OSError or ValueError where nothing answers at HOST:PORT."""
+def answers(address: str) -> bool:
+    """Whether somebody does at HOST:PORT."""
     host, _, port = address.rpartition(":")
-    socket.create_connection((host.strip("[]"), int(port)), timeout=LOOK).close()
+    with suppress(OSError, ValueError):
+        socket.create_connection((host.strip("[]"), int(port)), timeout=LOOK).close()
+        return True
+    return False
+
+
+class Head:
+    """The head of the cluster that this process is connected to: without it nothing can be started or ended."""
+
+    def __init__(self) -> None:
+        import ray
+
+        self.address: str = ray.get_runtime_context().gcs_address
+        self.heard = time.monotonic()
+
+    def check(self) -> None:
+        """Look after it, where that was not done for a while.
+
+        Raises:
+            EngineError: it has not answered for `PATIENCE`.
+        """
+        began = time.monotonic()
+        if began - self.heard < LOOK:
+            return
+        while not answers(self.address):
+            if time.monotonic() - began > PATIENCE:
+                raise EngineError(
+                    f"the head of the Ray cluster, {self.address}, has not answered for {PATIENCE:g} s",
+                    "start the cluster again, then go on from the last checkpoint: --resume",
+                )
+            time.sleep(LOOK / 2)
+        self.heard = time.monotonic()
 
 
 class Pool:
@@ -123,23 +140,27 @@ class Pool:
 
     Args:
         what: they are, in a word, for messages.
-        make: starts one. It has a method `open`, which is called once, and whose errors are everybody's.
+        kind: their class.
+        opening: gives what it is made with; an error of that is everybody's.
         count: how many there are.
         limit: seconds of a call after which its worker counts as hung.
+        gpus: that each is given.
     """
 
-    def __init__(self, what: str, make: Callable[[], Any], count: int, limit: float) -> None:
+    def __init__(
+        self, what: str, kind: type, opening: Callable[[], Any], count: int, limit: float, gpus: int = 0
+    ) -> None:
         import ray
 
-        self.what, self.make, self.count, self.limit = what, make, count, limit
+        self.what, self.opening, self.count, self.limit = what, opening, count, limit
+        self.actor = ray.remote(num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD")(kind)
         self.lost = 0
         """Workers that were replaced so far."""
-        self._free: list[Any] = []
-        self._lent: list[Any] = []
-        self._coming: dict[Any, Any] = {}
-        self._news = threading.Condition()
-        self._head: str = ray.get_runtime_context().gcs_address
-        self._heard = self._looked = time.monotonic()
+        self._workers: dict[Any, Any] = {}
+        """Those that were started, each with the promise that it is there."""
+        self._lent: set[Any] = set()
+        self._lock = threading.Lock()
+        self._head = Head()
         _pools.append(self)
 
     def call(self, method: str, *arguments: Any, wanted: Any = None) -> tuple[Any, Any]:
@@ -158,126 +179,72 @@ class Pool:
         """
         from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
-        died = hung = 0
+        lost: Counter[type[OSError]] = Counter()
         while True:
-            worker, kept = self._lend(wanted), False
+            worker = self._lend(wanted)
             try:
-                answer = self._answer(getattr(worker, method).remote(*arguments))
-                kept = True
+                return self._answer(getattr(worker, method).remote(*arguments)), worker
             except RayTaskError as error:
-                kept = True
                 raise error.cause from None
-            except GetTimeoutError:
-                hung += 1
-                if hung == HUNG:
-                    late = f"{HUNG} {self.what} gave no answer in {self.limit:g} s each (scale.timeout)"
-                    raise TimeoutError(late) from None
-            except RayError as error:  # it died, or its machine did and took the answer along
-                died += 1
-                if died == DIED:
-                    raise ChildProcessError(f"{DIED} {self.what} died of it, the last with: {error}") from error
-            else:
-                return answer, worker
+            except RayError as error:  # it died, or its machine did and took the answer along; or it hangs
+                self._drop(worker)
+                if getattr(error, "actor_init_failed", False):
+                    said = re.split(r"\n(?=\S)", str(error).strip())[-1]  # after the traceback
+                    raise EngineError(
+                        f"one of the {self.what} cannot be opened: {said}",
+                        "every machine of the cluster needs this package, the same modules and the same files",
+                    ) from error
+                kind = TimeoutError if isinstance(error, GetTimeoutError) else ChildProcessError
+                lost[kind] += 1
+                if lost[kind] == MOST[kind]:
+                    raise kind(f"it ended {MOST[kind]} {self.what}, the last with: {error}") from None
             finally:
-                self._give_back(worker, kept=kept)
+                self._lent.discard(worker)
 
     def close(self) -> None:
         """End all workers."""
-        with self._news:
-            everybody = [*self._free, *self._lent, *self._coming.values()]
-            self._free, self._lent, self._coming, self.count = [], [], {}, 0
-            self._news.notify_all()
-        for worker in everybody:
-            self._kill(worker)
+        with self._lock:
+            self.count = 0
+        for worker in list(self._workers):
+            self._drop(worker)
 
     def _answer(self, promised: Any) -> Any:
         import ray
         from ray.exceptions import GetTimeoutError
 
         end = time.monotonic() + self.limit
-        self._check()
         while not ray.wait([promised], timeout=min(LOOK, self.limit))[0]:
-            self._check()
-            if time.monotonic() >= end:
-                raise GetTimeoutError
+            self._head.check()
+            if time.monotonic() > end:
+                raise GetTimeoutError(f"no answer in {self.limit:g} s (scale.timeout)")
         return ray.get(promised)
 
     def _lend(self, wanted: Any) -> Any:
-        """A free worker, once there is one."""
-        began = time.monotonic()
-        with self._news:
-            while True:
-                self._welcome()
-                if wanted in self._free or (self._free and wanted not in self._lent):
-                    worker = wanted if wanted in self._free else self._free[0]
-                    self._free.remove(worker)
-                    self._lent.append(worker)
-                    return worker
-                self._check()
-                if not self.count or (not self._lent and time.monotonic() - began > START):
-                    raise EngineError(
-                        f"none of {self.count} {self.what} is there after {time.monotonic() - began:.0f} s",
-                        "see `ray status` for what the cluster has; ask for fewer (scale), or for more machines",
-                    )
-                self._news.wait(0.02 if self._coming else LOOK)
-
-    def _welcome(self) -> None:
-        """Start the workers that are missing, and take in those that have opened."""
+        """A worker that is free, once there is one; those that are missing are started."""
         import ray
-        from ray.exceptions import RayError, RayTaskError
 
-        while len(self._free) + len(self._lent) + len(self._coming) < self.count:
-            worker = self.make()
-            self._coming[worker.open.remote()] = worker
-        opened = ray.wait(list(self._coming), num_returns=len(self._coming), timeout=0)[0] if self._coming else []
-        for promised in opened:
-            worker = self._coming.pop(promised)
-            try:
-                ray.get(promised)
-                self._free.append(worker)
-            except RayTaskError as error:
+        end = time.monotonic() + START
+        while True:
+            self._head.check()
+            with self._lock:
+                while len(self._workers) < self.count:
+                    worker = self.actor.remote(*self.opening())
+                    self._workers[worker] = worker.__ray_ready__.remote()
+                for worker in [wanted] if wanted in self._workers else list(self._workers):
+                    if worker not in self._lent and ray.wait([self._workers[worker]], timeout=0)[0]:
+                        self._lent.add(worker)
+                        return worker
+            if not self.count or (not self._lent and time.monotonic() > end):
                 raise EngineError(
-                    f"one of the {self.what} cannot be opened: {error.cause}",
-                    "every machine of the cluster needs this package, the same modules and the same files",
-                ) from error
-            except RayError:  # it died: the next look starts another
-                self.lost += 1
+                    f"none of {self.count} {self.what} is there after {START:.0f} s",
+                    "see `ray status` for what the cluster has; ask for fewer (scale), or for more machines",
+                )
+            time.sleep(0.02)
 
-    def _give_back(self, worker: Any, *, kept: bool) -> None:
-        with self._news:
-            if worker in self._lent:
-                self._lent.remove(worker)
-                self._free += [worker] * kept
-                self.lost += not kept
-            self._news.notify_all()
-        if not kept:
-            self._kill(worker)
-
-    def _kill(self, worker: Any) -> None:
+    def _drop(self, worker: Any) -> None:
+        """End a worker, in whose place another one is started."""
         import ray
 
-        if ray.is_initialized() and self._answers():
+        self.lost += self._workers.pop(worker, None) is not None
+        if ray.is_initialized() and answers(self._head.address):
             ray.kill(worker)
-
-    def _answers(self) -> bool:
-        """Whether the head of the cluster does: without it nothing can be started or ended."""
-        try:
-            _reach(self._head)
-        except OSError:
-            return False
-        self._heard = time.monotonic()
-        return True
-
-    def _check(self) -> None:
-        """Look after the head, at most once in a while."""
-        now = time.monotonic()
-        if now - self._looked < LOOK:
-            return
-        if now - self._looked > PATIENCE:  # nobody looked, so nothing is known of the time before
-            self._heard = now
-        self._looked = now
-        if not self._answers() and (silent := now - self._heard) > PATIENCE:
-            raise EngineError(
-                f"the head of the Ray cluster, {self._head}, has not answered for {silent:.0f} s",
-                "start the cluster again, then go on from the last checkpoint: --resume",
-            )
