@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from plumbline.errors import DataError
 from plumbline.records import Example, Message, Outcome, Score
 from tests.toy import RUBRIC, ToyTask
 
@@ -74,6 +75,8 @@ class FaultyTask(ToyTask):
 
 
 def open_faulty(options: Mapping[str, Any], folder: Path, progress: object) -> FaultyTask:
+    if options.get("opens_in", os.getpid()) != os.getpid():
+        raise DataError("there are no records here", "copy them")
     return FaultyTask(options)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.errors import EngineError
+from plumbline.errors import EngineError, ModelError
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import parse
 from plumbline.recipe.running import ScaleSection
@@ -125,5 +125,5 @@ def test_without_ray_the_extra_is_named(monkeypatch):
     from plumbline.engines.workers import workers
 
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(EngineError, match=r"scale needs ray.*\n.*\.\[ray\]"), workers(ScaleSection(samplers=1)):
+    with pytest.raises(ModelError, match=r"scale needs ray.*\n.*\.\[ray\]"), workers(ScaleSection(samplers=1)):
         pass

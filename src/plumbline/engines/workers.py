@@ -17,33 +17,31 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, contextmanager
-from functools import lru_cache, partial
-from itertools import count
+from functools import lru_cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
-from plumbline.engines.workers_pool import Head, Pool, cluster
+from plumbline.engines.workers_pool import Pool, cluster
 from plumbline.errors import EngineError, RecipeError
 from plumbline.policies import open_policy
 from plumbline.policies.options import model_section
 from plumbline.policies.policy import Cuts, Learner, Policy
-from plumbline.recipe import ModelSection, Recipe
-from plumbline.recipe.running import ScaleSection
+from plumbline.recipe import ModelSection, Recipe, ScaleSection
 from plumbline.records import Example, Message, Outcome, Request, Score, Trajectory
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
 from plumbline.tasks.episode import Episode
 from plumbline.tasks.task import Grouped, Task, episode_of
 
-KEPT = 1024
-"""Episodes that a worker keeps; an older one that goes on is told anew."""
+KEPT = 1024  # episodes that a worker keeps; an older one that goes on is told anew
 Verdict = tuple[Outcome, Score]
-Work = Callable[[Any], Any]
-"""What a replica is asked to do: called with the policy."""
+Told = tuple[Sequence[Message] | None, Verdict | None]
+Work = Callable[..., Any]  # called with the policy, and with further arguments
 
 
-def workers(scale: ScaleSection) -> AbstractContextManager[Head]:
+def workers(scale: ScaleSection) -> AbstractContextManager[None]:
     """Ray for what runs in this block, with all that this file opens: see `cluster`."""
     return cluster(scale.address, scale.verdicts + scale.samplers + scale.learners, "scale")
 
@@ -67,11 +65,12 @@ def spread_verdicts(recipe: Recipe, task: Task, name: str, run: Run) -> Task:
     def opening() -> tuple[Any, ...]:  # when the first verdict is asked for: the records have been built then
         return section.name, section.options, folder, folder.is_dir(), Path.cwd()
 
-    pool = Pool("workers for verdicts", TaskWorker, opening, scale.verdicts, scale.timeout)
-    kind = _SpreadEpisodes if hasattr(task, "episode") else _Spread
-    names = [one for one in dir(task) if not one.startswith("_") and not hasattr(kind, one)]
+    pool = Pool("workers for verdicts", TaskWorker, opening, scale.verdicts, scale.timeout, 0)
+    names = [one for one in dir(task) if not one.startswith("_") and not hasattr(_Spread, one)]
     own = {**{one: property(attrgetter(f"task.{one}")) for one in names}, "judges": pool.count}
-    spread: Task = type("SpreadTask", (kind,), own)(task, pool)
+    if "episode" in own:
+        own["episode"] = lambda _, example: SpreadEpisode(pool, example)
+    spread: Task = type("SpreadTask", (_Spread,), own)(task, pool)
     return spread
 
 
@@ -79,7 +78,7 @@ class _Spread:
     """What of a task is asked of workers."""
 
     def __init__(self, task: Task, pool: Pool) -> None:
-        self.task, self.pool, self.numbers = task, pool, count()
+        self.task, self.pool = task, pool
 
     def judge(self, example: Example, completion: str) -> Verdict:
         """See `Task.judge`."""
@@ -91,36 +90,27 @@ class _Spread:
         return found
 
 
-class _SpreadEpisodes(_Spread):
-    def episode(self, example: Example) -> "SpreadEpisode":
-        """See `Episodic.episode`."""
-        return SpreadEpisode(self.pool, example, next(self.numbers))
-
-
 class SpreadEpisode:
     """An episode that lives in a worker; see `Episode`."""
 
-    def __init__(self, pool: Pool, example: Example, number: int) -> None:
-        self.pool, self.number, self.example = pool, number, pickle.dumps(example)
+    def __init__(self, pool: Pool, example: Example) -> None:
+        self.pool, self.name, self.example = pool, uuid4().hex, pickle.dumps(example)
         self.texts: list[str] = []
-        self._asks: Sequence[Message] | None = example.messages
-        self._came_to: Verdict | None = None
+        self._found: Told = example.messages, None
         self._lives: Any = None
 
     def ask(self) -> Sequence[Message] | None:
         """See `Episode.ask`."""
-        return self._asks
+        return self._found[0]
 
     def tell(self, text: str) -> None:
         """See `Episode.tell`."""
         self.texts.append(text)
-        found, self._lives = self.pool.call("tell", self.number, self.example, self.texts, wanted=self._lives)
-        self._asks, self._came_to = found
+        self._found, self._lives = self.pool.call("tell", self.name, self.example, self.texts, wanted=self._lives)
 
-    def result(self) -> Verdict:
-        """See `Episode.result`."""
-        assert self._came_to is not None, "an episode comes to nothing before its first answer"
-        return self._came_to
+    def result(self) -> Verdict | None:
+        """See `Episode.result`; nothing before the first answer."""
+        return self._found[1]
 
 
 @contextmanager
@@ -146,14 +136,11 @@ class TaskWorker:
         if home.is_dir():  # paths and modules are looked for there
             os.chdir(home)
         if there and not folder.is_dir():
-            raise EngineError(
-                f"this machine has no folder {folder}, where the run's records are",
-                "let run.folder be on a disk that all machines of the cluster share",
-            )
+            fix = "let run.folder be on a disk that all machines of the cluster share"
+            raise EngineError(f"this machine has no folder {folder}, where the run's records are", fix)
         self.task = open_task(name, options, folder)
         self.example: Callable[[bytes], Example] = lru_cache(KEPT)(pickle.loads)  # a task may know it by its identity
-        self.episodes: dict[int, Episode] = {}
-        """Those that are not over, by number, the oldest first."""
+        self.episodes: dict[str, Episode] = {}  # those that are not over, the oldest first
 
     @_named()
     def judge(self, example: bytes, completions: Sequence[str]) -> Sequence[Verdict]:
@@ -164,16 +151,16 @@ class TaskWorker:
         return [task.judge(asked, completion) for completion in completions]
 
     @_named()
-    def tell(self, number: int, example: bytes, texts: Sequence[str]) -> tuple[Sequence[Message] | None, Verdict]:
+    def tell(self, name: str, example: bytes, texts: Sequence[str]) -> Told:
         """What an episode asks and comes to after these texts, of which the last is new."""
-        here = self.episodes.pop(number, None)
+        here = self.episodes.pop(name, None)
         episode = here or episode_of(self.task, self.example(example))
         for text in texts[-1:] if here else texts:
             episode.tell(text)
         if (asks := episode.ask()) is not None:
-            self.episodes[number] = episode
+            self.episodes[name] = episode
             if len(self.episodes) > KEPT:
-                del self.episodes[min(self.episodes)]
+                del self.episodes[next(iter(self.episodes))]
         return asks, episode.result()
 
 
@@ -204,29 +191,19 @@ class Replicas:
         opening = model_section(recipe), model, torch.get_num_threads(), reference, Path.cwd()
         gpus = int(policy.engine.get("device", "").startswith("cuda"))
         self.pool = Pool(what, ModelWorker, lambda: opening, workers, recipe.scale.timeout, gpus)
-        self.threads = ThreadPoolExecutor(workers, thread_name_prefix="ask")
-        self.count, self.version = workers, -1
-        self.held: list[Any] = []
-        """The weights in Ray's store; in a list, so that only who needs them fetches them."""
+        self.count, self.threads = workers, ThreadPoolExecutor(workers, thread_name_prefix="ask")
+        self.weights: tuple[int, list[Any]] = -1, []  # the version, and where in Ray's store: fetched by who needs them
 
     def take(self, learner: Learner, version: int) -> None:
         """See `Engine.take`."""
         import ray
 
         weights = {name: weight.detach().cpu().clone() for name, weight in learner.trainable().items()}
-        self.version, self.held = version, [ray.put(weights)]
+        self.weights = version, [ray.put(weights)]
 
-    def ask(self, work: Work) -> Future[Any]:
-        """What the work comes to in a worker with the weights that were taken last."""
-        return self.threads.submit(self._ask, self.version, self.held, work)
-
-    def _ask(self, *asked: Any) -> Any:
-        try:
-            return self.pool.call("work", *asked)[0]
-        except (ChildProcessError, TimeoutError) as error:
-            raise EngineError(
-                str(error), "see scale.timeout, and the memory that a worker has; then --resume"
-            ) from error
+    def ask(self, work: Work, *further: Any) -> Future[tuple[Any, Any]]:
+        """What the work comes to in a worker with the weights that were taken last, and the worker."""
+        return self.threads.submit(self.pool.call, "work", *self.weights, work, *further)
 
     def close(self) -> None:
         """See `Engine.close`."""
@@ -239,10 +216,8 @@ class Samplers(Replicas):
 
     def __init__(self, recipe: Recipe, policy: Policy, model: str, run: Run) -> None:
         if not isinstance(policy, Cuts):
-            raise RecipeError(
-                f"scale.samplers needs a policy that says which requests it draws together; {policy.family} does not",
-                "leave out scale.samplers, or give the policy a method `cut` (see plumbline.policies.policy.Cuts)",
-            )
+            fix = "leave out scale.samplers, or give the policy a method `cut` (see plumbline.policies.policy.Cuts)"
+            raise RecipeError(f"scale.samplers needs requests that are drawn together; {policy.family} cuts none", fix)
         super().__init__("samplers", recipe, policy, model, recipe.scale.samplers)
         self.family, self.context, self.cut = policy.family, policy.context, policy.cut
         self.prompt_length, self.exact = policy.prompt_length, policy.exact
@@ -263,21 +238,14 @@ class Samplers(Replicas):
                 f"only {len(chunks)} of {self.count} samplers have something to draw, because so many answers are "
                 f"drawn side by side; model.rows_at_once: {-(-len(requests) // self.count)} would give each a share",
             )
-        by_key = {request.key: request for request in requests}
-        asked = [self.ask(partial(_drawn, *chunk)) for chunk in chunks]
-        try:
-            for done in as_completed(asked):
-                for key, trajectory in pickle.loads(done.result()):  # noqa: S301 - from a worker of ours
-                    yield by_key[key], trajectory
-        finally:
-            for each in asked:
-                each.cancel()
+        for done in as_completed([self.ask(_drawn, *chunk) for chunk in chunks]):
+            yield from pickle.loads(done.result()[0])  # noqa: S301 - from a worker of ours
 
 
-def _drawn(requests: Sequence[Request], shared: int, policy: Any) -> bytes:
-    """The trajectories of a chunk by key, pickled: arrays that Ray unpacks cannot be written to."""
+def _drawn(policy: Any, requests: Sequence[Request], shared: int) -> bytes:
+    """A chunk's requests with their trajectories, pickled: arrays that Ray unpacks cannot be written to."""
     policy.shared = shared
-    return pickle.dumps([(request.key, drawn) for request, drawn in policy.sample(requests)])
+    return pickle.dumps(list(policy.sample(requests)))
 
 
 class Learners(Replicas):
@@ -285,12 +253,12 @@ class Learners(Replicas):
 
     def begin(self, learner: Learner, works: Sequence[Work]) -> Callable[[], list[tuple[Any, Mapping[str, Any]]]]:
         """See `Helpers.begin`."""
-        self.take(learner, self.version + 1)
-        asked = [self.ask(partial(_with_gradients, work)) for work in works]
-        return lambda: [each.result() for each in asked]
+        self.take(learner, self.weights[0] + 1)
+        asked = [self.ask(_with_gradients, work) for work in works]
+        return lambda: [each.result()[0] for each in asked]
 
 
-def _with_gradients(work: Work, policy: Policy) -> tuple[Any, Mapping[str, Any]]:
+def _with_gradients(policy: Policy, work: Work) -> tuple[Any, Mapping[str, Any]]:
     """What the work returns, and the gradients that it left, by the names of the weights."""
     weights = policy.trainable()
     for weight in weights.values():
@@ -313,16 +281,14 @@ class ModelWorker:
         if reference:
             self.policy.keep_reference()
 
-    def work(self, version: int, held: Sequence[Any], work: Work) -> Any:
+    def work(self, version: int, held: Sequence[Any], work: Work, *further: Any) -> Any:
         """What the work returns, called with the policy, once that has the weights of the version."""
-        import ray
-        import torch
-
         if version != self.version:
+            import ray
+
             weights = ray.get(held[0])
-            with torch.no_grad():
-                for name, weight in self.policy.trainable().items():
-                    weight.copy_(weights[name])
+            for name, weight in self.policy.trainable().items():
+                weight.detach().copy_(weights[name])
             self.policy.publish(version)
             self.version = version
-        return work(self.policy)
+        return work(self.policy, *further)
