@@ -69,7 +69,7 @@ def spread_verdicts(recipe: Recipe, task: Task, name: str, run: Run) -> Task:
     names = [one for one in dir(task) if not one.startswith("_") and not hasattr(_Spread, one)]
     own = {**{one: property(attrgetter(f"task.{one}")) for one in names}, "judges": pool.count}
     if "episode" in own:
-        own["episode"] = lambda _, example: SpreadEpisode(pool, example)
+        own["episode"] = lambda spread, example: SpreadEpisode(spread.pool, example)
     spread: Task = type("SpreadTask", (_Spread,), own)(task, pool)
     return spread
 
