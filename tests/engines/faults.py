@@ -27,6 +27,9 @@ def act(text: str) -> None:
     if word == "once" and not Path(value).exists():  # ends the first process that judges it
         Path(value).touch()
         os._exit(1)
+    if word == "full":  # a disk of the worker's machine
+        with Path("/dev/full").open("w") as file:
+            file.write(text)
     if word == "hangs":
         time.sleep(1000)
     if word == "slow":

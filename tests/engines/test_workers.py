@@ -6,6 +6,7 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -151,6 +152,21 @@ def test_what_hangs_and_what_kills_are_failures_of_their_own(spread, tmp_path, m
     assert "scale.timeout" in hung[2].detail
     assert (once[2], fine[2]) == (None, None)
     assert fine[1] == own.judge(example, "aa")[1]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_worker_whose_disk_is_full_fails_the_verdicts_that_write_and_lives(spread):
+    own, far = spread(count=1)
+    example = own.examples("val")[0]
+    with Judging(far, [example] * 3) as judging:
+        for prompt, text in enumerate(("aa", "full", "ab")):
+            judging.tell(prompt, 0, text)
+    (alone,) = far.pool._workers
+    full = judging.verdict(1, 0)[2]
+    assert (full.cause, "No space left on device" in full.detail) == ("OSError", True)
+    assert [judging.verdict(prompt, 0)[1] for prompt in (0, 2)] == [own.judge(example, one)[1] for one in ("aa", "ab")]
+    far.judge(example, "aa")
+    assert list(far.pool._workers) == [alone]
 
 
 def test_a_worker_that_cannot_be_opened_says_why_at_once(spread):
