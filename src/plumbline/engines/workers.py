@@ -66,7 +66,7 @@ def spread_verdicts(recipe: Recipe, task: Task, name: str, run: Run) -> Task:
         return section.name, section.options, folder, folder.is_dir(), Path.cwd()
 
     pool = Pool("workers for verdicts", TaskWorker, opening, scale.verdicts, scale.timeout, 0)
-    names = [one for one in dir(task) if not one.startswith("_") and not hasattr(_Spread, one)]
+    names = [one for one in {*dir(task)} - {*dir(_Spread), "task", "pool"} if not one.startswith("_")]
     own = {**{one: property(attrgetter(f"task.{one}")) for one in names}, "judges": pool.count}
     if "episode" in own:
         own["episode"] = lambda spread, example: SpreadEpisode(spread.pool, example)
