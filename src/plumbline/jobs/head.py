@@ -67,9 +67,7 @@ def start_head(environment: Mapping[str, str], cpus: int | None = None, say: Cal
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"]
     command += [f"--{name}={value}" for name, value in words.items()]
     say("starting a Ray head on this machine")
-    others = {
-        name: value for name, value in environment.items() if name != "RAY_AUTH_TOKEN"
-    }  # it comes before the file
+    given = {name: value for name, value in environment.items() if name != "RAY_AUTH_TOKEN"}  # before a file, for Ray
     with (folder / "head.log").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603
             command,
