@@ -17,7 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -91,7 +91,7 @@ def verdicts(folder: Path, count: int, options: argparse.Namespace) -> Iterator[
                     judging.tell(prompt, copy, answers[copy].replace("SELECT", f"SELECT /* {number} */", 1))
         return [judging.verdict(prompt, copy)[1] for prompt in range(len(examples)) for copy in range(COPIES)]
 
-    with workers(recipe.scale):
+    with workers(recipe.scale) if count else nullcontext():
         run = SimpleNamespace(folder=folder)
         judged = spread_verdicts(recipe, task, "", run) if count else task
         yield work
@@ -113,7 +113,7 @@ def rollouts(folder: Path, count: int, options: argparse.Namespace) -> Iterator[
         drawn = {request.key: trajectory.logprobs.tobytes() for request, trajectory in sampler.sample(requests)}
         return [drawn[request.key] for request in requests]
 
-    with workers(recipe.scale):
+    with workers(recipe.scale) if count else nullcontext():
         run = SimpleNamespace(event=print)
         sampler: Any = policy
         if count:

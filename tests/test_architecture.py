@@ -200,7 +200,7 @@ def test_only_named_boundaries_catch_everything():
     allowed = {
         "imports.py",
         "judging.py",
-        "engines/workers_tasks.py",
+        "engines/workers.py",
         "tasks/precheck.py",
         "runs/trackers.py",
         "runs/published.py",

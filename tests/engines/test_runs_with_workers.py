@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.errors import EngineError
+from plumbline.errors import EngineError, ModelError
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import parse
 from plumbline.recipe.running import ScaleSection
@@ -121,11 +121,30 @@ def test_where_no_cluster_answers():
         pass
 
 
+ASKS = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1]).get_all_node_info(timeout=9)"
+
+
+def test_a_local_cluster_takes_nobody_who_does_not_show_its_token():
+    from plumbline.engines.workers_pool import cluster
+
+    def asks(token):
+        others = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        environment = {**others, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
+        asked = [sys.executable, "-c", ASKS, ray.get_runtime_context().gcs_address]
+        return subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=60)
+
+    with cluster(None, 1, "this test"):
+        import ray
+
+        assert ray.get_runtime_context().gcs_address.startswith("127.")
+        assert asks(os.environ["RAY_AUTH_TOKEN"]).returncode == 0
+        refused = asks("0" * 64)
+    assert (refused.returncode, "AUTH_MODE" in refused.stderr.upper() or "token" in refused.stderr) == (1, True)
+
+
 def test_without_ray_the_extra_is_named(monkeypatch):
     from plumbline.engines.workers import workers
 
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(EngineError, match=r"scale needs ray.*\n.*\.\[ray\]"), workers(ScaleSection(samplers=1)):
-        pass
-    with workers(ScaleSection()):
+    with pytest.raises(ModelError, match=r"scale needs ray.*\n.*\.\[ray\]"), workers(ScaleSection(samplers=1)):
         pass
