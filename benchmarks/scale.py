@@ -2,8 +2,8 @@
 
     python benchmarks/scale.py [--quick] [--most WORKERS]
 
-Verdicts are those of the commerce job sql_qa: four wrong and right queries to each prompt, no text twice, judged as in
-training, up to four to a call. Rollouts are those of a small random model, in as many chunks as there are workers at
+Verdicts are those of the commerce job sql_qa: eight wrong and right queries to each prompt, no text twice, judged as in
+training, up to eight to a call. Rollouts are those of a small random model, in as many chunks as there are workers at
 most, with one thread each. Every number of workers does the same work, and is checked to come to the same: verdicts to
 the last part, rollouts to the bit. Times are of the wall, the median of the rounds; workers are open before the first.
 
@@ -17,7 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +34,7 @@ from plumbline.recipe import parse
 from plumbline.records import Request, Sampling
 from plumbline.tasks import open_task
 
-COPIES, VOCABULARY = 4, 4096
+COPIES, VOCABULARY = 8, 4096
 
 
 def main() -> None:
@@ -88,10 +88,10 @@ def verdicts(folder: Path, count: int, options: argparse.Namespace) -> Iterator[
         with Judging(judged, examples) as judging:
             for copy in range(COPIES):  # as a sampler tells them: whole groups wait where a worker is late
                 for prompt, answers in enumerate(texts):
-                    judging.tell(prompt, copy, answers[copy].replace("SELECT", f"SELECT /* {number} */", 1))
+                    judging.tell(prompt, copy, answers[copy % 4].replace("SELECT", f"SELECT /* {number} {copy} */", 1))
         return [judging.verdict(prompt, copy)[1] for prompt in range(len(examples)) for copy in range(COPIES)]
 
-    with workers(recipe.scale):
+    with workers(recipe.scale) if count else nullcontext():
         run = SimpleNamespace(folder=folder)
         judged = spread_verdicts(recipe, task, "", run) if count else task
         yield work
@@ -113,7 +113,7 @@ def rollouts(folder: Path, count: int, options: argparse.Namespace) -> Iterator[
         drawn = {request.key: trajectory.logprobs.tobytes() for request, trajectory in sampler.sample(requests)}
         return [drawn[request.key] for request in requests]
 
-    with workers(recipe.scale):
+    with workers(recipe.scale) if count else nullcontext():
         run = SimpleNamespace(event=print)
         sampler: Any = policy
         if count:

@@ -29,6 +29,7 @@ from plumbline.engines.vllm import Place, VllmSampler
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import merged as weights
+from plumbline.policies.pretrained.arrival import arrived
 from plumbline.recipe.running import EngineSection
 from plumbline.records import Request, Sampling
 from plumbline.runs.run import Silent
@@ -210,9 +211,9 @@ def print_rounding(options: argparse.Namespace) -> None:
                 before = weights.write_adapter(policy, Path(folder) / "first", torch.bfloat16)
                 for step in trained(policy, rate, 16):
                     if step in {1, 4, 16}:
-                        found = weights.arrived(first, weights.rounded(policy, torch.bfloat16)[1])
+                        found = arrived(first, weights.rounded(policy, torch.bfloat16)[1])
                         now = weights.write_adapter(policy, Path(folder) / str(step), torch.bfloat16)
-                        other = weights.arrived(before, now)
+                        other = arrived(before, now)
                         assert found is not None
                         assert other is not None
                         row = f"| {dtype} | {rate:g} | {step} | {found.share:.1%} (noise {found.noise:.1f}) "

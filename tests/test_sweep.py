@@ -9,10 +9,10 @@ import pytest
 from rich.console import Console
 
 from plumbline.cli import main
-from plumbline.errors import RecipeError, TrainingStopped
+from plumbline.errors import EngineError, RecipeError, TrainingStopped
 from plumbline.evaluation.statistics import t_interval, t_quantile
 from plumbline.reports.terminal import seeds_table, sweep_table
-from plumbline.sweep import SideBySide, over_seeds, run_sweep, variants
+from plumbline.sweep import SideBySide, _on_gpu, over_seeds, run_sweep, variants
 
 RECIPE = """
 name: swept
@@ -68,6 +68,28 @@ def test_side_by_side_they_come_to_the_same_though_a_process_is_killed(recipe, t
     assert [{**row, "folder": ""} for row in rows] == [{**row, "folder": ""} for row in alone]
     assert len([said for said in heard if "its process died" in said]) == 1
     assert heard[-1].endswith("ended, 0 left")
+
+
+def test_side_by_side_a_head_that_is_gone_ends_the_sweep(recipe, tmp_path, monkeypatch):
+    pytest.importorskip("ray", reason="needs the extra ray")
+    from plumbline.engines import workers_pool
+
+    monkeypatch.setattr(workers_pool, "PATIENCE", 0.2)
+
+    def begun(said):  # from now on nothing answers
+        monkeypatch.setattr(workers_pool, "answers", lambda address: False)
+
+    recipes = variants(recipe, ["rl.steps=100000", "checks.every=0"], ["seed=0"])
+    spread = SideBySide(at_once=1, told=begun)
+    with pytest.raises(EngineError, match=r"the head of the Ray cluster, .* has not answered for 0\.2 s"):
+        run_sweep(recipes, tmp_path / "beside", resume=False, observers=lambda *_: [], spread=spread)
+
+
+def test_a_run_that_takes_what_there_is_takes_a_gpu_of_a_cluster_that_has_some():
+    given = [
+        (device, has) for device in ("auto", "cuda:0", "cpu") for has in (0.0, 1.0) if _on_gpu(device, {"GPU": has})
+    ]
+    assert given == [("auto", 1.0), ("cuda:0", 0.0), ("cuda:0", 1.0)]
 
 
 def test_values_are_yaml_and_each_stands_once(recipe):

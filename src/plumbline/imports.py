@@ -58,6 +58,18 @@ def missing(
     return kind(f"{what} needs {module}, which is not installed", advice)
 
 
+def needed(module: str, what: str, kind: type[PlumblineError] = ModelError) -> Any:
+    """A module that an extra brings, imported; `what` needs it.
+
+    Raises:
+        PlumblineError: of this kind: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise missing(what, error, kind) from error
+
+
 def check_installed(what: str, modules: Sequence[str]) -> None:
     """Ask whether modules are there, without importing them.
 

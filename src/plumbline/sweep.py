@@ -132,9 +132,10 @@ def _run_side_by_side(
     """Run them as Ray tasks; the errors of those that failed. One whose process dies is gone on with in another.
 
     Raises:
-        EngineError: no cluster answers, or Ray is not installed.
+        ModelError: Ray is not installed.
+        EngineError: no cluster answers, or its head is gone.
     """
-    from plumbline.engines.workers import cluster
+    from plumbline.engines.workers_pool import LOOK, check_head, cluster
 
     waiting, failures = list(recipes), dict[str, PlumblineError]()
     deaths: Counter[str] = Counter()
@@ -151,13 +152,15 @@ def _run_side_by_side(
             while waiting and len(going) < spread.at_once:
                 label = waiting.pop(0)
                 recipe, place = recipes[label], places[label].absolute()
-                gpus = int(recipe.model.device.startswith("cuda"))
+                gpus = int(_on_gpu(recipe.model.device, ray.cluster_resources()))
                 task = ray.remote(_run_there).options(num_cpus=1, num_gpus=gpus, max_retries=0)
                 go_on = (resume or deaths[label] > 0) and place.exists()
                 threads = torch.get_num_threads()  # Ray gives a process one
                 going[task.remote(recipe.to_yaml(), place, Path.cwd(), threads, resume=go_on)] = label
                 spread.told(f"{label}: begun, in {places[label]}")
-            (ended, *_), _ = ray.wait(list(going), num_returns=1)
+            while not (over := ray.wait(list(going), timeout=LOOK)[0]):
+                check_head()
+            (ended,) = over
             label = going.pop(ended)
             try:
                 failed = ray.get(ended)
@@ -176,6 +179,11 @@ def _run_side_by_side(
             left = len(waiting) + len(going)
             spread.told(f"{label}: {'ended' if failed is None else f'failed: {failed[0]}'}, {left} left")
     return failures
+
+
+def _on_gpu(device: str, has: Mapping[str, float]) -> bool:
+    """Whether a run takes a GPU of what the cluster has: Ray hides them from a task that asks for none."""
+    return device.startswith("cuda") or (device == "auto" and has.get("GPU", 0) > 0)
 
 
 def _run_there(recipe: str, place: Path, home: Path, threads: int, *, resume: bool) -> tuple[str, str] | None:

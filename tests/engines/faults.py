@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from plumbline.errors import DataError
 from plumbline.records import Example, Message, Outcome, Score
 from tests.toy import RUBRIC, ToyTask
 
@@ -26,6 +27,9 @@ def act(text: str) -> None:
     if word == "once" and not Path(value).exists():  # ends the first process that judges it
         Path(value).touch()
         os._exit(1)
+    if word == "full":  # a disk of the worker's machine
+        with Path("/dev/full").open("w") as file:
+            file.write(text)
     if word == "hangs":
         time.sleep(1000)
     if word == "slow":
@@ -74,6 +78,8 @@ class FaultyTask(ToyTask):
 
 
 def open_faulty(options: Mapping[str, Any], folder: Path, progress: object) -> FaultyTask:
+    if options.get("opens_in", os.getpid()) != os.getpid():
+        raise DataError("there are no records here", "copy them")
     return FaultyTask(options)
 
 

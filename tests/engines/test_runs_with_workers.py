@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.errors import EngineError
+from plumbline.errors import EngineError, ModelError
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import parse
 from plumbline.recipe.running import ScaleSection
@@ -121,11 +121,38 @@ def test_where_no_cluster_answers():
         pass
 
 
+ASKS = "import sys; from ray._raylet import GcsClient; GcsClient(address=sys.argv[1]).get_all_node_info(timeout=9)"
+LOCAL = f"""
+    import json, os, subprocess, sys
+    from plumbline.engines.workers_pool import cluster
+
+    def asks(token):
+        others = {{name: value for name, value in os.environ.items() if not name.startswith("RAY_")}}
+        environment = {{**others, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}}
+        command = [sys.executable, "-c", {ASKS!r}, address]
+        asked = subprocess.run(command, env=environment, capture_output=True, text=True)
+        return asked.returncode, "token" in asked.stderr
+
+    with cluster(None, 1, "this test"):
+        import ray
+        address = ray.get_runtime_context().gcs_address
+        print(json.dumps([address, asks(os.environ["RAY_AUTH_TOKEN"]), asks("0" * 64)]))
+"""
+
+
+def test_a_local_cluster_takes_nobody_who_does_not_show_its_token():
+    """In a process of its own: Ray keeps a token for as long as its process lives."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    command = [sys.executable, "-c", textwrap.dedent(LOCAL)]
+    result = subprocess.run(command, env=others, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr[-3000:]
+    address, shown, refused = json.loads(result.stdout.strip().splitlines()[-1])
+    assert (address.startswith("127."), shown, refused) == (True, [0, False], [1, True])
+
+
 def test_without_ray_the_extra_is_named(monkeypatch):
     from plumbline.engines.workers import workers
 
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(EngineError, match=r"scale needs ray.*\n.*\.\[ray\]"), workers(ScaleSection(samplers=1)):
-        pass
-    with workers(ScaleSection()):
+    with pytest.raises(ModelError, match=r"scale needs ray.*\n.*\.\[ray\]"), workers(ScaleSection(samplers=1)):
         pass

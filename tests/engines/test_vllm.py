@@ -1,27 +1,22 @@
 """The vLLM sampler against a stand-in that speaks the same HTTP: its law, its publications, and every fault."""
 
 import json
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable
-from contextlib import suppress
+import tempfile
 from pathlib import Path
 
 import httpx
-import numpy as np
 import pytest
 import torch
 
-from plumbline.engines import vllm_publication as publication
+from plumbline import processes
 from plumbline.engines import vllm_server as servers
 from plumbline.engines.vllm import Place, VllmSampler, check_engine
-from plumbline.engines.vllm_publication import Probed, Publication
 from plumbline.errors import DataError, EngineError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import merged as weights
+from plumbline.policies.pretrained.arrival import Arrivals, Pair, arrived
 from plumbline.recipe.running import EngineSection
 from plumbline.records import Request, Sampling
 from tests.engines import vllm_stand_in as stand_in
@@ -147,7 +142,7 @@ def test_a_prompt_that_is_too_long_for_the_server_is_refused_before_anything_is_
 @pytest.mark.parametrize("publish", ["full", "lora", "transfer"])
 def test_new_weights_are_what_samples_and_say_their_version(served, policy, publish, monkeypatch):
     if publish == "transfer":  # memory of a GPU is handed over as itself here
-        monkeypatch.setattr(publication, "handles", lambda state: publication.told(state, list(state.values())))
+        monkeypatch.setattr(weights, "handles", lambda state: list(state.values()))
     start, engine = served
     server = start()
     sampler = engine(server, publish=publish)
@@ -202,32 +197,66 @@ def test_an_update_that_16_bits_round_away_is_an_error_that_says_what_to_do(serv
 
 
 def test_how_much_arrives_counts_what_points_the_way_and_not_rounding_errors():
-    exact = {"w": torch.zeros(1000)}
-    wanted = torch.full((1000,), 0.1)
+    zeros, wanted = torch.zeros(1000), torch.full((1000,), 0.1)
     half = torch.where(torch.arange(1000) % 2 == 0, 0.1, 0.0)
-    found = weights.arrived(weights.Sampled(exact, exact), weights.Sampled({"w": wanted}, {"w": half}))
+    found = arrived(Pair(zeros, zeros), Pair(wanted, half))
     assert (found.share, found.elements) == pytest.approx((0.5, 0.5))
     beside = 0.1 * torch.where(torch.arange(1000) % 2 == 0, 1.0, -1.0)
-    found = weights.arrived(weights.Sampled(exact, exact), weights.Sampled({"w": wanted}, {"w": beside}))
+    found = arrived(Pair(zeros, zeros), Pair(wanted, beside))
     assert found.share == pytest.approx(0, abs=1e-6)
     assert found.noise == pytest.approx(2**0.5)
-    assert weights.arrived(weights.Sampled(exact, exact), weights.Sampled(exact, exact)) is None
+    assert arrived(Pair(zeros, zeros), Pair(zeros, zeros)) is None
 
 
 def test_rounding_moves_the_share_by_no_more_than_the_bound():
-    generator = np.random.default_rng(0)
-    learner, noise = generator.normal(size=400), 0.1 * generator.normal(size=(2, 400))
-    zero = publication.Probed(np.zeros(400), noise[0])
-    share, bound = publication.moved(zero, publication.Probed(learner, learner + noise[1]))
-    assert abs(share - 1) < bound == pytest.approx(0.2, rel=0.1)
-    share, bound = publication.moved(zero, publication.Probed(learner, noise[1]))
-    assert abs(share) < bound
+    learner, *noise = torch.randn(3, 400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    before = Pair(torch.zeros(400), 0.1 * noise[0])
+    found = arrived(before, Pair(learner, learner + 0.1 * noise[1]))
+    assert abs(found.share - 1) < found.bound == pytest.approx(0.2, rel=0.1)
+    found = arrived(before, Pair(learner, 0.1 * noise[1]))
+    assert abs(found.share) < found.bound
     worst = 0.1 * learner  # rounding that points along the change, one way and then the other
-    share, bound = publication.moved(
-        publication.Probed(np.zeros(400), worst), publication.Probed(learner, learner - worst)
-    )
-    assert (1 - share, bound) == pytest.approx((0.2, 0.2))
-    assert publication.moved(zero, zero) is None
+    found = arrived(Pair(torch.zeros(400), worst), Pair(learner, learner - worst))
+    assert (1 - found.share, found.bound) == pytest.approx((0.2, 0.2))
+    assert arrived(before, before) is None
+
+
+@pytest.mark.parametrize(("made", "stale"), [(1.0, False), (0.7, False), (0.1, True), (0.0, True)])
+def test_a_server_that_moves_by_its_rounding_alone_is_told_from_one_that_has_the_weights(made, stale):
+    """`made`: the share of the learner's change that the server makes, beside noise a third of its size."""
+    first, change, noise = torch.randn(3, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    arrivals = Arrivals()
+    arrivals.check_probe(Pair(first, first), 1.0)
+    now = Pair(first + 0.1 * change, first + 0.1 * (made * change + noise / 3))
+    if stale:
+        with pytest.raises(EngineError, match="still samples with older weights"):
+            arrivals.check_probe(now, 1.0)
+    else:
+        assert arrivals.check_probe(now, 1.0)["engine/probe_moved"] == pytest.approx(made, abs=0.1)
+
+
+def test_where_rounding_hides_a_step_steps_are_added_up_until_it_cannot():
+    """A server in 16 bits that has lost the weights: each small step of the learner is less than its rounding."""
+    change, *noise = torch.randn(41, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    arrivals = Arrivals()
+
+    def check(steps):
+        for step in steps:
+            arrivals.check_probe(Pair(0.01 * step * change, 0.03 * noise[step]), 1.0)
+
+    check(range(10))
+    with pytest.raises(EngineError, match="still samples with older weights"):
+        check(range(10, 20))
+
+
+def test_a_server_that_moves_by_not_one_bit_is_stale_however_small_the_change():
+    first, change, *noise = torch.randn(4, 150, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    arrivals = Arrivals()
+    arrivals.check_probe(Pair(first, first + 1e-3 * noise[0]), 1.0)
+    hidden = Pair(first + 1e-6 * change, first + 1e-3 * noise[1])  # a step so small that rounding hides it
+    assert arrivals.check_probe(hidden, 1.0)["engine/probe_moved_bound"] > 100
+    with pytest.raises(EngineError, match="still samples with older weights"):
+        arrivals.check_probe(Pair(first + 2e-6 * change, hidden.served), 1.0)
 
 
 def test_merged_weights_are_the_model_with_its_adapter_and_tied_ones_are_written_once(policy, tmp_path):
@@ -241,21 +270,36 @@ def test_merged_weights_are_the_model_with_its_adapter_and_tied_ones_are_written
 # -- which server it is --------------------------------------------------------------------------------------------
 
 
-def test_another_model_another_tokenizer_and_a_folder_of_somebody_else_are_refused(served, policy, tmp_path):
+def test_another_model_and_another_tokenizer_are_refused(served):
     start, engine = served
     with pytest.raises(EngineError, match="another tokenizer"):
         engine(start(shifts=1))
     server = start()
-    (server.state.folder / weights.MARK).unlink()
-    with pytest.raises(EngineError, match="not known here as a folder to overwrite"):
-        engine(server)
     with torch.no_grad():
         for weight in server.state.model.parameters():
             weight.mul_(-1.5)
     server.state.faults.stale = True
-    (server.state.folder / weights.MARK).touch()
     with pytest.raises(EngineError, match="it serves another model"):
         engine(server)
+
+
+def test_the_folder_that_a_given_server_was_started_with_stays_as_it_is(served, policy):
+    start, engine = served
+    server = start()
+    before = {path.name: path.read_bytes() for path in server.state.folder.iterdir()}
+    sampler = engine(server)
+    change(policy)
+    sampler.take(policy, 1)
+    sampler.close()
+    assert {path.name: path.read_bytes() for path in server.state.folder.iterdir()} == before
+    assert not list(sampler.place.folder.glob("plumbline-*"))
+
+
+def test_a_given_server_that_lets_nobody_change_its_weights_is_an_error_that_says_how_to_start_it(served):
+    start, engine = served
+    with pytest.raises(EngineError, match=r"/weight_info answered 404: .* \(4 times in a row\)") as told:
+        engine(start(locked=True))
+    assert "VLLM_SERVER_DEV_MODE=1" in told.value.fix
 
 
 def test_a_server_that_was_started_again_is_handed_the_weights_once_more(served, policy):
@@ -267,7 +311,7 @@ def test_a_server_that_was_started_again_is_handed_the_weights_once_more(served,
     server.state.version = "default"
     for _ in sampler.sample(requests(["sim"], 2, Sampling(max_tokens=2))):
         pass
-    assert server.state.version.endswith(":1")
+    assert server.state.version.startswith("plumbline-1-")
     assert any("no longer has version 1" in message for message in sampler.heard.events)
 
 
@@ -305,39 +349,6 @@ def own(policy, tmp_path, monkeypatch, *, timeout=60, **faults):
     return sampler
 
 
-@pytest.mark.parametrize(("made", "stale"), [(1.0, False), (0.7, False), (0.1, True), (0.0, True)])
-def test_a_server_that_moves_by_its_rounding_alone_is_told_from_one_that_has_the_weights(
-    policy, tmp_path, monkeypatch, made, stale
-):
-    """`made`: the share of the learner's change that the server makes, beside noise a third of its size."""
-    numbers = np.random.default_rng(0)
-    first, change, noise = numbers.normal(size=150), numbers.normal(size=150), numbers.normal(size=150) / 3
-    probes = iter([Probed(first, first), Probed(first + 0.1 * change, first + 0.1 * (made * change + noise))])
-    monkeypatch.setattr(publication, "_probe", lambda *_: next(probes))
-    handed = Publication("full", torch.float32, tmp_path, own=True)
-    handed.name = handed.base = "m"
-    handed._check_probe(None, policy, 1.0)
-    if stale:
-        with pytest.raises(EngineError, match="still samples with older weights"):
-            handed._check_probe(None, policy, 1.0)
-    else:
-        assert handed._check_probe(None, policy, 1.0)["engine/probe_moved"] == pytest.approx(made, abs=0.1)
-
-
-def test_where_rounding_hides_a_step_steps_are_added_up_until_it_cannot(policy, tmp_path, monkeypatch):
-    """A server in 16 bits that has lost the weights: each small step of the learner is less than its rounding."""
-    numbers = np.random.default_rng(0)
-    change, noise = 0.01 * numbers.normal(size=150), 0.03 * numbers.normal(size=(40, 150))
-    probes = iter([Probed(step * change, noise[step]) for step in range(40)])
-    monkeypatch.setattr(publication, "_probe", lambda *_: next(probes))
-    handed = Publication("lora", torch.bfloat16, tmp_path, own=True)
-    handed.name = handed.base = "m"
-    for _ in range(10):
-        handed._check_probe(None, policy, 1.0)
-    with pytest.raises(EngineError, match="still samples with older weights"):
-        any(handed._check_probe(None, policy, 1.0) is None for _ in range(10))
-
-
 def test_a_server_of_the_run_that_is_killed_is_started_again_and_no_answer_is_lost(policy, tmp_path, monkeypatch):
     """Version 1 was handed over before, so that is what draws afterwards."""
     sampler = own(policy, tmp_path, monkeypatch, dies=3, once=str(tmp_path / "happened"))
@@ -366,23 +377,38 @@ class Alive:
         return None
 
 
-def test_a_server_of_the_run_that_hangs_is_started_again(policy, tmp_path, monkeypatch):
+def test_a_server_of_the_run_that_hangs_or_ends_between_two_steps_is_started_again(policy, tmp_path, monkeypatch):
     started = []
 
-    def start(python, module, arguments, extra, log):
-        folder = arguments[arguments.index("--model") + 1]
-        running = stand_in.serve(folder, hangs=None if started else 2)
-        started.append((running, arguments[arguments.index("--seed") + 1]))
-        return servers.Server(Alive(), running.address, log)
+    def start(command, environment, log):
+        folder, port, seed = (command[command.index(name) + 1] for name in ("--model", "--port", "--seed"))
+        running = stand_in.serve(folder, port=int(port), hangs=None if started else 2)
+        started.append((running, seed))
+        return processes.Kept(Alive(), Alive(), log, 0)
+
+    def stop(server):
+        started[-1][0].shutdown()
+        started[-1][0].server_close()
 
     monkeypatch.setattr(servers, "MODULE", STAND_IN)
-    monkeypatch.setattr(servers, "start", start)
-    monkeypatch.setattr(servers, "stop", lambda server: None)
-    sampler = VllmSampler(EngineSection(name="vllm", timeout=1), policy, Place(tmp_path / "engine", 0, Heard()))
+    monkeypatch.setattr(processes, "start", start)
+    monkeypatch.setattr(processes, "stop", stop)
+    heard = Heard()
+    sampler = VllmSampler(EngineSection(name="vllm", timeout=1), policy, Place(tmp_path / "engine", 0, heard))
     asked = requests(["sim"], 4, Sampling(max_tokens=3))
     assert {request.key for request, _ in sampler.sample(asked)} == {request.key for request in asked}
     assert [running.state.asked for running, _ in started] == [[4], [2]]
-    assert len({seed for _, seed in started}) == 2, "a second server would draw what the first one drew"
+    stop(sampler.server)
+    change(policy)
+    sampler.take(policy, 1)
+    got = dict(sampler.sample(asked))
+    assert set(got) == set(asked)
+    assert gap(policy, list(got.values())) < 1e-3
+    assert len({seed for _, seed in started}) == 3, "a second server would draw what the first one drew"
+    lost = [event for event in heard.events if "it is started again" in event]
+    assert len(lost) == 2
+    assert "none of the answers" in lost[0]
+    assert "is no longer well" in lost[1]
     sampler.close()
 
 
@@ -393,38 +419,6 @@ def test_a_server_that_does_not_fit_into_memory_says_so_and_what_to_do(policy, t
     assert "--gpu-memory-utilization" in told.value.fix
     with pytest.raises(EngineError, match="ended with status 1: ValueError: no such flag"):
         own(policy, tmp_path, monkeypatch, starts="ValueError: no such flag")
-
-
-def test_a_run_that_is_killed_leaves_no_server_and_nothing_that_it_started(tmp_path):
-    code = (
-        "import sys, time; from pathlib import Path; from plumbline.engines import vllm_server as s;"
-        f"got = s.start(None, 'tests.engines.sleeper', [], {{}}, Path({str(tmp_path / 'log')!r}));"
-        "print(got.process.pid, flush=True); time.sleep(60)"
-    )
-    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    group = int(child.stdout.readline())
-    assert within_seconds(lambda: len(living(group)) == 3)  # the keeper, the server, and its engine
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    assert within_seconds(lambda: not living(group))
-
-
-def living(group: int) -> list[str]:
-    """The processes of a group that have not ended."""
-    states = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            _, _, rest = path.read_text().rpartition(")")
-            state, _, its_group, *_ = rest.split()
-            states += [path.parent.name] if int(its_group) == group and state != "Z" else []
-    return states
-
-
-def within_seconds(true: Callable[[], bool], seconds: float = 20.0) -> bool:
-    end = time.monotonic() + seconds
-    while not true() and time.monotonic() < end:
-        time.sleep(0.1)
-    return true()
 
 
 def test_what_is_missing_is_said_with_how_to_get_it(policy, tmp_path, monkeypatch):
@@ -441,6 +435,28 @@ def test_what_is_missing_is_said_with_how_to_get_it(policy, tmp_path, monkeypatc
     monkeypatch.setitem(sys.modules, "httpx", None)
     with pytest.raises(EngineError, match="needs httpx, which is not installed"):
         VllmSampler(EngineSection(name="vllm", address="http://127.0.0.1:1"), policy, Place(tmp_path, 0, Heard()))
+
+
+def test_an_evaluation_leaves_the_log_of_a_server_that_failed_and_nothing_else(
+    plumbline, tiny_folder, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(servers, "MODULE", "tests.engines.sleeper")
+    monkeypatch.setenv("STAND_IN", json.dumps({"starts": "ValueError: no such flag"}))
+    monkeypatch.setenv("PYTHONPATH", f"{Path.cwd()}:{Path.cwd() / 'src'}")
+    asked = ["eval", tiny_folder, "--task", "tests.toy:open_toy", "--engine", "vllm"]
+    code, _, err = plumbline(*asked, "--max-tokens", 2)
+    assert code == 1
+    (log,) = tmp_path.glob("plumbline-*/*")
+    assert str(log) in err.replace("\n", "").replace(" ", "")
+    assert "no such flag" in log.read_text()
+    log.unlink()
+    log.parent.rmdir()
+    monkeypatch.setattr(servers, "MODULE", STAND_IN)
+    monkeypatch.setenv("STAND_IN", "{}")
+    code, _, err = plumbline(*asked, "--max-tokens", 2)
+    assert code == 0, err
+    assert not list(tmp_path.glob("plumbline-*"))
 
 
 # -- any endpoint --------------------------------------------------------------------------------------------------

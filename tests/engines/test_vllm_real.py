@@ -56,7 +56,7 @@ def test_a_real_server_samples_by_the_law_is_handed_weights_and_survives_a_kill(
         keys = []
         for request, _ in sampler.sample(asked):
             if not keys:
-                os.killpg(sampler.server.process.pid, signal.SIGKILL)
+                os.killpg(sampler.server.keeper.pid, signal.SIGKILL)
             keys.append(request.key)
         assert sorted(keys) == sorted(request.key for request in asked)
         assert any("it is started again" in message for message in heard.events)
@@ -64,9 +64,7 @@ def test_a_real_server_samples_by_the_law_is_handed_weights_and_survives_a_kill(
         before = sampler.client.call("/weight_info")["weight_version"]
         change(policy, size=2e-3, seed=1)
         original = sampler.client.call
-        sampler.client.call = lambda path, *rest, **query: (
-            None if path == "/collective_rpc" else original(path, *rest, **query)
-        )
+        sampler.client.call = lambda path, *rest: None if path == "/collective_rpc" else original(path, *rest)
         with pytest.raises(EngineError, match="still samples with older weights"):
             sampler.take(policy, 2)
         assert original("/weight_info")["weight_version"] != before, "it says that it has them"

@@ -6,11 +6,13 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from plumbline.engines import workers_pool
+from plumbline.errors import EngineError
 from plumbline.judging import Judging, judge
 from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
@@ -70,7 +72,9 @@ def spread(cluster, tmp_path):
 
 def pids(pool) -> list[int]:
     """Of the workers that are there."""
-    return [ray.get(worker.__ray_call__.remote(lambda self: os.getpid())) for worker in [*pool._free, *pool._lent]]
+    there = ray.wait(list(pool._workers.values()), num_returns=len(pool._workers), timeout=0)[0]
+    workers = [worker for worker, promised in pool._workers.items() if promised in there]
+    return [ray.get(worker.__ray_call__.remote(lambda self: os.getpid())) for worker in workers]
 
 
 @pytest.mark.parametrize(
@@ -111,15 +115,17 @@ def test_an_episode_goes_on_in_another_worker_where_its_own_died(spread):
     own, far = spread(turns=2)
     example = own.examples("val")[0]
     here, there = episode_of(own, example), episode_of(far, example)
+    lived = set()
     for text in ("um", "dois"):
         assert there.ask() == here.ask()
         here.tell(text)
         there.tell(text)
         assert there.result() == here.result()
+        lived.add(there._lives)
         for pid in pids(far.pool):
             os.kill(pid, signal.SIGKILL)
     assert there.ask() is None
-    assert far.pool.lost >= 1
+    assert len(lived) == 2
 
 
 def test_an_episode_stays_where_it_lives(spread):
@@ -134,7 +140,7 @@ def test_an_episode_stays_where_it_lives(spread):
 
 
 def test_what_hangs_and_what_kills_are_failures_of_their_own(spread, tmp_path, monkeypatch):
-    monkeypatch.setattr(workers_pool, "DIED", 2)
+    monkeypatch.setitem(workers_pool.MOST, ChildProcessError, 2)
     own, far = spread(timeout=1.5)
     example = own.examples("val")[0]
     texts = ["hangs", "dies", f"once {tmp_path / 'died'}", "aa"]
@@ -148,6 +154,30 @@ def test_what_hangs_and_what_kills_are_failures_of_their_own(spread, tmp_path, m
     assert fine[1] == own.judge(example, "aa")[1]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_worker_whose_disk_is_full_fails_the_verdicts_that_write_and_lives(spread):
+    own, far = spread(count=1)
+    example = own.examples("val")[0]
+    with Judging(far, [example] * 3) as judging:
+        for prompt, text in enumerate(("aa", "full", "ab")):
+            judging.tell(prompt, 0, text)
+    (alone,) = far.pool._workers
+    full = judging.verdict(1, 0)[2]
+    assert (full.cause, "No space left on device" in full.detail) == ("OSError", True)
+    assert [judging.verdict(prompt, 0)[1] for prompt in (0, 2)] == [own.judge(example, one)[1] for one in ("aa", "ab")]
+    far.judge(example, "aa")
+    assert list(far.pool._workers) == [alone]
+
+
+def test_a_worker_that_cannot_be_opened_says_why_at_once(spread):
+    _, far = spread(opens_in=os.getpid())
+    cause = (
+        r"one of the workers for verdicts cannot be opened: .*DataError: there are no records here\n  fix: copy them"
+    )
+    with pytest.raises(EngineError, match=cause), Judging(far, far.examples("val")) as judging:
+        judging.tell(0, 0, "aa")
+
+
 def test_twenty_random_kills_change_nothing(spread):
     """Workers are killed at random while they judge; every verdict is there, and each is what it would have been."""
     own, far = spread(count=3, wait=0.05)
@@ -157,8 +187,7 @@ def test_twenty_random_kills_change_nothing(spread):
     def kill():
         while not done.is_set() and len(kills) < 20:
             time.sleep(rng.uniform(0.05, 0.2))
-            with far.pool._news:
-                workers = [*far.pool._free, *far.pool._lent]
+            workers = list(far.pool._workers)
             worker = rng.choice(workers) if workers else None
             if worker is not None and worker not in kills:
                 ray.kill(worker)  # SIGKILL, as Ray does it: nothing is cleared up
@@ -204,6 +233,7 @@ def test_a_node_that_dies_or_stalls_loses_no_verdict(cluster, spread, how, limit
     _, far = spread(count=4, timeout=limit)
     while len(pids(far.pool)) < 4:
         verdicts(far, ["slow 0.1"] * 8, lambda: None)
+    before = set(far.pool._workers)
     raylet = node.all_processes["raylet"][0].process.pid
     stopped = [raylet, *children(raylet)]
 
@@ -214,7 +244,7 @@ def test_a_node_that_dies_or_stalls_loses_no_verdict(cluster, spread, how, limit
             tell(stopped, signal.SIGSTOP)
 
     print(f"a node {how}: {verdicts(far, [f'slow 0.{digit}' for digit in (4, 5, 6) * 6], act):.1f} s")
-    assert far.pool.lost >= 1
+    assert set(far.pool._workers) != before
     if how == "stopped":
         tell(stopped, signal.SIGCONT)
     cluster.remove_node(node, allow_graceful=False)
@@ -255,6 +285,12 @@ def replicas(tiny_folder, kind, **scale):
     return policy, getattr(workers, f"open_{kind}")(recipe, policy, str(tiny_folder), run), events
 
 
+def kill_one(pool):
+    worker = next(iter(pool._workers))
+    ray.kill(worker)
+    return worker
+
+
 def requests_of(prompts=6, copies=3):
     asked = [[{"role": "user", "content": f"{LONG} {'nota ' * prompt}"}] for prompt in range(prompts)]
     return [Request(("drawn", prompt, copy), asked[prompt], LAW) for prompt in range(prompts) for copy in range(copies)]
@@ -286,11 +322,11 @@ def test_samplers_draw_to_the_bit_what_one_process_draws_also_where_one_dies(clu
         samplers.take(policy, version)
         alone = bits(policy.sample(requests))
         assert bits(samplers.sample(requests)) == alone
-    ray.kill(samplers.pool._free[0])
+    dead = kill_one(samplers.pool)
     began = time.monotonic()
     assert bits(samplers.sample(requests)) == alone
     print(f"a sampler killed: {time.monotonic() - began:.1f} s")
-    assert samplers.pool.lost == 1
+    assert dead not in samplers.pool._workers
     assert events == []
     assert bits(samplers.sample(requests[:3])) == bits(policy.sample(requests[:3]))
     assert "only 1 of 2 samplers have something to draw" in events[0]
@@ -303,7 +339,7 @@ def test_one_sampler_draws_what_two_draw_and_who_replaces_it_has_its_weights(clu
     policy.publish(7)
     samplers.take(policy, 7)
     assert bits(samplers.sample(requests_of())) == bits(policy.sample(requests_of()))
-    ray.kill(samplers.pool._free[0])
+    kill_one(samplers.pool)
     began = time.monotonic()
     assert bits(samplers.sample(requests_of())) == bits(policy.sample(requests_of()))
     print(f"the only sampler killed: {time.monotonic() - began:.1f} s")
@@ -319,7 +355,7 @@ def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
     for step in range(3):
         change(policy, step)
         if step == 2:
-            ray.kill(learners.pool._free[0])
+            dead = kill_one(learners.pool)
         alone, figures = updated(policy, recipe, credits_, None)
         shared, theirs = updated(policy, recipe, credits_, learners)
         largest = max(float(gradient.abs().max()) for gradient in alone.values())
@@ -330,7 +366,7 @@ def test_learners_add_up_the_gradient_of_one_process(cluster, tiny_folder):
         for name in ("signal", "noise"):
             found, wanted = getattr(theirs.gradient, name), getattr(figures.gradient, name)
             assert found == pytest.approx(wanted, rel=1e-3), name
-    assert learners.pool.lost == 1
+    assert dead not in learners.pool._workers
     learners.close()
 
 
@@ -367,3 +403,7 @@ def test_a_run_with_workers_is_the_run_without(cluster, tiny_folder, tmp_path):
     run_recipe(parse({**values, "scale": {"verdicts": 2, "samplers": 1}}), tmp_path / "spread")
     assert fingerprint(tmp_path / "spread") == fingerprint(tmp_path / "alone")
     assert ray.is_initialized(), "this process was connected before, and stays so"
+    end = time.monotonic() + 10
+    while ray.available_resources().get("CPU") != 3 and time.monotonic() < end:
+        time.sleep(0.1)
+    assert ray.available_resources().get("CPU") == 3, "no worker is left"

@@ -41,6 +41,8 @@ class Faults:
     """A stream is cut off after so many answers."""
     stale: bool = False
     """Weights are said to be loaded, and are not."""
+    locked: bool = False
+    """It was started without the calls that change weights."""
     shifts: int = 0
     """What is added to every token of `/tokenize`."""
 
@@ -60,11 +62,11 @@ class State:
     generator: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(3))
     lock: Any = field(default_factory=threading.Lock)
 
-    def load(self) -> None:
+    def load(self, folder: Path) -> None:
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        self.model = AutoModelForCausalLM.from_pretrained(self.folder, dtype=self.dtype).eval()
-        self.tokenizer = AutoTokenizer.from_pretrained(self.folder)
+        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=self.dtype).eval()
+        self.tokenizer = AutoTokenizer.from_pretrained(folder)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -91,7 +93,7 @@ class Handler(BaseHTTPRequestHandler):
             root = str(state.folder)
             data = [{"id": state.base, "root": root, "parent": None, "max_model_len": 200}]
             self.say({"data": data + [{"id": name, "root": root, "parent": state.base} for name in state.adapters]})
-        elif self.path == "/weight_info":
+        elif self.path == "/weight_info" and not state.faults.locked:
             self.say({"weight_version": state.version})
         else:
             self.refuse(404, "Not Found")
@@ -106,12 +108,13 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/tokenize":
             ids = state.tokenizer(body["prompt"], add_special_tokens=False)["input_ids"]
             return self.say({"tokens": [token + state.faults.shifts for token in ids]})
+        self.path = self.path.partition("?")[0]
         state.told.append(self.path)
         if self.path == "/update_weight_version":
             state.version = body["new_version"]
         elif self.path == "/collective_rpc" and body["method"] == "reload_weights":
             if not state.faults.stale:
-                state.load()
+                state.load(body["kwargs"]["weights_path"])
         elif self.path == "/v1/load_lora_adapter":
             from peft import PeftModel
 
@@ -237,7 +240,7 @@ def score(model: Any, prompt: list[int]) -> list[Any]:
 def serve(folder: Path, dtype: str = "float32", port: int = 0, **faults: Any) -> ThreadingHTTPServer:
     """A server on a thread of this process; its `state` and address are at hand."""
     state = State(Path(folder), getattr(torch, dtype), Faults(**faults))
-    state.load()
+    state.load(state.folder)
     server = ThreadingHTTPServer(("127.0.0.1", port), type("Bound", (Handler,), {"state": state}))
     server.daemon_threads = True
     server.state = state  # type: ignore[attr-defined]

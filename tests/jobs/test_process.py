@@ -1,14 +1,21 @@
 """Jobs as processes of this machine: what their outcome is, and that they outlive who watches."""
 
 import json
+import os
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from plumbline.jobs import follow, process
+from plumbline.diagnosis.finding import Finding
+from plumbline.errors import EngineError, RunError
+from plumbline.jobs import follow, process, ray_jobs, submit
+from plumbline.jobs.checks import Examined
+from plumbline.jobs.head import stop_head
+from plumbline.jobs.outcome import State
 from plumbline.jobs.specify import Asked, specify
-from plumbline.jobs.store import Head, Job, find
+from plumbline.jobs.store import Head, Job, find, started
 
 PROCESS = ("--on", "process", "--no-preflight")
 
@@ -83,7 +90,6 @@ def test_a_job_that_is_killed_has_failed(project, plumbline):
     _, name, _ = plumbline("submit", "failure.yaml", *PROCESS, "--detach", "--set", "task.options.sleeps=true")
     job = find(name.strip())
     until(lambda: "sleeping" in job.log.read_text())
-    import os
     import signal
 
     os.killpg(job.pid, signal.SIGKILL)
@@ -169,3 +175,74 @@ def test_a_damaged_result_ends_a_job_and_is_said(project, plumbline, monkeypatch
     assert code == 5
     assert "produced nothing (its result is damaged: " in err
     assert plumbline("jobs")[0] == 0
+
+
+# -- processes and heads that are not there any more, or not ours --------------------------------------------------
+
+
+@pytest.fixture
+def sleeper():
+    """A process that leads a group, as a job and a head do."""
+    process = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_a_process_that_was_given_the_number_of_another_is_not_signalled(project, sleeper):
+    spec, _ = specify(Asked(recipe="tickets.yaml", on="process"))
+    job = Job(spec=spec, sent="", pid=sleeper.pid, started="before")
+    (project / "head").mkdir()
+    (project / "head" / "token").touch()
+    process.stop(job)
+    stop_head(Head(pid=sleeper.pid, port=9, folder=str(project / "head"), started="before"))
+    assert (process.state(job).status, sleeper.poll()) == ("failed", None)
+    process.stop(Job(spec=spec, sent="", pid=sleeper.pid, started=started(sleeper.pid)))
+    assert started(sleeper.pid) == ""
+
+
+@pytest.mark.parametrize(
+    ("out", "status", "kept"),
+    [("s3://bucket/run", "failed", True), ("s3://bucket/run", "succeeded", False), ("run", "failed", False)],
+)
+def test_the_folder_of_a_head_is_kept_where_a_run_may_lie_in_it_alone(project, sleeper, monkeypatch, out, status, kept):
+    """A run at an address works below it, and one that did not end well may not all have been published."""
+    spec, _ = specify(Asked(recipe="tickets.yaml", out=out))
+    folder = project / "head"
+    folder.mkdir()
+    (folder / "token").touch()
+    head = Head(pid=sleeper.pid, port=9, folder=str(folder), started=started(sleeper.pid))
+    job = Job(spec=spec, sent="", head=head).save()
+    monkeypatch.setattr(ray_jobs, "state", lambda job: State(status=status, code=0))
+    monkeypatch.setattr(ray_jobs, "logs", lambda job: "")
+    succeeded = follow.Outcome(ended="succeeded", why="", engine="succeeded")
+    if status == "succeeded":
+        monkeypatch.setattr(follow, "judge", lambda *_: succeeded)
+    follow.settle(job)
+    assert (sleeper.wait(timeout=10) is not None, folder.exists()) == (True, kept)
+
+
+def test_a_head_has_as_many_processors_as_the_recipe_has_workers(project, monkeypatch):
+    asked = []
+
+    def start(environment, cpus, say):
+        asked.append(cpus)
+        raise EngineError("no head")
+
+    monkeypatch.setattr(submit, "start_head", start)
+    monkeypatch.setattr(submit, "check_back_end", lambda spec: None)
+    for overrides in (("scale.verdicts=600", "scale.learners=3"), ()):
+        spec, _ = specify(Asked(recipe="tickets.yaml", overrides=overrides, cpus=1.5))
+        with pytest.raises(EngineError, match="no head"):
+            submit.send(spec, print)
+    assert asked == [604, max(2, os.cpu_count())]
+
+
+def test_what_is_wrong_with_a_job_stands_a_cause_a_line():
+    one, two = (Finding("files", "fatal", f"{name} would not be sent", fix="take it back") for name in ("a", "b"))
+    with pytest.raises(RunError) as refused:
+        submit.refuse(Examined(findings=(one, two), package=None, looked_at=()))
+    assert refused.value.cause.endswith("sent:\n    a would not be sent (files)\n    b would not be sent (files)")
+    assert refused.value.fix.splitlines()[1:] == ["    take it back", f"    {submit.UNCHECKED}"]
+    with pytest.raises(RunError, match=r"not sent: a would not be sent \(files\)\n"):
+        submit.refuse(Examined(findings=(one,), package=None, looked_at=()))

@@ -1,67 +1,35 @@
-"""A vLLM server of a run's own: started on a free port, waited for, and ended with all that it started."""
+"""A vLLM server of a run's own: its interpreter, its command, and why it ended."""
 
 import os
-import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
+from typing import Any
 
 from plumbline.errors import EngineError
+from plumbline.processes import Kept
 
 MODULE = "vllm.entrypoints.openai.api_server"
-PINNED = "0.32"
-"""The version whose interfaces this package uses; they changed at 0.28 and again after 0.31."""
+PINNED = "0.32"  # its interfaces are used; they changed at 0.28 and again after 0.31
+PYTHON = "PLUMBLINE_VLLM_PYTHON"  # names an interpreter with vLLM, where no recipe does
 FULL = ("out of memory", "outofmemory", "no available memory", "cannot allocate memory", "free memory on device")
-"""What of a server's last lines says that memory was short."""
-PYTHON = "PLUMBLINE_VLLM_PYTHON"
-"""The environment variable that names an interpreter with vLLM, where no recipe does."""
-KEEPER = """
-import os, signal, subprocess, sys, threading
-signal.signal(signal.SIGTERM, lambda *_: None)
-child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
-def end_with_the_run():
-    sys.stdin.buffer.read()
-    os.killpg(0, signal.SIGKILL)
-threading.Thread(target=end_with_the_run, daemon=True).start()
-code = child.wait()
-if code < 0:
-    if -code != signal.SIGKILL:
-        signal.signal(-code, signal.SIG_DFL)
-    os.kill(os.getpid(), -code)
-sys.stdout.flush()
-os._exit(code)
-"""
-"""The leader of a server's process group. Its standard input ends when the run does, a killed one, too, and then it
-kills the group; else it ends as the server does. A signal at the parent's death would reach the server alone, and the
-processes of its engine would stay."""
-GRACE = 15.0
-"""Seconds that a server has to end by itself."""
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # of adapters, which it knows
+# What its command and environment also say, by how weights are handed over and by the device.
+FURTHER: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "lora": ("--enable-lora --max-loras 2", {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}),
+    "transfer": ('--weight-transfer-config {"backend":"ipc"}', {"VLLM_ALLOW_INSECURE_SERIALIZATION": "1"}),
+    "cpu": ("--enforce-eager", {"VLLM_TARGET_DEVICE": "cpu", "VLLM_CPU_KVCACHE_SPACE": "2"}),
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A process that was started here, with its address and its log."""
-
-    process: subprocess.Popen[bytes]
-    address: str
-    log: Path
-    since: int = 0
-    """Bytes of the log that were there before."""
-
-
-def check(python: str | None, module: str) -> str:
+def check(python: str | None) -> str:
     """The interpreter of a server: as given, that of PLUMBLINE_VLLM_PYTHON, or this one.
 
     Raises:
         EngineError: it is not there, or has no vLLM.
     """
     python = python or os.environ.get(PYTHON) or sys.executable
-    root = module.partition(".")[0]
+    root = MODULE.partition(".")[0]
     looked = [python, "-c", f"import importlib.util as i, sys; sys.exit(i.find_spec('{root}') is None)"]
     try:
         absent = subprocess.run(looked, capture_output=True, check=False).returncode != 0  # noqa: S603 - the user's
@@ -76,85 +44,44 @@ def check(python: str | None, module: str) -> str:
     return python
 
 
-def start(python: str | None, module: str, arguments: Sequence[str], extra: Mapping[str, str], log: Path) -> Server:
-    """Start a server in a process group of its own; it ends when this process does, however that ends.
+def command(how: str, policy: Any, served: str, dtype: str, port: str, seed: int) -> tuple[list[str], dict[str, str]]:
+    """What starts a server, but for its interpreter and the recipe's own arguments, and its environment.
 
     Args:
-        python: the interpreter (see `check`).
-        module: what it runs.
-        arguments: beside host and port.
-        extra: environment variables beside those of this process.
-        log: where what it prints is added.
-
-    Raises:
-        EngineError: see `check`.
+        how: weights are handed over.
+        policy: whose weights it has.
+        served: the folder of whole weights.
+        dtype: of its weights.
+        port: of 127.0.0.1.
+        seed: of its random numbers.
     """
-    python = check(python, module)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log.parent.mkdir(parents=True, exist_ok=True)
-    command = [python, "-m", module, *arguments, "--host", "127.0.0.1", "--port", str(port)]
-    with log.open("ab") as output:
-        since = output.tell()
-        process = subprocess.Popen(  # noqa: S603 - the user's interpreter
-            [sys.executable, "-c", KEEPER, *command],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env={**os.environ, **extra},
-        )
-    return Server(process, f"http://127.0.0.1:{port}", log, since)
+    base, environment = served, {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    words = (
+        f"--host 127.0.0.1 --port {port} --served-model-name plumbline --dtype {dtype} --seed {seed} "
+        f"--max-model-len {policy.context} --logprobs-mode processed_logprobs --generation-config vllm "
+        "--gpu-memory-utilization 0.4"  # the learner needs the rest
+    ).split()
+    if how == "lora":
+        config = policy.adapter.peft_config["default"]
+        base = str(config.base_model_name_or_path)
+        words += ["--max-lora-rank", str(min((one for one in RANKS if one >= config.r), default=config.r))]
+    for key in (how, policy.device.type):
+        further, said = FURTHER.get(key, ("", {}))
+        words += further.split()
+        environment |= said
+    return ["-m", MODULE, "--model", base, *words], environment
 
 
-def wait_until(
-    server: Server | None, healthy: Callable[[], bool], seconds: float, told: Callable[[int, int], None]
-) -> None:
-    """Wait until a server is well; `told` hears how many seconds of how many have gone.
-
-    Raises:
-        EngineError: its process ended, or the time is over.
-    """
-    began = time.monotonic()
-    while not healthy():
-        gone = time.monotonic() - began
-        if server is not None and server.process.poll() is not None:
-            raise ended(server)
-        if gone > seconds:
-            where = "the server" if server is None else f"the server (its log is {server.log})"
-            raise EngineError(
-                f"{where} was not ready within {seconds:g} seconds", "raise engine.timeout, or see its log"
-            )
-        told(int(gone), int(seconds))
-        time.sleep(0.25)
-
-
-def ended(server: Server) -> EngineError:
-    """Why a server's process has ended, as far as its log says."""
-    text = server.log.read_bytes()[server.since :][-20_000:].decode(errors="replace")
-    errors = [line.strip() for line in text.splitlines() if "Error" in line]
-    code = server.process.poll()
-    said = f": {errors[-1][-300:]}" if errors else ""
-    short = code == -signal.SIGKILL or any(word in text.lower() for word in FULL)
-    cause = "ran out of memory" if short and errors else f"ended with status {code}"
-    advice = (
-        "say in engine.arguments what it may have: --max-model-len, --gpu-memory-utilization (a share of the GPU) or, "
-        "beside other programs, --kv-cache-memory-bytes; or use a smaller model"
-        if short
-        else "correct engine.arguments or the model"
+def ended(server: Kept) -> EngineError | None:
+    """Why a server's process has ended, as far as its log says; None while it runs."""
+    if server.status is None:
+        return None
+    text = server.said()
+    errors = [f": {line.strip()[-300:]}" for line in text.splitlines() if "Error" in line]
+    short = any(word in text.lower() for word in FULL)
+    what = "ran out of memory" if short else f"ended with status {server.status}"
+    return EngineError(
+        f"the vLLM server {what}{''.join(errors[-1:])}",
+        "where memory was short, set --max-model-len, --gpu-memory-utilization or --kv-cache-memory-bytes in "
+        f"engine.arguments, else correct them or the model; its log is {server.log}",
     )
-    return EngineError(f"the vLLM server {cause}{said}", f"{advice}; its log is {server.log}")
-
-
-def stop(server: Server) -> None:
-    """End a server and every process of its group: SIGTERM, and after a while SIGKILL."""
-    with suppress(ProcessLookupError):
-        os.killpg(server.process.pid, signal.SIGTERM)
-    with suppress(subprocess.TimeoutExpired):
-        server.process.wait(GRACE)
-    with suppress(ProcessLookupError):  # what it started may have outlived it
-        os.killpg(server.process.pid, signal.SIGKILL)
-    server.process.wait()
-    if server.process.stdin is not None:
-        server.process.stdin.close()

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.engines.vllm_client import http
 from plumbline.errors import EngineError
+from plumbline.imports import needed
 from plumbline.records import Message, Request, Sampling, Trajectory
 
 KEY = "OPENAI_API_KEY"
@@ -29,12 +29,18 @@ class Endpoint:
     """Not known; the endpoint refuses what does not fit."""
 
     def __init__(self, address: str, model: str, timeout: float = 600.0) -> None:
-        """Take the address, with or without /v1, and the model's name there; `timeout` seconds for an answer."""
+        """Take the address, with or without /v1, and the model's name there; `timeout` seconds for an answer.
+
+        Raises:
+            EngineError: httpx is not installed.
+        """
         base = address.rstrip("/").removesuffix("/v1")
         key = os.environ.get(KEY)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self.model, self.address = model, base
-        self._http = http().Client(base_url=base, headers=headers, timeout=http().Timeout(timeout, connect=10.0))
+        self._httpx = needed("httpx", "an engine over HTTP", EngineError)
+        limits = self._httpx.Timeout(timeout, connect=10.0)
+        self._http = self._httpx.Client(base_url=base, headers=headers, timeout=limits)
 
     @property
     def engine(self) -> Mapping[str, str]:
@@ -92,7 +98,7 @@ class Endpoint:
         for attempt in range(TRIES):
             try:
                 answer = self._http.post("/v1/chat/completions", json=body)
-            except http().TransportError as error:
+            except self._httpx.TransportError as error:
                 why = f"{self.address} is not there, or hangs ({type(error).__name__})"
             else:
                 if answer.status_code < 400:

@@ -2,11 +2,12 @@
 
 import difflib
 import math
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any, ClassVar
 
 from plumbline.errors import DataError, PlumblineError, RecipeError
@@ -173,15 +174,17 @@ def _drawing(policy: Policy, options: ModelOptions, listener: Listener) -> Itera
     if options.engine is None:
         yield policy
         return
-    from plumbline.engines.vllm import Place, VllmSampler
+    from plumbline.engines.vllm import Place, VllmSampler, check_engine
 
-    with TemporaryDirectory(prefix="plumbline-") as folder:
-        place = Place(folder=Path(folder), seed=options.seed, listener=listener)
-        engine = VllmSampler(EngineSection(name="vllm"), policy, place)
-        try:
-            yield engine
-        finally:
-            engine.close()
+    section = EngineSection(name="vllm")
+    check_engine(section, policy.family)
+    folder = Path(mkdtemp(prefix="plumbline-"))
+    engine = VllmSampler(section, policy, Place(folder, options.seed, listener))
+    try:
+        yield engine
+    finally:
+        engine.close()
+    shutil.rmtree(folder)  # after a failure the server's log stays there: the error names it
 
 
 def _as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampling]:

@@ -20,9 +20,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from plumbline.engines.workers_pool import LOOPBACK
 from plumbline.errors import EngineError
 from plumbline.imports import check_installed
-from plumbline.jobs.store import Head
+from plumbline.jobs.store import Head, leads, started
 from plumbline.storage import write_text
 
 STARTS_WITHIN = 90.0
@@ -30,8 +31,6 @@ STARTS_WITHIN = 90.0
 STOPS_WITHIN = 15.0
 STORE = 200_000_000
 """Bytes of Ray's object store: a run needs none, its workers little."""
-LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
-"""The address of the node. Ray replaces 127.0.0.1 by the machine's own address on Linux, and leaves 127.0.0.2."""
 
 
 def start_head(environment: Mapping[str, str], cpus: int | None = None, say: Callable[[str], None] = print) -> Head:
@@ -68,16 +67,17 @@ def start_head(environment: Mapping[str, str], cpus: int | None = None, say: Cal
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"]
     command += [f"--{name}={value}" for name, value in words.items()]
     say("starting a Ray head on this machine")
+    given = {name: value for name, value in environment.items() if name != "RAY_AUTH_TOKEN"}  # before a file, for Ray
     with (folder / "head.log").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603
             command,
-            env={**environment, **_variables(folder)},
+            env={**given, **_variables(folder)},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    head = Head(pid=process.pid, port=port, folder=str(folder))
+    head = Head(pid=process.pid, port=port, folder=str(folder), started=started(process.pid))
     try:
         _await(head, process)
     except BaseException:
@@ -129,20 +129,16 @@ def stop_head(head: Head, *, keep: bool = False) -> None:
             os.killpg(head.pid, signal.SIGTERM)
     while ours(head) and time.monotonic() < until:
         time.sleep(0.1)
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(head.pid, signal.SIGKILL)  # what the head left behind in its group
+    if started(head.pid) in {"", head.started} or not head.started:  # else its number is another one's by now
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(head.pid, signal.SIGKILL)  # what the head left behind in its group
     if not keep:
         shutil.rmtree(head.folder, ignore_errors=True)
 
 
 def ours(head: Head) -> bool:
-    """Whether the head still runs: a process of its number that leads a group, while its token is there."""
-    with suppress(ChildProcessError):
-        os.waitpid(head.pid, os.WNOHANG)
-    try:
-        return os.getpgid(head.pid) == head.pid and (Path(head.folder) / "token").is_file()
-    except OSError:
-        return False
+    """Whether the head still runs: its process leads a group, and its token is there."""
+    return leads(head.pid, head.started) and (Path(head.folder) / "token").is_file()
 
 
 def free_ports(count: int) -> list[int]:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from plumbline.errors import EngineError
 from plumbline.jobs.outcome import State
-from plumbline.jobs.store import Job
+from plumbline.jobs.store import Job, leads
 from plumbline.storage import clear_os_errors
 
 SHELL = 'trap : TERM INT; "$@"; code=$?; echo "$code" > "$0.part"; mv "$0.part" "$0"'
@@ -45,7 +45,7 @@ def send(job: Job) -> int:
 
 def state(job: Job) -> State:
     """What can be seen of the process, by whoever looks."""
-    alive = _alive(job.pid)
+    alive = _alive(job)
     written = job.folder / "exit"
     if written.is_file():  # looked for after the process, which may have ended in between
         code = int(written.read_text(encoding="utf-8").strip() or 1)
@@ -55,15 +55,8 @@ def state(job: Job) -> State:
     return State(status="failed", message="its process was killed")
 
 
-def _alive(pid: int | None) -> bool:
-    if pid is None:
-        return False
-    with suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)  # where it is our child, so that it is no zombie
-    try:
-        return os.getpgid(pid) == pid
-    except OSError:
-        return False
+def _alive(job: Job) -> bool:
+    return job.pid is not None and leads(job.pid, job.started)
 
 
 def follow(job: Job) -> Iterator[str]:
@@ -82,14 +75,14 @@ def follow(job: Job) -> Iterator[str]:
 
 
 def stop(job: Job) -> None:
-    """End the job's process and all that it started, kindly first."""
-    if job.pid is None or not _alive(job.pid):
+    """End the job's process and all that it started, kindly first; no other one that was given its number."""
+    if job.pid is None or not _alive(job):
         return
     with suppress(ProcessLookupError):
         os.killpg(job.pid, signal.SIGTERM)
     until = time.monotonic() + PATIENCE
-    while _alive(job.pid) and time.monotonic() < until:
+    while _alive(job) and time.monotonic() < until:
         time.sleep(0.1)
-    if _alive(job.pid):
+    if _alive(job):
         with suppress(ProcessLookupError):
             os.killpg(job.pid, signal.SIGKILL)

@@ -58,6 +58,8 @@ class JobSpec:
     cpus: float | None = None
     gpus: float | None = None
     """Reserved for the job's own process."""
+    workers: int = 0
+    """That the recipe's `scale` asks for beside that process, with a processor each."""
     cloud: Cloud = field(default_factory=Cloud)
 
     @property

@@ -78,6 +78,7 @@ def specify(asked: Asked) -> tuple[JobSpec, Recipe]:
         requirements=None if asked.requirements is None else str(asked.requirements.resolve()),
         cpus=asked.cpus,
         gpus=asked.gpus,
+        workers=recipe.scale.verdicts + recipe.scale.samplers + recipe.scale.learners - 1,
         cloud=asked.cloud,
     )
     return _with_out(spec, asked.out or f"{recipe.run.folder}/{recipe.name}", asked.out is not None), recipe

@@ -4,7 +4,9 @@ $PLUMBLINE_JOBS, or $XDG_STATE_HOME/plumbline/jobs, or ~/.local/state/plumbline/
 """
 
 import os
+import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,8 @@ class Head:
     """Of the dashboard, on 127.0.0.1."""
     folder: str
     """With Ray's session, its log, and the token that its clients must show."""
+    started: str = ""
+    """When its process began: see `started`."""
 
     @property
     def address(self) -> str:
@@ -41,6 +45,8 @@ class Job:
     """When, in UTC."""
     pid: int | None = None
     """Of a local process, which leads a process group of its own."""
+    started: str = ""
+    """When that process began: see `started`."""
     head: Head | None = None
     outcome: Outcome | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -62,6 +68,26 @@ class Job:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_json(self.folder / "job.json", values)
         return self
+
+
+def started(pid: int) -> str:
+    """When a process began, in the system's own words; empty where there is none. Numbers are given again, and with
+    another beginning it is another process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19]
+    except OSError:
+        found = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)  # noqa: S603, S607
+        return found.stdout.strip()
+
+
+def leads(pid: int, since: str) -> bool:
+    """Whether the process that began then still leads its group; one of which nobody noted when, by its number."""
+    with suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)  # where it is our child, so that it is no zombie
+    try:
+        return os.getpgid(pid) == pid and since in {"", started(pid)}
+    except OSError:
+        return False
 
 
 def place() -> Path:

@@ -1,9 +1,10 @@
 """A job from its specification to its engine: refused, or sent and recorded."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from math import ceil
 from pathlib import Path
 
 from plumbline.errors import RunError
@@ -14,7 +15,7 @@ from plumbline.jobs.follow import Say
 from plumbline.jobs.head import start_head, stop_head
 from plumbline.jobs.outcome import Outcome
 from plumbline.jobs.spec import JobSpec
-from plumbline.jobs.store import Job
+from plumbline.jobs.store import Job, started
 from plumbline.recipe import Recipe
 from plumbline.reports.findings import text_of
 
@@ -23,14 +24,18 @@ def refuse(examined: Examined) -> None:
     """Refuse to send a job in which something fatal was found.
 
     Raises:
-        RunError: says all of it.
+        RunError: says all of it, a cause a line.
     """
     fatal = [finding for finding in examined.findings if finding.level == "fatal"]
     if fatal:
-        found = "; ".join(f"{finding.what} ({finding.check})" for finding in fatal)
-        fixes = "; ".join(dict.fromkeys(finding.fix for finding in fatal if finding.fix))
-        advice = "; ".join(one for one in (fixes, UNCHECKED) if one)
-        raise RunError(f"this job would come to nothing, and was not sent: {found}", advice)
+        found = _lines([f"{finding.what} ({finding.check})" for finding in fatal])
+        advice = _lines([*dict.fromkeys(finding.fix for finding in fatal if finding.fix), UNCHECKED])
+        raise RunError(f"this job would come to nothing, and was not sent:{found}", advice.removeprefix(" "))
+
+
+def _lines(texts: Sequence[str]) -> str:
+    """One text as it is, several on a line each."""
+    return f" {texts[0]}" if len(texts) == 1 else "".join(f"\n    {text}" for text in texts)
 
 
 def check_back_end(spec: JobSpec) -> None:
@@ -54,9 +59,11 @@ def send(spec: JobSpec, say: Say) -> Job:
     job = Job(spec=spec, sent=datetime.now(UTC).isoformat(timespec="seconds")).save()
     try:
         if spec.on == "process":
-            return replace(job, pid=process.send(job)).save()
+            pid = process.send(job)
+            return replace(job, pid=pid, started=started(pid)).save()
         if spec.own_head:
-            head = start_head({**os.environ, **spec.env}, say=say)
+            cpus = max(os.cpu_count() or 1, spec.workers + ceil(spec.cpus or 0))
+            head = start_head({**os.environ, **spec.env}, cpus, say=say)
             job = replace(job, head=head).save()
         say(f"sending {spec.working_dir} to {job.head.address if job.head else spec.address}")
         ray_jobs.send(job)

@@ -70,20 +70,11 @@ def chunks(
         shared: as it was found among more requests, of which these are one chunk; None finds it among these.
 
     Raises:
-        RecipeError: a law is another family's.
-        ValueError: two requests have one key, and so would have one answer.
+        RecipeError, ValueError: see `copies`.
     """
-    if len({request.key for request in requests}) < len(requests):
-        raise ValueError("requests of one call have keys of their own")
-    laws: dict[Law, dict[tuple[tuple[str, str], ...], list[Request]]] = {}
-    for request in requests:
-        laws.setdefault(law.of(request.sampling), {}).setdefault(_content(request.messages), []).append(request)
-    encoded = [
+    for sampling, found in copies(requests, law, encode, rows_at_once):
         # Prompts of equally many copies stand together, so that the grid has few empty cells.
-        (one, sorted(_parts(groups.values(), encode, rows_at_once), key=lambda pair: len(pair[1])))
-        for one, groups in laws.items()
-    ]
-    for sampling, pairs in encoded:
+        pairs = sorted(found, key=lambda pair: len(pair[1]))
         start, common = 0, _shared([ids for ids, _ in pairs]) if shared is None else shared
         for end in range(1, len(pairs) + 1):
             if end < len(pairs) and (end + 1 - start) * len(pairs[end][1]) <= rows_at_once:
@@ -97,6 +88,23 @@ def chunks(
                 shared=common,
             )
             start = end
+
+
+def copies(
+    requests: Sequence[Request], law: type[Law], encode: Callable[[Request], list[int]], most: int
+) -> list[tuple[Law, list[tuple[list[int], list[Request]]]]]:
+    """Requests law by law, each distinct prompt's token ids with at most so many copies of it.
+
+    Raises:
+        RecipeError: a law is another family's.
+        ValueError: two requests have one key, and so would have one answer.
+    """
+    if len({request.key for request in requests}) < len(requests):
+        raise ValueError("requests of one call have keys of their own")
+    laws: dict[Law, dict[tuple[tuple[str, str], ...], list[Request]]] = {}
+    for request in requests:
+        laws.setdefault(law.of(request.sampling), {}).setdefault(_content(request.messages), []).append(request)
+    return [(one, list(_parts(groups.values(), encode, most))) for one, groups in laws.items()]
 
 
 def _parts(

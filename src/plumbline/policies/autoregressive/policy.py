@@ -23,7 +23,7 @@ from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import PASS_TOKENS, Pack, pack, pack_demonstrations, reach, rows
 from plumbline.policies.autoregressive.probe import probe, see
-from plumbline.policies.autoregressive.sampler import Drawn, decode
+from plumbline.policies.autoregressive.sampler import decode
 from plumbline.policies.chunks import LAUNCHES, joined, pack_sizes
 from plumbline.policies.draws import Noise
 from plumbline.policies.policy import Demonstration, Terms, common_law
@@ -105,20 +105,25 @@ class AutoregressivePolicy(PretrainedPolicy):
             for chunk in self.chunks(requests, Sampling):
                 prompt_of = chunk.prompt_of.tolist()
                 for row, drawn in decode(decoder, chunk, self.chat.stop_ids, self.device):
-                    yield chunk.requests[row], self._trajectory(chunk.prompts[prompt_of[row]], drawn, chunk.sampling)
+                    prompt, law = chunk.prompts[prompt_of[row]], chunk.sampling
+                    got = self.trajectory(prompt, drawn.tokens, drawn.logprobs, law, stopped=drawn.stopped)
+                    yield chunk.requests[row], got
 
-    def _trajectory(self, prompt: list[int], drawn: Drawn, sampling: Sampling) -> Trajectory:
+    def trajectory(
+        self, prompt: list[int], tokens: list[int], logprobs: list[float], sampling: Sampling, *, stopped: bool
+    ) -> Trajectory:
+        """An answer, drawn here or by an engine with these weights, as `score` takes it."""
         step = Step(
-            positions=np.arange(len(drawn.tokens)),
-            tokens=np.array(drawn.tokens, dtype=np.int64),
-            logprobs=np.array(drawn.logprobs, dtype=np.float32),
+            positions=np.arange(len(tokens)),
+            tokens=np.array(tokens, dtype=np.int64),
+            logprobs=np.array(logprobs, dtype=np.float32),
         )
         return Trajectory(
             prompt=np.array(prompt, dtype=np.int64),
             steps=(step,),
-            text=self.chat.text(drawn.tokens),
+            text=self.chat.text(tokens),
             sampling=sampling,
-            finish="stop" if drawn.stopped else "length",
+            finish="stop" if stopped else "length",
             version=self.version,
         )
 

@@ -62,12 +62,15 @@ class PretrainedPolicy:
         """See `Policy.prompt_length`."""
         return len(self.chat.prompt(messages))
 
-    def check_length(self, prompt: int, answer: int) -> None:
-        """Raise DataError where a prompt and an answer of so many tokens exceed the context."""
-        if prompt + answer > self.context:
+    def check_length(self, prompt: int, answer: int, server: int | None = None) -> None:
+        """Raise DataError where a prompt and an answer of so many tokens exceed the context, or that of a server."""
+        context, whose, longer = self.context, "the", "use a model with a longer context"
+        if server is not None:
+            context, whose, longer = server, "the server's", "raise --max-model-len in engine.arguments"
+        if prompt + answer > context:
             raise DataError(
-                f"a prompt of {prompt} tokens and an answer of up to {answer} exceed the context of {self.context}",
-                "lower sampling.max_tokens, shorten the prompts, or use a model with a longer context",
+                f"a prompt of {prompt} tokens and an answer of up to {answer} exceed {whose} context of {context}",
+                f"lower sampling.max_tokens, shorten the prompts, or {longer}",
             )
 
     def sample(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:

@@ -1,6 +1,6 @@
 """Whether a short cut gives what a model gives by itself, but for rounding.
 
-Letters in shapes: M compared positions, K plausible tokens at each, V vocabulary.
+Letters in shapes: M compared positions, K plausible tokens at each, V vocabulary, N tokens.
 
 A short cut is compared with a float32 pass of the same weights, as the model's own plain pass in its own dtype is: it
 may be about as far from the float32 pass as that is, and no further. So a model is judged by what it rounds itself,
@@ -11,7 +11,7 @@ several nats for no reason but rounding, and takes what attends to it along. Smo
 came out 0.6 to 1.8 times as far as its own pass, so there it may be 3 times; an error is far beyond that.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -102,3 +102,18 @@ def in_float32(model: Any, *, at_once: bool = False) -> Iterator[None]:
             hook.remove()
         for module in list(kept):
             narrow(module)
+
+
+@torch.no_grad()
+def exact_logprobs(model: Any, sequences: Sequence[Sequence[int]]) -> Tensor:
+    """Log-probabilities [N], float64, of every token but the first of some sequences, in a float32 pass of each.
+
+    In 16 bits the rounding of the activations would hide what one step of RL changes.
+    """
+    found = []
+    with in_float32(model):
+        for tokens in sequences:
+            ids = torch.tensor([list(tokens)], device=model.device)
+            logprobs = model(ids, use_cache=False).logits[0, :-1].float().log_softmax(-1)
+            found.append(logprobs.gather(-1, ids[0, 1:, None]).flatten())
+    return torch.cat(found).double().cpu()
