@@ -13,7 +13,7 @@ from typing import Any
 
 from plumbline.errors import EngineError
 from plumbline.imports import needed
-from plumbline.records import Request
+from plumbline.records import Request, Sampling
 
 # Said each time: for what is left out a server takes the defaults of the model's generation_config.json.
 NEUTRAL = {"min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
@@ -135,8 +135,7 @@ class Client:
             Lost: it ended before all copies had.
         """
         copies, law, missing = list(left), left[0].sampling, len(left)
-        words = {name: getattr(law, name) for name in ("temperature", "top_k", "top_p", "max_tokens")}
-        body = {**NEUTRAL, **STREAMED, **words, **said, "prompt": prompt, "n": missing}
+        body = {**completion(prompt, law), **said, "n": missing}
         begun: list[tuple[list[int], list[float]]] = [([], []) for _ in copies]
         last = ""
         try:
@@ -160,6 +159,12 @@ class Client:
             last = type(error).__name__
         if missing:
             raise Lost(f"{self.address} broke off before its answers had ended ({last[:300]})")
+
+
+def completion(prompt: list[int], law: Sampling) -> dict[str, Any]:
+    """What is posted to /v1/completions for one answer to a prompt, but for the model and what ends the answer."""
+    words = {name: getattr(law, name) for name in ("temperature", "top_k", "top_p", "max_tokens")}
+    return {**NEUTRAL, **STREAMED, **words, "prompt": prompt}
 
 
 def _check(answer: Any) -> None:
