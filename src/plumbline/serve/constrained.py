@@ -15,20 +15,23 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TooSlow
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plumbline.errors import EngineError, RecipeError
 from plumbline.imports import missing
-from plumbline.policies.autoregressive.policy import AutoregressivePolicy
+
+if TYPE_CHECKING:
+    from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 
 BYTES = 32_768
 """The longest schema, as compact JSON."""
 DEPTH = 32
 """Of objects and lists within one another, in a schema."""
 COUNT = 8192
-"""What all counts of a schema may add up to, where those of a pattern are multiplied first."""
+"""What all counts of a schema may add up to."""
 PATTERN = 256
-"""Characters of a regular expression."""
+"""Characters of a regular expression, and the product of its counts: counts within counts cost as much as all of them
+written out, and some a power of that."""
 COUNTED = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 SECONDS = 10.0
 """That compiling may take."""
@@ -41,7 +44,7 @@ WHITESPACE = 16
 class Grammars:
     """The compiled schemas of one model."""
 
-    def __init__(self, policy: AutoregressivePolicy) -> None:
+    def __init__(self, policy: "AutoregressivePolicy") -> None:
         """Take the policy whose tokenizer and whose ends of an answer they are for.
 
         Raises:
@@ -168,10 +171,13 @@ def _counts(pattern: str) -> int:
     """How often the parts of a regular expression are repeated at most, by its counts."""
     if len(pattern) > PATTERN:
         raise _refused(f"a pattern has {len(pattern)} characters, and {PATTERN} are allowed")
-    return math.prod(
+    product = math.prod(
         max(1, *(int(count) for count in re.findall(r"[0-9]+", counts)))
         for counts in re.findall(r"\{([0-9,\s]+)\}", pattern)
     )
+    if product > PATTERN:
+        raise _refused(f"the counts of a pattern multiply to {product}, and {PATTERN} is the most")
+    return product
 
 
 def _too_deep(schema: Any) -> bool:

@@ -10,22 +10,20 @@ import asyncio
 import contextlib
 import threading
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from plumbline.errors import DeviceMemoryError, EngineError
 from plumbline.policies.memory import is_full
-from plumbline.records import Message, Sampling
-from plumbline.serve.served import Asked, Piece
+from plumbline.records import Message, Request, Sampling
+from plumbline.serve.served import Asked, Piece, law_of
+from plumbline.serve.spelling import Spelling
 
 if TYPE_CHECKING:
-    from plumbline.policies.autoregressive.continuous import Row, RunningBatch, Told
+    from plumbline.policies.autoregressive.continuous import Row, Told
     from plumbline.policies.autoregressive.policy import AutoregressivePolicy
     from plumbline.serve.constrained import Grammars
-
-WINDOW = 16
-"""Tokens that are turned into text again with each new one, because its characters may depend on them."""
 
 
 class ContinuousServed:
@@ -33,9 +31,7 @@ class ContinuousServed:
 
     family = "autoregressive"
 
-    def __init__(
-        self, name: str, policy: AutoregressivePolicy, sampling: Sampling, *, rows: int | None = None
-    ) -> None:
+    def __init__(self, name: str, policy: AutoregressivePolicy, sampling: Sampling, *, rows: int | None = None) -> None:
         """Take a policy, the law where a client says nothing of it, and the most answers that run at once.
 
         Raises:
@@ -72,13 +68,13 @@ class ContinuousServed:
         row = await asyncio.to_thread(self._row, asked)
         answer = _Answer(asyncio.get_running_loop())
         self._tell(row, answer)
-        writing = Writing(self.policy.chat.text)
+        spelling = Spelling(self.policy.chat.text)
         finish = None
         try:
             while finish is None:
                 told = await answer.more()
                 finish = told[-1].finish
-                yield self._piece(asked, writing, told)
+                yield self._piece(asked, spelling, told)
         finally:
             if finish is None:
                 self._tell(row, None)
@@ -87,8 +83,9 @@ class ContinuousServed:
         """The row of a request, or what is wrong with it."""
         from plumbline.policies.autoregressive.continuous import Row
 
-        prompt = self.policy.chat.prompt(asked.request.messages)
-        self.policy.check_length(len(prompt), asked.request.sampling.max_tokens)
+        request = Request(asked.request.key, asked.request.messages, law_of(self.sampling, asked))
+        prompt = self.policy.chat.prompt(request.messages)
+        self.policy.check_length(len(prompt), request.sampling.max_tokens)
         constraint = None
         if asked.schema is not None:
             if self._grammars is None:
@@ -96,19 +93,26 @@ class ContinuousServed:
 
                 self._grammars = Grammars(self.policy)
             constraint = self._grammars.constraint(asked.schema)
-        return Row.of(asked.request, prompt, constraint)
+        return Row.of(request, prompt, constraint)
 
-    def _piece(self, asked: Asked, writing: Writing, told: Sequence[Told]) -> Piece:
-        piece = Piece(
-            text="".join(writing.add(each.token, last=each.finish is not None) for each in told),
-            tokens=tuple(each.token for each in told),
+    def _piece(self, asked: Asked, spelling: Spelling, told: Sequence[Told]) -> Piece:
+        tokens, finish = tuple(each.token for each in told), told[-1].finish
+        spelled: tuple[str, ...] = ()
+        if asked.logprobs:
+            spelled = tuple(self.policy.chat.tokenizer.decode([token]) for token in tokens)
+        facts: dict[str, Any] = {}
+        if finish is not None:
+            facts = {"model": self.name, "family": self.family}
+            if asked.schema is not None:  # what ended was allowed to; what the limit cut is the beginning of such JSON
+                facts["json"] = {"way": "constrained", "valid": finish == "stop"}
+        return Piece(
+            text=spelling.add(tokens, last=finish is not None),
+            tokens=tokens,
             logprobs=tuple(each.logprob for each in told),
-            finish=told[-1].finish,
+            spelled=spelled,
+            finish=finish,
+            facts=facts,
         )
-        if piece.finish is None:
-            return piece
-        how: dict[str, Any] = {} if asked.schema is None else {"json": "constrained"}
-        return replace(piece, facts={"model": self.name, "family": self.family, **how})
 
     async def close(self) -> None:
         """See `Served.close`."""
@@ -146,10 +150,11 @@ class ContinuousServed:
             except Exception as error:  # noqa: BLE001 - whatever breaks there, those who wait are told
                 self._break(error)
             else:
-                self._deliver([(self._answers[each.row], each) for each in told])
+                found: list[tuple[_Answer, Told | Exception]] = [(self._answers[each.row], each) for each in told]
                 for each in told:
                     if each.finish is not None or each.failure is not None:
                         del self._answers[each.row]
+                self._deliver(found)
         self._change()
         self._deliver([(answer, self._closing()) for answer in self._answers.values()])
 
@@ -215,32 +220,3 @@ class _Answer:
                 raise failure
             good.append(each)  # type: ignore[arg-type]
         return good
-
-
-class Writing:
-    """Tokens as text, a piece at a time: no half characters, and nothing is taken back.
-
-    The pieces together are the text of all tokens, as far as the decoder writes on to what it has written.
-    """
-
-    def __init__(self, text: Callable[[Sequence[int]], str]) -> None:
-        """Take what turns tokens into text."""
-        self.text = text
-        self.tokens: list[int] = []  # those whose text still matters
-        self.written = 0  # characters of their text that went out
-        self.fresh = 0  # the first of those that came after text went out last
-
-    def add(self, token: int, *, last: bool) -> str:
-        """The text that a token adds; of the `last` one, whatever was held back, too."""
-        self.tokens.append(token)
-        text = self.text(self.tokens)
-        # A character of several tokens decodes to U+FFFD until it is whole.
-        if text.endswith("\ufffd") and not last:
-            return ""
-        new, self.written = text[self.written :], max(self.written, len(text))
-        if new and len(self.tokens) > WINDOW:
-            # What went out just now stays: some decoders drop a space at the beginning of what they are given.
-            self.tokens = self.tokens[self.fresh :]
-            self.written = len(self.text(self.tokens))
-        self.fresh = len(self.tokens)
-        return new

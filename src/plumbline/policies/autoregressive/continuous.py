@@ -2,8 +2,8 @@
 
 Letters in shapes: R rows, V vocabulary.
 
-What a request gets is what `AutoregressivePolicy.sample` draws for it: its uniform numbers come from its key, its law is
-its own, and its row attends to itself alone. So it does not depend on what runs beside it, except that a product of
+What a request gets is what `AutoregressivePolicy.sample` draws for it: its uniform numbers come from its key, its law
+is its own, and its row attends to itself alone. So it does not depend on what runs beside it, except that a product of
 more rows rounds otherwise.
 """
 
@@ -63,12 +63,8 @@ class Row:
 
     @classmethod
     def of(cls, request: Request, prompt: Sequence[int], constraint: Constraint | None = None) -> Self:
-        """The row of a request, whose prompt has these tokens.
-
-        Raises:
-            RecipeError: its law is another family's.
-        """
-        law = Sampling.of(request.sampling)
+        """The row of a request, whose prompt has these tokens."""
+        law = request.sampling
         count = 0 if law.greedy else law.max_tokens
         return cls(prompt, law, uniforms(generators([request.key]), count)[0], constraint)
 
@@ -111,7 +107,9 @@ class RunningBatch:
         self.read_at_once = READ_AT_ONCE.get(policy.device.type, READ_AT_ONCE["cpu"])
         self.running: list[Row] = []  # in the decoder's order
         self.waiting: deque[Row] = deque()
-        self.read: tuple[Reading, list[Row], list[int]] | None = None  # the rows that it is for, and whose prompt is which
+        self.read: tuple[Reading, list[Row], list[int]] | None = (
+            None  # the rows that it is for, and whose prompt is which
+        )
         self.told: list[Told] = []
 
     def __len__(self) -> int:

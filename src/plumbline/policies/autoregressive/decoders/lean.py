@@ -209,7 +209,7 @@ class LeanDecoder:
         return self.through(tokens, lambda index, normed: self._attend(index, normed, (cos, sin), span, bias))
 
     def through(self, tokens: Tensor, attend: Callable[[int, Tensor], Tensor]) -> Tensor:
-        """The hidden states [R, H] of tokens [R] behind all layers; `attend` is given a layer's number and its input."""
+        """The hidden states [R, H] of tokens [R] behind all layers; `attend` takes a layer's number and input."""
         hidden = self.body.embed_tokens(tokens)
         for index, layer in enumerate(self.layers):
             hidden = hidden + attend(index, _norm(layer.input_layernorm, hidden))

@@ -113,7 +113,9 @@ class RunningDecoder:
         self._fit(len(self.lengths), longest)
         width = self.lean.model.config.hidden_size
         with threads_for(len(tokens) * width * width):
-            hidden = self._forward(tokens, min(round_up(longest, LANES) if self.rounded else longest, self.values.shape[3]))
+            hidden = self._forward(
+                tokens, min(round_up(longest, LANES) if self.rounded else longest, self.values.shape[3])
+            )
         self.lengths = [length + 1 for length in self.lengths]
         return hidden
 
