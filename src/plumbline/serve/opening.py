@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 from plumbline.errors import RecipeError
 from plumbline.evaluation.models import ModelOptions, as_trained
 from plumbline.policies import check_model, open_policy
 from plumbline.policies.memory import clear_memory_errors
-from plumbline.policies.policy import Tells, slowness
+from plumbline.policies.policy import Policy, Tells, slowness
+from plumbline.records import Sampling
 from plumbline.remote import local_model
 from plumbline.runs.run import STAGES, Listener
 from plumbline.serve.batched import BatchedServed
@@ -78,7 +80,26 @@ def open_models(models: dict[str, str], options: ModelOptions, listener: Listene
 
                 opened.append(LenientServed(VllmServed(name, policy, sampling, listener)))
             else:
-                at_once = options.rows_at_once or 64
-                opened.append(LenientServed(BatchedServed(name, policy, sampling, at_once=at_once)))
+                opened.append(_in_process(name, policy, sampling, listener))
     listener.working("opening", len(models), len(models))
     return opened
+
+
+def _in_process(name: str, policy: Policy, sampling: Sampling, listener: Listener) -> Served:
+    """A model of this process: in a running batch where it fits, with JSON by grammar where xgrammar is there."""
+    rows = int(getattr(policy, "rows_at_once", 64))
+    if policy.family != "autoregressive":
+        return LenientServed(BatchedServed(name, policy, sampling, at_once=rows))
+    from plumbline.policies.autoregressive.continuous import why_not
+    from plumbline.policies.autoregressive.policy import AutoregressivePolicy
+    from plumbline.serve.continuous import ContinuousServed
+
+    reason = why_not(policy) if isinstance(policy, AutoregressivePolicy) else "it is of another class"
+    if not isinstance(policy, AutoregressivePolicy) or reason is not None:
+        listener.event("slow", f"{name}: answers are drawn in batches, because a running batch does not fit: {reason}")
+        return LenientServed(BatchedServed(name, policy, sampling, at_once=rows))
+    served = ContinuousServed(name, policy, sampling)
+    if find_spec("xgrammar") is None:
+        listener.event("lenient", f"{name}: JSON is read from free text, because xgrammar (constrained) is missing")
+        return LenientServed(served)
+    return served

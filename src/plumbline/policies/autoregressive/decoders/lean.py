@@ -11,7 +11,7 @@ its prompt's [P, K, L, D] and its own [P, K, G, C, D], under one softmax. On a G
 It is used only after `probe.py` has compared it with the model's forward pass on the loaded weights.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -63,22 +63,27 @@ class LeanDecoder:
         self.scale = self.layers[0].self_attn.scaling
         self.graphs = graphs
         self.shared: tuple[list[int], list[tuple[Tensor, Tensor]]] = [], []  # tokens; of each layer keys and values
+        self.take_weights()
+
+    def take_weights(self) -> None:
+        """Decode with the weights as they are now."""
+        self.projections = [_projections(layer) for layer in self.layers]
 
     @torch.no_grad()
     def begin(self, prompts: Sequence[Sequence[int]], copies: int, max_tokens: int, shared: int = 0) -> Tensor:
         """See `Decoder.begin`. Padding stands on the right, where causal attention never sees it."""
         device, dtype = self.model.device, self.model.dtype
-        self.projections = [_projections(layer) for layer in self.layers]
+        self.take_weights()
         ids, there = (each.to(device) for each in padded(prompts, rounded=by_onednn(self.model)))
         before = self._behind(list(prompts[0][:shared]), len(prompts)) if shared else None
-        output = self._read(ids[:, shared:], before)
+        output = self.read(ids[:, shared:], before)
         cache = output.past_key_values.layers
         self.prompt_keys = [layer.keys.transpose(-1, -2) for layer in cache]  # [P, K, D, L]
         self.prompt_values = [layer.values for layer in cache]  # [P, K, L, D]
         self.prompt_bias = _bias(there, dtype)  # [P, L]
         self.padded = min(map(len, prompts)) < ids.shape[1]
         self.lengths = lengths = there.sum(1)
-        self.rope = self._rope(ids.shape[1] + max_tokens)
+        self.rope = self.rotary(ids.shape[1] + max_tokens)
         self.time = torch.zeros(1, dtype=torch.long, device=device)
         self.past, self.limit = 0, max_tokens
         self.shape = self.grid = (len(prompts), copies)
@@ -100,23 +105,23 @@ class LeanDecoder:
 
         if self.shared[0] != shared:
             ids, _ = padded([shared], rounded=by_onednn(self.model))
-            read = self._read(ids.to(self.model.device)).past_key_values.layers
+            read = self.read(ids.to(self.model.device)).past_key_values.layers
             self.shared = shared, [tuple(each[:, :, : len(shared)] for each in (of.keys, of.values)) for of in read]
         cache = DynamicCache()
         for index, states in enumerate(self.shared[1]):
             cache.update(*(each.expand(rows, -1, -1, -1) for each in states), index)
         return cache
 
-    def _read(self, ids: Tensor, before: Any = None) -> Any:
+    def read(self, ids: Tensor, before: Any = None) -> Any:
         """The body's output for ids [P, L] behind a cache: on a CPU, in 16 bits, rounded as a scored pack is."""
         if not (by_onednn(self.model) and has_shared_attention(self.model)):
             return self.body(ids, past_key_values=before, use_cache=True)
         start, length = 0 if before is None else before.get_seq_length(), ids.shape[1]
-        sees = torch.ones((start + length, start + length), dtype=torch.bool).tril()[None, start:]
+        sees = torch.ones((1, length, start + length), dtype=torch.bool).tril(start)
         no_mask = torch.zeros((1, 1, 1, 1), dtype=self.model.dtype)  # with None transformers makes one
         return self.body(ids, past_key_values=before, use_cache=True, attention_mask=no_mask, sees=sees)
 
-    def _rope(self, length: int) -> Tensor:
+    def rotary(self, length: int) -> Tensor:
         """Cosines and signed sines [length, 2, D], from the model's own rotary module, so every scaling is kept."""
         device, dtype = self.model.device, self.model.dtype
         cos, sin = self.body.rotary_emb(
@@ -201,26 +206,36 @@ class LeanDecoder:
             own = torch.arange(span, device=tokens.device) <= self.time if masked else None
             own_bias = self.prompt_bias.new_zeros(span) if own is None else _bias(own, self.prompt_bias.dtype)
             bias = torch.cat([prompt_bias, own_bias.expand(num_prompts, 1, 1, 1, span)], dim=-1)
+        return self.through(tokens, lambda index, normed: self._attend(index, normed, (cos, sin), span, bias))
+
+    def through(self, tokens: Tensor, attend: Callable[[int, Tensor], Tensor]) -> Tensor:
+        """The hidden states [R, H] of tokens [R] behind all layers; `attend` takes a layer's number and input."""
         hidden = self.body.embed_tokens(tokens)
         for index, layer in enumerate(self.layers):
-            hidden = hidden + self._attend(index, layer, _norm(layer.input_layernorm, hidden), (cos, sin), span, bias)
+            hidden = hidden + attend(index, _norm(layer.input_layernorm, hidden))
             gate, up = self.projections[index]["mlp"](_norm(layer.post_attention_layernorm, hidden))
             hidden = hidden + self.projections[index]["down"](layer.mlp.act_fn(gate) * up)[0]
         return _norm(self.body.norm, hidden)
 
-    def _attend(
-        self, index: int, layer: Any, hidden: Tensor, rope: tuple[Tensor, Tensor], span: int, bias: Tensor | None
-    ) -> Tensor:
-        """Attention of one new position in each row to its prompt and to its own past, under one softmax."""
-        num_prompts, copies = self.shape
-        attention = layer.self_attn
-        grid = (num_prompts, copies, self.kv_heads, -1, self.head_size)
+    def states(
+        self, index: int, hidden: Tensor, rope: tuple[Tensor, Tensor], shape: tuple[int, int]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [P, G, K, Q, D], times the layer's scale, keys and values [P, G, K, 1, D] of inputs [P * G, H]."""
+        attention = self.layers[index].self_attn
+        grid = (*shape, self.kv_heads, -1, self.head_size)
         query, key, value = (states.view(grid) for states in self.projections[index]["attention"](hidden))
         if hasattr(attention, "q_norm"):
             query, key = _norm(attention.q_norm, query), _norm(attention.k_norm, key)
-        query, key = _rotate(query, *rope), _rotate(key, *rope)
+        return _rotate(query, *rope) * self.scale, _rotate(key, *rope), value
+
+    def _attend(
+        self, index: int, hidden: Tensor, rope: tuple[Tensor, Tensor], span: int, bias: Tensor | None
+    ) -> Tensor:
+        """Attention of one new position in each row to its prompt and to its own past, under one softmax."""
+        num_prompts, copies = self.shape
+        query, key, value = self.states(index, hidden, rope, self.shape)
         # Heads before copies: the copies of a prompt then share one matrix product with its keys.
-        query = (query * self.scale).transpose(1, 2)  # [P, K, G, Q, D]
+        query = query.transpose(1, 2)  # [P, K, G, Q, D]
         own_keys, own_values = self.keys[index], self.values[index]
         own_keys.index_copy_(3, self.time, key.transpose(1, 2))
         own_values.index_copy_(3, self.time, value.transpose(1, 2))

@@ -1,0 +1,240 @@
+"""Many clients of one running batch: each gets what it would get alone, as it comes, and may go at any time."""
+
+import asyncio
+import contextlib
+import json
+import threading
+import time
+
+import pytest
+
+from plumbline.errors import DataError, DeviceMemoryError, EngineError, RecipeError
+from plumbline.policies import open_policy
+from plumbline.policies.autoregressive.decoders.running import Reading, RunningDecoder
+from plumbline.recipe import ModelSection
+from plumbline.records import Request, Sampling
+from plumbline.serve.constrained import COUNT, Grammars, check
+from plumbline.serve.continuous import ContinuousServed
+from plumbline.serve.served import Asked
+
+LAW = Sampling(max_tokens=40)
+CHATS = [[{"role": "user", "content": text}] for text in ("sim", "não recomendo, 12 dias de atraso", "nota 10")]
+INVOICE = {
+    "type": "object",
+    "properties": {
+        "total": {"type": "number"},
+        "items": {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 3},
+        "mood": {"enum": ["bom", "ruim", None]},
+        "name": {"type": "string", "maxLength": 12},
+    },
+    "required": ["total", "items", "mood", "name"],
+    "additionalProperties": False,
+}
+SCHEMAS = [
+    {},
+    INVOICE,
+    {"type": "array", "items": {"type": "boolean"}, "maxItems": 4},
+    {"anyOf": [{"type": "integer", "minimum": 3, "maximum": 40}, {"type": "string", "pattern": "^[a-c]{2,6}$"}]},
+    {
+        "$ref": "#/$defs/node",
+        "$defs": {
+            "node": {
+                "type": "object",
+                "properties": {"next": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/node"}]}},
+                "required": ["next"],
+                "additionalProperties": False,
+            }
+        },
+    },
+]
+
+
+@pytest.fixture(scope="module")
+def policy(tiny_folder):
+    return open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
+
+
+@contextlib.asynccontextmanager
+async def opened(policy, **options):
+    served = ContinuousServed("tiny", policy, LAW, **options)
+    try:
+        yield served
+    finally:
+        await served.close()
+        assert not served._thread.is_alive()
+
+
+def asked(number, schema=None, law=LAW, **more):
+    return Asked(request=Request((number,), CHATS[number % len(CHATS)], law), schema=schema, **more)
+
+
+async def whole(served, one):
+    return [piece async for piece in served.answer(one)]
+
+
+def test_answers_are_those_of_the_policy_in_pieces(policy):
+    async def ask():
+        async with opened(policy, rows=8) as served:
+            return await asyncio.gather(*(whole(served, asked(number, logprobs=True)) for number in range(20)))
+
+    wanted = {request.key: found for request, found in policy.sample([asked(n).request for n in range(20)])}
+    for number, pieces in enumerate(asyncio.run(ask())):
+        found = wanted[number,]
+        assert "".join(piece.text for piece in pieces) == found.text
+        assert [token for piece in pieces for token in piece.tokens] == found.tokens.tolist()
+        assert len([text for piece in pieces for text in piece.spelled]) == found.num_tokens
+        assert len([each for piece in pieces for each in piece.logprobs]) == found.num_tokens
+        assert [piece.finish for piece in pieces] == [None] * (len(pieces) - 1) + [found.finish]
+        assert pieces[-1].facts == {"model": "tiny", "family": "autoregressive"}
+    assert len(pieces) > 1
+
+
+def test_a_client_that_goes_frees_its_row(policy):
+    async def ask():
+        async with opened(policy, rows=1) as served:
+            long = Sampling(max_tokens=200, top_k=1)  # the tiny model's own choice does not end for long
+            pieces = served.answer(asked(0, law=long))
+            await anext(pieces)
+            waits = asyncio.ensure_future(whole(served, asked(1)))
+            await asyncio.sleep(0.05)
+            assert served.waiting == 1
+            await pieces.aclose()
+            assert (await waits)[-1].finish is not None
+            assert not served._answers
+            assert len(served._batch) == 0
+
+    asyncio.run(ask())
+
+
+def test_what_cannot_be_answered_is_an_error_of_that_answer(policy, monkeypatch):
+    async def ask():
+        async with opened(policy) as served:
+            with pytest.raises(DataError, match="context"):
+                await whole(served, asked(0, law=Sampling(max_tokens=100_000)))
+            with pytest.raises(RecipeError, match="steps"):
+                await whole(served, asked(0, said={"steps": 4}))
+            for broken, kind in (("can't allocate memory", DeviceMemoryError), ("a kernel broke", RuntimeError)):
+                with monkeypatch.context() as patch:
+
+                    def breaks(self, said=broken):
+                        raise RuntimeError(said)
+
+                    patch.setattr(Reading, "advance", breaks)
+                    with pytest.raises(kind):
+                        await whole(served, asked(0))
+            assert (await whole(served, asked(0)))[-1].finish is not None, "the next one is answered"
+
+    asyncio.run(ask())
+
+
+def test_closing_ends_what_runs_with_an_error(policy, monkeypatch):
+    original = RunningDecoder.step
+    monkeypatch.setattr(RunningDecoder, "step", lambda self, tokens: time.sleep(0.02) or original(self, tokens))
+
+    async def ask():
+        async with opened(policy) as served:
+            running = asyncio.ensure_future(whole(served, asked(0, law=Sampling(max_tokens=200, top_k=1))))
+            await asyncio.sleep(0.1)
+            await served.close()
+            with pytest.raises(EngineError, match="closed"):
+                await running
+            with pytest.raises(EngineError, match="closed"):
+                await whole(served, asked(1))
+
+    asyncio.run(ask())
+    assert not [thread for thread in threading.enumerate() if thread.name == "serve-tiny"]
+
+
+def test_two_event_loops_share_a_batch(policy):
+    async def ask():
+        async with opened(policy) as served:
+            other = asyncio.to_thread(lambda: asyncio.run(whole(served, asked(1))))
+            return await asyncio.gather(whole(served, asked(0)), other)
+
+    for number, pieces in enumerate(asyncio.run(ask())):
+        (_, wanted), *_ = policy.sample([asked(number).request])
+        assert "".join(piece.text for piece in pieces) == wanted.text
+
+
+def test_json_follows_its_schema(policy):
+    validator = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    pytest.importorskip("xgrammar", reason="the extra constrained is not installed")
+    laws = [Sampling(max_tokens=most, temperature=warm) for most in (120, 20) for warm in (1.0, 0.3)]
+    every = [asked(n, SCHEMAS[n % len(SCHEMAS)], laws[n % len(laws)]) for n in range(60)]
+
+    async def ask():
+        async with opened(policy, rows=16) as served:
+            return await asyncio.gather(*(whole(served, one) for one in [*every, asked(100), asked(101)]))
+
+    ended = cut = 0
+    *constrained, free, _ = asyncio.run(ask())
+    for one, pieces in zip(every, constrained, strict=True):
+        text, last = "".join(piece.text for piece in pieces), pieces[-1]
+        assert last.facts["json"] == {"way": "constrained", "valid": last.finish == "stop"}
+        if last.finish == "stop":
+            ended += 1
+            validator.validate(json.loads(text), one.schema or {"type": "object"})
+        else:
+            cut += 1
+            assert sum(len(piece.tokens) for piece in pieces) == one.request.sampling.max_tokens
+    assert ended >= 20
+    assert cut >= 5
+    (_, wanted), *_ = policy.sample([asked(100).request])
+    assert "".join(piece.text for piece in free) == wanted.text, "what is not constrained is not changed"
+
+
+def test_log_probabilities_are_of_the_constrained_law(policy):
+    pytest.importorskip("xgrammar", reason="the extra constrained is not installed")
+
+    async def ask():
+        async with opened(policy) as served:
+            return await whole(served, asked(0, {"enum": ["x"]}))
+
+    pieces = asyncio.run(ask())
+    assert "".join(piece.text for piece in pieces) == '"x"'
+    # From the quotation mark on there is one way to write it, in at most two ways of cutting it up; then the end.
+    assert pieces[-1].logprobs[-1] == pytest.approx(0.0, abs=1e-6)
+
+
+HOSTILE = {
+    "levels": json.loads('{"a":' * 40 + "1" + "}" * 40),
+    "characters": {"enum": ["x" * 40_000]},
+    "adds up": {"type": "object", "properties": {str(n): {"maxLength": COUNT // 2} for n in range(3)}},
+    "multiply": {"type": "string", "pattern": "^(([a-z]{1,100}){1,100}){1,100}$"},
+    "a pattern has": {"type": "object", "patternProperties": {"a" * 300: {}}},
+    "leads out": {"properties": {"a": {"$ref": "file:///etc/passwd"}}},
+}
+
+
+@pytest.mark.parametrize("why", HOSTILE)
+def test_a_schema_that_would_take_for_ever_is_refused(why):
+    with pytest.raises(RecipeError, match=why):
+        check(HOSTILE[why])
+
+
+def test_a_schema_is_compiled_once_and_within_a_time(policy, monkeypatch):
+    pytest.importorskip("xgrammar", reason="the extra constrained is not installed")
+    grammars, times = Grammars(policy), []
+
+    def slow(text, **options):
+        times.append(text)
+        time.sleep(0.2)
+        return compiled(text, **options)
+
+    compiled = grammars._compiler.compile_json_schema
+    monkeypatch.setattr(grammars, "_compiler", type("Slow", (), {"compile_json_schema": staticmethod(slow)}))
+    grammars.constraint(INVOICE)
+    grammars.constraint(dict(INVOICE))
+    assert len(times) == 1
+    monkeypatch.setattr("plumbline.serve.constrained.SECONDS", 0.05)
+    with pytest.raises(EngineError, match="not compiled within"):
+        grammars.constraint({"type": "integer"})
+    with pytest.raises(EngineError, match="not compiled within"):  # the first one still runs
+        grammars.constraint({"type": "null"})
+    assert len(times) == 2
+    monkeypatch.setattr("plumbline.serve.constrained.SECONDS", 10)
+    with pytest.raises(RecipeError, match="cannot be followed"):
+        grammars.constraint({"type": "strng"})
+    monkeypatch.setattr("plumbline.serve.constrained.KEPT_BYTES", 1)
+    grammars.constraint({"type": "null"})
+    assert len(grammars._kept) == 1
