@@ -347,6 +347,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "audit": ["--data", "--json", "--limit", "--out", "--rows", "--seed", "--set", "--split"],
         "decide": ["--json", "--out", "--tree"],
         "route": ["--json", "--out"],
+        "export": ["--base", "--dtype", "--evaluate", "--gguf", "--json", "--kind", "--out"],
         "submit": [f"--{name}" for name in SUBMIT_FLAGS.split()],
     }
     helps = [parameter.help or "" for command in group.commands.values() for parameter in command.params]

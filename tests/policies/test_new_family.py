@@ -9,7 +9,7 @@ import torch
 
 from plumbline.errors import RecipeError
 from plumbline.evaluation.models import ModelOptions, evaluate_model
-from plumbline.evaluation.models import _as_trained as as_trained
+from plumbline.evaluation.models import as_trained as as_trained
 from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.recipe import parse

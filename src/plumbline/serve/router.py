@@ -28,7 +28,7 @@ Classifier = Callable[[str], str | None]
 How = Literal["metadata", "classifier", "default"]
 """How the job of a request was found."""
 
-LONGEST = 20_000
+LONGEST = 8_000
 """Characters of a request that the classifier looks at, so that a long one does not hold up the others."""
 LOGGED = 4_000
 """Characters of an answer that are logged beside a shadow's."""
