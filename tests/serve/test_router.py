@@ -110,8 +110,10 @@ def test_the_job_is_the_metadatas_else_the_texts_else_the_default():
         ("answers", "push", "small", "ok"): 1,
         ("answers", "sql_qa", "large", "ok"): 1,
         ("answers", "", "rest", "ok"): 1,
+        ("refused",): 1,
     }
-    assert router.prompt_length(asked(SQL).request.messages) == len("large") + 1
+    lengths = [router.prompt_length(asked(text).request.messages) for text in (SQL, "bom dia")]
+    assert lengths == [len("large") + 1, len("rest") + 1], "without its metadata nobody knows a request's job"
 
 
 def test_without_a_default_a_request_of_no_job_is_refused():
@@ -232,7 +234,8 @@ def test_a_client_that_goes_away_ends_the_work():
         await router.close()
 
     asyncio.run(half())
-    assert router.counts() == {("answers", "push", "a", "closed"): 2}, "and no shadow is asked for what nobody got"
+    counts = {("answers", "push", "a", "stopped"): 1, ("answers", "push", "a", "gone"): 1}
+    assert router.counts() == counts, "and no shadow is asked for what nobody got"
 
 
 def test_a_shadow_gets_its_share_is_logged_and_never_returned(tmp_path):

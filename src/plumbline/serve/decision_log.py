@@ -16,6 +16,7 @@ KIND = "kind"
 """What a row says first: `decision`, or `shadow`."""
 LABELS: Mapping[str, tuple[str, ...]] = {
     "answers": ("job", "model", "status"),
+    "refused": (),
     "fallbacks": ("job", "model", "why"),
     "shadows": ("job", "model", "status"),
     "log_rows": ("status",),

@@ -73,7 +73,9 @@ class _Course:
     first: float | None = None
     """Seconds until the first piece was there."""
     text: list[str] = field(default_factory=list)
-    status: str = "closed"
+    status: str = "gone"
+    """ok; invalid, for JSON that is none; stopped, where the reader had enough (a stop text); the name of an error; or
+    gone, as its client is."""
 
     def said(self) -> dict[str, Any]:
         """What the client is told."""
@@ -125,12 +127,14 @@ class Router:
         return max(self.models[name].context for name in self.table.models)
 
     def prompt_length(self, messages: Sequence[Message]) -> int:
-        """Tokens as the model counts them that such a chat goes to when its metadata say nothing.
+        """Tokens as the model counts them that does the job which the text asks for; else the table's first.
 
         Raises:
-            DataError: it goes nowhere, or the template refuses it.
+            DataError: the template refuses the chat.
         """
-        return self.models[self._by_text(messages).route.model].prompt_length(messages)
+        name = self._job_of(messages) or self.table.default or self.table.models[0]
+        model = self.table.routes[name].model if name in self.table.routes else name
+        return self.models[model].prompt_length(messages)
 
     def counts(self) -> Mapping[tuple[str, ...], int]:
         """What was decided so far; see `DecisionLog.counts`."""
@@ -151,16 +155,20 @@ class Router:
         return Destination(job, "metadata", self.table.routes[job])
 
     def _by_text(self, messages: Sequence[Message]) -> Destination:
-        routes, default = self.table.routes, self.table.default
-        text = next((one["content"] for one in reversed(messages) if one["role"] == "user"), "")
-        job = self.options.classify(text[:LONGEST])
-        if job is not None and job in routes:
+        routes, default, job = self.table.routes, self.table.default, self._job_of(messages)
+        if job is not None:
             return Destination(job, "classifier", routes[job])
         if default is None:
             raise DataError("nothing says which job the request is of", f"give metadata.job one of {', '.join(routes)}")
         if default in routes:
             return Destination(default, "default", routes[default])
         return Destination("", "default", Route(default))
+
+    def _job_of(self, messages: Sequence[Message]) -> str | None:
+        """The job with a route that the last thing asked is recognised by."""
+        text = next((one["content"] for one in reversed(messages) if one["role"] == "user"), "")
+        job = self.options.classify(text[:LONGEST])
+        return job if job in self.table.routes else None
 
     async def answer(self, asked: Asked) -> AsyncIterator[Piece]:
         """See `Served.answer`; the facts of the last piece say under `route` who answered, and why.
@@ -169,8 +177,13 @@ class Router:
             DataError: see `destination`; the schema is none; or so said every model that was asked.
             EngineError: several models were asked, and none answered.
         """
-        wanted = None if asked.schema is None else Schema.from_json(asked.schema or {"type": "object"})
-        course = _Course(self.destination(asked), wanted)
+        schema = asked.schema
+        wanted = None if schema is None else await asyncio.to_thread(Schema.from_json, schema or {"type": "object"})
+        try:
+            course = _Course(self.destination(asked), wanted)
+        except DataError:
+            self.log.count("refused")
+            raise
         source: AsyncIterator[Piece] | None = None
         try:
             held, source = await self._begin(asked, course)
@@ -181,7 +194,10 @@ class Router:
                 course.text.append(piece.text)
                 yield _with_route(piece, course)
             course.status = "ok" if _is_valid("".join(course.text), course.wanted) else "invalid"
-        except PlumblineError as error:
+        except GeneratorExit:
+            course.status = "stopped"
+            raise
+        except Exception as error:
             course.status = type(error).__name__
             raise
         finally:
