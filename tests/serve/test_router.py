@@ -12,7 +12,7 @@ from plumbline.diagnosis.routes import VERSION, Route, RoutingTable
 from plumbline.errors import DataError, EngineError, PlumblineError, RecipeError, StorageError
 from plumbline.records import Request, Sampling
 from plumbline.serve.decision_log import DecisionLog
-from plumbline.serve.router import Router, RouterOptions
+from plumbline.serve.router import Router, RouterOptions, as_named
 from plumbline.serve.served import Asked, Piece
 from plumbline.storage import JsonLines
 from plumbline.tasks import open_task
@@ -359,6 +359,17 @@ def test_a_log_that_cannot_be_written_or_is_somebody_elses_is_an_error_at_the_st
 def test_a_table_that_sends_requests_nowhere_is_an_error_at_the_start(routes, default, said):
     with pytest.raises(RecipeError, match=said.replace("?", r"\?")):
         Router(table(routes, default), by_name(Fake("small")))
+
+
+def test_a_table_may_name_a_model_by_its_place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "small" / "models" / "rl").mkdir(parents=True)
+    small, large = Fake("small"), Fake("large")
+    routes = table({"push": {"model": "runs/small/models/rl", "fallback": ("large",)}}, "org/hub")
+    sources = {"small": str(tmp_path / "runs/small/models/rl"), "large": "org/large", "hub": "org/hub"}
+    named = as_named(routes, [small, large, hub := Fake("hub")], sources)
+    assert (named["runs/small/models/rl"], named["large"], named["org/hub"]) == (small, large, hub)
+    Router(routes, named)
 
 
 def test_real_requests_of_each_job_find_their_model(tmp_path):

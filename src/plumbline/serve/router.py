@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from plumbline.diagnosis.routes import Route, RoutingTable
@@ -314,6 +315,23 @@ class Router:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
             self._worker = None
+
+
+def as_named(table: RoutingTable, models: Sequence[Served], sources: Mapping[str, str]) -> dict[str, Served]:
+    """Models by the names that a table gives them: what they are served as, or where they are.
+
+    Args:
+        table: `plumbline route` writes paths into it.
+        models: that are served.
+        sources: where each is, by the name that it is served as.
+    """
+    found = {served.name: served for served in models}
+    places = {_place(source): found[name] for name, source in sources.items() if name in found}
+    return {**{name: places[_place(name)] for name in table.models if _place(name) in places}, **found}
+
+
+def _place(source: str) -> str:
+    return str(Path(source).resolve()) if Path(source).exists() else source
 
 
 async def _held(source: AsyncIterator[Piece], wanted: Schema | None) -> list[Piece]:
