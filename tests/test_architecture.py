@@ -38,7 +38,15 @@ RANKS: tuple[set[str], ...] = (
     {"jobs", "export"},
     {"serve"},
     {"testing", "api", "command_options", "command_output", "exits"},
-    {"data_commands", "history_commands", "audit_command", "decide_commands", "job_commands", "export_command"},
+    {
+        "data_commands",
+        "history_commands",
+        "audit_command",
+        "decide_commands",
+        "job_commands",
+        "export_command",
+        "serve_command",
+    },
     {"cli"},
     {"__main__", "job_entry"},
 )
@@ -154,6 +162,7 @@ def test_light_packages_import_without_torch():
         ["decide", "--help"],
         ["submit", "--help"],
         ["jobs"],
+        ["serve", "--help"],
     ],
 )
 def test_a_command_that_needs_no_model_starts_at_once(arguments):
@@ -210,6 +219,7 @@ def test_only_named_boundaries_catch_everything():
         "training/checkpoints.py",
         "adapters/callback.py",
         "serve/router.py",
+        "serve/batched.py",
     }
     found = set()
     for path in modules():

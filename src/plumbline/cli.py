@@ -24,6 +24,7 @@ from plumbline.exits import clear_exits
 from plumbline.export_command import export_app
 from plumbline.history_commands import history_app
 from plumbline.job_commands import add as add_job_commands
+from plumbline.serve_command import add as add_serve_command
 
 app = typer.Typer(
     name="plumbline",
@@ -413,3 +414,4 @@ def report(
 
 add_decide_commands(app)
 add_job_commands(app)
+add_serve_command(app)
