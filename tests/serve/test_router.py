@@ -12,7 +12,7 @@ from plumbline.diagnosis.routes import VERSION, Route, RoutingTable
 from plumbline.errors import DataError, EngineError, PlumblineError, RecipeError, StorageError
 from plumbline.records import Request, Sampling
 from plumbline.serve.decision_log import DecisionLog
-from plumbline.serve.router import Router, RouterOptions, as_named
+from plumbline.serve.router import Router, RouterOptions, as_named, open_router
 from plumbline.serve.served import Asked, Piece
 from plumbline.storage import JsonLines
 from plumbline.tasks import open_task
@@ -370,6 +370,38 @@ def test_a_table_may_name_a_model_by_its_place(tmp_path, monkeypatch):
     named = as_named(routes, [small, large, hub := Fake("hub")], sources)
     assert (named["runs/small/models/rl"], named["large"], named["org/hub"]) == (small, large, hub)
     Router(routes, named)
+
+
+def test_the_server_routes_by_a_requests_metadata_and_text_and_shows_the_counts(tmp_path):
+    from tests.serve.serving import Scripted, running
+
+    httpx = pytest.importorskip("httpx")
+    small, large = Scripted("small", ("s",)), Scripted("large", ("l",))
+    routes = table({"push": {"model": "small"}, "sql_qa": {"model": "large", "shadow": "small"}})
+    router = open_router(routes, [small, large], {"small": "x", "large": "y"}, tmp_path / "log.jsonl")
+    with running([small, large, router]) as server:
+
+        def ask(text, **more):
+            chat = {"model": "router", "messages": [{"role": "user", "content": text}], **more}
+            return httpx.post(f"{server.address}/v1/chat/completions", json=chat)
+
+        found = ask("bom dia", metadata={"job": "push"}).json()
+        assert found["choices"][0]["message"]["content"] == "s"
+        assert found["plumbline"]["route"] == {"job": "push", "how": "metadata", "model": "small", "tried": []}
+        assert ask(SQL).json()["choices"][0]["message"]["content"] == "l"
+        assert '"content":"l"' in ask(SQL, stream=True).text.replace(" ", "")
+        refused = ask("bom dia")
+        assert (refused.status_code, "metadata.job" in refused.json()["error"]["message"]) == (400, True)
+        page = httpx.get(f"{server.address}/metrics").text
+    answers = 'plumbline_router_answers_total{job="sql_qa",model="large",status="ok"} 2.0'
+    assert answers in page
+    assert "plumbline_router_refused_total 1.0" in page
+    assert len(JsonLines(tmp_path / "log.jsonl").rows()) >= 3
+
+
+def test_the_routers_name_is_its_own():
+    with pytest.raises(RecipeError, match="as the router is"):
+        open_router(table({"push": {"model": "router"}}), [Fake("router")], {"router": "models/x"})
 
 
 def test_real_requests_of_each_job_find_their_model(tmp_path):

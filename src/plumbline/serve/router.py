@@ -86,8 +86,6 @@ class _Course:
 class Router:
     """A `Served` that asks others; see the module. It runs in one event loop."""
 
-    family = "router"
-
     def __init__(
         self,
         table: RoutingTable,
@@ -117,15 +115,12 @@ class Router:
             raise RecipeError("the routing table has no route", "`plumbline route RUN ... --out FILE` writes one")
         self.table, self.models, self.options = table, models, options or RouterOptions()
         self.log = log or DecisionLog()
-        self.name = self.options.name
+        self.name, self.family = self.options.name, "router"
+        # A model that is too short for a request refuses it, and the next is asked.
+        self.context = max(models[name].context for name in table.models)
         self._seen: dict[str, int] = {}
         self._waiting: asyncio.Queue[tuple[_Course, Asked]] = asyncio.Queue(self.options.shadow_queue)
         self._worker: asyncio.Task[None] | None = None
-
-    @property
-    def context(self) -> int:
-        """The longest of any model; one that cannot take a request refuses it, and the next is asked."""
-        return max(self.models[name].context for name in self.table.models)
 
     def prompt_length(self, messages: Sequence[Message]) -> int:
         """Tokens as the model counts them that does the job which the text asks for; else the table's first.
@@ -315,6 +310,21 @@ class Router:
             self._worker.cancel()
             await asyncio.gather(self._worker, return_exceptions=True)
             self._worker = None
+
+
+def open_router(
+    table: RoutingTable, models: Sequence[Served], sources: Mapping[str, str], log: Path | None = None
+) -> Router:
+    """A router over models that are served; `sources` is where each is, by the name that it is served as.
+
+    Raises:
+        RecipeError: it names a model that is not there, or the router's name is taken.
+        StorageError: the log cannot be written.
+    """
+    router = Router(table, as_named(table, models, sources), log=DecisionLog(log))
+    if any(served.name == router.name for served in models):
+        raise RecipeError(f"a model is called {router.name}, as the router is", f"name it: NAME={sources[router.name]}")
+    return router
 
 
 def as_named(table: RoutingTable, models: Sequence[Served], sources: Mapping[str, str]) -> dict[str, Served]:
