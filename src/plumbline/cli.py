@@ -21,6 +21,7 @@ from plumbline.data_commands import data_app
 from plumbline.decide_commands import add as add_decide_commands
 from plumbline.errors import RecipeError
 from plumbline.exits import clear_exits
+from plumbline.export_command import export_app
 from plumbline.history_commands import history_app
 from plumbline.job_commands import add as add_job_commands
 from plumbline.serve_command import add as add_serve_command
@@ -38,6 +39,7 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 app.add_typer(history_app)
 app.add_typer(audit_app)
+app.add_typer(export_app)
 
 
 def main() -> None:

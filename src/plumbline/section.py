@@ -2,8 +2,8 @@
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from typing import Annotated, Any, Self, TypeVar, get_args
+from dataclasses import is_dataclass
+from typing import Annotated, Any, Self, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
@@ -107,13 +107,16 @@ def _keys_at(kind: type, location: Sequence[int | str]) -> list[str]:
     """The keys that the section at this location knows."""
     found: Any = kind
     for part in location:
-        field = found.model_fields.get(str(part))
-        if field is None:
-            return []
-        arguments = [field.annotation, *getattr(field.annotation, "__args__", ())]
-        found = next(
-            (a for a in arguments if isinstance(a, type) and (issubclass(a, Section) or is_dataclass(a))), None
-        )
-        if found is None:
-            return []
-    return [one.name for one in fields(found)] if is_dataclass(found) else list(found.model_fields)
+        annotation = _fields(found).get(str(part))
+        if annotation is None:  # a key of a mapping, or a place in a list, whose values are of this kind
+            continue
+        parts = [annotation, *get_args(annotation)]
+        found = next((one for one in parts if isinstance(one, type) and _fields(one)), None)
+    return list(_fields(found))
+
+
+def _fields(kind: Any) -> dict[str, Any]:
+    """The types of a section's keys, or of a dataclass's; empty for anything else."""
+    if isinstance(kind, type) and issubclass(kind, Section):
+        return {name: field.annotation for name, field in kind.model_fields.items()}
+    return get_type_hints(kind) if isinstance(kind, type) and is_dataclass(kind) else {}

@@ -41,6 +41,18 @@ Engine = Annotated[
 Log = Annotated[
     Path | None, typer.Option(metavar="FILE", rich_help_panel=take.OUTPUT, help="Add a JSON line for each request.")
 ]
+Routes = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE.yaml",
+        rich_help_panel=take.MODEL,
+        help="Serve a further model, `router`: a table says which model does which job (`plumbline route` writes one).",
+    ),
+]
+RouteLog = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", rich_help_panel=take.OUTPUT, help="With --routes: add a JSON line for each decision."),
+]
 LogContents = Annotated[
     bool, typer.Option("--log-contents", rich_help_panel=take.OUTPUT, help="With --log: messages and answers, too.")
 ]
@@ -50,7 +62,7 @@ def add(app: typer.Typer) -> None:
     """Add the command to the command line."""
     app.command(
         epilog="Examples: `plumbline serve runs/commerce-demo` · "
-        "`plumbline serve small=runs/a/models/rl large=models/smollm2-135m --port 8080` · "
+        "`plumbline serve small=runs/a/models/rl large=models/smollm2-135m --routes routes.yaml` · "
         "`SECRET=... plumbline serve runs/mine --host 0.0.0.0 --token-env SECRET --log requests.jsonl`"
     )(serve)
 
@@ -74,6 +86,8 @@ def serve(
     chat_template: take.ChatTemplate = None,
     log: Log = None,
     log_contents: LogContents = False,
+    routes: Routes = None,
+    route_log: RouteLog = None,
 ) -> None:
     """Answer OpenAI-compatible requests with one or several models of any family, until it is told to end.
 
@@ -83,10 +97,12 @@ def serve(
     check_installed("serving", EXTRAS["serve"])
     from dataclasses import replace
 
+    from plumbline.diagnosis.routes import read_routes
     from plumbline.errors import RecipeError
     from plumbline.evaluation.models import ModelOptions
     from plumbline.serve.limits import Limits
     from plumbline.serve.opening import named_models, open_models
+    from plumbline.serve.router import open_router
     from plumbline.serve.running import Serving, token_of
     from plumbline.serve.running import serve as run_server
 
@@ -103,6 +119,11 @@ def serve(
         chat_template=chat_template,
         engine=engine,
     )
+    if route_log is not None and routes is None:
+        raise RecipeError("--route-log is of a router, and there is none", "add --routes FILE.yaml")
+    named, table = named_models(models), None if routes is None else read_routes(routes)
     with progress() as view:
-        opened = open_models(named_models(models), options, view)
+        opened = open_models(named, options, view)
+    if table is not None:
+        opened.append(open_router(table, opened, named, route_log))
     run_server(opened, serving, partial(typer.echo, err=True))

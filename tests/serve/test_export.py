@@ -1,0 +1,276 @@
+"""What was trained is handed on as it was trained: merged, as an adapter, or as one GGUF file, each with its card."""
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from plumbline.errors import ModelError, RecipeError
+from plumbline.export.export import Export, export
+from plumbline.export.source import UNKNOWN, base_of
+from plumbline.policies import open_policy
+from plumbline.policies.pretrained import gguf_writer
+from plumbline.policies.pretrained.gguf_writer import KINDS, compare, write_gguf
+from plumbline.policies.pretrained.tiny import make_tiny
+from plumbline.recipe import LoraSection, TinySection, options_of
+from plumbline.records import Request, Sampling
+from plumbline.runs.cards import Card
+from plumbline.runs.run import Silent
+from tests.conftest import WORDS
+
+PLAIN = Card(recipe="toy 0", stage="sft", task="tests.toy:open_toy", options={"size": 20}).to_json()
+CHAT = [{"role": "user", "content": "nota 12, sim"}]
+
+
+def opened(source, family="autoregressive", **section):
+    return open_policy(
+        options_of(family).model(name=str(source), device="cpu", dtype="float32", **section), str(source)
+    )
+
+
+def tiny(folder, family="autoregressive"):
+    section = TinySection(hidden=32, layers=2, heads=2, vocabulary=300, context=128)
+    make_tiny(folder, section, WORDS * 10, seed=0, family=family)
+    return folder
+
+
+def logprobs(policy):
+    (answer,) = [one for _, one in policy.sample([Request((0,), CHAT, Sampling(max_tokens=8))])]
+    return answer.text, policy.score([answer]).logprobs
+
+
+@pytest.fixture(scope="module")
+def adapter(tiny_folder, tmp_path_factory):
+    """A LoRA adapter that changes something, with a card of ours."""
+    base = tmp_path_factory.mktemp("bases") / "base"
+    shutil.copytree(tiny_folder, base)
+    (base / "LICENSE").write_text("Do what you like.\n")
+    (base / "README.md").write_text("---\nlicense: apache-2.0\n---\n# base\n")
+    policy = opened(base, lora=LoraSection(rank=2))
+    for weight in policy.trainable().values():
+        torch.nn.init.normal_(weight, std=0.05, generator=torch.Generator().manual_seed(0))
+    folder = tmp_path_factory.mktemp("adapters") / "adapter"
+    options = {"size": 20}
+    card = Card(recipe="toy 0", stage="sft", task="tests.toy:open_toy", options=options, sampling={"max_tokens": 8})
+    policy.save(folder, card.to_json())
+    return folder
+
+
+def head_of(folder):
+    return yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
+
+
+def test_a_merged_model_is_an_ordinary_directory_and_the_same_model(adapter, tmp_path):
+    done = export(Export(model=str(adapter), out=tmp_path / "out"), Silent())
+    ours, theirs = opened(adapter, lora=LoraSection(rank=2)), opened(tmp_path / "out")
+    assert theirs.adapter is None
+    (text, before), (again, after) = logprobs(ours), logprobs(theirs)
+    assert text == again
+    assert torch.allclose(before, after, atol=1e-5)
+    from transformers import AutoModelForCausalLM
+
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "out").num_parameters() == done.figures["parameters"]
+    assert Card.read(tmp_path / "out").recipe == "toy 0", "what it was trained on goes with it"
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}, "nothing half written is left"
+    assert (tmp_path / "out" / "LICENSE").read_text() == "Do what you like.\n"
+    assert head_of(tmp_path / "out")["license"] == "apache-2.0"
+
+
+def test_where_16_bits_are_stored_the_card_says_what_is_left_and_what_it_costs(adapter, tmp_path, plumbline):
+    code, out, err = plumbline(
+        "export", adapter, "--out", tmp_path / "out", "--dtype", "bfloat16", "--evaluate", 5, "--json"
+    )
+    assert code == 0, err
+    said = json.loads(out)
+    share = said["figures"]["arrived"]["share"]
+    assert 0.9 < share < 1.1
+    assert share != 1
+    (change,) = said["changes"]
+    assert change["n"] == 5
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert f"left {share:.1%} of the update" in card
+    assert f"on n = {change['n']}" in card
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["dtype"] == "bfloat16"
+    from safetensors.torch import load_file
+
+    weights = load_file(tmp_path / "out" / "model.safetensors")
+    assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
+
+
+def test_a_small_update_does_not_survive_16_bits_and_that_is_said(tiny_folder, tmp_path):
+    policy = opened(tiny_folder, lora=LoraSection(rank=2))
+    for weight in policy.trainable().values():
+        torch.nn.init.normal_(weight, std=1e-4, generator=torch.Generator().manual_seed(0))
+    policy.save(tmp_path / "adapter", PLAIN)
+    done = export(Export(model=str(tmp_path / "adapter"), out=tmp_path / "out", dtype="bfloat16"), Silent())
+    assert done.figures["arrived"]["elements"] < 0.2
+
+
+def test_an_adapter_goes_alone_and_names_its_base_as_the_world_does(adapter, tmp_path):
+    done = export(Export(model=str(adapter), out=tmp_path / "out", kind="adapter", base="org/base"), Silent())
+    config = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == "org/base" == head_of(tmp_path / "out")["base_model"]
+    name = "adapter_model.safetensors"
+    assert (tmp_path / "out" / name).read_bytes() == (adapter / name).read_bytes()
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+    trained = opened(adapter, lora=LoraSection(rank=2)).trainable()
+    assert done.figures["parameters"] == sum(math.prod(weight.shape) for weight in trained.values())
+    unnamed = export(Export(model=str(adapter), out=tmp_path / "other", kind="adapter"), Silent())
+    assert any("--base NAME" in sentence for sentence in unnamed.said)
+
+
+@pytest.mark.parametrize("stored", KINDS)
+def test_a_gguf_file_is_read_back_as_the_model_that_it_was_made_of(adapter, tmp_path, stored):
+    done = export(Export(model=str(adapter), out=tmp_path / "out", kind="gguf", gguf=stored), Silent())
+    (path,) = (tmp_path / "out").glob("*.gguf")
+    assert path.name == f"out-{stored}.gguf"
+    figures = done.figures
+    assert figures["weights"] <= figures["allowed"]
+    assert figures["same_ids"]
+    assert figures["tokens"] > 100
+    limit = {"f32": 1e-5, "f16": 0.01, "bf16": 0.1, "q8_0": 0.3}[stored]
+    assert 0 <= figures["mean"] <= figures["logprob"] < limit
+    if stored == "f32":
+        ours, theirs = logprobs(opened(adapter, lora=LoraSection(rank=2))), logprobs(opened(path))
+        assert ours[0] == theirs[0]
+    import gguf
+
+    fields = gguf.GGUFReader(path).fields
+    assert fields["tokenizer.ggml.pre"].contents() == "smollm"
+    assert "message" in fields["tokenizer.chat_template"].contents()
+    assert fields["general.license"].contents() == "apache-2.0"
+
+
+@pytest.mark.parametrize("shape", ["qwen2", "qwen3"])
+def test_qwens_shapes_are_written_in_their_own_order(tiny_folder, tmp_path, shape):
+    """Rotary halves are not interleaved there; queries and keys have biases, or norms: the read back would differ."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    shutil.copytree(tiny_folder, tmp_path / "qwen")
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "vocab_size": 300}
+    sizes |= {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 256}
+    wide = {"head_dim": 128} if shape == "qwen3" else {}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(shape, **sizes, **wide))
+    for name, weight in model.named_parameters():
+        if name.endswith(".bias"):
+            torch.nn.init.normal_(weight)
+    model.save_pretrained(tmp_path / "qwen")
+    policy = opened(tmp_path / "qwen")
+    write_gguf(policy, tmp_path / "x.gguf", "f32", {"name": "x"})
+    found = compare(policy, opened(tmp_path / "x.gguf"), "f32")
+    assert (found.weights, found.logprob < 1e-5) == (0.0, True)
+
+
+def test_a_file_that_holds_something_else_is_refused(tiny_folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(gguf_writer.SHAPES, "llama", False)  # the rotary halves as they are
+    with pytest.raises(ModelError, match="read back from the GGUF file with a difference"):
+        export(Export(model=str(tiny_folder), out=tmp_path / "out", kind="gguf"), Silent())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_llama_cpp_would_misread_is_refused_with_its_reason(tiny_folder, tmp_path):
+    config = json.loads((tiny_folder / "config.json").read_text())
+    for change, said in (
+        ({"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}}, "stretched"),
+        ({"hidden_act": "gelu"}, "gelu, not silu"),
+    ):
+        folder = tmp_path / said.split()[0]
+        shutil.copytree(tiny_folder, folder)
+        (folder / "config.json").write_text(json.dumps({**config, **change}))
+        with pytest.raises(ModelError, match=said):
+            export(Export(model=str(folder), out=tmp_path / "out", kind="gguf"), Silent())
+    from tokenizers import pre_tokenizers
+
+    policy = opened(tiny_folder)
+    policy.chat.tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    with pytest.raises(ModelError, match="smollm, qwen2, llama-bpe"):
+        write_gguf(policy, tmp_path / "x.gguf", "f16", {"name": "x"})
+
+
+@pytest.mark.parametrize(
+    ("parts", "name"),
+    [
+        (["ByteLevel"], "gpt-2"),
+        (["Digits", "ByteLevel"], "smollm"),
+        ([r"\p{N}", "bytes"], "qwen2"),
+        ([r"\p{N}{1,3}", "bytes"], "llama-bpe"),
+    ],
+)
+def test_the_way_to_split_text_is_known_by_llama_cpps_name(tiny_folder, parts, name):
+    from tokenizers import Regex, pre_tokenizers
+    from transformers.models.qwen2 import tokenization_qwen2
+
+    qwen = tokenization_qwen2.PRETOKENIZE_REGEX
+    steps = {
+        "ByteLevel": pre_tokenizers.ByteLevel(add_prefix_space=False),
+        "bytes": pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        "Digits": pre_tokenizers.Digits(individual_digits=True),
+    }
+    built = [
+        steps.get(part) or pre_tokenizers.Split(Regex(qwen.replace(r"|\p{N}|", f"|{part}|")), "isolated")
+        for part in parts
+    ]
+    policy = opened(tiny_folder)
+    policy.chat.tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(built)
+    assert gguf_writer.check_writable(policy) == name
+
+
+@pytest.mark.parametrize("family", ["masked", "slots", "flow"])
+def test_the_other_families_are_merged_in_their_own_format_and_are_no_gguf(tmp_path, family):
+    source = tmp_path / "source"
+    opened(tiny(tmp_path / "made", family), family).save(source, PLAIN)
+    export(Export(model=str(source), out=tmp_path / "out", dtype="bfloat16"), Silent())
+    ours, theirs = (opened(one, family).model.state_dict() for one in (source, tmp_path / "out"))
+    assert {name: weight.bfloat16().float().tolist() for name, weight in ours.items()} == {
+        name: weight.float().tolist() for name, weight in theirs.items()
+    }
+    with pytest.raises(ModelError, match=f"of family {family}"):
+        export(Export(model=str(source), out=tmp_path / "gguf", kind="gguf"), Silent())
+    with pytest.raises(ModelError, match="is no adapter"):
+        export(Export(model=str(source), out=tmp_path / "gguf", kind="adapter"), Silent())
+    assert not (tmp_path / "gguf").exists()
+
+
+def test_only_what_an_export_made_is_written_over(tiny_folder, tmp_path, plumbline):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    code, _, err = plumbline("export", tiny_folder, "--out", tmp_path / "mine")
+    assert (code, "holds other files" in err) == (1, True)
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+    for _ in range(2):
+        assert plumbline("export", tiny_folder, "--out", tmp_path / "out")[0] == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "out"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"kind": "onnx"}, "--kind is onnx"),
+        ({"kind": "gguf", "gguf": "q4_0"}, "--gguf is q4_0"),
+        ({"kind": "gguf", "dtype": "float16"}, "--dtype is of merged weights"),
+        ({"gguf": "f16"}, "--gguf is of a GGUF file"),
+        ({"kind": "adapter", "evaluate": 3}, "no reward changes"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(tmp_path, wrong, said):
+    with pytest.raises(RecipeError, match=said):
+        Export(model="x", out=tmp_path, **wrong)
+
+
+def test_a_licence_is_the_one_that_the_files_or_the_catalogue_say_or_unknown(tmp_path):
+    folder = tmp_path / "somebody"
+    folder.mkdir()
+    assert (base_of(str(folder)).licence, base_of(str(folder)).public) == (UNKNOWN, False)
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n")
+    assert base_of(str(folder)).licence == "mit"
+    (folder / "origin.json").write_text('{"model": "smollm2-135m", "licence": "Apache-2.0"}')
+    found = base_of(str(folder))
+    assert (found.name, found.licence) == ("HuggingFaceTB/SmolLM2-135M-Instruct", "Apache-2.0")
+    assert base_of("org/nobody-knows").licence == UNKNOWN
+    assert base_of("HuggingFaceTB/SmolLM2-135M-Instruct").licence == "Apache-2.0"
+    assert Path(found.source) == folder
