@@ -3,11 +3,16 @@
     python experiments/masked_json.py [RUN] [--examples 200] [--retries 2] [--out FILE.json]
 
 RUN is trained by experiments/masked_json.yaml where it is not there yet (a quarter of an hour on two cores). Its models
-before and after RL are asked in three ways: as they write, read leniently with further tries, and on a scaffold.
+before and after RL are asked in three ways: as they write, read leniently with further tries, and on a scaffold. In a
+second kind of lenient reading, an object that was never closed counts where it has all that the schema requires, and
+where no try is valid the first one is given instead of the last.
+
+--also adds the last model of a further run, such as that of experiments/masked_json_scaffold.yaml.
 """
 
 import argparse
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -30,7 +35,8 @@ from plumbline.tasks.text.lenient_json import Schema, read_json, strict_json
 
 SPLIT = "test"
 STAGES = ("sft", "rl")
-WAYS = ("as written", "lenient", "scaffold")
+WAYS = ("as written", "lenient", "lenient, open ends too", "scaffold")
+COMMA = re.compile(r": \d+,\d")
 AT_ONCE = 50
 ALONE = 40
 """Examples that are also asked one at a time, as a client that waits does."""
@@ -75,10 +81,10 @@ class Bench:
             found = self.ask(examples, law, ("first",))
         else:
             found = self.ask(examples, self.law, ("first",))
-        if way != "lenient":
+        if not way.startswith("lenient"):
             return [(*found[example.id], 1) for example in examples]
-        expected = Schema.from_json(self.schema)
-        answers = {}
+        expected, open_too = Schema.from_json(self.schema), way != "lenient"
+        answers = dict[str, tuple[str, int, int]]()
         left, total, last = list(examples), dict.fromkeys((example.id for example in examples), 0), found
         for attempt in range(self.retries + 1):
             if attempt:  # a further try is drawn: greedily the model would say the same again
@@ -88,11 +94,13 @@ class Bench:
                 text, passes = last[example.id]
                 total[example.id] += passes
                 reading = read_json(text, expected)
-                if reading.complete and reading.value is not None and reading.how != "strict":
-                    text = json.dumps(reading.value, ensure_ascii=False)
-                answers[example.id] = (text, total[example.id], attempt + 1)
+                if (open_too or reading.complete) and reading.value is not None and reading.how != "strict":
+                    written = json.dumps(reading.value, ensure_ascii=False)
+                    text = written if self.valid(written) else text
                 if not self.valid(text):
                     rest.append(example)
+                    text = answers[example.id][0] if open_too and attempt else text
+                answers[example.id] = (text, total[example.id], attempt + 1)
             left = rest
             if not left:
                 break
@@ -136,7 +144,8 @@ def figures(
                 "n": len(way.texts),
                 "valid": asdict(rate_interval(flags)),
                 "reward": asdict(mean_interval(earned)),
-                "against_first": asdict(paired(rewards[0], earned).difference),
+                "against_each": [asdict(paired(other, earned).difference) for other in rewards],
+                "decimal_comma": asdict(rate_interval([COMMA.search(text) is not None for text in way.texts])),
                 "passes": float(np.mean(way.passes)),
                 "tries": float(np.mean(way.tries)),
                 "seconds_an_answer": way.seconds / len(way.texts),
@@ -152,13 +161,13 @@ def figures(
 def table(rows: Sequence[dict[str, Any]]) -> str:
     """The figures as Markdown."""
     lines = [
-        "| model | way | valid | reward | against the first row | passes | tries | time | time, one at a time |",
+        "| model | way | valid | decimal comma | reward | passes | tries | time | time, one at a time |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        valid, reward, gain = (Interval(**row[key]) for key in ("valid", "reward", "against_first"))
+        valid, comma, reward = (Interval(**row[key]) for key in ("valid", "decimal_comma", "reward"))
         lines.append(
-            f"| {row['model']} | {row['way']} | {valid} | {reward} | {gain:+.3f} | {row['passes']:.1f} "
+            f"| {row['model']} | {row['way']} | {valid} | {comma} | {reward} | {row['passes']:.1f} "
             f"| {row['tries']:.2f} | {row['time_against_first']:.2f} | {row['time_alone_against_first']:.2f} |"
         )
     return "\n".join(lines)
@@ -169,6 +178,7 @@ def main() -> None:
     parser.add_argument("run", nargs="?", default="runs/masked-json")
     parser.add_argument("--examples", type=int, default=200)
     parser.add_argument("--retries", type=int, default=2)
+    parser.add_argument("--also")
     parser.add_argument("--out", default="masked_json.json")
     given = parser.parse_args()
     folder = Path(given.run)
@@ -182,8 +192,10 @@ def main() -> None:
     examples = list(task.examples(SPLIT))[: given.examples]
     law = MaskedSampling.of(recipe.sampling).as_greedy()
     benches = {}
-    for stage in STAGES:
-        place = str(folder / "models" / stage)
+    places = {stage: str(folder / "models" / stage) for stage in STAGES}
+    if given.also is not None:
+        places[Path(given.also).name] = str(Path(given.also) / "models" / "rl")
+    for stage, place in places.items():
         policy = open_policy(MaskedModel(**{**recipe.model.model_dump(), "name": place, "tiny": None}), place)
         benches[stage] = Bench(policy, law, schema, given.retries)
 
@@ -197,6 +209,12 @@ def main() -> None:
     print(f"n = {len(examples)}, at most {given.retries} further tries\n\n{table(rows)}\n")
     for name, one in beside.items():
         print(f"{name}: {Interval(**one)}")
+    print("\npaired differences of reward")
+    for row in rows:
+        for other, difference in zip(rows, row["against_each"], strict=True):
+            if other["way"] == "as written" or (other["way"], other["model"]) == ("scaffold", "sft"):
+                before = f"{other['model']} {other['way']}"
+                print(f"{row['model']} {row['way']} less {before}: {Interval(**difference):+.3f}")
 
 
 if __name__ == "__main__":

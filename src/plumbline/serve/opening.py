@@ -13,6 +13,7 @@ from plumbline.remote import local_model
 from plumbline.runs.run import STAGES, Listener
 from plumbline.serve.batched import BatchedServed
 from plumbline.serve.lenient import LenientServed
+from plumbline.serve.scaffolded import with_scaffolds
 from plumbline.serve.served import Served
 
 NAMED = re.compile(r"([\w.-]{1,64})=(.+)", re.DOTALL)
@@ -79,6 +80,7 @@ def open_models(models: dict[str, str], options: ModelOptions, listener: Listene
                 opened.append(LenientServed(VllmServed(name, policy, sampling, listener)))
             else:
                 at_once = options.rows_at_once or 64
-                opened.append(LenientServed(BatchedServed(name, policy, sampling, at_once=at_once)))
+                lenient = LenientServed(BatchedServed(name, policy, sampling, at_once=at_once))
+                opened.append(with_scaffolds(lenient, policy, sampling))
     listener.working("opening", len(models), len(models))
     return opened

@@ -40,7 +40,7 @@ KEPT = 0.1
 
 Measured on a Llama with as many key as query heads: 0.09; fewer key heads cost less.
 """
-SCAFFOLDS = 64
+SCAFFOLDS = 16
 """Scaffolds that a policy remembers."""
 PLAIN = Sampling()
 """The law of supervised training."""
@@ -102,7 +102,7 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         key = (law.scaffold, law.max_tokens)
         if key not in self._scaffolds:
             while len(self._scaffolds) >= SCAFFOLDS:
-                del self._scaffolds[next(iter(self._scaffolds))]
+                self._scaffolds.pop(next(iter(self._scaffolds)), None)
             width = self.model.get_output_embeddings().weight.shape[0]
             self._scaffolds[key] = open_scaffold(law.scaffold, self.chat, law.max_tokens, self.mask_id, width)
         return self._scaffolds[key]

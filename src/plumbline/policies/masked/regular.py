@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-STATES = 20_000
+STATES = 10_000
 """The most states of a graph; a schema of a request must not take all memory."""
 State = TypeVar("State", bound=Hashable)
 Part = Callable[["Graph", int], int]
