@@ -15,6 +15,7 @@ from plumbline.remote import local_model
 from plumbline.runs.run import STAGES, Listener
 from plumbline.serve.batched import BatchedServed
 from plumbline.serve.lenient import LenientServed
+from plumbline.serve.scaffolded import with_scaffolds
 from plumbline.serve.served import Served
 
 NAMED = re.compile(r"([\w.-]{1,64})=(.+)", re.DOTALL)
@@ -89,7 +90,7 @@ def _in_process(name: str, policy: Policy, sampling: Sampling, listener: Listene
     """A model of this process: in a running batch where it fits, with JSON by grammar where xgrammar is there."""
     rows = int(getattr(policy, "rows_at_once", 64))
     if policy.family != "autoregressive":
-        return LenientServed(BatchedServed(name, policy, sampling, at_once=rows))
+        return with_scaffolds(LenientServed(BatchedServed(name, policy, sampling, at_once=rows)), policy, sampling)
     from plumbline.policies.autoregressive.continuous import why_not
     from plumbline.policies.autoregressive.policy import AutoregressivePolicy
     from plumbline.serve.continuous import ContinuousServed

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plumbline.errors import ModelError
+from plumbline.errors import ModelError, RecipeError
 from plumbline.policies.canvas import split
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.denoising import DenoisingPolicy, Exploration
@@ -26,7 +26,9 @@ from plumbline.policies.masked.options import MaskedModel, MaskedSampling
 from plumbline.policies.masked.probe import check_model
 from plumbline.policies.masked.recorded import Recorded
 from plumbline.policies.masked.sampler import LawOf, denoise
+from plumbline.policies.masked.scaffold import Scaffold
 from plumbline.policies.masked.scorer import log_probs, step_divergence
+from plumbline.policies.masked.spelling import open_scaffold
 from plumbline.policies.places import Places, token_log_prob
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.inputs import mask_token, padded
@@ -38,6 +40,8 @@ KEPT = 0.1
 
 Measured on a Llama with as many key as query heads: 0.09; fewer key heads cost less.
 """
+SCAFFOLDS = 16
+"""Scaffolds that a policy remembers."""
 PLAIN = Sampling()
 """The law of supervised training."""
 
@@ -54,6 +58,7 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         self.canvas = section.canvas or self.settled(source).get("canvas")
         shifted = bool(getattr(self.model.config, "predicts_next", False))
         self.network = Network(self.model, section.attention, shifted=shifted)
+        self._scaffolds: dict[tuple[str, int], Scaffold] = {}
         check_model(self.network, source)
         self.model.config.plumbline = {"family": self.family, "canvas": self.canvas, "attention": section.attention}
 
@@ -82,8 +87,25 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         """See `Sampler.sample`. Prompts are denoised in chunks of `rows_at_once` rows."""
         end, stops = self.chat.end_of_turn, self.chat.stop_ids
         for chunk in self.chunks(requests, MaskedSampling, self.canvas):
-            for row, canvas, steps in denoise(self._law_of(chunk), chunk, self.mask_id, stops, end):
+            scaffold = self.scaffold(chunk.sampling)
+            for row, canvas, steps in denoise(self._law_of(chunk), chunk, self.mask_id, stops, end, scaffold):
                 yield self.finished(chunk, row, canvas, steps)
+
+    def scaffold(self, law: MaskedSampling) -> Scaffold | None:
+        """The canvas that a law's scaffold makes with this tokenizer; None where the law has none.
+
+        Raises:
+            RecipeError: the schema is not one that can be held to, or does not fit on the canvas.
+        """
+        if not law.scaffold:
+            return None
+        key = (law.scaffold, law.max_tokens)
+        if key not in self._scaffolds:
+            while len(self._scaffolds) >= SCAFFOLDS:
+                self._scaffolds.pop(next(iter(self._scaffolds)), None)
+            width = self.model.get_output_embeddings().weight.shape[0]
+            self._scaffolds[key] = open_scaffold(law.scaffold, self.chat, law.max_tokens, self.mask_id, width)
+        return self._scaffolds[key]
 
     @torch.no_grad()
     def _law_of(self, chunk: Chunk[MaskedSampling]) -> LawOf:
@@ -114,7 +136,7 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
 
     def record(self, trajectories: Sequence[Trajectory], law: MaskedSampling) -> Recorded:
         """See `DenoisingPolicy.record`."""
-        return Recorded.of(trajectories, law, self.mask_id)
+        return Recorded.of(trajectories, law, self.mask_id, self.scaffold(law))
 
     def laws(self, recorded: Recorded, model: Any, exploration: Exploration | None) -> Places:
         """The laws of all places that any recorded step could have filled, step by step."""
@@ -124,7 +146,8 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         divisor = None
         if exploration is not None:
             divisor = exploration.divisor(recorded.times)[looked_at.nonzero()[:, 0]]
-        return Places(model.get_output_embeddings(), self.mask_id, hidden[looked_at], divisor)
+        places = Places(model.get_output_embeddings(), self.mask_id, hidden[looked_at], divisor)
+        return places.within(recorded.looked_within)
 
     def log_probs(self, recorded: Recorded, laws: Places, law: MaskedSampling) -> Tensor:
         """See `DenoisingPolicy.log_probs`."""
@@ -135,7 +158,16 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         return step_divergence(recorded, laws, other, law)
 
     def hide(self, trajectory: Trajectory, hidden: NDArray[np.bool_]) -> Step:
-        """See `Hides.hide`; behind its end an answer's canvas is filled with end tokens."""
+        """See `Hides.hide`; behind its end an answer's canvas is filled with end tokens.
+
+        Raises:
+            RecipeError: the answer was drawn on a scaffold, of which a bound knows nothing.
+        """
+        if self.law.of(trajectory.sampling).scaffold:
+            raise RecipeError(
+                "a bound hides any place of an answer, and a scaffold holds some of them",
+                "take an algorithm of exact trajectories (rl.algorithm: grpo), or leave sampling.scaffold out",
+            )
         answer = trajectory.answer if trajectory.answer is not None else trajectory.tokens
         whole = np.full(trajectory.sampling.max_tokens, self.chat.end_of_turn, dtype=np.int64)
         whole[: len(answer)] = answer

@@ -6,12 +6,12 @@ Each step looks at the hidden places of the present block. The head runs only wh
 places where the choice does not depend on the model, at all hidden places of the block otherwise.
 
 An answer ends at its first end token. Once one stands in a finished block (of the leftmost selector: anywhere), what is
-still hidden cannot change the answer: it is filled with end tokens, and no choice is made or recorded there.
+still hidden cannot change the answer: it is filled with end tokens, and no choice is made or recorded there. On a
+scaffold (`scaffold`) the end stands where the schema puts it, and a step is that of `held`.
 """
 
 import math
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -23,7 +23,10 @@ from plumbline.policies import plackett_luce
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
 from plumbline.policies.masked import selectors
+from plumbline.policies.masked.filling import Filling, Settled, spread
+from plumbline.policies.masked.held import Held, held_step
 from plumbline.policies.masked.options import MaskedSampling
+from plumbline.policies.masked.scaffold import Scaffold
 from plumbline.policies.masked.schedule import Slice, slices
 from plumbline.policies.masked.scorer import free_log_prob, selection_log_prob
 from plumbline.policies.places import Places, draw_with_confidence, largest_log_prob, log_confidence
@@ -33,17 +36,18 @@ from plumbline.records import Step
 LawOf = Callable[[Tensor, Tensor, Tensor, float], Places]
 """From the numbers of rows [A], their canvases [A, L], the places to look at [A, L] (bool) and the time to the laws of
 these places, row by row."""
-Settled = Callable[[Tensor, Tensor, float], Places]
-"""The same for rows that are settled."""
-
-
 Denoised = tuple[int, NDArray[np.int64], list[Step]]
 """A row's number, its canvas [L], and the steps that filled it."""
 
 
 @torch.no_grad()
 def denoise(
-    law_of: LawOf, chunk: Chunk[MaskedSampling], mask_id: int, stop_ids: Collection[int], end: int
+    law_of: LawOf,
+    chunk: Chunk[MaskedSampling],
+    mask_id: int,
+    stop_ids: Collection[int],
+    end: int,
+    scaffold: Scaffold | None = None,
 ) -> Iterator[Denoised]:
     """Fill a canvas for each row of a chunk from nothing, and yield it when its last block is finished.
 
@@ -53,11 +57,14 @@ def denoise(
         mask_id: the token of a hidden place.
         stop_ids: tokens that end an answer.
         end: the token that blocks behind an ended answer are filled with.
+        scaffold: of the law, which says what stands on the canvas from the beginning, and what may be filled in.
     """
     sampling, own, rows = chunk.sampling, chunk.generators(), len(chunk.requests)
     places = sampling.max_tokens
     canvas_rl = torch.full((rows, places), mask_id, dtype=torch.long)
-    hidden_rl = torch.ones((rows, places), dtype=torch.bool)
+    if scaffold is not None:
+        canvas_rl[:] = torch.from_numpy(scaffold.canvas)
+    hidden_rl = canvas_rl == mask_id
     unfinished = torch.ones((rows,), dtype=torch.bool)
     stops = torch.tensor(sorted(stop_ids), dtype=torch.long)
     steps: list[list[Step]] = [[] for _ in range(rows)]
@@ -68,51 +75,33 @@ def denoise(
         active = eligible_rl.any(1).nonzero().flatten()
         if len(active):
             numbers_ru = uniforms([own[row] for row in active.tolist()], 2 * places + 1)
-            filling = _step(
-                partial(law_of, active), canvas_rl[active], eligible_rl[active], piece, sampling, numbers_ru
-            )
+            look, canvas_al, eligible_al = partial(law_of, active), canvas_rl[active], eligible_rl[active]
+            if scaffold is None:
+                filling = _step(look, canvas_al, eligible_al, piece, sampling, numbers_ru)
+            else:
+                filling = held_step(look, canvas_al, eligible_al, piece, Held(scaffold, sampling), numbers_ru)
             for index, row in enumerate(active.tolist()):
                 step = filling.step(index, canvas_rl[row], piece.time)
                 steps[row].append(step)
                 positions = torch.from_numpy(step.positions)
                 canvas_rl[row, positions] = torch.from_numpy(step.tokens)
-                hidden_rl[row, positions] = False
-        if piece.last or sampling.selector == "leftmost":
-            behind_rl = hidden_rl & torch.isin(canvas_rl[:, : piece.end], stops).any(1, keepdim=True)
-            canvas_rl[behind_rl] = end
-            hidden_rl[behind_rl] = False
+                if scaffold is not None:
+                    scaffold.settle(canvas_rl[row].numpy())
+                hidden_rl[row] = canvas_rl[row] == mask_id
+        if scaffold is not None or piece.last or sampling.selector == "leftmost":
+            if scaffold is None:
+                behind_rl = hidden_rl & torch.isin(canvas_rl[:, : piece.end], stops).any(1, keepdim=True)
+                canvas_rl[behind_rl] = end
+                hidden_rl[behind_rl] = False
             finished = unfinished & ~hidden_rl.any(1)
             unfinished &= ~finished
             for row in finished.nonzero().flatten().tolist():
                 yield row, canvas_rl[row].numpy().copy(), steps[row]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Filling:
-    """One step of every row, on the CPU; a row's first `counts` columns count."""
-
-    positions: Tensor  # [R, n]
-    tokens: Tensor  # [R, n]
-    logprobs: Tensor  # [R, n]
-    counts: Tensor  # [R]
-    selection: Tensor | None  # [R]
-
-    def step(self, row: int, canvas: Tensor, time: float) -> Step:
-        """The record of a row's step, that began at `time` with `canvas` [L]."""
-        count = int(self.counts[row])
-        return Step(
-            positions=self.positions[row, :count].numpy(),
-            tokens=self.tokens[row, :count].numpy(),
-            logprobs=self.logprobs[row, :count].numpy(),
-            selection=None if self.selection is None else float(self.selection[row]),
-            state=canvas.numpy().copy(),
-            time=time,
-        )
-
-
 def _step(
     law_of: Settled, canvas_rl: Tensor, eligible_rl: Tensor, piece: Slice, sampling: MaskedSampling, uniforms_ru: Tensor
-) -> _Filling:
+) -> Filling:
     places = canvas_rl.shape[1]
     for_places_rl, for_tokens_rl = uniforms_ru[:, :places], uniforms_ru[:, places : 2 * places]
     selector = sampling.selector
@@ -133,7 +122,7 @@ def _step(
     laws = law_of(canvas_rl, eligible_rl, piece.time)
     if selector == "low_confidence":
         return _keep_most_confident(laws, eligible_rl, piece, sampling, for_tokens_rl)
-    best_rl = _spread(largest_log_prob(laws, sampling), eligible_rl)
+    best_rl = spread(largest_log_prob(laws, sampling), eligible_rl)
     if selector == "threshold":
         law = (sampling.threshold, sampling.position_temperature)
         confidence_rl = best_rl.exp()
@@ -157,16 +146,9 @@ def _step(
     return _fill_ordered(laws, eligible_rl, order_rn, for_tokens_rl, sampling, selection)
 
 
-def _spread(values: Tensor, eligible_rl: Tensor) -> Tensor:
-    """Values [Q] at the eligible places, row by row, as [R, L] on the CPU; minus infinity elsewhere."""
-    dense_rl = torch.full(eligible_rl.shape, float("-inf"), dtype=torch.float32)
-    dense_rl[eligible_rl] = values.float().cpu()
-    return dense_rl
-
-
 def _fill(
     laws: Places, chosen_rl: Tensor, uniforms_rl: Tensor, sampling: MaskedSampling, selection: Tensor | None
-) -> _Filling:
+) -> Filling:
     """Draw a token for every chosen place; `laws` are theirs, row by row."""
     counts = chosen_rl.sum(1)
     width = int(counts.max()) if len(counts) else 0
@@ -175,7 +157,7 @@ def _fill(
     row = chosen_rl.nonzero()[:, 0]
     shape = (len(chosen_rl), width)
     positions_rn = torch.zeros(shape, dtype=torch.long).index_put((row, column), chosen_rl.nonzero()[:, 1])
-    return _Filling(
+    return Filling(
         positions_rn,
         torch.zeros(shape, dtype=torch.long).index_put((row, column), tokens.cpu()),
         torch.zeros(shape).index_put((row, column), logprobs.cpu()),
@@ -191,38 +173,36 @@ def _fill_ordered(
     uniforms_rl: Tensor,
     sampling: MaskedSampling,
     selection: Tensor,
-) -> _Filling:
+) -> Filling:
     """Draw tokens for places [R, n] in a given order."""
     index_rl = torch.full(eligible_rl.shape, -1, dtype=torch.long)
     index_rl[eligible_rl] = torch.arange(len(laws))
     picked = laws[index_rl.gather(1, order_rn).flatten().to(laws.hidden.device)]
     tokens, logprobs = draw(picked.logits(), uniforms_rl.gather(1, order_rn).flatten().to(laws.hidden.device), sampling)
     counts = torch.full((len(order_rn),), order_rn.shape[1])
-    return _Filling(order_rn, tokens.cpu().view_as(order_rn), logprobs.cpu().view_as(order_rn), counts, selection)
+    return Filling(order_rn, tokens.cpu().view_as(order_rn), logprobs.cpu().view_as(order_rn), counts, selection)
 
 
 def _keep_most_confident(
     laws: Places, eligible_rl: Tensor, piece: Slice, sampling: MaskedSampling, uniforms_rl: Tensor
-) -> _Filling:
+) -> Filling:
     """A token for every hidden place; the most confident ones stay."""
     tokens, logprobs, sure = draw_with_confidence(laws, uniforms_rl[eligible_rl].to(laws.hidden.device), sampling)
-    confidence_rl = _spread(sure, eligible_rl)
+    confidence_rl = spread(sure, eligible_rl)
     order_rn = plackett_luce.choose(confidence_rl, None, piece.count).sort(1).values
     chosen_rl = torch.zeros_like(eligible_rl).scatter(1, order_rn, value=True)
     drawn_rl = torch.zeros(eligible_rl.shape, dtype=torch.long).index_put(tuple(eligible_rl.nonzero().T), tokens.cpu())
     told_rl = torch.zeros(eligible_rl.shape).index_put(tuple(eligible_rl.nonzero().T), logprobs.cpu())
     selection = selection_log_prob(laws, eligible_rl, chosen_rl, order_rn, drawn_rl.gather(1, order_rn), sampling)
     counts = torch.full((len(order_rn),), order_rn.shape[1])
-    return _Filling(order_rn, drawn_rl.gather(1, order_rn), told_rl.gather(1, order_rn), counts, selection.cpu())
+    return Filling(order_rn, drawn_rl.gather(1, order_rn), told_rl.gather(1, order_rn), counts, selection.cpu())
 
 
-def _greedy(
-    law_of: Settled, canvas_rl: Tensor, eligible_rl: Tensor, piece: Slice, sampling: MaskedSampling
-) -> _Filling:
+def _greedy(law_of: Settled, canvas_rl: Tensor, eligible_rl: Tensor, piece: Slice, sampling: MaskedSampling) -> Filling:
     """The most probable tokens at the most confident places; nothing is drawn and nothing has a probability."""
     laws = law_of(canvas_rl, eligible_rl, piece.time)
     tokens = laws.each(lambda part: part.plain().argmax(-1))
-    confidence_rl = _spread(log_confidence(laws, tokens), eligible_rl)
+    confidence_rl = spread(log_confidence(laws, tokens), eligible_rl)
     if sampling.selector == "threshold" and not piece.last:
         chosen_rl = eligible_rl & (confidence_rl > math.log(sampling.threshold))
         best_rl = (
@@ -242,4 +222,4 @@ def _greedy(
     counts = chosen_rl.sum(1)
     width = int(counts.max())
     order_rn = (~chosen_rl).to(torch.int8).sort(dim=1, stable=True).indices[:, :width]
-    return _Filling(order_rn, picked_rl.gather(1, order_rn), torch.zeros(order_rn.shape), counts, None)
+    return Filling(order_rn, picked_rl.gather(1, order_rn), torch.zeros(order_rn.shape), counts, None)
