@@ -7,17 +7,21 @@ sampled, so "how long" is learnt like everything else and needs no padding mask.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import DataError, RecipeError
-from plumbline.policies.chunks import Chunk, Law
+from plumbline.policies.chunks import Chunk, Law, Watch
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.saved import saved_settings
 from plumbline.records import Finish, Message, Request, Step, Trajectory
+
+HIDDEN = "\N{LIGHT SHADE}"
+"""What a hidden place is shown as."""
 
 
 class CanvasPolicy(PretrainedPolicy):
@@ -25,6 +29,10 @@ class CanvasPolicy(PretrainedPolicy):
 
     canvas: int | None
     """L in demonstrations, and the most places that an answer may have; None where neither is settled."""
+    mask_id: int | None
+    """The token of a hidden place; None where a canvas begins as noise."""
+    watch: Watch | None = None
+    """Shown the canvases of what is sampled, after each step."""
 
     def settled(self, source: str) -> Mapping[str, Any]:
         """What the model at `source` says about its use, in its own config or in its directory."""
@@ -44,6 +52,12 @@ class CanvasPolicy(PretrainedPolicy):
             answer=answer,
             version=self.version,
         )
+
+    def shown(self, canvas: NDArray[np.int64]) -> str:
+        """What a canvas [L] reads up to its first end token, with `HIDDEN` for each hidden place."""
+        answer, _ = answer_of(canvas, self.chat.stop_ids)
+        runs = groupby(answer.tolist(), key=lambda token: token == self.mask_id)
+        return "".join(HIDDEN * len(list(run)) if hidden else self.chat.text(list(run)) for hidden, run in runs)
 
     def demonstrate(self, messages: Sequence[Message], *, allow_truncation: bool = False) -> Demonstration:
         """See `Policy.demonstrate`: the prompt, and a canvas filled behind the answer with end tokens.

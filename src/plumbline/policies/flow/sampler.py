@@ -33,7 +33,12 @@ class Flowed:
 
 @torch.no_grad()
 def flow(
-    law_of: LawOf, start_rl: Tensor, sampling: FlowSampling, exponent: float, own: Sequence[torch.Generator]
+    law_of: LawOf,
+    start_rl: Tensor,
+    sampling: FlowSampling,
+    exponent: float,
+    own: Sequence[torch.Generator],
+    watch: Callable[[int, Tensor], None] | None = None,
 ) -> Flowed:
     """Carry canvases from noise to text.
 
@@ -47,11 +52,12 @@ def flow(
         sampling: the law.
         exponent: of the schedule.
         own: a CPU generator for each row, the only source of randomness.
+        watch: is shown the number of steps made and the canvases [R, L] after each.
     """
     canvas_rl = start_rl.clone()
     rows, places = canvas_rl.shape
     steps: list[list[Step]] = [[] for _ in range(rows)]
-    for step in ticks(sampling, exponent):
+    for made, step in enumerate(ticks(sampling, exponent), 1):
         numbers = uniforms(own, 2, places).transpose(0, 1).flatten(1)
         laws = law_of(canvas_rl, step)
         moved = laws.several(
@@ -71,6 +77,8 @@ def flow(
                 )
             )
         canvas_rl = following_rl
+        if watch is not None:
+            watch(made, canvas_rl)
     return Flowed(canvas_rl.numpy(), steps)
 
 

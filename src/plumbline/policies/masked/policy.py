@@ -47,6 +47,7 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
 
     family = "masked"
     law = MaskedSampling
+    mask_id: int
 
     def __init__(self, loaded: Loaded, section: MaskedModel, source: str) -> None:
         super().__init__(loaded, section, source)
@@ -82,7 +83,7 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         """See `Sampler.sample`. Prompts are denoised in chunks of `rows_at_once` rows."""
         end, stops = self.chat.end_of_turn, self.chat.stop_ids
         for chunk in self.chunks(requests, MaskedSampling, self.canvas):
-            for row, canvas, steps in denoise(self._law_of(chunk), chunk, self.mask_id, stops, end):
+            for row, canvas, steps in denoise(self._law_of(chunk), chunk, self.mask_id, stops, end, self.watch):
                 yield self.finished(chunk, row, canvas, steps)
 
     @torch.no_grad()
