@@ -5,10 +5,11 @@ others), a vLLM server, a router over several, or an agent's planner around one.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Protocol, TypeVar
 
-from plumbline.records import Finish, Message, Request
+from plumbline.errors import RecipeError
+from plumbline.records import Finish, Message, Request, Sampling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,9 @@ class Asked:
 
     request: Request
     """Chat, law and key: the random numbers come from the client's seed and the number of the answer."""
+    said: Mapping[str, Any] | None = None
+    """What of the law the client said, by the names of its fields; the rest is the model's own (`law_of`). None: the
+    request's law as a whole."""
     schema: Mapping[str, Any] | None = None
     """The JSON schema that the answer has to follow, {} for any object; None for free text."""
     name: str = ""
@@ -33,6 +37,8 @@ class Piece:
     tokens: tuple[int, ...] = ()
     logprobs: tuple[float, ...] = ()
     """Of the tokens, under the law that drew them; empty where the family has none of single tokens."""
+    spelled: tuple[str, ...] = ()
+    """The tokens as texts; empty where nobody asked for them, or their tokenizer is not known."""
     canvas: str | None = None
     """The whole answer at this step of denoising, with hidden places shown; None for families that write on."""
     finish: Finish | None = None
@@ -65,3 +71,25 @@ class Served(Protocol):
     async def close(self) -> None:
         """End what was started for it; what is being answered ends with an error."""
         ...
+
+
+Law = TypeVar("Law", bound=Sampling)
+
+
+def law_of(own: Law, asked: Asked) -> Law:
+    """The law of an answer: as the client said, and for the rest as the model's own run decoded.
+
+    Raises:
+        RecipeError: the client said something that the family's law has not, or not like this.
+    """
+    law = asked.request.sampling
+    if asked.said is None and isinstance(law, type(own)):
+        return law
+    shared = ("temperature", "top_k", "top_p", "max_tokens")
+    said = {name: getattr(law, name) for name in shared} if asked.said is None else asked.said
+    if foreign := sorted(set(said) - {one.name for one in fields(own)}):
+        raise RecipeError(f"this model's law has no {' and no '.join(foreign)}", "leave it out, or ask another model")
+    try:
+        return replace(own, **said)
+    except ValueError as error:
+        raise RecipeError(f"this model cannot be sampled like this: {error}", "ask for something else") from error

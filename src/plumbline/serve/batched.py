@@ -1,0 +1,153 @@
+"""Any policy as a `Served`: requests that wait are drawn together, and handed on as they end.
+
+A policy draws in calls; what comes meanwhile waits for the next one. One thread draws, because a device does one thing
+at a time. What is drawn for a request depends on its key and on nothing beside it, so batching changes no answer.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from plumbline.errors import DataError, EngineError, RecipeError
+from plumbline.policies.policy import Sampler
+from plumbline.records import Message, Request, Sampling, Trajectory
+from plumbline.serve.served import Asked, Piece, law_of
+
+WAIT = 0.003
+"""Seconds that the first request of a batch waits for others."""
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A request, and where its answer goes: a future of the loop that the client waits in."""
+
+    request: Request
+    answered: asyncio.Future[Trajectory]
+    gone: bool = False
+    """Whether nobody waits for it any more."""
+
+    def give(self, found: Trajectory | BaseException) -> None:
+        """Hand over the answer, or why there is none, from another thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self.answered.get_loop().call_soon_threadsafe(self._settle, found)
+
+    def _settle(self, found: Trajectory | BaseException) -> None:
+        if self.answered.done():
+            return
+        if isinstance(found, BaseException):
+            self.answered.set_exception(found)
+        else:
+            self.answered.set_result(found)
+
+
+class BatchedServed:
+    """A sampler in this process; close it."""
+
+    def __init__(self, name: str, sampler: Sampler, sampling: Sampling, *, at_once: int = 64) -> None:
+        """Take what draws, the law where a client says nothing of it, and the most requests of one batch."""
+        self.name, self.family, self.context = name, sampler.family, sampler.context
+        self.sampler, self.sampling, self.at_once = sampler, sampling, at_once
+        self._asked: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name=f"serve-{name}", daemon=True)
+        self._thread.start()
+
+    def prompt_length(self, messages: Sequence[Message]) -> int:
+        """See `Served.prompt_length`."""
+        return self.sampler.prompt_length(messages)
+
+    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+        """See `Served.answer`: one piece, when all is there."""
+        if asked.schema is not None:
+            raise RecipeError(
+                f"{self.name} cannot be made to follow a JSON schema", "leave out response_format, or ask another model"
+            )
+        if self._closed:
+            raise EngineError(f"{self.name} is being closed", "ask again later")
+        request = Request(asked.request.key, asked.request.messages, law_of(self.sampling, asked))
+        await asyncio.to_thread(self._check, request)
+        waiting = _Waiting(request, asyncio.get_running_loop().create_future())
+        self._asked.put(waiting)
+        try:
+            trajectory = await waiting.answered
+        finally:
+            waiting.gone = True
+        yield self._piece(trajectory)
+
+    def _check(self, request: Request) -> None:
+        """Refuse a chat that does not fit before it stands in a batch, which would fail as a whole."""
+        prompt, answer = self.sampler.prompt_length(request.messages), request.sampling.max_tokens
+        if prompt + answer > self.context:
+            raise DataError(
+                f"a prompt of {prompt} tokens and an answer of up to {answer} exceed the context of {self.context}",
+                "lower max_tokens, or shorten the messages",
+            )
+
+    def _piece(self, trajectory: Trajectory) -> Piece:
+        answer: Any = trajectory.answer if trajectory.answer is not None else trajectory.tokens
+        single = self.family == "autoregressive"
+        return Piece(
+            text=trajectory.text,
+            tokens=tuple(answer.tolist()),
+            logprobs=tuple(trajectory.logprobs.tolist()) if single else (),
+            finish=trajectory.finish,
+            facts={"model": self.name, "family": self.family},
+        )
+
+    async def close(self) -> None:
+        """See `Served.close`."""
+        self._closed = True
+        self._asked.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    # -- the thread that draws ---------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        left: list[_Waiting] = []
+        while not self._closed:
+            left = [one for one in left + self._gather(wait=not left) if not one.gone]
+            batch = _batch(left, self.at_once)
+            chosen = {one.request.key: one for one in batch}
+            left = [one for one in left if one not in batch]
+            if batch:
+                self._draw(chosen)
+        for one in [*left, *self._gather(wait=False)]:
+            one.give(EngineError(f"{self.name} is being closed", "ask again later"))
+
+    def _gather(self, *, wait: bool) -> list[_Waiting]:
+        """What has been asked; where `wait`, at least one thing, and what comes within a moment of it."""
+        found: list[_Waiting | None] = []
+        if wait:
+            found.append(self._asked.get())
+        until = time.monotonic() + WAIT
+        while None not in found:
+            try:
+                found.append(
+                    self._asked.get(timeout=max(0.0, until - time.monotonic())) if wait else self._asked.get_nowait()
+                )
+            except Empty:
+                break
+        return [one for one in found if one is not None]
+
+    def _draw(self, batch: dict[Any, _Waiting]) -> None:
+        """Draw a batch of one law; an error of it is handed to all that had no answer yet."""
+        try:
+            for request, trajectory in self.sampler.sample([one.request for one in batch.values()]):
+                batch.pop(request.key).give(trajectory)
+        except Exception as error:  # noqa: BLE001 - whatever breaks there, those who wait are told
+            for one in batch.values():
+                one.give(error)
+
+
+def _batch(waiting: Sequence[_Waiting], most: int) -> list[_Waiting]:
+    """What is drawn next: the first request, and those of its law whose keys are not there yet."""
+    batch: dict[Any, _Waiting] = {}
+    for one in waiting:
+        if one.request.sampling == waiting[0].request.sampling and len(batch) < most:
+            batch.setdefault(one.request.key, one)
+    return [*batch.values()]

@@ -1,0 +1,197 @@
+"""The body of a chat completion: what is understood, what is passed over, and what is refused."""
+
+import os
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from plumbline.records import Message, Request, Sampling
+from plumbline.serve.refusals import Refusal
+from plumbline.serve.served import Asked
+
+Text = Annotated[str, Field(min_length=1)]
+Number = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+class _Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
+
+
+class TextPart(_Closed):
+    """A part of a message's content; there are no others than texts."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(_Closed):
+    """A message of the chat."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[TextPart]
+    name: str | None = None
+    refusal: None = None
+    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
+    audio: None = None
+    function_call: None = None
+    tool_calls: Annotated[list[Any], Field(max_length=0)] | None = None
+
+    def plain(self) -> Message:
+        """The message as the template takes it."""
+        parts = self.content if isinstance(self.content, list) else [TextPart(type="text", text=self.content)]
+        role = "system" if self.role == "developer" else self.role
+        return {"role": role, "content": "\n".join(part.text for part in parts)}
+
+
+class StreamOptions(_Closed):
+    """Options of a stream."""
+
+    include_usage: bool | None = None
+    include_obfuscation: Literal[False] | None = None
+
+
+class PlainText(_Closed):
+    """Free text."""
+
+    type: Literal["text"]
+
+
+class AnyObject(_Closed):
+    """Any JSON object."""
+
+    type: Literal["json_object"]
+
+
+class NamedSchema(_Closed):
+    """A JSON schema with its name."""
+
+    name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+    description: str | None = None
+    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    strict: bool | None = None
+
+
+class BySchema(_Closed):
+    """JSON that follows a schema."""
+
+    type: Literal["json_schema"]
+    json_schema: NamedSchema
+
+
+Format = Annotated[PlainText | AnyObject | BySchema, Field(discriminator="type")]
+
+
+class ChatBody(_Closed):
+    """The body of POST /v1/chat/completions."""
+
+    model: Text
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=1024)]
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    steps: Annotated[int, Field(ge=1, le=4096)] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    n: Annotated[int, Field(ge=1, le=128)] | None = None
+    stop: Text | Annotated[list[Text], Field(max_length=16)] | None = None
+    seed: Number | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    response_format: Format | None = None
+    logprobs: bool | None = None
+    top_logprobs: Literal[0] | None = None
+    metadata: dict[str, str] | None = None
+    # What would change the answer and is not there: only the values that ask for nothing.
+    tools: Annotated[list[Any], Field(max_length=0)] | None = None
+    tool_choice: Literal["none", "auto"] | None = None
+    functions: Annotated[list[Any], Field(max_length=0)] | None = None
+    function_call: Literal["none", "auto"] | None = None
+    logit_bias: Annotated[dict[str, Any], Field(max_length=0)] | None = None
+    modalities: list[Literal["text"]] | None = None
+    audio: None = None
+    web_search_options: None = None
+    # What clients send as a matter of course: passed over, and said so in the answer where it could mean something.
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
+    prediction: dict[str, Any] | None = None
+    reasoning_effort: str | None = None
+    verbosity: str | None = None
+    service_tier: str | None = None
+    parallel_tool_calls: bool | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    safety_identifier: str | None = None
+    store: bool | None = None
+    user: str | None = None
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts before which an answer ends."""
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+
+    @property
+    def ignored(self) -> list[str]:
+        """What was asked for, has no effect here, and would have some elsewhere."""
+        return [name for name in PASSED_OVER if getattr(self, name)]
+
+    def chat(self) -> list[Message]:
+        """The chat as the template takes it."""
+        return [message.plain() for message in self.messages]
+
+
+PASSED_OVER = ("frequency_penalty", "presence_penalty", "prediction", "reasoning_effort", "verbosity")
+
+
+def read_chat(raw: bytes) -> ChatBody:
+    """The body out of its bytes.
+
+    Raises:
+        Refusal: it is not JSON, or does not say what it should; the first wrong key is named.
+    """
+    try:
+        return ChatBody.model_validate_json(raw)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        if first["type"] == "json_invalid":
+            raise Refusal(400, f"the body is not JSON: {first['msg'][:200]}", code="invalid_json") from error
+        where = ".".join(str(part) for part in first["loc"])[:200]
+        said = "this parameter is not known here" if first["type"] == "extra_forbidden" else first["msg"]
+        raise Refusal(400, f"{where or 'the body'}: {said[:300]}", param=where or None, code=first["type"]) from error
+
+
+def askings(body: ChatBody, most_tokens: int) -> list[Asked]:
+    """Each of the `n` answers that the body asks for, with a key of its own.
+
+    Args:
+        body: what the client sent.
+        most_tokens: the longest answer that this server gives.
+
+    Raises:
+        Refusal: a longer answer is asked for.
+    """
+    longest = body.max_completion_tokens or body.max_tokens
+    if longest is not None and longest > most_tokens:
+        name = "max_completion_tokens" if body.max_completion_tokens else "max_tokens"
+        raise Refusal(400, f"{name} is {longest}, and this server gives at most {most_tokens}", param=name)
+    said = {"temperature": body.temperature, "top_p": body.top_p, "top_k": body.top_k, "steps": body.steps}
+    said = {name: value for name, value in {**said, "max_tokens": longest}.items() if value is not None}
+    shared: dict[str, Any] = {name: value for name, value in said.items() if name != "steps"}
+    seed = body.seed if body.seed is not None else int.from_bytes(os.urandom(8), "big")
+    law, chat = Sampling(**shared), body.chat()
+    schema, name = _schema(body.response_format)
+    return [
+        Asked(
+            request=Request((seed, "serve", index), chat, law),
+            said=said,
+            schema=schema,
+            name=name,
+            metadata=body.metadata or {},
+        )
+        for index in range(body.n or 1)
+    ]
+
+
+def _schema(asked: PlainText | AnyObject | BySchema | None) -> tuple[dict[str, Any] | None, str]:
+    if isinstance(asked, BySchema):
+        return asked.json_schema.schema_ or {}, asked.json_schema.name
+    return ({}, "") if isinstance(asked, AnyObject) else (None, "")
