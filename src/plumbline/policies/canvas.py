@@ -32,7 +32,7 @@ class CanvasPolicy(PretrainedPolicy):
     mask_id: int | None
     """The token of a hidden place; None where a canvas begins as noise."""
     watch: Watch | None = None
-    """Shown the canvases of what is sampled, after each step."""
+    """See `Watched`."""
 
     def settled(self, source: str) -> Mapping[str, Any]:
         """What the model at `source` says about its use, in its own config or in its directory."""
@@ -54,7 +54,7 @@ class CanvasPolicy(PretrainedPolicy):
         )
 
     def shown(self, canvas: NDArray[np.int64]) -> str:
-        """What a canvas [L] reads up to its first end token, with `HIDDEN` for each hidden place."""
+        """See `Watched`: a hidden place is `HIDDEN`."""
         answer, _ = answer_of(canvas, self.chat.stop_ids)
         runs = groupby(answer.tolist(), key=lambda token: token == self.mask_id)
         return "".join(HIDDEN * len(list(run)) if hidden else self.chat.text(list(run)) for hidden, run in runs)

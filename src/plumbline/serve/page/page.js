@@ -78,7 +78,8 @@ async function showExamples(task = "", split = "", offset = 0) {
   $("split").value = found.split;
   $("task").parentElement.hidden = found.tasks.length < 2;
   $("split").parentElement.hidden = !found.splits.length;
-  const labels = found.examples.map(one => [one.stratum, shorter(lastOf(one.messages))].filter(Boolean).join(": "));
+  const labels = found.examples.map((one, place) =>
+    `${found.offset + place + 1}. ` + [one.stratum, shorter(lastOf(one.messages))].filter(Boolean).join(": "));
   fill($("example"), [...found.examples.map(one => one.id), OWN], [...labels, "a prompt of your own"]);
   const last = found.offset + found.examples.length;
   $("earlier").disabled = found.offset === 0;
@@ -176,12 +177,12 @@ function take(got, chunk) {
 }
 
 function showSteps(side, got) {
-  const [label, shown] = [side.querySelector(".steps"), side.querySelector(".answer")];
-  const [slider, said] = [label.querySelector("input"), label.querySelector("output")];
+  const [steps, shown] = [side.querySelector(".steps"), side.querySelector(".answer")];
+  const [slider, said] = [steps.querySelector("input"), steps.querySelector("output")];
   if (got.canvases.length < 2) return;
   slider.max = got.canvases.length;
   slider.value = slider.max;
-  label.hidden = false;
+  steps.hidden = false;
   const show = () => {
     const last = slider.value === slider.max;
     shown.textContent = last && got.finish !== null ? got.text : got.canvases[slider.value - 1];
