@@ -77,8 +77,8 @@ def serve(
 ) -> None:
     """Answer OpenAI-compatible requests with one or several models of any family, until it is told to end.
 
-    POST /v1/chat/completions, GET /v1/models, /healthz, /metrics (Prometheus) and /openapi.json. A model decodes as its
-    own run evaluated it, but for what a request says.
+    A page to try them at /; POST /v1/chat/completions, GET /v1/models, /healthz, /metrics (Prometheus) and
+    /openapi.json. A model decodes as its own run evaluated it, but for what a request says.
     """
     check_installed("serving", EXTRAS["serve"])
     from dataclasses import replace
@@ -87,6 +87,7 @@ def serve(
     from plumbline.evaluation.models import ModelOptions
     from plumbline.serve.limits import Limits
     from plumbline.serve.opening import named_models, open_models
+    from plumbline.serve.page.routes import routes
     from plumbline.serve.running import Serving, token_of
     from plumbline.serve.running import serve as run_server
 
@@ -104,5 +105,6 @@ def serve(
         engine=engine,
     )
     with progress() as view:
-        opened = open_models(named_models(models), options, view)
-    run_server(opened, serving, partial(typer.echo, err=True))
+        places = named_models(models)
+        opened = open_models(places, options, view)
+    run_server(opened, serving, partial(typer.echo, err=True), routes(places))

@@ -18,7 +18,7 @@ from plumbline.tasks.forms.executors.browser.chromium import find_chromium
 from tests.policies.masked.conftest import masked_folder  # noqa: F401 - a fixture
 from tests.policies.masked.conftest import opened as open_masked
 from tests.serve.page_models import FORMS, Fixed, trained_on_forms
-from tests.serve.serving import served
+from tests.serve.serving import running
 
 EVIL = '<img src=x onerror="window.hacked=1"><script>window.hacked=2</script></script><svg onload=window.hacked=3>'
 SECRET = 'Ada <b>"Lovelace"</b>'
@@ -48,17 +48,18 @@ def address(tmp_path_factory, masked_folder, examples):  # noqa: F811 - the fixt
     ]
     folder = trained_on_forms(tmp_path_factory.mktemp("page") / "forms")
     sources = {"gold": folder, "evil": folder, "endless": folder, "masked": ""}
-    with served(models, routes=routes(sources)) as address:
-        yield address
+    with running(models, routes=routes(sources)) as server:
+        yield server.address
 
 
 @pytest.fixture(scope="module")
-def browser(address):
+def browser():
     try:
         path = find_chromium()
     except RecipeError as why:
         pytest.skip(str(why))
-    flags = ["--proxy-server=http://127.0.0.1:9", "--proxy-bypass-list=<-loopback>;" + address.removeprefix("http://")]
+    # Whatever is not asked of this machine is sent to a port where nobody listens.
+    flags = ["--proxy-server=http://127.0.0.1:9", "--proxy-bypass-list=<-loopback>;127.0.0.1"]
     with playwright.sync_playwright() as driver:
         found = driver.chromium.launch(executable_path=path, args=[*flags, "--disable-gpu"], chromium_sandbox=False)
         yield found
@@ -242,3 +243,20 @@ def test_it_fits_a_narrow_screen_in_both_schemes(page, scheme):
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(17, 21, 26)"}[scheme]
+
+
+def test_a_server_with_a_token_asks_for_it_once(browser, tmp_path):
+    sources = {"gold": trained_on_forms(tmp_path / "forms")}
+    with running([Fixed("gold", lambda _: "hello")], routes=routes(sources), token="sesame") as server:
+        page = browser.new_page()
+        page.goto(server.address)
+        playwright.expect(page.locator("#said")).to_have_text("This server wants a token.")
+        for token, said in (("wrong", "wants a token"), ("sesame", "Examples 1 to")):
+            page.get_by_label("Access token").fill(token)
+            page.get_by_role("button", name="Use this token").press("Enter")
+            playwright.expect(page.locator("#said")).to_contain_text(said)
+        page.get_by_role("button", name="Send").press("Enter")
+        verdict(page, 0)
+        assert page.locator(".answer").inner_text() == "hello"
+        assert "sesame" not in page.url + page.evaluate("JSON.stringify([localStorage, sessionStorage])")
+        page.close()

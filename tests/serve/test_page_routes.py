@@ -8,9 +8,9 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("selectolax")
 
-from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from plumbline.serve.app import application
 from plumbline.serve.page import routes as page
 from plumbline.serve.page.trials import AT_ONCE, plain
 from tests.serve.page_models import FORMS, trained_on_forms
@@ -38,7 +38,7 @@ def client(tmp_path_factory):
         "broken": trained_on_forms(folder / "broken", options={"nonsense": 1}),
         "elsewhere": "",
     }
-    with TestClient(Starlette(routes=page.routes(sources)), raise_server_exceptions=True) as client:
+    with TestClient(application([], routes=page.routes(sources))) as client:
         yield client
 
 
@@ -150,6 +150,8 @@ def test_what_is_no_question_is_refused(client):
     assert judged(client, "x" * (page.LONGEST + 1)).status_code == 413
     assert judged(client, 7).status_code == 400
     assert judged(client, "x", example="nothing").status_code == 404
+    half = b'{"model": "\\ud800", "task": "", "split": "", "example": "\\ud800", "text": ""}'
+    assert client.post("/try/judge", content=half, headers={"content-type": "application/json"}).status_code == 404
     assert judged(client, "x", split="../train").status_code == 404
     assert judged(client, "x", task="other").status_code == 404
     assert judged(client, "x", model="elsewhere").status_code == 404
@@ -159,7 +161,7 @@ def test_what_is_no_question_is_refused(client):
         (b"[" * 100_000, "application/json", 400),
         (b"\xff\xfe", "application/json", 400),
         (b"{}", "text/plain", 415),  # what a page from elsewhere could send without asking
-        (b" " * (page.LARGEST + 1), "application/json", 413),
+        (b" " * (page.LIMITS.body + 1), "application/json", 413),
     ):
         assert client.post("/try/judge", content=body, headers={"content-type": kind}).status_code == status
 
@@ -171,7 +173,7 @@ def test_a_verdict_that_takes_too_long_is_not_waited_for(client, monkeypatch):
     trials = page.Trials({})
     monkeypatch.setattr(trials, "listing", lambda *_: free.wait(20) and None)
     monkeypatch.setattr(page, "Trials", lambda _: trials)
-    with TestClient(Starlette(routes=page.routes({}))) as slow:
+    with TestClient(application([], routes=page.routes({}))) as slow:
         said = [slow.get("/try/examples") for _ in range(3)]
         assert [one.status_code for one in said] == [503] * 3
         assert "too many" in said[2].json()["error"]["message"]

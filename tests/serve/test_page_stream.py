@@ -10,7 +10,7 @@ from plumbline.policies.masked.options import MaskedSampling
 from plumbline.serve.batched import BatchedServed
 from tests.policies.masked.conftest import masked_folder  # noqa: F401 - a fixture
 from tests.policies.masked.conftest import opened as open_masked
-from tests.serve.serving import served
+from tests.serve.serving import running
 
 CHAT = [{"role": "user", "content": "a b"}]
 
@@ -18,8 +18,8 @@ CHAT = [{"role": "user", "content": "a b"}]
 @pytest.fixture(scope="module")
 def client(masked_folder):  # noqa: F811 - the fixture
     law = MaskedSampling(max_tokens=8, steps=4, selector="random")
-    with served([BatchedServed("masked", open_masked(masked_folder), law)]) as address:
-        yield openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
+    with running([BatchedServed("masked", open_masked(masked_folder), law)]) as server:
+        yield openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
 
 
 def test_canvases_come_before_the_answer_and_do_not_change_it(client):

@@ -8,13 +8,15 @@ from functools import partial
 from importlib.resources import files
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from plumbline.errors import PlumblineError
 from plumbline.reports.style import PALETTE
+from plumbline.serve.limits import Limits, read_body
 from plumbline.serve.page.trials import Trials
+from plumbline.serve.refusals import Refusal
 
 FILES = {
     "/": ("index.html", "text/html"),
@@ -32,22 +34,14 @@ HEADERS = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",
 }
-LARGEST = 400_000
-"""Bytes of a request for a verdict."""
+LIMITS = Limits(body=400_000)
+"""Of a request for a verdict."""
 LONGEST = 100_000
 """Characters of an answer to judge."""
 WAITING = 16
 """Requests that may wait for the one thread that opens tasks and judges."""
 SECONDS = 30.0
 """That a request may wait and take."""
-
-
-class _Refused(Exception):  # noqa: N818 - it is an answer
-    """A request that is answered with a status and a reason."""
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
 
 
 def routes(sources: Mapping[str, str]) -> list[Route]:
@@ -72,48 +66,37 @@ async def _file(content: bytes, kind: str, request: Request) -> Response:  # noq
 
 
 async def _answered(handle: Callable[[Request], Awaitable[Any]], request: Request) -> Response:
-    """What a handler gives as JSON; what it refuses as an error in the shape that OpenAI's clients know."""
+    """What a handler gives, as JSON; what there is not is refused."""
     try:
-        status, value = 200, await handle(request)
-    except _Refused as error:
-        status, value = error.status, _error(str(error))
+        value = await handle(request)
     except PlumblineError as error:
-        status, value = 404, _error(str(error))
+        raise Refusal(404, " ".join(str(error).split())) from error
+    except ClientDisconnect:
+        return Response(status_code=499)  # to nobody
     # In ASCII, so that half a surrogate pair in an answer cannot break the encoding.
-    return Response(json.dumps(value), status, {**HEADERS, "cache-control": "no-store"}, "application/json")
-
-
-def _error(why: str) -> dict[str, Any]:
-    return {"error": {"message": why, "type": "invalid_request_error", "param": None, "code": None}}
+    return Response(json.dumps(value), 200, {**HEADERS, "cache-control": "no-store"}, "application/json")
 
 
 async def _examples(trials: Trials, queue: "_Queue", request: Request) -> Any:
     asked = request.query_params
     offset = asked.get("offset", "0")
     if not (offset.isascii() and offset.isdigit() and len(offset) < 10):
-        raise _Refused(400, "offset is a number from 0 on")
+        raise Refusal(400, "offset is a number from 0 on")
     given = (asked.get("model", ""), asked.get("task", ""), asked.get("split", ""))
     return await queue.run(lambda: trials.listing(*given, int(offset)))
 
 
 async def _judge(trials: Trials, queue: "_Queue", request: Request) -> Any:
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise _Refused(415, "send application/json")
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LARGEST:
-            raise _Refused(413, f"a request may have {LARGEST} bytes")
     try:
-        value = json.loads(bytes(body))
+        value = json.loads(await read_body(request, LIMITS))
     except (ValueError, RecursionError) as error:
-        raise _Refused(400, "the body is no JSON") from error
+        raise Refusal(400, "the body is no JSON") from error
     names = ("model", "task", "split", "example", "text")
     if not isinstance(value, dict) or not all(isinstance(value.get(name), str) for name in names):
-        raise _Refused(400, f"the body is an object with the texts {', '.join(names)}")
+        raise Refusal(400, f"the body is an object with the texts {', '.join(names)}")
     model, task, split, example, text = (value[name] for name in names)
     if len(text) > LONGEST:
-        raise _Refused(413, f"an answer may have {LONGEST} characters")
+        raise Refusal(413, f"an answer may have {LONGEST} characters")
     return await queue.run(lambda: trials.verdict((model, task, split), example, text))
 
 
@@ -128,10 +111,10 @@ class _Queue:
         """What `work` returns.
 
         Raises:
-            _Refused: too many wait already, or it took too long; it then goes on, and what it opens is kept.
+            Refusal: too many wait already, or it took too long; it then goes on, and what it opens is kept.
         """
         if self._waiting >= WAITING:
-            raise _Refused(503, "too many wait for a verdict; try again later")
+            raise Refusal(503, "too many wait for a verdict; try again later")
         self._waiting += 1
         done = self._pool.submit(work)
         done.add_done_callback(partial(self._ended, asyncio.get_running_loop()))
@@ -139,7 +122,7 @@ class _Queue:
             # Shielded: what nobody waits for any more still counts until it has run, so that the line stays short.
             return await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(done)), SECONDS)
         except TimeoutError as error:
-            raise _Refused(503, f"no verdict after {SECONDS:.0f} seconds") from error
+            raise Refusal(503, f"no verdict after {SECONDS:.0f} seconds") from error
 
     def _ended(self, loop: asyncio.AbstractEventLoop, _: Any) -> None:
         if not loop.is_closed():

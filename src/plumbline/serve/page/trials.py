@@ -73,7 +73,7 @@ class Trials:
         if not names:
             return {**found, "why": f"{model} does not say which task it was trained on"}
         if chosen not in names:
-            raise DataError(f"{model} was not trained on the task {chosen[:100]}", f"it was on {', '.join(names)}")
+            raise DataError(f"{model} was not trained on the task {chosen[:100]!r}", f"it was on {', '.join(names)}")
         try:
             opened = self._task(model, chosen)
         except PlumblineError as error:
@@ -81,7 +81,7 @@ class Trials:
         found["splits"] = list(opened.splits)
         found["split"] = split = split or ("test" if "test" in opened.splits else opened.splits[-1])
         if split not in opened.splits:
-            raise DataError(f"{chosen} has no split {split[:100]}", f"it has {', '.join(opened.splits)}")
+            raise DataError(f"{chosen} has no split {split[:100]!r}", f"it has {', '.join(opened.splits)}")
         try:
             examples = list(self._split(model, chosen, split).values())
         except PlumblineError as error:
@@ -111,11 +111,11 @@ class Trials:
         """
         model, chosen, split = place
         if chosen not in self._names(model):
-            raise DataError(f"{model} was not trained on the task {chosen[:100]}", "take one that /try/examples names")
+            raise DataError(f"{model} was not trained on the task {chosen[:100]!r}", "/try/examples names them")
         task = self._task(model, chosen)
         asked = self._split(model, chosen, split).get(example)
         if asked is None:
-            raise DataError(f"there is no example {example[:100]} in {split}", "take an id that /try/examples gives")
+            raise DataError(f"there is no example {example[:100]!r} in {split}", "/try/examples names them")
         outcome, score, failure = judge(task, asked, text)
         return {
             "how": outcome.how,
@@ -130,7 +130,7 @@ class Trials:
     def _names(self, model: str) -> list[str]:
         """The tasks that a model was trained on, by the names that its recipe gave them."""
         if model not in self.sources:
-            raise DataError(f"there is no model {model[:100]}", "/v1/models lists them")
+            raise DataError(f"there is no model {model[:100]!r}", "/v1/models lists them")
         source = self.sources[model]
         card = Card.read(local_model(source)) if source else None
         return [] if card is None else list(card.tasks) or [card.task]
