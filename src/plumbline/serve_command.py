@@ -91,8 +91,8 @@ def serve(
 ) -> None:
     """Answer OpenAI-compatible requests with one or several models of any family, until it is told to end.
 
-    POST /v1/chat/completions, GET /v1/models, /healthz, /metrics (Prometheus) and /openapi.json. A model decodes as its
-    own run evaluated it, but for what a request says.
+    A page to try them at /; POST /v1/chat/completions, GET /v1/models, /healthz, /metrics (Prometheus) and
+    /openapi.json. A model decodes as its own run evaluated it, but for what a request says.
     """
     check_installed("serving", EXTRAS["serve"])
     from dataclasses import replace
@@ -102,6 +102,7 @@ def serve(
     from plumbline.evaluation.models import ModelOptions
     from plumbline.serve.limits import Limits
     from plumbline.serve.opening import named_models, open_models
+    from plumbline.serve.page import routes as page
     from plumbline.serve.router import open_router
     from plumbline.serve.running import Serving, token_of
     from plumbline.serve.running import serve as run_server
@@ -126,4 +127,4 @@ def serve(
         opened = open_models(named, options, view)
     if table is not None:
         opened.append(open_router(table, opened, named, route_log))
-    run_server(opened, serving, partial(typer.echo, err=True))
+    run_server(opened, serving, partial(typer.echo, err=True), page.routes(named))

@@ -6,18 +6,23 @@ An answer shorter than the canvas is followed by its end token up to the last pl
 sampled, so "how long" is learnt like everything else and needs no padding mask.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import DataError, RecipeError
-from plumbline.policies.chunks import Chunk, Law
+from plumbline.policies.chunks import Chunk, Law, Watch
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.saved import saved_settings
 from plumbline.records import Finish, Message, Request, Step, Trajectory
+
+HIDDEN = "\N{LIGHT SHADE}"
+"""What a hidden place is shown as."""
 
 
 class CanvasPolicy(PretrainedPolicy):
@@ -25,10 +30,19 @@ class CanvasPolicy(PretrainedPolicy):
 
     canvas: int | None
     """L in demonstrations, and the most places that an answer may have; None where neither is settled."""
+    mask_id: int | None
+    """The token of a hidden place; None where a canvas begins as noise."""
+    watch: Watch | None = None
+    """See `Watched`."""
 
     def settled(self, source: str) -> Mapping[str, Any]:
         """What the model at `source` says about its use, in its own config or in its directory."""
         return {**(getattr(self.model.config, "plumbline", None) or {}), **saved_settings(source)}
+
+    def chunks(self, requests: Sequence[Request], law: type[Law], canvas: int | None = None) -> Iterator[Chunk[Law]]:
+        """See `PretrainedPolicy.chunks`; with who watches."""
+        for chunk in super().chunks(requests, law, canvas):
+            yield replace(chunk, watch=self.watch)
 
     def finished(
         self, chunk: Chunk[Law], row: int, canvas: NDArray[np.int64], steps: Sequence[Step]
@@ -44,6 +58,12 @@ class CanvasPolicy(PretrainedPolicy):
             answer=answer,
             version=self.version,
         )
+
+    def shown(self, canvas: NDArray[np.int64]) -> str:
+        """See `Watched`: a hidden place is `HIDDEN`."""
+        answer, _ = answer_of(canvas, self.chat.stop_ids)
+        runs = groupby(answer.tolist(), key=lambda token: token == self.mask_id)
+        return "".join(HIDDEN * len(list(run)) if hidden else self.chat.text(list(run)) for hidden, run in runs)
 
     def demonstrate(self, messages: Sequence[Message], *, allow_truncation: bool = False) -> Demonstration:
         """See `Policy.demonstrate`: the prompt, and a canvas filled behind the answer with end tokens.

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.errors import RecipeError
 from plumbline.policies.memory import Say
@@ -24,6 +25,7 @@ from plumbline.records import Message, Request, Sampling, Trajectory
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from plumbline.policies.chunks import Watch
     from plumbline.policies.draws import Noise
 
 
@@ -110,6 +112,18 @@ def locating(policy: Policy) -> Locates:
             "set rl.credit to answer",
         )
     return policy
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """A sampler that fills canvases, and can be watched at it."""
+
+    watch: Watch | None
+    """Shown the canvases of what is sampled, after each step; it changes nothing of what is drawn."""
+
+    def shown(self, canvas: NDArray[np.int64]) -> str:
+        """What a canvas [L] reads up to its first end token, with a sign for each hidden place."""
+        ...
 
 
 @runtime_checkable

@@ -172,9 +172,9 @@ def _series() -> str:
     )
 
 
-CSS = (
+PALETTE = (
     f":root{{color-scheme:light dark;{_variables(LIGHT)}}}"
     f"@media screen and (prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}"
-    + "".join(line.strip() for line in _BODY.splitlines())
-    + _series()
 )
+"""The colours as variables, for whoever shows something in the same style."""
+CSS = PALETTE + "".join(line.strip() for line in _BODY.splitlines()) + _series()

@@ -94,7 +94,8 @@ class Reply:
             raise Refusal(
                 400, "this model has no log-probabilities of single tokens: leave out logprobs", param="logprobs"
             )
-        self.pieces[index].append(piece)
+        if piece.canvas is None:
+            self.pieces[index].append(piece)
 
     @property
     def completion_tokens(self) -> int:

@@ -14,12 +14,14 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from plumbline.errors import DataError, EngineError, RecipeError
-from plumbline.policies.policy import Sampler
+from plumbline.policies.policy import Sampler, Watched
 from plumbline.records import Message, Request, Sampling, Trajectory
 from plumbline.serve.served import Asked, Piece, law_of
 
 WAIT = 0.003
 """Seconds that the first request of a batch waits for others."""
+SHOWN = 256
+"""Canvases that wait for a client at most; one that reads too slowly does not see all of them."""
 
 
 @dataclass(slots=True, eq=False)
@@ -30,6 +32,14 @@ class _Waiting:
     answered: asyncio.Future[Trajectory]
     gone: bool = False
     """Whether nobody waits for it any more."""
+    shown: asyncio.Queue[str | None] | None = None
+    """Where its canvases go, None behind the last; None where nobody wants to see them."""
+
+    def show(self, canvas: str) -> None:
+        """Hand over a canvas from another thread."""
+        if self.shown is not None and self.shown.qsize() < SHOWN:
+            with contextlib.suppress(RuntimeError):
+                self.answered.get_loop().call_soon_threadsafe(self.shown.put_nowait, canvas)
 
     def give(self, found: Trajectory | BaseException) -> None:
         """Hand over the answer, or why there is none, from another thread."""
@@ -37,6 +47,8 @@ class _Waiting:
             self.answered.get_loop().call_soon_threadsafe(self._settle, found)
 
     def _settle(self, found: Trajectory | BaseException) -> None:
+        if self.shown is not None:
+            self.shown.put_nowait(None)
         if self.answered.done():
             return
         if isinstance(found, BaseException):
@@ -62,7 +74,7 @@ class BatchedServed:
         return self.sampler.prompt_length(messages)
 
     async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
-        """See `Served.answer`: one piece, when all is there."""
+        """See `Served.answer`: one piece, when all is there, and before it the canvases that it went through."""
         if asked.schema is not None:
             raise RecipeError(
                 f"{self.name} cannot be made to follow a JSON schema", "leave out response_format, or ask another model"
@@ -77,8 +89,12 @@ class BatchedServed:
         request = Request(asked.request.key, asked.request.messages, self._law(asked))
         await asyncio.to_thread(self._check, request)
         waiting = _Waiting(request, asyncio.get_running_loop().create_future())
+        if asked.canvas and isinstance(self.sampler, Watched):
+            waiting.shown = asyncio.Queue()
         self._asked.put(waiting)
         try:
+            while waiting.shown is not None and (canvas := await waiting.shown.get()) is not None:
+                yield Piece(canvas=canvas)
             trajectory = await waiting.answered
         finally:
             waiting.gone = True
@@ -159,12 +175,18 @@ class BatchedServed:
 
     def _draw(self, batch: dict[Any, _Waiting]) -> None:
         """Draw a batch of one law; an error of it is handed to all that had no answer yet."""
+        shown = {key: one for key, one in batch.items() if one.shown is not None}
+        if shown and isinstance(watched := self.sampler, Watched):
+            watched.watch = lambda key, _, canvas: shown[key].show(watched.shown(canvas)) if key in shown else None
         try:
             for request, trajectory in self.sampler.sample([one.request for one in batch.values()]):
                 batch.pop(request.key).give(trajectory)
         except Exception as error:  # noqa: BLE001 - whatever breaks there, those who wait are told
             for one in batch.values():
                 one.give(error)
+        finally:
+            if shown and isinstance(self.sampler, Watched):
+                self.sampler.watch = None
 
 
 def _batch(waiting: Sequence[_Waiting], most: int) -> list[_Waiting]:

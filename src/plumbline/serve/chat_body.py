@@ -82,6 +82,13 @@ class BySchema(_Closed):
 Format = Annotated[PlainText | AnyObject | BySchema, Field(discriminator="type")]
 
 
+class Own(_Closed):
+    """What only this server knows."""
+
+    canvas: bool = False
+    """Whether a stream shows the steps of denoising."""
+
+
 class ChatBody(_Closed):
     """The body of POST /v1/chat/completions."""
 
@@ -102,6 +109,7 @@ class ChatBody(_Closed):
     logprobs: bool | None = None
     top_logprobs: Literal[0] | None = None
     metadata: dict[str, str] | None = None
+    plumbline: Own = Own()
     # What would change the answer and is not there: only the values that ask for nothing.
     tools: Annotated[list[Any], Field(max_length=0)] | None = None
     tool_choice: Literal["none", "auto"] | None = None
@@ -187,6 +195,7 @@ def askings(body: ChatBody, limits: Limits) -> list[Asked]:
             name=name,
             logprobs=bool(body.logprobs),
             metadata=body.metadata or {},
+            canvas=body.plumbline.canvas and bool(body.stream),
         )
         for index in range(body.n or 1)
     ]

@@ -7,9 +7,10 @@ from urllib.parse import urlsplit
 
 from starlette.responses import JSONResponse
 
+from plumbline.serve.page.routes import PUBLIC as PAGE
 from plumbline.serve.refusals import Refusal
 
-PUBLIC = frozenset({"/healthz", "/openapi.json"})
+PUBLIC = frozenset({"/healthz", "/openapi.json", *PAGE})
 """Paths that need no token."""
 
 

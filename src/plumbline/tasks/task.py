@@ -23,7 +23,7 @@ class Task(Protocol):
     have no gold answers has no oracle.
 
     What a task may have besides: `Episodic`, `Threaded`, `Grouped`, `Headlined`, `Replayable`, `Itemised`,
-    `Prechecked`, `Sharing`, `Sketched`, `Telling`.
+    `Prechecked`, `Sharing`, `Showing`, `Sketched`, `Telling`.
     """
 
     name: str
@@ -121,6 +121,18 @@ class Replayable(Protocol):
 
         Raises:
             PlumblineError: what is needed to take them (a browser) is not there, or broke down.
+        """
+        ...
+
+
+@runtime_checkable
+class Showing(Protocol):
+    """A task that can show at once what an answer does, as pages."""
+
+    def shown(self, example: Example, completion: str) -> Sequence[str]:
+        """The pages that an answer leaves behind, in order: HTML of their bodies, escaped, without scripts or links.
+
+        Never raises, whatever the text.
         """
         ...
 

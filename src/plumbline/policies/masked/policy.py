@@ -51,6 +51,7 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
 
     family = "masked"
     law = MaskedSampling
+    mask_id: int
 
     def __init__(self, loaded: Loaded, section: MaskedModel, source: str) -> None:
         super().__init__(loaded, section, source)

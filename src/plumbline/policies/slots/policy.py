@@ -48,6 +48,7 @@ class SlotPolicy(CanvasPolicy):
             end=self.chat.end_of_turn,
             stops=tuple(self.chat.stop_ids),
         )
+        self.mask_id = self.ids.mask
         saved = self.settled(source)
         if saved.get("slot", self.width) != self.width:
             raise ModelError(

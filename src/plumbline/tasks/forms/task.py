@@ -203,6 +203,13 @@ class FormsTask:
         prepared = self._prepare(example)
         return film(prepared.case, read_plan(completion, prepared.elements), self.executor.site)
 
+    def shown(self, example: Example, completion: str) -> Sequence[str]:
+        """See `Showing`; by the direct executor, whichever one judges."""
+        from plumbline.tasks.forms.executors.filled import filled  # here, because it needs an extra
+
+        prepared = self._prepare(example)
+        return filled(prepared.case, read_plan(completion, prepared.elements), self.executor.site)
+
     def demonstration(self, example: Example, seed: int) -> str:
         """See `Task.demonstration`: the gold plan, as carelessly recorded as the options say."""
         if self.options.sloppiness == Sloppiness():

@@ -34,7 +34,14 @@ class DirectExecutor:
     def close(self) -> None:
         """See `Executor.close`; there is nothing to give back."""
 
+    def visits(self, case: Case, plan: Plan) -> list[tuple[bytes, Visit]]:
+        """The pages that a plan came to, as they were served, each with what its controls held when it was left."""
+        return self._carried_out(case, plan)[1]
+
     def _one(self, case: Case, plan: Plan) -> Execution:
+        return self._carried_out(case, plan)[0]
+
+    def _carried_out(self, case: Case, plan: Plan) -> tuple[Execution, list[tuple[bytes, Visit]]]:
         episode = self.site.open(case.view)
         try:
             session = _Session(self.site, self.site.address(episode, case.view), case, self.limits)
@@ -42,7 +49,7 @@ class DirectExecutor:
             receipts = self.site.receipts(episode)
         finally:
             self.site.close(episode)
-        return Execution(tuple(attempts), receipts, session.visit.model.text, cut)
+        return Execution(tuple(attempts), receipts, session.visit.model.text, cut), session.visits
 
     def _carry_out(self, session: "_Session", plan: Plan) -> tuple[list[Attempt], bool]:
         attempts: list[Attempt] = []
@@ -62,6 +69,7 @@ class _Session:
     def __init__(self, site: Site, address: str, case: Case, limits: Limits) -> None:
         self.site, self.base, self.case, self.limits = site, address, case, limits
         self.path = address
+        self.visits: list[tuple[bytes, Visit]] = []
         self._open(address)
 
     def _open(self, path: str) -> None:
@@ -76,6 +84,7 @@ class _Session:
             response = self.site.handle("GET", path)
         self.path = path
         self.visit = Visit(parse_page(response.body))
+        self.visits.append((response.body, self.visit))
 
     def act(self, action: Action) -> Attempt:
         """Carry out one action."""

@@ -33,7 +33,11 @@ class Visit:
         """Whether a control is shown and not disabled; only such controls can be used, and only they are sent."""
         if control.disabled:
             return False
-        return not control.conditions or all(self._shown(place, frozenset()) for place in control.conditions)
+        return not control.conditions or all(self.shows(place) for place in control.conditions)
+
+    def shows(self, place: int) -> bool:
+        """Whether the conditional part at this place of the page is shown."""
+        return self._shown(place, frozenset())
 
     def _shown(self, place: int, above: frozenset[int]) -> bool:
         if place in above:  # parts that show one another are never shown

@@ -1,0 +1,196 @@
+"""Examples of the tasks that served models were trained on, and verdicts on answers to them, as plain JSON values.
+
+A task is opened when it is first asked for. Nothing is built: a task whose records are not there has no examples, and
+says so. What stands beside a score are the best control (floor) and the oracle (ceiling) on the first examples of the
+same stratum.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plumbline.errors import DataError, PlumblineError
+from plumbline.evaluation.command import open_task_for
+from plumbline.evaluation.evaluate import ORACLE, references
+from plumbline.evaluation.summary import part_means
+from plumbline.judging import judge
+from plumbline.records import Evaluation, Example
+from plumbline.remote import local_model
+from plumbline.runs.cards import Card
+from plumbline.tasks import silent
+from plumbline.tasks.task import Showing, Sketched, Task
+
+AT_ONCE = 20
+"""Examples that are listed at once."""
+BESIDE = 24
+"""The most examples that floor and ceiling are means over."""
+DEEPEST, WIDEST = 6, 200
+"""Of what a verdict reports as facts, which may hold whatever an answer held."""
+
+
+class Trials:
+    """The tasks of served models. Not for several threads at once."""
+
+    def __init__(self, sources: Mapping[str, str]) -> None:
+        """Nothing is opened yet.
+
+        Args:
+            sources: of each model that clients know by name its directory, or "" for one that has none.
+        """
+        self.sources = sources
+        self._tasks: dict[tuple[str, str], Task] = {}
+        self._examples: dict[tuple[str, str, str], Mapping[str, Example]] = {}
+        self._beside: dict[tuple[str, str, str, str], dict[str, Any]] = {}
+
+    def listing(self, model: str, task: str = "", split: str = "", offset: int = 0) -> dict[str, Any]:
+        """Some examples of a task that a model was trained on.
+
+        Args:
+            model: one of the sources' names.
+            task: the name of one of several tasks; empty is the first.
+            split: empty is test, or the task's last one.
+            offset: of the first example.
+
+        Returns:
+            tasks (names), task, splits, split, total (how many the split has), offset, examples (id, messages, gold,
+            stratum), and why there are none.
+
+        Raises:
+            DataError: there is no such model, task or split.
+        """
+        names = self._names(model)
+        chosen = task or next(iter(names), "")
+        found: dict[str, Any] = {
+            "tasks": names,
+            "task": chosen,
+            "splits": [],
+            "split": split,
+            "total": 0,
+            "offset": offset,
+            "examples": [],
+            "why": "",
+        }
+        if not names:
+            return {**found, "why": f"{model} does not say which task it was trained on"}
+        if chosen not in names:
+            raise DataError(f"{model} was not trained on the task {chosen[:100]!r}", f"it was on {', '.join(names)}")
+        try:
+            opened = self._task(model, chosen)
+        except PlumblineError as error:
+            return {**found, "why": str(error)}
+        found["splits"] = list(opened.splits)
+        found["split"] = split = split or ("test" if "test" in opened.splits else opened.splits[-1])
+        if split not in opened.splits:
+            raise DataError(f"{chosen} has no split {split[:100]!r}", f"it has {', '.join(opened.splits)}")
+        try:
+            examples = list(self._split(model, chosen, split).values())
+        except PlumblineError as error:
+            return {**found, "why": str(error)}
+        found["total"] = len(examples)
+        found["examples"] = [
+            {"id": one.id, "messages": list(one.messages), "gold": one.gold, "stratum": one.stratum}
+            for one in examples[offset : offset + AT_ONCE]
+        ]
+        return found
+
+    def verdict(self, place: tuple[str, str, str], example: str, text: str) -> dict[str, Any]:
+        """What an answer to an example comes to, whoever gave it.
+
+        Args:
+            place: model, task and split, as `listing` names them.
+            example: its id.
+            text: the answer.
+
+        Returns:
+            how (it was read), score and parts (None where there is none), failure (why there is no score), facts,
+            floor and ceiling (name, score, parts, n; None where there is none), and pages (HTML of what it fills in).
+
+        Raises:
+            DataError: there is no such example.
+            PlumblineError: the task cannot be opened.
+        """
+        model, chosen, split = place
+        if chosen not in self._names(model):
+            raise DataError(f"{model} was not trained on the task {chosen[:100]!r}", "/try/examples names them")
+        task = self._task(model, chosen)
+        asked = self._split(model, chosen, split).get(example)
+        if asked is None:
+            raise DataError(f"there is no example {example[:100]!r} in {split}", "/try/examples names them")
+        outcome, score, failure = judge(task, asked, text)
+        return {
+            "how": outcome.how,
+            "score": None if score is None else score.total,
+            "parts": {} if score is None else dict(score.parts),
+            "failure": "" if failure is None else str(failure),
+            "facts": plain(outcome.facts),
+            **self._bounds(place, asked.stratum),
+            "pages": list(task.shown(asked, text)) if isinstance(task, Showing) else [],
+        }
+
+    def _names(self, model: str) -> list[str]:
+        """The tasks that a model was trained on, by the names that its recipe gave them."""
+        if model not in self.sources:
+            raise DataError(f"there is no model {model[:100]!r}", "/v1/models lists them")
+        source = self.sources[model]
+        card = Card.read(local_model(source)) if source else None
+        return [] if card is None else list(card.tasks) or [card.task]
+
+    def _task(self, model: str, name: str) -> Task:
+        key = (model, name)
+        if key not in self._tasks:
+            source = local_model(self.sources[model])
+            card = Card.read(source)
+            kind = card.tasks[name]["name"] if card is not None and card.tasks else name
+            # No browser is started for somebody who asks over HTTP: both executors give the same score.
+            options = {"executor": "direct"} if kind == "forms" else {}
+            self._tasks[key] = open_task_for(str(source), name, options, None, silent)
+        return self._tasks[key]
+
+    def _split(self, model: str, name: str, split: str) -> Mapping[str, Example]:
+        """The examples of a split by id."""
+        key = (model, name, split)
+        if key not in self._examples:
+            task = self._task(model, name)
+            if isinstance(task, Sketched) and not task.built:
+                raise DataError(
+                    f"the records of the task {name} are not here",
+                    "serve the model from its run's folder",
+                )
+            self._examples[key] = {one.id: one for one in task.examples(split)}
+        return self._examples[key]
+
+    def _bounds(self, place: tuple[str, str, str], stratum: str) -> dict[str, Any]:
+        """The best control and the oracle on the first examples of a stratum."""
+        key = (*place, stratum)
+        if key not in self._beside:
+            model, name, split = place
+            part = [one for one in self._split(*place).values() if one.stratum == stratum][:BESIDE]
+            found = references(self._task(model, name), part, split)
+            controls = [evaluation for source, evaluation in found.items() if source != ORACLE]
+            floor = max(controls, key=lambda one: one.mean_reward, default=None)
+            self._beside[key] = {"floor": _bound(floor), "ceiling": _bound(found.get(ORACLE))}
+        return self._beside[key]
+
+
+def _bound(evaluation: Evaluation | None) -> dict[str, Any] | None:
+    if evaluation is None or not evaluation.rows:
+        return None
+    parts = {name: interval.mean for name, interval in part_means(evaluation.rows).items()}
+    return {"name": evaluation.source, "score": evaluation.mean_reward, "parts": parts, "n": len(evaluation.rows)}
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """A value as JSON can hold it, cut where it is deep or wide; what JSON does not know becomes text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if value.bit_length() < 64 else f"(a number of {value.bit_length()} bits)"
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, Mapping | Sequence | set | frozenset) and not isinstance(value, str | bytes):
+        if depth == DEEPEST or len(value) > WIDEST:
+            return f"({len(value)} entries)"
+        if isinstance(value, Mapping):
+            return {str(key): plain(one, depth + 1) for key, one in value.items()}
+        return [plain(one, depth + 1) for one in value]
+    return str(value)
