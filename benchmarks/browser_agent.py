@@ -1,0 +1,283 @@
+"""A browser agent fills in the suite's forms: browser-use in its own environment, real Chromium, our model behind it.
+
+    PLUMBLINE_BROWSER_USE_PYTHON=ENV/bin/python python benchmarks/browser_agent.py --out FILE
+
+Every form is served on a loopback port, the model on another (as `plumbline serve` does it), and the agent is told the
+form's address and what to enter. A form counts when the server received it exactly; beside it stands what the direct
+executor makes of the very same plans. Without --model the planner is the oracle, which gives the ceiling. Outcomes are
+lines of JSON; a form that has one already is not done again.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from plumbline.evaluation.statistics import mean_interval, rate_interval
+from plumbline.records import Example, Message
+from plumbline.serve.agent import AgentServed, Planning
+from plumbline.serve.agent_prompt import given_of
+from plumbline.serve.app import application
+from plumbline.serve.oracle import OraclePlanner
+from plumbline.serve.served import Asked, Piece, Served
+from plumbline.tasks import silent
+from plumbline.tasks.forms.build import values_of
+from plumbline.tasks.forms.executors.browser.chromium import find_chromium
+from plumbline.tasks.forms.executors.executor import Execution
+from plumbline.tasks.forms.executors.request import stub
+from plumbline.tasks.forms.mistakes import mistakes_of
+from plumbline.tasks.forms.plans.actions import Plan
+from plumbline.tasks.forms.plans.oracle import ADDRESS
+from plumbline.tasks.forms.rubric import expected, score
+from plumbline.tasks.forms.site.receipts import submission_of
+from plumbline.tasks.forms.site.serve import listen, serve
+from plumbline.tasks.forms.task import FormsTask, open_forms
+
+VARIABLE = "PLUMBLINE_BROWSER_USE_PYTHON"
+DRIVER = Path(__file__).with_name("browser_use_driver.py")
+SECONDS = 180.0
+"""Of one form."""
+NOTES: dict[str, dict[str, Any]] = {
+    "thinking": {"agent": {}},
+    "no-thinking": {"agent": {"use_thinking": False}},
+    "flash": {"agent": {"flash_mode": True}},
+    "unforced": {"agent": {}, "llm": {"dont_force_structured_output": True}},
+    "told": {"agent": {}, "llm": {"dont_force_structured_output": True, "add_schema_to_system_prompt": True}},
+}
+"""Variants of the agent's output: whether it thinks, and whether it sends its schema, or writes it into its prompt."""
+
+
+class Remembering:
+    """A planner, and the first plan that it gave for each request of values."""
+
+    def __init__(self, planner: Served) -> None:
+        self.planner = planner
+        self.name, self.family, self.context = planner.name, planner.family, planner.context
+        self.plans: dict[str, list[str]] = {}
+
+    def prompt_length(self, messages: Sequence[Message]) -> int:
+        """See `Served`."""
+        return self.planner.prompt_length(messages)
+
+    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+        """See `Served`."""
+        text = ""
+        async for piece in self.planner.answer(asked):
+            text += piece.text
+            yield piece
+        user = next(one["content"] for one in asked.request.messages if one["role"] == "user")
+        self.plans.setdefault(given_of(user)[0], []).append(text)
+
+    async def close(self) -> None:
+        """See `Served`."""
+        await self.planner.close()
+
+
+@contextmanager
+def model_server(served: Served) -> Iterator[str]:
+    """The address of an OpenAI-compatible server of one model while the block runs."""
+    listening = listen()
+    server = uvicorn.Server(uvicorn.Config(application([served]), log_level="warning", access_log=False))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+class Driver:
+    """browser-use in a process of its own interpreter, which is begun anew where it does not answer."""
+
+    def __init__(self, python: str) -> None:
+        self.python = python
+        self.process: subprocess.Popen[str] | None = None
+        self.lines: queue.Queue[str] = queue.Queue()
+
+    def run(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """One task."""
+        if self.process is None:
+            self._start()
+        assert self.process is not None and self.process.stdin is not None
+        self.process.stdin.write(json.dumps(asked) + "\n")
+        self.process.stdin.flush()
+        try:
+            line = self.lines.get(timeout=SECONDS)
+        except queue.Empty:
+            line = ""
+        if not line:
+            self.close()
+            return {"failed": f"the agent did not come to an end within {SECONDS:.0f} s"}
+        return dict(json.loads(line))
+
+    def _start(self) -> None:
+        command = [self.python, str(DRIVER)]
+        log = subprocess.DEVNULL if not os.environ.get("PLUMBLINE_BROWSER_USE_LOG") else None
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+        )
+        process, lines = self.process, self.lines = self.process, queue.Queue()
+
+        def read() -> None:
+            for line in process.stdout or ():
+                lines.put(line)
+            lines.put("")
+
+        threading.Thread(target=read, daemon=True).start()
+
+    def close(self) -> None:
+        """End the process, and the browser that it started."""
+        if self.process is not None:
+            try:
+                os.killpg(self.process.pid, 15)
+                self.process.wait(10)
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                self.process.kill()
+            self.process = None
+
+
+def fill_in(
+    task: FormsTask, example: Example, driver: Driver, sites: tuple[str, str], model: str, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Have the agent fill in one form, and compare what the server received.
+
+    Args:
+        task: whose site is served.
+        example: what is to be entered.
+        driver: browser-use.
+        sites: addresses of the forms and of the models.
+        model: its name there.
+        options: of the agent (`NOTES`).
+    """
+    case, site = task.case_of(example), task.executor.site
+    view = case.view
+    episode = site.open(view)
+    address = sites[0] + site.address(episode, view)
+    told = example.messages[-1]["content"].partition("\n\n" + "The controls of the form:")[0]
+    told = told.partition("\n\nOs controles do formulário:")[0].replace(ADDRESS + view.form.path, address)
+    with tempfile.TemporaryDirectory(prefix="plumbline-files-") as folder:
+        for name in case.files:
+            (Path(folder) / name).write_bytes(stub(name))
+        asked = {
+            "task": told,
+            "url": sites[1],
+            "model": model,
+            "browser": find_chromium(),
+            "files": [str(Path(folder) / name) for name in sorted(case.files)],
+            "steps": 40,
+            **options,
+        }
+        outcome = driver.run(asked)
+    receipts = site.close(episode)
+    wanted = expected(view, values_of(example.reference))
+    execution = Execution((), receipts, "")
+    judged = score(wanted, Plan(()), execution, len(view.form.pages))
+    mistakes = [f"{one.what}: {one.received}, not {one.expected}" for one in mistakes_of(wanted, execution)]
+    return {
+        "id": example.id,
+        "form": view.form.name,
+        "pages": len(view.form.pages),
+        "sent": submission_of(receipts) is not None,
+        "exact": judged.parts["exact"] == 1.0,
+        "posts": len(receipts),
+        "errors_shown": sum(bool(receipt.errors) for receipt in receipts),
+        "mistakes": mistakes,
+        **outcome,
+    }
+
+
+def directly(task: FormsTask, example: Example, plans: Sequence[str]) -> bool | None:
+    """Whether the direct executor sends the form exactly with the first plan; None where there was no plan."""
+    return task.judge(example, plans[0])[1].parts["exact"] == 1.0 if plans else None
+
+
+def report(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the figures."""
+    exact = rate_interval([row["exact"] for row in rows])
+    direct = rate_interval([row["direct"] for row in rows if row["direct"] is not None])
+    print(f"forms {len(rows)}, of {len({row['form'] for row in rows})} kinds")
+    print(f"received exactly   {exact.mean:.3f}  [{exact.low:.3f}, {exact.high:.3f}]  n={exact.n}")
+    print(
+        f"direct executor    {direct.mean:.3f}  [{direct.low:.3f}, {direct.high:.3f}]  n={direct.n}  (the same plans)"
+    )
+    for key in ("steps", "seconds"):
+        found = mean_interval([float(row[key]) for row in rows if key in row])
+        print(f"{key:<18} {found.mean:.1f}  [{found.low:.1f}, {found.high:.1f}]  n={found.n}")
+    for row in rows:
+        if not row["exact"]:
+            print(f"  {row['id']}: {row.get('failed') or row['mistakes'][:3]} {row.get('errors', [])[:2]}")
+
+
+def chosen(task: FormsTask, n: int) -> list[Example]:
+    """Examples of both kinds of splits, form after form, so that a short run meets every form."""
+    rows = [*task.examples("test"), *(task.examples("held-out-forms") if "held-out-forms" in task.splits else ())]
+    turns: dict[str, int] = {}
+    order = []
+    for row in rows:
+        turns[row.stratum] = turns.get(row.stratum, 0) + 1
+        order.append((turns[row.stratum], row.stratum, row))
+    return [row for _, _, row in sorted(order, key=lambda one: one[:2])][:n]
+
+
+def main() -> None:
+    """Run the forms that are not in the file yet, and print the figures of all that are."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="JSON lines, one a form")
+    parser.add_argument("--n", type=int, default=25, help="forms")
+    parser.add_argument("--form", help="only this form")
+    parser.add_argument("--variant", choices=sorted(NOTES), default="no-thinking")
+    parser.add_argument("--actions", type=int, default=5, help="the agent's limit of actions a step")
+    parser.add_argument("--options", default="{}", help="JSON: the forms task's options")
+    arguments = parser.parse_args()
+    python = os.environ.get(VARIABLE)
+    if not python:
+        sys.exit(f"set {VARIABLE} to the interpreter of an environment with browser-use 0.13")
+    options = json.loads(arguments.options)
+    task = open_forms(options, Path(), silent)
+    rows = chosen(task, 10_000 if arguments.form else arguments.n)
+    rows = [row for row in rows if arguments.form in {None, row.stratum}][: arguments.n]
+    planner = Remembering(OraclePlanner(rows))
+    planning = Planning(plan=task.options.plan, full=task.options.instructions == "full")
+    agent = AgentServed(planner, planning)
+    there = arguments.out.read_text(encoding="utf-8").splitlines() if arguments.out.is_file() else []
+    done = {row["id"]: row for row in map(json.loads, there)}
+    given = {**NOTES[arguments.variant]}
+    given["agent"] = {**given["agent"], "max_actions_per_step": arguments.actions}
+    driver = Driver(python)
+    try:
+        with serve(task.executor.site) as forms, model_server(agent) as models, arguments.out.open("a") as out:
+            for row in rows:
+                if row.id in done:
+                    continue
+                planner.plans.clear()
+                found = fill_in(task, row, driver, (forms, models), agent.name, given)
+                plans = next(iter(planner.plans.values()), [])
+                found |= {"direct": directly(task, row, plans), "plans": len(plans), "variant": arguments.variant}
+                done[row.id] = found
+                print(json.dumps(found, ensure_ascii=False), file=out, flush=True)
+                print(
+                    f"{row.id}: {'exact' if found['exact'] else found.get('failed') or found['mistakes'][:2]}",
+                    flush=True,
+                )
+    finally:
+        driver.close()
+    report([done[row.id] for row in rows if row.id in done])
+
+
+if __name__ == "__main__":
+    main()
