@@ -12,7 +12,7 @@ import argparse
 import asyncio
 import json
 import os
-import queue
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ VARIABLE = "PLUMBLINE_BROWSER_USE_PYTHON"
 DRIVER = Path(__file__).with_name("browser_use_driver.py")
 SECONDS = 180.0
 """Of one form."""
-NOTES: dict[str, dict[str, Any]] = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "thinking": {"agent": {}},
     "no-thinking": {"agent": {"use_thinking": False}},
     "flash": {"agent": {"flash_mode": True}},
@@ -107,52 +108,51 @@ class Driver:
     def __init__(self, python: str) -> None:
         self.python = python
         self.process: subprocess.Popen[str] | None = None
-        self.lines: queue.Queue[str] = queue.Queue()
 
     def run(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """One task."""
-        if self.process is None:
-            self._start()
-        assert self.process is not None and self.process.stdin is not None
-        self.process.stdin.write(json.dumps(asked) + "\n")
-        self.process.stdin.flush()
-        try:
-            line = self.lines.get(timeout=SECONDS)
-        except queue.Empty:
-            line = ""
+        self.process = self.process or self._started()
+        told, said = self.process.stdin, self.process.stdout
+        assert told is not None
+        assert said is not None
+        print(json.dumps(asked), file=told, flush=True)
+        late = threading.Timer(SECONDS, self.close)
+        late.start()
+        line = said.readline()
+        late.cancel()
         if not line:
             self.close()
             return {"failed": f"the agent did not come to an end within {SECONDS:.0f} s"}
         return dict(json.loads(line))
 
-    def _start(self) -> None:
+    def _started(self) -> subprocess.Popen[str]:
+        log = None if os.environ.get("PLUMBLINE_BROWSER_USE_LOG") else subprocess.DEVNULL
+        pipe = subprocess.PIPE
         command = [self.python, str(DRIVER)]
-        log = subprocess.DEVNULL if not os.environ.get("PLUMBLINE_BROWSER_USE_LOG") else None
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
-        )
-        process, lines = self.process, self.lines = self.process, queue.Queue()
-
-        def read() -> None:
-            for line in process.stdout or ():
-                lines.put(line)
-            lines.put("")
-
-        threading.Thread(target=read, daemon=True).start()
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, text=True, start_new_session=True)
 
     def close(self) -> None:
         """End the process, and the browser that it started."""
-        if self.process is not None:
+        process, self.process = self.process, None
+        if process is not None and process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
             try:
-                os.killpg(self.process.pid, 15)
-                self.process.wait(10)
-            except (ProcessLookupError, subprocess.TimeoutExpired):
-                self.process.kill()
-            self.process = None
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the forms and the models are served, and what the model is called there."""
+
+    forms: str
+    models: str
+    name: str
 
 
 def fill_in(
-    task: FormsTask, example: Example, driver: Driver, sites: tuple[str, str], model: str, options: Mapping[str, Any]
+    task: FormsTask, example: Example, driver: Driver, place: Place, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Have the agent fill in one form, and compare what the server received.
 
@@ -160,14 +160,13 @@ def fill_in(
         task: whose site is served.
         example: what is to be entered.
         driver: browser-use.
-        sites: addresses of the forms and of the models.
-        model: its name there.
-        options: of the agent (`NOTES`).
+        place: of the forms and of the model.
+        options: of the agent (`VARIANTS`).
     """
     case, site = task.case_of(example), task.executor.site
     view = case.view
     episode = site.open(view)
-    address = sites[0] + site.address(episode, view)
+    address = place.forms + site.address(episode, view)
     told = example.messages[-1]["content"].partition("\n\n" + "The controls of the form:")[0]
     told = told.partition("\n\nOs controles do formulário:")[0].replace(ADDRESS + view.form.path, address)
     with tempfile.TemporaryDirectory(prefix="plumbline-files-") as folder:
@@ -175,8 +174,8 @@ def fill_in(
             (Path(folder) / name).write_bytes(stub(name))
         asked = {
             "task": told,
-            "url": sites[1],
-            "model": model,
+            "url": place.models,
+            "model": place.name,
             "browser": find_chromium(),
             "files": [str(Path(folder) / name) for name in sorted(case.files)],
             "steps": 40,
@@ -240,7 +239,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="JSON lines, one a form")
     parser.add_argument("--n", type=int, default=25, help="forms")
     parser.add_argument("--form", help="only this form")
-    parser.add_argument("--variant", choices=sorted(NOTES), default="no-thinking")
+    parser.add_argument("--variant", choices=sorted(VARIANTS), default="no-thinking")
     parser.add_argument("--actions", type=int, default=5, help="the agent's limit of actions a step")
     parser.add_argument("--options", default="{}", help="JSON: the forms task's options")
     arguments = parser.parse_args()
@@ -256,7 +255,7 @@ def main() -> None:
     agent = AgentServed(planner, planning)
     there = arguments.out.read_text(encoding="utf-8").splitlines() if arguments.out.is_file() else []
     done = {row["id"]: row for row in map(json.loads, there)}
-    given = {**NOTES[arguments.variant]}
+    given = {**VARIANTS[arguments.variant]}
     given["agent"] = {**given["agent"], "max_actions_per_step": arguments.actions}
     driver = Driver(python)
     try:
@@ -265,7 +264,7 @@ def main() -> None:
                 if row.id in done:
                     continue
                 planner.plans.clear()
-                found = fill_in(task, row, driver, (forms, models), agent.name, given)
+                found = fill_in(task, row, driver, Place(forms, models, agent.name), given)
                 plans = next(iter(planner.plans.values()), [])
                 found |= {"direct": directly(task, row, plans), "plans": len(plans), "variant": arguments.variant}
                 done[row.id] = found

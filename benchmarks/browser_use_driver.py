@@ -26,7 +26,8 @@ os.environ |= {
 outcomes = os.fdopen(os.dup(1), "w", encoding="utf-8")
 os.dup2(2, 1)
 
-from browser_use import Agent, Browser, ChatOpenAI  # noqa: E402 - it reads the environment when it is imported
+# It reads the environment when it is imported.
+from browser_use import Agent, Browser, ChatOpenAI
 
 
 async def run(asked):

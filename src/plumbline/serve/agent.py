@@ -37,6 +37,8 @@ from plumbline.tasks.forms.plans.labels import folded
 _MOST_KEPT, _SECONDS = 1024, 3600.0
 """Plans that are kept at once, and how long after they were last used."""
 _MOST_LOOKS, _MOST_WAITS, _MOST_PAGES = 12, 3, 12
+_FROM_TOP = 100
+"""Added to the number of looks when the page is gone through once more."""
 _EDGE = 0.2
 """Screens outside of what is shown from which on it is worth scrolling."""
 _MEMORY = re.compile(
@@ -260,9 +262,8 @@ class AgentServed:
             if isinstance(acted, Attempt):
                 if acted.status == "not found" and acts:
                     break  # it may come to be shown by what is done now
-                if acted.status == "not found" and (act := _look(scene, offered, looked if number == begin else 0)):
-                    looked = looked + 1 if number == begin else 1
-                    return _written(course, [act], [], number, scene, f", looked {looked}")
+                if acted.status == "not found" and (look := _look(scene, offered, looked if number == begin else 0)):
+                    return _written(course, [look[0]], [], number, scene, f", looked {look[1]}")
                 course.failed[number] = acted.reason
                 number += 1
                 continue
@@ -389,13 +390,15 @@ def _navigated(action: Navigate, course: _Course, number: int) -> Acted | Attemp
     return Acted({"navigate": {"url": course.start, "new_tab": False}}, ends=True)
 
 
-def _look(scene: Scene, offered: Mapping[str, Any] | None, looked: int) -> Act | None:
-    """Scroll to what is not shown: from the top of the page down, once."""
-    if looked >= _MOST_LOOKS or (offered is not None and "scroll" not in offered):
+def _look(scene: Scene, offered: Mapping[str, Any] | None, looked: int) -> tuple[Act, int] | None:
+    """Scroll to what is not shown, and how often that was done: down to the end, then once more from the top."""
+    if offered is not None and "scroll" not in offered:
         return None
-    if scene.above > _EDGE and not looked:
-        return {"scroll": {"down": False, "pages": 10.0}}
-    return {"scroll": {"down": True, "pages": 1.0}} if scene.below > _EDGE else None
+    if scene.below > _EDGE and looked % _FROM_TOP < _MOST_LOOKS:
+        return {"scroll": {"down": True, "pages": 1.0}}, looked + 1
+    if scene.above > _EDGE and looked < _FROM_TOP:
+        return {"scroll": {"down": False, "pages": 10.0}}, _FROM_TOP
+    return None
 
 
 def _on_the_way(scene: Scene) -> _Step:

@@ -112,7 +112,7 @@ def write_output(schema: Schema, brain: Mapping[str, str], acts: Sequence[Act]) 
     if problem := problem_of(output, schema):
         raise RecipeError(
             f"no step of a form conforms to the schema: {problem}",
-            "use the agent's own output, without a model of yours",
+            "use the agent's own output (no output_model_schema)",
         )
     return json.dumps(output, ensure_ascii=False)
 
