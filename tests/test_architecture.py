@@ -38,7 +38,7 @@ RANKS: tuple[set[str], ...] = (
     {"jobs"},
     {"serve"},
     {"testing", "api", "command_options", "command_output", "exits"},
-    {"data_commands", "history_commands", "audit_command", "decide_commands", "job_commands"},
+    {"data_commands", "history_commands", "audit_command", "decide_commands", "job_commands", "serve_command"},
     {"cli"},
     {"__main__", "job_entry"},
 )
@@ -154,6 +154,7 @@ def test_light_packages_import_without_torch():
         ["decide", "--help"],
         ["submit", "--help"],
         ["jobs"],
+        ["serve", "--help"],
     ],
 )
 def test_a_command_that_needs_no_model_starts_at_once(arguments):

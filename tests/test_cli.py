@@ -19,6 +19,10 @@ EVAL_FLAGS = (
 )
 
 
+SERVE_FLAGS = (
+    "chat-template device dtype engine family grace host log log-contents max-bytes max-n max-requests max-tokens port "
+    "rows-at-once timeout token-env"
+)
 SUBMIT_FLAGS = (
     "address compute cpus detach dry-run env exclude gpus image json needs no-preflight on out requirements resume "
     "secret set there timeout to working-dir"
@@ -347,6 +351,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "audit": ["--data", "--json", "--limit", "--out", "--rows", "--seed", "--set", "--split"],
         "decide": ["--json", "--out", "--tree"],
         "route": ["--json", "--out"],
+        "serve": [f"--{name}" for name in SERVE_FLAGS.split()],
         "submit": [f"--{name}" for name in SUBMIT_FLAGS.split()],
     }
     helps = [parameter.help or "" for command in group.commands.values() for parameter in command.params]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from plumbline.errors import DataError, ModelError, RecipeError
-from plumbline.evaluation.models import ModelOptions, _as_trained, evaluate_model
+from plumbline.evaluation.models import ModelOptions, as_trained, evaluate_model
 from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.policies.saved import saved_settings
@@ -102,15 +102,15 @@ def test_a_saved_adapter_is_opened_as_what_it_is(adapted):
     """Its family, its canvas and its precision were forgotten: it was opened as an autoregressive model in 32 bits."""
     family, run = adapted
     saved = str(run.folder / "models" / "rl")
-    section, law = _as_trained(saved, ModelOptions())
+    section, law = as_trained(saved, ModelOptions())
     assert (section.family, section.dtype, section.lora.rank) == (family, "bfloat16", 2)
     assert (law.max_tokens, law.steps) == (8, SAMPLING[family]["steps"])
     task = ToyTask({"size": 4})
     again = evaluate_model(saved, task, task.examples("val"), "val", ModelOptions(), Silent())
     (stored,) = [e for key, e in run.evaluations().items() if str(key) == "rl.val.greedy"]
     assert [row.completion for row in again.rows] == [row.completion for row in stored.rows]
-    assert _as_trained(saved, ModelOptions(dtype="float32"))[0].dtype == "float32"
-    assert _as_trained(str(run.folder / "models" / "base"), ModelOptions())[0].lora is None
+    assert as_trained(saved, ModelOptions(dtype="float32"))[0].dtype == "float32"
+    assert as_trained(str(run.folder / "models" / "base"), ModelOptions())[0].lora is None
 
 
 def test_a_model_of_version_0_1_0_is_opened_whose_card_has_the_keys_of_all_families(adapted, tmp_path):
@@ -122,14 +122,14 @@ def test_a_model_of_version_0_1_0_is_opened_whose_card_has_the_keys_of_all_famil
         saved / "plumbline.json",
         {**card, "model": model, "sampling": {"kernel": "conditional", "selector": "random", **card["sampling"]}},
     )
-    opened, law = _as_trained(str(saved), ModelOptions())
+    opened, law = as_trained(str(saved), ModelOptions())
     assert (opened, law) == (
-        _as_trained(str(run.folder / "models" / "rl"), ModelOptions())[0].model_copy(update={"name": str(saved)}),
+        as_trained(str(run.folder / "models" / "rl"), ModelOptions())[0].model_copy(update={"name": str(saved)}),
         recipe(family).sampling.as_greedy(),
     )
     write_json(saved / "plumbline.json", {**card, "sampling": {**card["sampling"], "kernel": "marginal"}})
     with pytest.raises(DataError, match=r"sampling\.kernel is read by flow only"):
-        _as_trained(str(saved), ModelOptions())
+        as_trained(str(saved), ModelOptions())
 
 
 def test_an_adapter_on_a_base_in_4_bits_is_evaluated_on_one(adapted, tmp_path, monkeypatch):

@@ -23,6 +23,7 @@ from plumbline.errors import RecipeError
 from plumbline.exits import clear_exits
 from plumbline.history_commands import history_app
 from plumbline.job_commands import add as add_job_commands
+from plumbline.serve_command import add as add_serve_command
 
 app = typer.Typer(
     name="plumbline",
@@ -411,3 +412,4 @@ def report(
 
 add_decide_commands(app)
 add_job_commands(app)
+add_serve_command(app)

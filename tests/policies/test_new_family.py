@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from plumbline.errors import RecipeError
-from plumbline.evaluation.models import ModelOptions, evaluate_model
-from plumbline.evaluation.models import _as_trained as as_trained
+from plumbline.evaluation.models import ModelOptions, as_trained, evaluate_model
 from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.recipe import parse

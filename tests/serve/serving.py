@@ -1,28 +1,96 @@
-"""A server over some models in a thread, on a free port of this machine."""
+"""A server over some models in a thread, on a free port of this machine; and models that do as they are told."""
 
 import asyncio
+import json
+import socket
 import threading
 import time
 from contextlib import contextmanager
 
-import uvicorn
+import pytest
 
-from plumbline.serve.app import application
+pytest.importorskip("starlette", reason="the extra serve is not installed")
+pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+pytest.importorskip("prometheus_client", reason="the extra serve is not installed")
+
+from plumbline.serve.limits import Limits
+from plumbline.serve.running import Serving, listen, server_of
+from plumbline.serve.served import Piece
 
 
 @contextmanager
-def served(models, *given, **options):
-    """The server's address while the block runs."""
-    config = uvicorn.Config(application(models, *given, **options), port=0, log_config=None, access_log=False)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
+def running(models, *, routes=(), **options):
+    """The server with its `address` while the block runs; it is told to end as a signal would, and has to."""
+    server = server_of(models, Serving(**options), routes)
+    with listen("127.0.0.1", 0) as listening:
+        server.address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
+        thread.start()
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.005)
+        try:
+            yield server
+        finally:
+            server.stop()
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+class Scripted:
+    """Says the words one by one, with a pause before each, and counts what was begun, ended and closed."""
+
+    family, context = "scripted", 1000
+
+    def __init__(self, name="scripted", words=("one ", "two ", "three"), pause=0.0):
+        self.name, self.words, self.pause = name, words, pause
+        self.begun = self.ended = self.stopped = 0
+
+    def prompt_length(self, messages):
+        return sum(len(message["content"].split()) for message in messages)
+
+    async def answer(self, asked):
+        self.begun += 1
+        done = False
+        try:
+            for index, word in enumerate(self.words):
+                await asyncio.sleep(self.pause)
+                last = index == len(self.words) - 1
+                done = last
+                yield Piece(
+                    text=word,
+                    tokens=(index,),
+                    finish="stop" if last else None,
+                    facts={"model": self.name} if last else {},
+                )
+        finally:
+            self.ended += done
+            self.stopped += not done
+
+    async def close(self):
+        self.closed = True
+
+
+def body(model="scripted", **more):
+    return json.dumps({"model": model, "messages": [{"role": "user", "content": "say it"}], **more}).encode()
+
+
+def head(size, path="/v1/chat/completions", **more):
+    lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json", f"Content-Length: {size}"]
+    return ("\r\n".join([*lines, *(f"{name}: {value}" for name, value in more.items())]) + "\r\n\r\n").encode()
+
+
+def connect(server):
+    host, port = server.address.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+def until(condition, seconds=5.0):
+    """Wait for something that another thread does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
         time.sleep(0.005)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(10)
-        assert not thread.is_alive()
+
+
+__all__ = ["Limits", "Scripted", "body", "connect", "head", "running", "until"]

@@ -1,49 +1,247 @@
-"""The official client against a real server with tiny models."""
+"""The official client against a real server, with tiny models of all four families."""
+
+import json
+from dataclasses import replace
 
 import openai
 import pytest
 
-from plumbline.records import Sampling
+from plumbline.records import Request
 from plumbline.serve.batched import BatchedServed
-from tests.serve.serving import served
+from plumbline.serve.lenient import LenientServed
+from tests.policies.flow.conftest import make as make_flow
+from tests.policies.flow.conftest import opened as open_flow
+from tests.policies.masked.conftest import masked_folder  # noqa: F401 - a fixture
+from tests.policies.masked.conftest import opened as open_masked
+from tests.policies.slots.models import opened as open_slots
+from tests.policies.slots.models import save_mini
+from tests.policies.test_requests import LAWS
+from tests.serve.serving import Scripted, running
 
-CHAT = [{"role": "user", "content": "o produto chegou?"}]
+CHAT = [{"role": "user", "content": "a b"}]
 
 
 @pytest.fixture(scope="module")
-def client(tiny_policy):
-    pytest.importorskip("starlette")
-    model = BatchedServed("tiny", tiny_policy, Sampling(temperature=0.0, max_tokens=8))
-    with served([model]) as address:
-        yield openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
+def policies(tiny_policy, masked_folder, tmp_path_factory):  # noqa: F811 - the fixture
+    folder = tmp_path_factory.mktemp("served")
+    return {
+        "autoregressive": tiny_policy,
+        "masked": open_masked(masked_folder),
+        "slots": open_slots(save_mini(folder / "slots")),
+        "flow": open_flow(make_flow(folder / "flow")),
+    }
 
 
-def test_an_answer_is_that_of_the_policy(client, tiny_policy):
-    said = client.chat.completions.create(model="tiny", messages=CHAT, max_tokens=8, seed=3, temperature=1.0, n=2)
-    from plumbline.records import Request
+@pytest.fixture(scope="module")
+def client(policies):
+    models = [LenientServed(BatchedServed(name, policy, LAWS[name][0])) for name, policy in policies.items()]
+    scripted = Scripted(words=("um, do", "is, tr", "ês, qu", "atro"))
+    with running([*models, scripted]) as server:
+        yield openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
 
-    law = Sampling(max_tokens=8)
-    requests = [Request((3, "serve", index), CHAT, law) for index in range(2)]
-    wanted = {request.key[2]: trajectory for request, trajectory in tiny_policy.sample(requests)}
-    assert [choice.message.content for choice in said.choices] == [wanted[index].text for index in range(2)]
-    assert [choice.finish_reason for choice in said.choices] == [wanted[index].finish for index in range(2)]
+
+def ask(client, model, **more):
+    return client.chat.completions.create(model=model, messages=CHAT, **more)
+
+
+@pytest.mark.parametrize("family", LAWS)
+def test_answers_are_those_of_the_policy_under_its_own_law(client, policies, family):
+    said = ask(client, family, n=3, seed=5, temperature=0.8)
+    law = replace(LAWS[family][0], temperature=0.8)
+    requests = [Request((5, "serve", index), CHAT, law) for index in range(3)]
+    wanted = {request.key[2]: trajectory for request, trajectory in policies[family].sample(requests)}
+    assert [choice.message.content for choice in said.choices] == [wanted[index].text for index in range(3)]
+    assert [choice.finish_reason for choice in said.choices] == [wanted[index].finish for index in range(3)]
+    assert said.usage.prompt_tokens == policies[family].prompt_length(CHAT)
     assert said.usage.completion_tokens == sum(each.num_tokens for each in wanted.values())
-    assert said.usage.prompt_tokens == tiny_policy.prompt_length(CHAT)
+    assert said.model_extra["plumbline"] == {"model": family, "family": family, "ignored": []}
 
 
-def test_a_stream_says_the_same(client):
-    asked = {"model": "tiny", "messages": CHAT, "seed": 1, "temperature": 1.0}
-    whole = client.chat.completions.create(**asked)
-    chunks = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
-    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
-    assert text == whole.choices[0].message.content
+@pytest.mark.parametrize("family", LAWS)
+def test_a_stream_says_the_same_as_a_whole_answer(client, family):
+    asked = {"seed": 1, "temperature": 1.0, "max_tokens": 4}
+    whole = ask(client, family, **asked)
+    chunks = list(ask(client, family, **asked, stream=True, stream_options={"include_usage": True}))
+    assert "".join(one.choices[0].delta.content or "" for one in chunks[:-1]) == whole.choices[0].message.content
+    assert chunks[0].choices[0].delta.role == "assistant"
     assert chunks[-1].usage == whole.usage
     assert chunks[-2].choices[0].finish_reason == whole.choices[0].finish_reason
+    assert "usage" not in list(ask(client, family, **asked, stream=True))[-1].model_fields_set
 
 
-def test_models_and_what_is_not_there(client):
-    assert [model.id for model in client.models.list()] == ["tiny"]
-    with pytest.raises(openai.NotFoundError, match="there is no model"):
-        client.chat.completions.create(model="other", messages=CHAT)
-    with pytest.raises(openai.BadRequestError, match="exceed the context"):
-        client.chat.completions.create(model="tiny", messages=CHAT, max_tokens=4000)
+def test_seeds_decide_and_no_seed_is_a_fresh_one(client):
+    def texts(**more):
+        return [
+            choice.message.content for choice in ask(client, "autoregressive", temperature=1.0, n=4, **more).choices
+        ]
+
+    assert texts(seed=1) == texts(seed=1) != texts(seed=2)
+    assert texts() != texts()
+    assert len(set(texts(seed=1))) > 1
+
+
+def test_log_probabilities_are_those_that_were_drawn_by(client, policies):
+    said = ask(client, "autoregressive", seed=3, temperature=0.8, logprobs=True).choices[0]
+    request = Request((3, "serve", 0), CHAT, LAWS["autoregressive"][1])
+    ((_, wanted),) = policies["autoregressive"].sample([request])
+    assert [one.logprob for one in said.logprobs.content] == pytest.approx(wanted.logprobs.tolist(), abs=1e-5)
+    assert said.message.content.startswith(said.logprobs.content[0].token)
+    streamed = [
+        one.choices[0] for one in ask(client, "autoregressive", seed=3, temperature=0.8, logprobs=True, stream=True)
+    ]
+    pieces = [one.logprobs.content for one in streamed if one.logprobs]
+    assert [each for piece in pieces for each in piece] == said.logprobs.content
+
+
+@pytest.mark.parametrize("stop", ["tr", ["zz", "s, tr"], ["is", "três"], "quatro"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_ends_before_a_stop_that_lies_across_pieces(client, stop, stream):
+    full = "um, dois, três, quatro"
+    stops = [stop] if isinstance(stop, str) else stop
+    wanted = full[: min(full.find(one) for one in stops if one in full)]
+    said = ask(client, "scripted", stop=stop, stream=stream)
+    if stream:
+        chunks = list(said)
+        text, finish = (
+            "".join(one.choices[0].delta.content or "" for one in chunks),
+            chunks[-1].choices[0].finish_reason,
+        )
+    else:
+        text, finish = said.choices[0].message.content, said.choices[0].finish_reason
+    assert (text, finish) == (wanted, "stop")
+
+
+def test_what_is_held_back_for_a_stop_comes_when_it_was_none(client):
+    text = "".join(one.choices[0].delta.content or "" for one in ask(client, "scripted", stop=["quatro!"], stream=True))
+    assert text == "um, dois, três, quatro"
+
+
+def test_a_limit_beyond_the_canvas_is_that_of_the_canvas(client):
+    assert ask(client, "masked", max_tokens=4000, temperature=1.0).usage.completion_tokens <= 8
+
+
+def test_models_are_listed_and_described(client):
+    assert [model.id for model in client.models.list()] == [*LAWS, "scripted"]
+    assert client.models.retrieve("flow").model_extra["plumbline"] == {"family": "flow", "context": 64}
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"model": "other"}, "there is no model 'other'"),
+        ({"max_tokens": 4000}, "exceed the context"),
+        ({"max_tokens": 5000}, "this server gives at most 4096"),
+        ({"n": 17}, "this server gives at most 16"),
+        ({"extra_body": {"steps": 3}}, "law has no steps"),
+        ({"model": "flow", "logprobs": True}, "no log-probabilities of single tokens"),
+        ({"top_logprobs": 5, "logprobs": True}, "top_logprobs"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        ({"temperature": 3}, "temperature"),
+        ({"extra_body": {"temprature": 1}}, "temprature: this parameter is not known here"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nope"}}}},
+            "no JSON",
+        ),
+        (
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "x", "schema": {"$ref": "http://a/b"}},
+                }
+            },
+            "no JSON Schema",
+        ),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_cannot_be_done_is_refused_with_its_reason(client, more, says, stream):
+    with pytest.raises((openai.BadRequestError, openai.NotFoundError)) as caught:
+        ask(client, **{"model": "autoregressive", "stream": stream, **more})
+    assert says in caught.value.body["message"]
+    assert caught.value.body["type"] in {"invalid_request_error", "not_found_error"}
+
+
+def test_what_clients_send_as_a_matter_of_course_is_passed_over_and_named(client):
+    said = ask(
+        client, "scripted", frequency_penalty=0.3, presence_penalty=0, user="me", store=False, metadata={"job": "x"}
+    )
+    assert said.model_extra["plumbline"]["ignored"] == ["frequency_penalty"]
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"nota": {"type": "number"}},
+    "required": ["nota"],
+    "additionalProperties": False,
+}
+
+
+class Tries(Scripted):
+    """Says one of its answers for each try."""
+
+    async def answer(self, asked):
+        assert asked.schema is None
+        self.asked.append(asked)
+        self.words = [self.answers[len(self.asked) - 1]]
+        async for piece in super().answer(asked):
+            yield piece
+
+
+@pytest.mark.parametrize(
+    ("answers", "text", "facts"),
+    [
+        (['{"nota": 4.5}'], '{"nota": 4.5}', {"valid": True, "how": "strict", "retries": 0}),
+        (['Claro! {"nota": 4,5}'], '{"nota": 4.5}', {"valid": True, "how": "prose+decimal_comma", "retries": 0}),
+        (
+            ["não sei", '{"n": 1}', '{"nota": "7"}'],
+            '{"nota": 7}',
+            {"valid": True, "how": "quoted_number", "retries": 2},
+        ),
+        (["nada", "nada", '{"nota": '], '{"nota": ', {"valid": False, "retries": 2}),
+    ],
+)
+def test_json_is_read_leniently_and_asked_for_again(answers, text, facts):
+    model = Tries()
+    model.answers, model.asked = answers, []
+    with running([LenientServed(model, retries=2)]) as server:
+        client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
+        wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+        said = ask(client, "scripted", response_format=wanted, temperature=0)
+    found = said.model_extra["plumbline"]["json"]
+    assert said.choices[0].message.content == text
+    assert found.items() >= facts.items()
+    assert said.usage.completion_tokens == len(model.asked) == facts["retries"] + 1
+    assert [one.said["temperature"] for one in model.asked] == [0, 1.0, 1.0][: len(answers)]
+    assert len({one.request.key for one in model.asked}) == len(answers)
+
+
+def test_any_object_will_do_for_json_object():
+    model = Tries()
+    model.answers, model.asked = ["[1]", "{'a': 1}"], []
+    with running([LenientServed(model, retries=2)]) as server:
+        client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
+        said = ask(client, "scripted", response_format={"type": "json_object"})
+    assert json.loads(said.choices[0].message.content) == {"a": 1}
+
+
+def test_requests_of_one_key_and_of_several_laws_are_all_answered(client):
+    from concurrent.futures import ThreadPoolExecutor
+
+    def one(index):
+        return ask(client, "masked", seed=1, temperature=1.0, top_p=(0.5, 1.0)[index % 2]).choices[0].message.content
+
+    with ThreadPoolExecutor(12) as pool:
+        found = list(pool.map(one, range(12)))
+    assert len(set(found[::2])) == len(set(found[1::2])) == 1
+
+
+def test_the_law_of_the_models_own_run_holds_where_a_client_says_nothing(policies):
+    own = replace(LAWS["slots"][0], temperature=0.0, max_tokens=6, steps=3)
+    ((_, wanted),) = policies["slots"].sample([Request((0,), CHAT, own)])
+    with running([BatchedServed("slots", policies["slots"], own)]) as server:
+        client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
+        said = ask(client, "slots")
+        with pytest.raises(openai.BadRequestError, match="cannot be made to follow a JSON schema"):
+            ask(client, "slots", response_format={"type": "json_object"})
+    assert said.choices[0].message.content == wanted.text
+    assert said.usage.completion_tokens == wanted.num_tokens <= 6

@@ -160,7 +160,9 @@ class Client:
                 async with httpx.AsyncClient(
                     **self._how, timeout=None, limits=httpx.Limits(max_connections=None)
                 ) as client:
-                    asked = [self._ask(client, part, _body(part, model, stops), limit, found) for part in parts]
+                    asked = [
+                        self._ask(client, part, completion_body(part, model, stops), limit, found) for part in parts
+                    ]
                     broken = [one for one in await asyncio.gather(*asked, return_exceptions=True) if one is not None]
                     if broken:
                         raise next((one for one in broken if not isinstance(one, Lost)), broken[0])
@@ -224,7 +226,8 @@ class Client:
         ]
 
 
-def _body(part: Part, model: str, stops: Sequence[int]) -> dict[str, Any]:
+def completion_body(part: Part, model: str, stops: Sequence[int]) -> dict[str, Any]:
+    """What is posted to /v1/completions for the copies of a part; see `Client.complete`."""
     return {
         "model": model,
         "prompt": list(part.prompt),

@@ -113,7 +113,7 @@ def check_name(model: str, task: Task, options: ModelOptions) -> None:
                     f"{model} is a control of the task {other}, and the task is {task.name}",
                     f"add --task {other}, or give one of {', '.join((ORACLE, *task.controls))}; {models}",
                 )
-    check_model(_as_trained(model, options)[0], model)
+    check_model(as_trained(model, options)[0], model)
 
 
 def controls_of(task: str, options: Mapping[str, Any]) -> Collection[str]:
@@ -148,7 +148,7 @@ def evaluate_model(
         under = Conditions(source=model, split=split, sampling=law, seed=options.seed, votes=options.votes)
         asked = Endpoint(str(options.engine), model)
         return evaluate_policy(asked, task, examples, under, _told(listener, split))
-    opened, sampling = _as_trained(model, options)
+    opened, sampling = as_trained(model, options)
     listener.working(f"opening {model}", 0, 1)
     policy = open_policy(opened, model)
     listener.working(f"opening {model}", 1, 1)
@@ -184,7 +184,7 @@ def _drawing(policy: Policy, options: ModelOptions, listener: Listener) -> Itera
             engine.close()
 
 
-def _as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampling]:
+def as_trained(model: str, options: ModelOptions) -> tuple[ModelSection, Sampling]:
     """How to open a model and how to decode: as its own run did, but for what the command line says."""
     card = Card.read(model)
     chosen = {

@@ -1,134 +1,118 @@
-"""The routes: chat completions, models and health, over any `Served`."""
+"""The routes of the server, over any `Served`: an ASGI application."""
 
-import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from plumbline.errors import PlumblineError
-from plumbline.serve.answering import Reply, event, together
-from plumbline.serve.chat_body import askings, read_chat
-from plumbline.serve.refusals import Refusal, refusal_of
+from plumbline import __version__
+from plumbline.serve.book import Book, known
+from plumbline.serve.chat import Chat
+from plumbline.serve.limits import Limits
+from plumbline.serve.refusals import Refusal
 from plumbline.serve.served import Served
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What a client may ask of the server."""
-
-    body: int = 1 << 20
-    """Bytes of a request's body."""
-    body_seconds: float = 10.0
-    """In which it must have come."""
-    tokens: int = 4096
-    """Of an answer."""
-    requests: int = 64
-    """In flight."""
-    seconds: float = 120.0
-    """For a request's answers."""
 
 
 def application(
     models: Sequence[Served],
     limits: Limits | None = None,
     *,
+    book: Book | None = None,
     routes: Sequence[BaseRoute] = (),
 ) -> Starlette:
-    """The server as an ASGI application; it closes the models when it ends.
+    """The server as an ASGI application; it closes the models when it ends. Its token is asked for by `gate.Gate`.
 
     Args:
         models: each is asked for by its name.
-        limits: what clients may ask for.
+        limits: what clients may ask for, where no book has them.
+        book: counts and log; by default counts alone.
         routes: further ones, such as a page's.
     """
     by_name = {served.name: served for served in models}
-    bounds = limits or Limits()
+    book = book or Book(limits or Limits())
+    book.watch(models)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         for served in by_name.values():
             await served.close()
+        book.close()
 
-    own = [
-        Route("/v1/chat/completions", _Chat(by_name, bounds), methods=["POST"]),
-        Route("/v1/models", lambda _: JSONResponse(_listed(by_name)), methods=["GET"]),
-        Route("/healthz", lambda _: JSONResponse({"status": "ok"}), methods=["GET"]),
-    ]
-    return Starlette(routes=[*own, *routes], lifespan=lifespan, exception_handlers={Refusal: _refused})
+    async def listed(_: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [_described(one) for one in by_name.values()]})
+
+    async def described(request: Request) -> Response:
+        return JSONResponse(_described(known(by_name, request.path_params["model"])))
+
+    async def healthy(_: Request) -> Response:
+        status = "shutting down" if book.closing else "ok"
+        return JSONResponse({"status": status, "version": __version__}, 503 if book.closing else 200)
+
+    async def counted(_: Request) -> Response:
+        return Response(book.page(), headers={"content-type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    async def explained(_: Request) -> Response:
+        return JSONResponse(openapi(by_name, book.limits))
+
+    app = Starlette(
+        routes=[
+            Route("/v1/chat/completions", Chat(by_name, book), methods=["POST"]),
+            Route("/v1/models", listed, methods=["GET"]),
+            Route("/v1/models/{model:path}", described, methods=["GET"]),
+            Route("/healthz", healthy, methods=["GET"]),
+            Route("/metrics", counted, methods=["GET"]),
+            Route("/openapi.json", explained, methods=["GET"]),
+            *routes,
+        ],
+        lifespan=lifespan,
+        exception_handlers={Refusal: _refused, HTTPException: _not_routed, Exception: _broken},
+    )
+    app.router.redirect_slashes = False  # to an address that the request's own headers make up
+    return app
 
 
-def _refused(_: Request, error: Exception) -> Response:
+async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
     return JSONResponse(error.body(), error.status, error.headers)
 
 
-def _listed(models: Mapping[str, Served]) -> dict[str, Any]:
+async def _not_routed(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    said = {404: "there is no such path here", 405: f"this path does not take {request.method}"}
+    refusal = Refusal(error.status_code, said.get(error.status_code, error.detail), headers=error.headers)
+    return await _refused(request, refusal)
+
+
+async def _broken(request: Request, _: Exception) -> Response:
+    """What is no error of ours goes on to the server's own log; the client is not told what it was."""
+    return await _refused(request, Refusal(500, "the server failed; its log says how"))
+
+
+def _described(served: Served) -> dict[str, Any]:
     return {
-        "object": "list",
-        "data": [
-            {
-                "id": name,
-                "object": "model",
-                "created": 0,
-                "owned_by": "plumbline",
-                "plumbline": {"family": one.family, "context": one.context},
-            }
-            for name, one in models.items()
-        ],
+        "id": served.name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "plumbline",
+        "plumbline": {"family": served.family, "context": served.context},
     }
 
 
-class _Chat:
-    """POST /v1/chat/completions."""
-
-    def __init__(self, models: Mapping[str, Served], limits: Limits) -> None:
-        self.models, self.limits = models, limits
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        request = Request(scope, receive)
-        with contextlib.suppress(ClientDisconnect):
-            try:
-                response = await self._respond(request)
-            except PlumblineError as error:
-                raise refusal_of(error) from error
-            await response(scope, receive, send)
-
-    async def _respond(self, request: Request) -> Response:
-        body = read_chat(await request.body())
-        served = self.models.get(body.model)
-        if served is None:
-            raise Refusal(404, f"there is no model {body.model!r} here", param="model", code="model_not_found")
-        asked = askings(body, self.limits.tokens)
-        reply = Reply(body, await asyncio.to_thread(served.prompt_length, asked[0].request.messages))
-        numbered = together(served, asked, body.stops)
-        if body.stream:
-            first = await anext(numbered)  # what is wrong has a status of its own until here
-
-            async def events() -> AsyncIterator[bytes]:
-                async with contextlib.aclosing(numbered):
-                    for chunk in reply.opening():
-                        yield event(chunk)
-                    index, piece = first
-                    while True:
-                        reply.take(index, piece)
-                        if (said := reply.chunk(index, piece)) is not None:
-                            yield event(said)
-                        try:
-                            index, piece = await anext(numbered)
-                        except StopAsyncIteration:
-                            break
-                    for chunk in reply.closing():
-                        yield event(chunk)
-                    yield event("[DONE]")
-
-            return StreamingResponse(events(), media_type="text/event-stream")
-        async for index, piece in numbered:
-            reply.take(index, piece)
-        return JSONResponse(reply.whole())
+def openapi(models: Mapping[str, Served], limits: Limits) -> dict[str, Any]:
+    """The server's own OpenAPI page, with its models and limits."""
+    page: dict[str, Any] = json.loads(files("plumbline.serve").joinpath("openapi.json").read_text("utf-8"))
+    page["info"]["version"] = __version__
+    body = page["components"]["schemas"]["ChatBody"]["properties"]
+    body["model"]["enum"] = list(models)
+    body["n"]["anyOf"][0]["maximum"] = limits.answers
+    for name in ("max_tokens", "max_completion_tokens"):
+        body[name]["anyOf"][0]["maximum"] = limits.tokens
+    return page

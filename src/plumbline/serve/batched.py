@@ -9,7 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -53,7 +53,7 @@ class BatchedServed:
         self.name, self.family, self.context = name, sampler.family, sampler.context
         self.sampler, self.sampling, self.at_once = sampler, sampling, at_once
         self._asked: SimpleQueue[_Waiting | None] = SimpleQueue()
-        self._closed = False
+        self._closed, self._left = False, 0
         self._thread = threading.Thread(target=self._work, name=f"serve-{name}", daemon=True)
         self._thread.start()
 
@@ -67,9 +67,14 @@ class BatchedServed:
             raise RecipeError(
                 f"{self.name} cannot be made to follow a JSON schema", "leave out response_format, or ask another model"
             )
+        if asked.logprobs and not self._single:
+            raise RecipeError(
+                f"{self.name} is of family {self.family}, which has no log-probabilities of single tokens",
+                "leave out logprobs",
+            )
         if self._closed:
             raise EngineError(f"{self.name} is being closed", "ask again later")
-        request = Request(asked.request.key, asked.request.messages, law_of(self.sampling, asked))
+        request = Request(asked.request.key, asked.request.messages, self._law(asked))
         await asyncio.to_thread(self._check, request)
         waiting = _Waiting(request, asyncio.get_running_loop().create_future())
         self._asked.put(waiting)
@@ -77,7 +82,12 @@ class BatchedServed:
             trajectory = await waiting.answered
         finally:
             waiting.gone = True
-        yield self._piece(trajectory)
+        yield self._piece(trajectory, spell=asked.logprobs)
+
+    def _law(self, asked: Asked) -> Sampling:
+        """The law; a limit beyond the places of the model's canvas is no limit."""
+        law, canvas = law_of(self.sampling, asked), getattr(self.sampler, "canvas", None)
+        return law if canvas is None or law.max_tokens <= canvas else replace(law, max_tokens=canvas)
 
     def _check(self, request: Request) -> None:
         """Refuse a chat that does not fit before it stands in a batch, which would fail as a whole."""
@@ -88,16 +98,28 @@ class BatchedServed:
                 "lower max_tokens, or shorten the messages",
             )
 
-    def _piece(self, trajectory: Trajectory) -> Piece:
+    @property
+    def _single(self) -> bool:
+        """Whether an answer's terms are its tokens, one by one."""
+        return self.family == "autoregressive"
+
+    def _piece(self, trajectory: Trajectory, *, spell: bool) -> Piece:
         answer: Any = trajectory.answer if trajectory.answer is not None else trajectory.tokens
-        single = self.family == "autoregressive"
+        tokens = tuple(answer.tolist())
+        decode: Any = self.sampler.chat.tokenizer.decode if spell and hasattr(self.sampler, "chat") else None
         return Piece(
             text=trajectory.text,
-            tokens=tuple(answer.tolist()),
-            logprobs=tuple(trajectory.logprobs.tolist()) if single else (),
+            tokens=tokens,
+            logprobs=tuple(trajectory.logprobs.tolist()) if self._single else (),
+            spelled=() if decode is None else tuple(decode([token]) for token in tokens),
             finish=trajectory.finish,
             facts={"model": self.name, "family": self.family},
         )
+
+    @property
+    def waiting(self) -> int:
+        """See `book.Queues`."""
+        return self._asked.qsize() + self._left
 
     async def close(self) -> None:
         """See `Served.close`."""
@@ -114,6 +136,7 @@ class BatchedServed:
             batch = _batch(left, self.at_once)
             chosen = {one.request.key: one for one in batch}
             left = [one for one in left if one not in batch]
+            self._left = len(left)
             if batch:
                 self._draw(chosen)
         for one in [*left, *self._gather(wait=False)]:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from plumbline.records import Message, Request, Sampling
+from plumbline.serve.limits import Limits
 from plumbline.serve.refusals import Refusal
 from plumbline.serve.served import Asked
 
@@ -92,7 +93,7 @@ class ChatBody(_Closed):
     steps: Annotated[int, Field(ge=1, le=4096)] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
-    n: Annotated[int, Field(ge=1, le=128)] | None = None
+    n: Annotated[int, Field(ge=1)] | None = None
     stop: Text | Annotated[list[Text], Field(max_length=16)] | None = None
     seed: Number | None = None
     stream: bool | None = None
@@ -159,20 +160,19 @@ def read_chat(raw: bytes) -> ChatBody:
         raise Refusal(400, f"{where or 'the body'}: {said[:300]}", param=where or None, code=first["type"]) from error
 
 
-def askings(body: ChatBody, most_tokens: int) -> list[Asked]:
+def askings(body: ChatBody, limits: Limits) -> list[Asked]:
     """Each of the `n` answers that the body asks for, with a key of its own.
 
-    Args:
-        body: what the client sent.
-        most_tokens: the longest answer that this server gives.
-
     Raises:
-        Refusal: a longer answer is asked for.
+        Refusal: longer answers are asked for than this server gives, or more of them.
     """
     longest = body.max_completion_tokens or body.max_tokens
-    if longest is not None and longest > most_tokens:
-        name = "max_completion_tokens" if body.max_completion_tokens else "max_tokens"
-        raise Refusal(400, f"{name} is {longest}, and this server gives at most {most_tokens}", param=name)
+    for name, value, most in (
+        ("max_completion_tokens" if body.max_completion_tokens else "max_tokens", longest, limits.tokens),
+        ("n", body.n, limits.answers),
+    ):
+        if value is not None and value > most:
+            raise Refusal(400, f"{name} is {value}, and this server gives at most {most}", param=name)
     said = {"temperature": body.temperature, "top_p": body.top_p, "top_k": body.top_k, "steps": body.steps}
     said = {name: value for name, value in {**said, "max_tokens": longest}.items() if value is not None}
     shared: dict[str, Any] = {name: value for name, value in said.items() if name != "steps"}
@@ -185,6 +185,7 @@ def askings(body: ChatBody, most_tokens: int) -> list[Asked]:
             said=said,
             schema=schema,
             name=name,
+            logprobs=bool(body.logprobs),
             metadata=body.metadata or {},
         )
         for index in range(body.n or 1)

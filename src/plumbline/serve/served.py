@@ -25,6 +25,8 @@ class Asked:
     """The JSON schema that the answer has to follow, {} for any object; None for free text."""
     name: str = ""
     """The schema's name, as the client calls it."""
+    logprobs: bool = False
+    """Whether the tokens are wanted one by one, spelled and with their log-probabilities."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """What the client says of the request beside it, its job among others."""
 

@@ -1,0 +1,161 @@
+"""What is kept of requests: counts for Prometheus, and a line each in a log."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, Protocol, runtime_checkable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from plumbline.serve.limits import Limits
+from plumbline.serve.refusals import Refusal
+from plumbline.serve.served import Served
+from plumbline.storage import clear_os_errors
+
+SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+"""Borders of the histograms."""
+GONE = 499
+"""The status of a request whose client went away, which nobody is sent."""
+
+
+@runtime_checkable
+class Queues(Protocol):
+    """A `Served` that knows how many answers have not been begun."""
+
+    @property
+    def waiting(self) -> int:
+        """How many."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """One request, as it is counted and logged."""
+
+    began: float = field(default_factory=time.monotonic)
+    model: str = ""
+    """Empty where it names none of ours."""
+    status: int = 500
+    first: float | None = None
+    """Seconds to the first piece of an answer."""
+    begun: bool = False
+    """Whether a stream was begun, whose status cannot be changed any more."""
+    said: dict[str, Any] = field(default_factory=dict)
+    """What the log says beside it."""
+    contents: dict[str, Any] = field(default_factory=dict)
+    """Messages and answers, which a log has only where it is asked to."""
+
+    def piece(self) -> None:
+        """A piece has come."""
+        if self.first is None:
+            self.first = time.monotonic() - self.began
+
+
+class Book:
+    """Counts of one server, in a registry of its own, and its log."""
+
+    def __init__(self, limits: Limits, log: Path | None = None, *, contents: bool = False) -> None:
+        """Begin to count.
+
+        Raises:
+            StorageError: the log cannot be written.
+        """
+        self.limits, self.contents, self.closing = limits, contents, False
+        self._log: IO[str] | None = None
+        if log is not None:
+            with clear_os_errors(log):
+                self._log = log.open("a", encoding="utf-8", buffering=1)
+        self.registry = CollectorRegistry()
+        own: Any = {"registry": self.registry}
+        self.requests = Counter("plumbline_requests", "Chat requests that ended", ["model", "status"], **own)
+        self.tokens = Counter("plumbline_tokens", "Tokens of prompts and answers", ["model", "kind"], **own)
+        self.seconds = Histogram("plumbline_request_seconds", "To a request's end", ["model"], buckets=SECONDS, **own)
+        self.first = Histogram(
+            "plumbline_first_piece_seconds", "To an answer's first piece", ["model"], buckets=SECONDS, **own
+        )
+        self.in_flight = Gauge("plumbline_requests_in_flight", "Chat requests being answered", **own)
+        self.queue = Gauge("plumbline_answers_waiting", "Answers that are not begun", ["model"], **own)
+        self.busy = 0
+
+    def watch(self, models: Sequence[Served]) -> None:
+        """Show how many answers wait for each of these models."""
+        for served in models:
+            if isinstance(served, Queues):
+                self.queue.labels(served.name).set_function(partial(getattr, served, "waiting"))
+
+    def page(self) -> bytes:
+        """The counts, as Prometheus reads them."""
+        return generate_latest(self.registry)
+
+    @contextmanager
+    def entry(self) -> Iterator[Entry]:
+        """Count and log what happens to one request in the block."""
+        entry = Entry()
+        try:
+            yield entry
+        finally:
+            seconds = time.monotonic() - entry.began
+            self.requests.labels(entry.model, str(entry.status)).inc()
+            if entry.status == 200:
+                self.seconds.labels(entry.model).observe(seconds)
+                if entry.first is not None:
+                    self.first.labels(entry.model).observe(entry.first)
+            for kind in ("prompt", "completion"):
+                self.tokens.labels(entry.model, kind).inc(entry.said.get(f"{kind}_tokens", 0))
+            self._write(entry, seconds)
+
+    def _write(self, entry: Entry, seconds: float) -> None:
+        if self._log is None:
+            return
+        row = {
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "model": entry.model,
+            "status": entry.status,
+            "seconds": round(seconds, 4),
+            "first_piece_seconds": None if entry.first is None else round(entry.first, 4),
+            **entry.said,
+            **(entry.contents if self.contents else {}),
+        }
+        self._log.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    @contextmanager
+    def slot(self) -> Iterator[None]:
+        """One of the requests in flight.
+
+        Raises:
+            Refusal: there are as many as there may be, or the server ends.
+        """
+        if self.closing:
+            raise Refusal(503, "this server is shutting down", code="shutting_down", headers={"retry-after": "5"})
+        if self.busy >= self.limits.requests:
+            said = f"{self.limits.requests} requests are being answered, which is all that this server does at once"
+            raise Refusal(429, said, code="too_many_requests", headers={"retry-after": "1"})
+        self.busy += 1
+        self.in_flight.set(self.busy)
+        try:
+            yield
+        finally:
+            self.busy -= 1
+            self.in_flight.set(self.busy)
+
+    def close(self) -> None:
+        """Close the log."""
+        if self._log is not None:
+            self._log.close()
+
+
+def known(models: Mapping[str, Served], name: str) -> Served:
+    """The model of a name.
+
+    Raises:
+        Refusal: there is none.
+    """
+    if name not in models:
+        said = f"there is no model {name[:100]!r} here; there are {', '.join(models)}"
+        raise Refusal(404, said, param="model", code="model_not_found")
+    return models[name]

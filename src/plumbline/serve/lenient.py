@@ -1,0 +1,137 @@
+"""JSON from a model that cannot be held to it: read leniently, checked against the schema, and drawn again if need be.
+
+Numbers as Brazilians write them come out as JSON numbers, because the reader knows them. How an answer was read, and
+how often it was tried, stands in its facts.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from plumbline.errors import PlumblineError, RecipeError
+from plumbline.imports import missing
+from plumbline.records import Message, Request
+from plumbline.serve.served import Asked, Piece, Served
+from plumbline.tasks.text.lenient_json import Reading, Schema, read_json
+
+RETRIES = 2
+"""Further tries after an answer in which no valid JSON was found."""
+WARM = 1.0
+"""The temperature of a further try where the first one was greedy, which would say the same again."""
+Judge = Callable[[str], tuple[Reading, bool]]
+"""From a text to what was read, and whether that is valid."""
+
+
+class LenientServed:
+    """A `Served` that gives JSON where it is asked for, over one that gives text."""
+
+    def __init__(self, served: Served, retries: int = RETRIES) -> None:
+        """Take the model, and how often at most it is asked again."""
+        self.served, self.retries = served, retries
+        self.name, self.family, self.context = served.name, served.family, served.context
+
+    def prompt_length(self, messages: Sequence[Message]) -> int:
+        """See `Served.prompt_length`."""
+        return self.served.prompt_length(messages)
+
+    @property
+    def waiting(self) -> int:
+        """See `book.Queues`."""
+        return int(getattr(self.served, "waiting", 0))
+
+    async def close(self) -> None:
+        """See `Served.close`."""
+        await self.served.close()
+
+    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+        """See `Served.answer`. JSON is one piece, when it is there.
+
+        What is still not valid after the last try is given as it was drawn, and its facts say so.
+
+        Raises:
+            RecipeError: the schema is none; or log-probabilities are wanted of an answer that may be written anew.
+        """
+        if asked.schema is None:
+            async with contextlib.aclosing(cast(AsyncGenerator[Piece, None], self.served.answer(asked))) as pieces:
+                async for piece in pieces:
+                    yield piece
+            return
+        if asked.logprobs:
+            raise RecipeError(
+                f"{self.name} reads JSON from what was drawn, which has no log-probabilities of its own",
+                "leave out logprobs or response_format",
+            )
+        judge = await asyncio.to_thread(judge_of, asked.schema)
+        tokens: tuple[int, ...] = ()
+        for attempt in range(self.retries + 1):
+            last = await self._whole(again(asked, attempt))
+            tokens += last.tokens
+            reading, valid = await asyncio.to_thread(judge, last.text)
+            if valid:
+                break
+        text = last.text
+        if valid and reading.how != "strict":
+            text = json.dumps(reading.value, ensure_ascii=False)
+        said = {"way": "lenient", "valid": valid, "how": reading.how, "retries": attempt}
+        yield replace(last, text=text, tokens=tokens, logprobs=(), facts={**last.facts, "json": said})
+
+    async def _whole(self, asked: Asked) -> Piece:
+        """A whole answer as one piece."""
+        found: list[Piece] = []
+        async with contextlib.aclosing(cast(AsyncGenerator[Piece, None], self.served.answer(asked))) as pieces:
+            async for piece in pieces:
+                found.append(piece)
+        return replace(
+            found[-1],
+            text="".join(piece.text for piece in found),
+            tokens=tuple(token for piece in found for token in piece.tokens),
+        )
+
+
+def again(asked: Asked, attempt: int) -> Asked:
+    """What is asked in a try: text, with numbers of the try's own from the second on, and never greedily."""
+    request = asked.request
+    if attempt == 0:
+        return replace(asked, schema=None)
+    request = Request((*request.key, "again", attempt), request.messages, request.sampling)
+    if asked.said is None:
+        warm = replace(request.sampling, temperature=request.sampling.temperature or WARM)
+        return replace(asked, schema=None, request=Request(request.key, request.messages, warm))
+    return replace(
+        asked, schema=None, request=request, said={**asked.said, "temperature": asked.said.get("temperature") or WARM}
+    )
+
+
+def judge_of(schema: Mapping[str, Any]) -> Judge:
+    """What reads a text by a schema; {} takes any object.
+
+    Nothing that a schema refers to is fetched, and its patterns are matched with a bound on their work.
+
+    Raises:
+        RecipeError: it is no schema, or refers to another one elsewhere.
+    """
+    try:
+        import jsonschema_rs
+    except ModuleNotFoundError as error:
+        raise missing("JSON by a schema", error, RecipeError) from error
+
+    wanted = dict(schema) or {"type": "object"}
+    try:
+        expected = Schema.from_json(wanted)
+        validator = jsonschema_rs.validator_for(wanted, offline=True)
+    except (PlumblineError, ValueError) as error:
+        said = str(error).split("\n", 1)[0][:300]
+        raise RecipeError(f"response_format.json_schema.schema is no JSON Schema: {said}", "correct it") from error
+
+    def judge(text: str) -> tuple[Reading, bool]:
+        reading = read_json(text, expected)
+        try:
+            valid = reading.complete and reading.value is not None and validator.is_valid(reading.value)
+        except ValueError:  # a pattern that takes too long
+            valid = False
+        return reading, valid
+
+    return judge

@@ -1,0 +1,84 @@
+"""Models by what a command line calls them, as what the server asks."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from plumbline.errors import RecipeError
+from plumbline.evaluation.models import ModelOptions, as_trained
+from plumbline.policies import check_model, open_policy
+from plumbline.policies.memory import clear_memory_errors
+from plumbline.policies.policy import Tells, slowness
+from plumbline.remote import local_model
+from plumbline.runs.run import STAGES, Listener
+from plumbline.serve.batched import BatchedServed
+from plumbline.serve.lenient import LenientServed
+from plumbline.serve.served import Served
+
+NAMED = re.compile(r"([\w.-]{1,64})=(.+)", re.DOTALL)
+
+
+def named_models(words: Sequence[str]) -> dict[str, str]:
+    """Where each model is, by the name that clients ask for.
+
+    Args:
+        words: `NAME=PATH`, or a path, hub name or address alone, whose last part is the name; of a run, whose last
+            stage's model is meant, the run's.
+
+    Raises:
+        RecipeError: two have one name.
+    """
+    found: dict[str, str] = {}
+    for word in words:
+        given = NAMED.fullmatch(word)
+        source = given[2] if given else word
+        name, place = _of_run(source) or (source.rstrip("/").rpartition("/")[2], source)
+        name = given[1] if given else name
+        if name in found:
+            raise RecipeError(f"two models are called {name}", f"name them: {name}-2={source}")
+        found[name] = place
+    return found
+
+
+def _of_run(source: str) -> tuple[str, str] | None:
+    """A run's name and its last stage's model; None for what is no folder of a run, or of a model in one."""
+    folder = Path(source)
+    for stage in reversed(STAGES):
+        if (folder / "recipe.yaml").is_file() and (folder / "models" / stage).is_dir():
+            return folder.resolve().name, str(folder / "models" / stage)
+    run = folder.resolve().parents[1] if len(folder.resolve().parts) > 2 else folder
+    return (run.name, source) if (run / "recipe.yaml").is_file() and folder.parent.name == "models" else None
+
+
+def open_models(models: dict[str, str], options: ModelOptions, listener: Listener) -> list[Served]:
+    """Open models as their own runs decoded them, but for what the options say.
+
+    Raises:
+        ModelError, RecipeError: one cannot be opened, or not like this; nothing is opened then.
+        EngineError: the engine that is asked for is not there, or has no such family.
+        DeviceMemoryError: the device's memory is not enough for them.
+    """
+    trained = {}
+    for name, source in models.items():
+        place = local_model(source)
+        trained[name] = (place, *as_trained(place, options))
+        check_model(trained[name][1], place)
+    opened: list[Served] = []
+    advice = "serve fewer models, a smaller one, or use --device cpu"
+    for done, (name, (place, section, sampling)) in enumerate(trained.items()):
+        listener.working(f"opening {name}", done, len(models))
+        policy = open_policy(section, place)
+        if isinstance(policy, Tells):
+            policy.say = listener.event
+        if message := slowness(policy):
+            listener.event("slow", f"{name}: {message}")
+        with clear_memory_errors(advice):
+            if options.engine == "vllm":
+                from plumbline.serve.vllm_served import VllmServed
+
+                opened.append(LenientServed(VllmServed(name, policy, sampling, listener)))
+            else:
+                at_once = options.rows_at_once or 64
+                opened.append(LenientServed(BatchedServed(name, policy, sampling, at_once=at_once)))
+    listener.working("opening", len(models), len(models))
+    return opened

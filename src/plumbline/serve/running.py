@@ -1,0 +1,227 @@
+"""The server as a process: its socket, the patience it has with clients, and how it ends."""
+
+import asyncio
+import ipaddress
+import os
+import resource
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from starlette.routing import BaseRoute
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from plumbline.errors import EngineError, RecipeError
+from plumbline.serve.app import application
+from plumbline.serve.book import Book
+from plumbline.serve.gate import Gate
+from plumbline.serve.limits import Limits
+from plumbline.serve.served import Served
+
+HEAD = 32_768
+"""Bytes of a request's head."""
+BACKLOG = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """Where and how a server listens."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    token: str | None = None
+    limits: Limits = field(default_factory=Limits)
+    grace: float = 30.0
+    """Seconds that running requests have to end when the server is told to."""
+    log: Path | None = None
+    log_contents: bool = False
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether nobody outside this machine can ask."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The names that the server may be called by (see `gate.Gate`); none where a token guards it."""
+        return frozenset() if self.token is not None else frozenset({self.host, "127.0.0.1", "::1", "localhost"})
+
+
+def token_of(variable: str | None, serving: Serving) -> str | None:
+    """The bearer token in an environment variable.
+
+    Raises:
+        RecipeError: it is empty or unfit for a header; or none is named, and others than this machine could ask.
+    """
+    if variable is None:
+        if serving.is_loopback:
+            return None
+        raise RecipeError(
+            f"{serving.host} can be reached from other machines, and anybody could ask",
+            "put a secret into an environment variable and name it with --token-env, or leave out --host",
+        )
+    token = os.environ.get(variable, "")
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise RecipeError(
+            f"the environment variable {variable} holds no token", f"export {variable}=..., of letters and digits"
+        )
+    return token
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there; port 0 takes a free one.
+
+    Raises:
+        EngineError: the address is not this machine's, or the port is taken.
+    """
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        opened = socket.socket(family, kind)
+    except OSError as error:
+        raise EngineError(f"cannot serve on {host}: {error.strerror or error}", "give another --host") from error
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind(address)
+        opened.listen(BACKLOG)
+    except OSError as error:
+        opened.close()
+        raise EngineError(
+            f"cannot serve on {host}:{port}: {error.strerror or error}", "give another --port, or 0 for a free one"
+        ) from error
+    return opened
+
+
+class Patient(H11Protocol):
+    """HTTP with clients that may be slow on purpose: a head that does not come and an answer that is not read end."""
+
+    patience = 10.0
+    """Seconds."""
+    _head: asyncio.TimerHandle | None = None
+    _reader: asyncio.TimerHandle | None = None
+
+    def _waits(self) -> bool:
+        """Whether the next request's head has not come as a whole."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _drop(self) -> None:
+        self.transport.abort()
+
+    def _time_head(self) -> None:
+        if self._head is not None and not self._waits():
+            self._head.cancel()
+            self._head = None
+        elif self._head is None and self._waits():
+            self._head = self.loop.call_later(self.patience, self._drop)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a head."""
+        super().connection_made(transport)
+        self._time_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Go on waiting, or stop."""
+        super().data_received(data)
+        self._time_head()
+
+    def pause_writing(self) -> None:
+        """Begin to wait for the client to read."""
+        super().pause_writing()
+        self._reader = self.loop.call_later(self.patience, self._drop)
+
+    def resume_writing(self) -> None:
+        """It has read."""
+        super().resume_writing()
+        if self._reader is not None:
+            self._reader.cancel()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        super().connection_lost(exc)
+        for timer in (self._head, self._reader):
+            if timer is not None:
+                timer.cancel()
+
+
+class Server(uvicorn.Server):
+    """Uvicorn's, whose signals end it and nothing else, with the book told that it ends."""
+
+    def __init__(self, config: uvicorn.Config, book: Book) -> None:
+        super().__init__(config)
+        self.book = book
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as uvicorn calls it
+        """The first signal lets running requests end; the second does not wait."""
+        self.force_exit = self.should_exit
+        self.stop()
+
+    def stop(self) -> None:
+        """Take no further requests, and end when the running ones have."""
+        self.book.closing = True
+        self.should_exit = True
+
+
+def server_of(models: Sequence[Served], serving: Serving, routes: Sequence[BaseRoute] = ()) -> Server:
+    """The server over these models, not started yet: `await server.serve([listen(host, port)])`.
+
+    Raises:
+        StorageError: its log cannot be written.
+    """
+    book = Book(serving.limits, serving.log, contents=serving.log_contents)
+    patient: Any = type("Patient", (Patient,), {"patience": serving.limits.body_seconds})
+    config = uvicorn.Config(
+        Gate(application(models, book=book, routes=routes), serving.token, serving.hosts),
+        http=patient,
+        ws="none",
+        loop="asyncio",
+        log_config=None,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        h11_max_incomplete_event_size=HEAD,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=max(1, round(serving.grace)),
+        backlog=BACKLOG,
+    )
+    return Server(config, book)
+
+
+def serve(
+    models: Sequence[Served], serving: Serving, told: Callable[[str], None], routes: Sequence[BaseRoute] = ()
+) -> None:
+    """Serve until a signal says to end; `told` hears the address and how to ask.
+
+    Raises:
+        EngineError: the port is taken.
+        StorageError: the log cannot be written.
+    """
+    many_files()
+    with listen(serving.host, serving.port) as listening:
+        server = server_of(models, serving, routes)
+        port = listening.getsockname()[1]
+        host = f"[{serving.host}]" if ":" in serving.host else serving.host
+        told(f"serving {', '.join(one.name for one in models)} at http://{host}:{port}/v1 (Ctrl-C ends it)")
+        told(f"  try: {example(models[0].name, f'http://{host}:{port}', token=serving.token is not None)}")
+        asyncio.run(server.serve([listening]))
+    told("ended")
+
+
+def example(model: str, address: str, *, token: bool) -> str:
+    """A call for the shell."""
+    secret = " -H 'Authorization: Bearer TOKEN'" if token else ""
+    body = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
+    return f"curl {address}/v1/chat/completions{secret} -H 'Content-Type: application/json' -d '{body}'"
+
+
+def many_files() -> None:
+    """Let this process have as many connections as the system allows it, up to 65,536."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -1,0 +1,121 @@
+"""An autoregressive model behind a vLLM server of its own: asked by tokens, answered as they come."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from plumbline.engines.vllm import Place, VllmSampler
+from plumbline.engines.vllm_client import Part, completion_body, http
+from plumbline.errors import DataError, EngineError, RecipeError
+from plumbline.policies.policy import Policy
+from plumbline.recipe.running import EngineSection
+from plumbline.records import Message, Sampling
+from plumbline.runs.run import Listener
+from plumbline.serve.served import Asked, Piece, law_of
+from plumbline.serve.spelling import Spelling
+
+AT_ONCE = 256
+"""Connections to the server."""
+
+
+class VllmServed:
+    """A vLLM server that is started for it; close it.
+
+    What is drawn comes from the server's own random numbers: a client's seed is not used, and the facts say so.
+    """
+
+    def __init__(self, name: str, policy: Policy, sampling: Sampling, listener: Listener) -> None:
+        """Start the server with the policy's weights.
+
+        Raises:
+            EngineError: the policy is of another family, vLLM is not installed, or its server does not start.
+        """
+        self.name, self.family, self.sampling = name, policy.family, sampling
+        self._folder = TemporaryDirectory(prefix="plumbline-serve-")
+        place = Place(folder=Path(self._folder.name), seed=0, listener=listener)
+        try:
+            self.engine = VllmSampler(EngineSection(name="vllm"), policy, place)
+        except BaseException:
+            self._folder.cleanup()
+            raise
+        self.chat: Any = self.engine.policy.chat
+        self.context = self.engine.context
+        self._client: Any = None
+
+    def prompt_length(self, messages: Sequence[Message]) -> int:
+        """See `Served.prompt_length`."""
+        return self.engine.prompt_length(messages)
+
+    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+        """See `Served.answer`.
+
+        Raises:
+            EngineError: the server is gone, or refuses.
+        """
+        if asked.schema is not None:
+            raise RecipeError(f"{self.name} cannot be made to follow a JSON schema", "leave out response_format")
+        law = law_of(self.sampling, asked)
+        prompt = await asyncio.to_thread(self.chat.prompt, asked.request.messages)
+        if len(prompt) + law.max_tokens > self.context:
+            raise DataError(
+                f"a prompt of {len(prompt)} tokens and an answer of up to {law.max_tokens} exceed the context of "
+                f"{self.context}",
+                "lower max_tokens, or shorten the messages",
+            )
+        body = completion_body(Part(prompt, law, [0]), self.engine.weights.name, self.chat.stop_ids)
+        spelling = Spelling(self.chat.text)
+        httpx = http()
+        try:
+            async with self._http().stream("POST", "/v1/completions", json={**body, "stream_interval": 1}) as said:
+                if said.status_code != 200:
+                    text = (await said.aread()).decode(errors="replace")[:300]
+                    raise EngineError(f"the vLLM server refused with {said.status_code}: {text}", "see docs/vllm.md")
+                async for line in said.aiter_lines():
+                    if not line.startswith("data: {"):
+                        continue
+                    piece = self._piece(json.loads(line[6:]), spelling, spell=asked.logprobs)
+                    yield piece
+                    if piece.finish is not None:
+                        return
+        except httpx.TransportError as error:
+            raise EngineError(f"the vLLM server is gone ({type(error).__name__})", "start again") from error
+        raise EngineError("the vLLM server ended an answer before it was whole", "look into its log")
+
+    def _piece(self, said: Mapping[str, Any], spelling: Spelling, *, spell: bool) -> Piece:
+        if "error" in said:
+            raise EngineError(f"the vLLM server broke off: {said['error']}", "look into its log")
+        choice = said["choices"][0]
+        tokens = tuple(choice["token_ids"] or ())
+        finish = choice["finish_reason"]
+        return Piece(
+            text=spelling.add(tokens, last=finish is not None),
+            tokens=tokens,
+            logprobs=tuple(choice["logprobs"]["token_logprobs"]) if tokens else (),
+            spelled=tuple(self.chat.tokenizer.decode([token]) for token in tokens) if spell else (),
+            finish=None if finish is None else "stop" if finish == "stop" else "length",
+            facts={}
+            if finish is None
+            else {"model": self.name, "family": self.family, "engine": "vllm", "seed": False},
+        )
+
+    def _http(self) -> Any:
+        """The client, which belongs to the loop that serves."""
+        if self._client is None:
+            httpx = http()
+            self._client = httpx.AsyncClient(
+                base_url=self.engine.client.address,
+                trust_env=False,  # a proxy is for the world outside
+                timeout=httpx.Timeout(self.engine.section.timeout, connect=10.0),
+                limits=httpx.Limits(max_connections=AT_ONCE),
+            )
+        return self._client
+
+    async def close(self) -> None:
+        """See `Served.close`: the server ends."""
+        if self._client is not None:
+            await self._client.aclose()
+        await asyncio.to_thread(self.engine.close)
+        self._folder.cleanup()

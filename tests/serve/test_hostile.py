@@ -1,0 +1,333 @@
+"""Clients that are broken, slow, many or gone: each is answered rightly, and the server stays well."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+
+import httpx
+import pytest
+
+from plumbline.errors import RecipeError
+from plumbline.serve.lenient import LenientServed
+from tests.serve.serving import Limits, Scripted, body, connect, head, running, until
+
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with running([Scripted()], limits=Limits(body=5000, body_seconds=0.4)) as server:
+        yield server
+
+
+@pytest.fixture
+def post(server):
+    def post(content, **more):
+        return httpx.post(f"{server.address}/v1/chat/completions", content=content, **{"headers": JSON, **more})
+
+    yield post
+    assert httpx.get(f"{server.address}/healthz").json()["status"] == "ok"
+    assert server.book.busy == 0
+    assert post(body()).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("content", "status", "says"),
+    [
+        (b"", 400, "not JSON"),
+        (b"{", 400, "not JSON"),
+        (b"\xff\xfe{}", 400, "not JSON"),
+        (b"[1]", 400, "the body"),
+        (b"null", 400, "the body"),
+        (b"[" * 4000, 400, "not JSON"),
+        (b'{"model": "scripted", "messages": "x"}', 400, "messages"),
+        (b'{"model": 1, "messages": []}', 400, "model"),
+        (body(messages=[]), 400, "messages"),
+        (body(messages=[{"role": "robot", "content": "x"}]), 400, "messages.0.role"),
+        (body(messages=[{"role": "user", "content": None}]), 400, "messages.0.content"),
+        (
+            body(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]),
+            400,
+            "messages",
+        ),
+        (body().replace(b"say it", rb"\ud800"), 400, "not JSON"),
+        (body(n="2"), 400, "n:"),
+        (body(n=True), 400, "n:"),
+        (body(n=0), 400, "n:"),
+        (body(temperature=-1), 400, "temperature"),
+        (
+            b'{"model": "scripted", "temperature": NaN, "messages": [{"role": "user", "content": "x"}]}',
+            400,
+            "temperature",
+        ),
+        (body(seed=2**70), 400, "seed"),
+        (body(stop=[""]), 400, "stop"),
+        (body(model="../../etc/passwd"), 404, "there is no model"),
+        (body(messages=[{"role": "user", "content": "x" * 6000}]), 413, "at most 5000 bytes"),
+    ],
+)
+def test_a_broken_body_is_refused_with_its_reason(post, content, status, says):
+    said = post(content)
+    assert said.status_code == status
+    error = said.json()["error"]
+    assert says in error["message"]
+    assert set(error) == {"message", "type", "param", "code"}
+
+
+def test_contents_of_another_type_and_in_chunks(post):
+    assert post(body(), headers={"content-type": "text/plain"}).status_code == 415
+    assert post(iter([body()[:9], body()[9:]])).status_code == 200
+    assert post(iter([b" " * 3000] * 3)).status_code == 413
+
+
+TRICKS = [
+    *("/v1", "/v1/models/", "//v1/models", "/v1/models/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd"),
+    *("/v1/models/%00", "/healthz/", "/openapi.json/../x", "/v1/models/..%2f..%2fetc%2fpasswd"),
+]
+
+
+def test_methods_and_paths(server, post):
+    with httpx.Client(base_url=server.address) as client:
+        assert client.get("/v1/chat/completions").status_code == 405
+        assert client.get("/v1/chat/completions").headers["allow"] == "POST"
+        assert client.delete("/v1/models").json()["error"]["message"] == "this path does not take DELETE"
+        for path in TRICKS:
+            with connect(server) as raw:
+                raw.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+                assert b"404 Not Found" in raw.recv(4096).split(b"\r\n")[0], path
+
+
+def test_what_is_no_http_and_too_long_a_head(server, post):
+    for junk in (b"\x16\x03\x01\x02\x00" * 20, b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 6_000):
+        with connect(server) as raw:
+            raw.sendall(junk)
+            assert b" 400 " in raw.recv(100)
+
+
+def test_slow_heads_and_bodies_are_not_waited_for(server, post):
+    with connect(server) as silent, connect(server) as begun, connect(server) as slow:
+        begun.sendall(b"GET /healthz HTTP/1.1\r\nHost: local")
+        slow.sendall(head(len(body())) + body()[:10])
+        assert b"408 " in slow.recv(1000)
+        for other in (silent, begun):
+            with suppress(ConnectionResetError):
+                assert other.recv(10) == b""
+
+
+def test_a_second_request_on_a_connection_may_not_be_slow_either(server, post):
+    with connect(server) as raw:
+        raw.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b"200 OK" in raw.recv(1000)
+        raw.sendall(b"GET /heal")
+        began = time.monotonic()
+        with suppress(ConnectionResetError):
+            assert raw.recv(1000) == b""
+        assert time.monotonic() - began < 3
+
+
+def test_a_client_that_goes_away_ends_its_work():
+    model = Scripted(words=("word ",) * 1000, pause=0.01)
+    with running([model]) as server:
+        for stream in (True, False):
+            with connect(server) as raw:
+                content = body(stream=stream, n=3)
+                raw.sendall(head(len(content)) + content)
+                until(lambda: model.begun == 3)
+            until(lambda: model.stopped == 3)
+            until(lambda: server.book.busy == 0)
+            model.begun = model.stopped = 0
+        page = httpx.get(f"{server.address}/metrics").text
+        assert 'plumbline_requests_total{model="scripted",status="499"} 2.0' in page
+        assert 'plumbline_tokens_total{kind="completion",model="scripted"}' in page
+
+
+def test_a_client_that_does_not_read_is_dropped():
+    model = Scripted(words=("x" * 200_000,) * 200, pause=0.01)
+    with running([model], limits=Limits(body_seconds=0.4)) as server, connect(server) as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.sendall(head(len(body(stream=True))) + body(stream=True))
+        until(lambda: model.begun == 1)
+        until(lambda: server.book.busy == 0)
+        assert model.stopped == 1
+
+
+def test_an_answer_that_takes_too_long_has_a_status_or_an_event():
+    model = Scripted(words=("a", "b"), pause=0.2)
+    with running([model], limits=Limits(seconds=0.3)) as server:
+        said = httpx.post(f"{server.address}/v1/chat/completions", content=body(), headers=JSON)
+        assert (said.status_code, said.json()["error"]["type"]) == (504, "timeout_error")
+        said = httpx.post(f"{server.address}/v1/chat/completions", content=body(stream=True), headers=JSON)
+        events = said.text.split("\n\n")
+        assert said.status_code == 200
+        assert json.loads(events[-2].removeprefix("data: "))["error"]["type"] == "timeout_error"
+        assert "[DONE]" not in said.text
+        assert model.stopped == 2
+
+
+class Breaks(Scripted):
+    async def answer(self, asked):
+        raise self.error
+        yield
+
+
+def test_what_breaks_in_a_model_is_not_told_to_clients():
+    model = Breaks()
+    with running([model, Scripted("well")]) as server:
+        for error, status in ((RecipeError("no such law", "x"), 400), (RuntimeError("secret /home/me"), 500)):
+            model.error = error
+            for stream in (False, True):
+                said = httpx.post(f"{server.address}/v1/chat/completions", content=body(stream=stream), headers=JSON)
+                assert said.status_code == status
+                assert "secret" not in said.text
+                assert said.json()["error"]["message"]
+        assert httpx.post(f"{server.address}/v1/chat/completions", content=body("well"), headers=JSON).is_success
+
+
+def test_more_requests_than_may_be_in_flight_are_asked_to_come_again():
+    model = Scripted(pause=0.15)
+    with running([model], limits=Limits(requests=2)) as server:
+        found = []
+
+        def one():
+            found.append(httpx.post(f"{server.address}/v1/chat/completions", content=body(), headers=JSON))
+
+        threads = [threading.Thread(target=one) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(one.status_code for one in found) == [200] * 2 + [429] * 4
+        assert {one.headers["retry-after"] for one in found if one.status_code == 429} == {"1"}
+
+
+def at_once(server, connections):
+    """So many connections, all open before the first of them asks; their statuses."""
+    host, port = server.address.removeprefix("http://").split(":")
+
+    async def all_of_them():
+        opened = [await asyncio.open_connection(host, int(port)) for _ in range(connections)]
+
+        async def one(reader, writer):
+            writer.write(head(len(body()), Connection="close") + body())
+            said = await reader.read()
+            writer.close()
+            return int(said.split(b" ", 2)[1])
+
+        return await asyncio.gather(*(one(*each) for each in opened))
+
+    return asyncio.run(all_of_them())
+
+
+@pytest.mark.parametrize("connections", [200, pytest.param(1000, marks=pytest.mark.slow)])
+def test_many_connections_at_once_are_all_answered(connections):
+    with running([Scripted()], limits=Limits(requests=connections // 2)) as server:
+        found = at_once(server, connections)
+        assert set(found) <= {200, 429}
+        assert found.count(200) >= connections // 2
+        assert httpx.get(f"{server.address}/healthz").is_success
+        until(lambda: not server.server_state.connections)
+
+
+def test_a_token_is_asked_for_everywhere_but_at_the_door():
+    with running([Scripted()], token="s3cret") as server, httpx.Client(base_url=server.address) as client:
+        assert client.get("/healthz").status_code == 200
+        for wrong in (
+            {},
+            {"authorization": "Bearer s3cre"},
+            {"authorization": "Bearer s3crett"},
+            {"authorization": "s3cret"},
+        ):
+            for path in ("/v1/models", "/metrics", "/v1/models/scripted", "/nowhere"):
+                said = client.get(path, headers=wrong)
+                assert (said.status_code, said.json()["error"]["code"]) == (401, "invalid_api_key")
+        assert client.get("/v1/models", headers={"authorization": "Bearer s3cret"}).status_code == 200
+
+
+def test_a_page_from_elsewhere_cannot_ask_in_the_users_name(server, post):
+    assert post(body(), headers={**JSON, "host": "evil.example"}).status_code == 421
+    assert post(body(), headers={**JSON, "host": "[::1"}).status_code == 421
+    assert post(body(), headers={**JSON, "host": "localhost:1234"}).status_code == 200
+
+
+def test_the_log_has_a_line_a_request_and_contents_only_where_asked(tmp_path):
+    for contents in (False, True):
+        log = tmp_path / f"{contents}.jsonl"
+        with running([LenientServed(Scripted())], log=log, log_contents=contents) as server:
+            for content in (body(user="me"), body(stream=True, n=2), b"{", body("other")):
+                httpx.post(f"{server.address}/v1/chat/completions", content=content, headers=JSON)
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+        assert [row["status"] for row in rows] == [200, 200, 400, 404]
+        assert (rows[1]["n"], rows[1]["completion_tokens"], rows[1]["finish"]) == (2, 6, ["stop", "stop"])
+        assert rows[0].get("answers") == (["one two three"] if contents else None)
+        assert ("say it" in log.read_text()) == contents
+
+
+def test_nothing_stays_of_many_requests():
+    from tests.serve.soak import soak
+
+    with running([Scripted()]) as server:
+        measured = soak(server, 240, at_once=8)
+        assert server.book.busy == 0
+    assert measured.failed == 0
+    assert measured.grown < 100, "one object of each request of the second half would be 120"
+
+
+PROGRAM = """
+import sys
+from plumbline.serve.limits import Limits
+from plumbline.serve.running import Serving, serve
+from tests.serve.serving import Scripted
+model = Scripted(words=("a",) * 20, pause=float(sys.argv[1]))
+serve([model], Serving(port=0, grace=1), lambda said: print(said, flush=True))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_running_requests_end_and_takes_no_more(number):
+    process, address = start(0.04)
+    found = []
+    asking = threading.Thread(target=lambda: found.append(httpx.post(address, content=body(), headers=JSON)))
+    asking.start()
+    time.sleep(0.3)
+    process.send_signal(number)
+    time.sleep(0.2)
+    with pytest.raises(httpx.ConnectError):
+        httpx.post(address, content=body(), headers=JSON)
+    asking.join()
+    assert found[0].json()["choices"][0]["message"]["content"] == "a" * 20
+    assert process.wait(10) == 0
+    out, err = process.communicate()
+    assert (out.splitlines()[-1], err) == ("ended", "")
+
+
+def test_what_has_not_ended_in_time_is_told():
+    process, address = start(0.5)
+    with httpx.stream("POST", address, content=body(stream=True), headers=JSON, timeout=20) as said:
+        lines = said.iter_lines()
+        next(lines)
+        process.send_signal(signal.SIGTERM)
+        rest = "\n".join(lines)
+    assert '"code": "shutting_down"' in rest
+    assert process.wait(10) == 0
+    process.communicate()
+
+
+def start(pause):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(pause)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    address = process.stdout.readline().split(" at ")[1].split()[0]
+    assert "curl" in process.stdout.readline()
+    return process, f"{address}/chat/completions"

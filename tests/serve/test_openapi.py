@@ -1,0 +1,52 @@
+"""The server's own OpenAPI page is true: requests made from it are answered as it says, and so are those against it."""
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from plumbline.serve.app import openapi
+from plumbline.serve.chat_body import ChatBody
+from plumbline.serve.lenient import LenientServed
+from tests.serve.serving import Limits, Scripted, running
+
+schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
+EXAMPLES = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture(scope="module")
+def page():
+    with running([LenientServed(Scripted(), retries=0)], limits=Limits(tokens=64, answers=3)) as server:
+        yield schemathesis.openapi.from_url(f"{server.address}/openapi.json")
+        assert httpx.get(f"{server.address}/healthz").is_success
+
+
+@pytest.mark.parametrize("mode", list(schemathesis.GenerationMode), ids=lambda mode: mode.value)
+def test_every_request_has_an_answer_that_the_page_declares(page, mode):
+    from schemathesis import checks
+
+    held = [checks.not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
+            checks.response_schema_conformance, checks.negative_data_rejection]  # fmt: skip
+    seen = set()
+    for operation in (each.ok() for each in page.get_all_operations()):
+
+        @EXAMPLES
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def holds(case):
+            case.call_and_validate(checks=held)
+            seen.add(case.operation.label)
+
+        if mode.is_positive or operation.body:
+            holds()
+    assert "POST /v1/chat/completions" in seen
+
+
+def test_the_body_on_the_page_is_the_one_that_is_read():
+    said = openapi({"a": Scripted("a")}, Limits(tokens=7, answers=2))["components"]["schemas"]
+    wanted = ChatBody.model_json_schema(ref_template="#/components/schemas/{model}")
+    for name, schema in wanted.pop("$defs").items():
+        assert said[name] == schema
+    wanted["properties"]["model"]["enum"] = ["a"]
+    wanted["properties"]["n"]["anyOf"][0]["maximum"] = 2
+    for name in ("max_tokens", "max_completion_tokens"):
+        wanted["properties"][name]["anyOf"][0]["maximum"] = 7
+    assert said["ChatBody"] == wanted
