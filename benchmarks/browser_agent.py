@@ -5,7 +5,7 @@
 Every form is served on a loopback port, the model on another (as `plumbline serve` does it), and the agent is told the
 form's address and what to enter. A form counts when the server received it exactly; beside it stands what the direct
 executor makes of the very same plans. Without --model the planner is the oracle, which gives the ceiling. Outcomes are
-lines of JSON; a form that has one already is not done again.
+lines of JSON; a form that has one already is not done again, unless the agent broke down.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from plumbline.serve.app import application
 from plumbline.serve.oracle import OraclePlanner
 from plumbline.serve.served import Asked, Piece, Served
 from plumbline.tasks import silent
-from plumbline.tasks.forms.build import values_of
+from plumbline.tasks.forms.build import values_of, write_gold
 from plumbline.tasks.forms.executors.browser.chromium import find_chromium
 from plumbline.tasks.forms.executors.executor import Execution
 from plumbline.tasks.forms.executors.request import stub
@@ -44,6 +44,7 @@ from plumbline.tasks.forms.plans.oracle import ADDRESS
 from plumbline.tasks.forms.rubric import expected, score
 from plumbline.tasks.forms.site.receipts import submission_of
 from plumbline.tasks.forms.site.serve import listen, serve
+from plumbline.tasks.forms.suite.declaration import InOrder
 from plumbline.tasks.forms.task import FormsTask, open_forms
 
 VARIABLE = "PLUMBLINE_BROWSER_USE_PYTHON"
@@ -60,8 +61,48 @@ VARIANTS: dict[str, dict[str, Any]] = {
 """Variants of the agent's output: whether it thinks, and whether it sends its schema, or writes it into its prompt."""
 
 
+class Slipping:
+    """An oracle whose first plan for a page is wrong: the page, or the browser, has something to say to it."""
+
+    def __init__(self, oracle: OraclePlanner, task: FormsTask, rows: Sequence[Example]) -> None:
+        self.oracle, self.name, self.family, self.context = oracle, oracle.name, oracle.family, oracle.context
+        self.wrong = {given_of(row.messages[-1]["content"])[0]: _wrong(task, row) for row in rows}
+
+    def prompt_length(self, messages: Sequence[Message]) -> int:
+        """See `Served`."""
+        return self.oracle.prompt_length(messages)
+
+    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+        """See `Served`."""
+        chat = asked.request.messages
+        if any(one["role"] == "assistant" for one in chat):
+            async for piece in self.oracle.answer(asked):
+                yield piece
+        else:
+            user = next(one["content"] for one in chat if one["role"] == "user")
+            yield Piece(text=self.wrong[given_of(user)[0]], finish="stop")
+
+    async def close(self) -> None:
+        """See `Served`."""
+        await self.oracle.close()
+
+
+def _wrong(task: FormsTask, row: Example) -> str:
+    """The gold plan with two dates or numbers the wrong way round, which the server alone sees; else with a gap.
+
+    "" where a form has neither.
+    """
+    view, values = task.view_of(row), values_of(row.reference)
+    for rule in view.form.rules:
+        if isinstance(rule, InOrder) and values[rule.first] and values[rule.second] not in {None, values[rule.first]}:
+            swapped = {rule.first: values[rule.second], rule.second: values[rule.first]}
+            return write_gold(view, {**values, **swapped}, task.options.plan)
+    gap = next((one.name for one in view.form.fields if one.required and values[one.name] is not None), None)
+    return write_gold(view, {**values, gap: None}, task.options.plan) if gap else ""
+
+
 class Remembering:
-    """A planner, and the first plan that it gave for each request of values."""
+    """A planner, and the plans that it gave for each request of values."""
 
     def __init__(self, planner: Served) -> None:
         self.planner = planner
@@ -201,8 +242,8 @@ def fill_in(
 
 
 def directly(task: FormsTask, example: Example, plans: Sequence[str]) -> bool | None:
-    """Whether the direct executor sends the form exactly with the first plan; None where there was no plan."""
-    return task.judge(example, plans[0])[1].parts["exact"] == 1.0 if plans else None
+    """Whether the direct executor sends the form exactly with the last plan; None where there was no plan."""
+    return task.judge(example, plans[-1])[1].parts["exact"] == 1.0 if plans else None
 
 
 def report(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -220,6 +261,26 @@ def report(rows: Sequence[Mapping[str, Any]]) -> None:
     for row in rows:
         if not row["exact"]:
             print(f"  {row['id']}: {row.get('failed') or row['mistakes'][:3]} {row.get('errors', [])[:2]}")
+
+
+def planned(
+    model: str | None, task: FormsTask, rows: Sequence[Example], *, slip: bool
+) -> tuple[Remembering, AgentServed]:
+    """What plans, the oracle or a model that is opened as `plumbline serve --agent` opens it, and what agents ask."""
+    if model is None:
+        oracle = OraclePlanner(rows)
+        planner = Remembering(Slipping(oracle, task, rows) if slip else oracle)
+        return planner, AgentServed(planner, Planning(plan=task.options.plan, full=task.options.instructions == "full"))
+    from plumbline.command_output import progress
+    from plumbline.evaluation.models import ModelOptions
+    from plumbline.serve.agent_opening import planning_of
+    from plumbline.serve.opening import named_models, open_models
+
+    sources = named_models([model])
+    with progress() as view:
+        (opened,) = open_models(sources, ModelOptions(), view)
+    planner = Remembering(opened)
+    return planner, AgentServed(planner, planning_of(sources[opened.name]))
 
 
 def chosen(task: FormsTask, n: int) -> list[Example]:
@@ -241,6 +302,8 @@ def main() -> None:
     parser.add_argument("--form", help="only this form")
     parser.add_argument("--variant", choices=sorted(VARIANTS), default="no-thinking")
     parser.add_argument("--actions", type=int, default=5, help="the agent's limit of actions a step")
+    parser.add_argument("--model", help="a run or model of the forms task that plans; left out: the oracle")
+    parser.add_argument("--slip", action="store_true", help="the oracle's first plan of each form is wrong")
     parser.add_argument("--options", default="{}", help="JSON: the forms task's options")
     arguments = parser.parse_args()
     python = os.environ.get(VARIABLE)
@@ -249,12 +312,11 @@ def main() -> None:
     options = json.loads(arguments.options)
     task = open_forms(options, Path(), silent)
     rows = chosen(task, 10_000 if arguments.form else arguments.n)
-    rows = [row for row in rows if arguments.form in {None, row.stratum}][: arguments.n]
-    planner = Remembering(OraclePlanner(rows))
-    planning = Planning(plan=task.options.plan, full=task.options.instructions == "full")
-    agent = AgentServed(planner, planning)
+    rows = [row for row in rows if arguments.form in {None, row.stratum}]
+    rows = [row for row in rows if not arguments.slip or _wrong(task, row)][: arguments.n]
+    planner, agent = planned(arguments.model, task, rows, slip=arguments.slip)
     there = arguments.out.read_text(encoding="utf-8").splitlines() if arguments.out.is_file() else []
-    done = {row["id"]: row for row in map(json.loads, there)}
+    done = {row["id"]: row for row in map(json.loads, there) if "failed" not in row}
     given = {**VARIANTS[arguments.variant]}
     given["agent"] = {**given["agent"], "max_actions_per_step": arguments.actions}
     driver = Driver(python)

@@ -44,6 +44,10 @@ Log = Annotated[
 LogContents = Annotated[
     bool, typer.Option("--log-contents", rich_help_panel=take.OUTPUT, help="With --log: messages and answers, too.")
 ]
+Agent = Annotated[
+    bool,
+    typer.Option("--agent", rich_help_panel=take.MODEL, help="Also answer browser agents: each model as NAME-agent."),
+]
 
 
 def add(app: typer.Typer) -> None:
@@ -67,6 +71,7 @@ def serve(
     max_bytes: MostBytes = 1 << 20,
     timeout: Timeout = 120.0,
     engine: Engine = None,
+    agent: Agent = False,
     family: take.Family = None,
     device: take.Device = "auto",
     dtype: take.Dtype = None,
@@ -103,6 +108,11 @@ def serve(
         chat_template=chat_template,
         engine=engine,
     )
+    sources = named_models(models)
     with progress() as view:
-        opened = open_models(named_models(models), options, view)
+        opened = open_models(sources, options, view)
+    if agent:
+        from plumbline.serve.agent_opening import with_agents
+
+        opened = with_agents(opened, sources)
     run_server(opened, serving, partial(typer.echo, err=True))

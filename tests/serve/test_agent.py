@@ -8,7 +8,9 @@ import pytest
 
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Request, Sampling
+from plumbline.runs.cards import CARD, Card
 from plumbline.serve.agent import AgentServed, Planning
+from plumbline.serve.agent_opening import with_agents
 from plumbline.serve.agent_prompt import given_of
 from plumbline.serve.oracle import OraclePlanner
 from plumbline.serve.served import Asked, Piece
@@ -284,3 +286,23 @@ def test_the_servers_route_answers_an_agent(forms, examples):
     choice = answer.json()["choices"][0]
     assert choice["finish_reason"] == "stop"
     assert len(json.loads(choice["message"]["content"])["action"]) == 5
+
+
+def test_an_agent_asks_a_model_as_its_card_says_that_it_was_trained(tmp_path):
+    given = {"plan": "agent", "instructions": "short", "attempts": 4}
+    common = {"recipe": "forms 0123abcd", "stage": "rl", "trained_on": frozenset()}
+    cards = {
+        "forms": Card(**common, task="forms", options=given),
+        "several": Card(**common, task="", options={}, tasks={"f": {"name": "forms", "options": given}}),
+        "other": Card(**common, task="commerce", options={"jobs": ["push"]}),
+    }
+    for name, card in cards.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / CARD).write_text(json.dumps(card.to_json()))
+    (tmp_path / "bare").mkdir()
+    trained = Planning(plan="agent", full=False, attempts=4)
+    for name, wanted in {"forms": trained, "several": trained, "other": Planning(), "bare": Planning()}.items():
+        planner = Saying("")
+        model, agent = with_agents([planner], {"saying": str(tmp_path / name)})
+        assert (model, agent.planner, agent.name) == (planner, planner, "saying-agent")
+        assert agent.planning == wanted, name
