@@ -78,6 +78,8 @@ class FakeAgent:
         self.outcome = None
         self.steps = 0
         self.noise = ""
+        self.broken = None
+        """A text that cannot be typed."""
 
     def go(self, path):
         """Load a page."""
@@ -220,6 +222,8 @@ class FakeAgent:
         return self._use(name, values, control)
 
     def _use(self, name, values, control):
+        if name == "input" and values["text"] == self.broken:
+            return "Failed: it does not answer"
         if name == "input":
             self.visit.enter(Enter(control, values["text"], values["clear"]))
             return f"Typed '{values['text']}'"

@@ -125,6 +125,16 @@ def test_what_the_page_says_to_a_plan_is_a_further_turn(forms, examples):
     assert len(navigations) == 1  # "the form is empty again": it is loaded anew
 
 
+def test_a_further_plan_that_goes_nowhere_first_finds_the_page_loaded_anew(forms, examples):
+    example = examples["device-return"]
+    bad = example.gold.replace(values_of(example.reference)["lot_number"], "nonsense")
+    planner = Saying(bad, "\n".join(example.gold.splitlines()[1:]))
+    agent = at(forms, example)
+    asyncio.run(run(AgentServed(planner), agent, schema()))
+    assert exact(forms, example, agent)
+    assert sum("navigate" in act for answer in agent.said for act in answer["action"]) == 1
+
+
 def test_what_the_server_says_to_a_plan_is_told_by_field(forms, examples):
     """A rule between two fields, which no browser checks."""
     example = examples["device-return"]
@@ -163,6 +173,20 @@ def test_it_gives_up_after_so_many_plans(forms, examples):
     assert not agent.outcome["success"]
     assert not facts["received"]
     assert any("No such field" in reason or "Nowhere" in reason for reason in facts["failed"].values())
+
+
+def test_an_action_that_fails_is_tried_once_more_and_then_given_up(forms, examples):
+    """The agent stops its step there, and says why."""
+    example = examples["library-card"]
+    agent = at(forms, example)
+    agent.broken = values_of(example.reference)["home_address"]
+    facts = asyncio.run(run(AgentServed(Saying(example.gold), Planning(attempts=1)), agent, schema()))["agent"]
+    ((_, reason),) = list(facts["failed"].items())[:1]
+    assert "Failed: it does not answer" in reason
+    tries = [
+        act for answer in agent.said for act in answer["action"] if act.get("input", {}).get("text") == agent.broken
+    ]
+    assert len(tries) == 2
 
 
 @pytest.mark.parametrize("answer", ["", "I cannot do that.", "{", "[" * 5000, "1. Type '" + "x" * 50_000])
@@ -236,8 +260,8 @@ def test_what_is_no_step_of_an_agent_is_refused():
 
     with pytest.raises(DataError, match="browser_state"):
         asyncio.run(first(Asked(request=law, schema=schema())))
-    long = [{"role": "user", "content": "<browser_state>\n" + "x" * 1_000_001}]
-    with pytest.raises(DataError, match="1,000,000"):
+    long = [{"role": "user", "content": "<browser_state>\n" + "x" * 500_001}]
+    with pytest.raises(DataError, match="500,000"):
         asyncio.run(first(Asked(request=Request((0,), long, Sampling()))))
 
 

@@ -10,6 +10,7 @@ A page that shows errors, or that a browser does not send, is a further attempt 
 of a wizard that the plan says nothing about is a form of its own.
 """
 
+import asyncio
 import contextlib
 import hashlib
 import re
@@ -22,7 +23,8 @@ from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 from plumbline.records import Message, Request
-from plumbline.serve.agent_acts import MARK, Acted, act_on
+from plumbline.serve.agent_acts import Acted, act_on
+from plumbline.serve.agent_memory import Memory, memory_of
 from plumbline.serve.agent_output import Act, actions_of, schema_of, write_output
 from plumbline.serve.agent_prompt import first_prompt, form_of, further_prompt, why_not_sent
 from plumbline.serve.agent_state import Scene, is_step, read_scene
@@ -41,14 +43,6 @@ _FROM_TOP = 100
 """Added to the number of looks when the page is gone through once more."""
 _EDGE = 0.2
 """Screens outside of what is shown from which on it is worth scrolling."""
-_MEMORY = re.compile(
-    r"Plan ([0-9a-f]{12}): sent ([\d+ ]*)of (\d+), next (\d+), page ([0-9a-f]{8})(, prepared)?(?:, looked (\d+))?\."
-)
-_RESULT = re.compile(
-    rf"^(?:Typed |Selected dropdown option |Clicked |Uploaded file |Sent keys|Navigated to |Scrolled |{MARK})",
-    re.MULTILINE,
-)
-"""What the agent writes of an action that went well."""
 _ON_THE_WAY = "Waiting for the form"
 _URL = re.compile(r"https?://[^\s'\"<>]+")
 
@@ -91,22 +85,6 @@ class _Course:
 
 
 @dataclass(frozen=True, slots=True)
-class _Memory:
-    """Where the last answer left a plan, out of the agent's history."""
-
-    id: str
-    sent: tuple[tuple[int, ...], ...]
-    """Numbers of the plan's actions, those together that were one action of the agent's."""
-    total: int
-    next: int
-    page: str
-    prepared: bool
-    looked: int
-    results: str
-    """What the agent says became of them."""
-
-
-@dataclass(frozen=True, slots=True)
 class _Step:
     """What is answered."""
 
@@ -114,6 +92,14 @@ class _Step:
     memory: str
     goal: str
     facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Dealt:
+    """Actions of the agent, and the numbers of the plan's that they are."""
+
+    acts: tuple[Act, ...]
+    sent: tuple[tuple[int, ...], ...] = ()
 
 
 class AgentServed:
@@ -138,7 +124,7 @@ class AgentServed:
             RecipeError: the schema is none of `AgentOutput`.
         """
         chat = asked.request.messages
-        scene = read_scene(chat, self.planning.language)
+        scene = await asyncio.to_thread(read_scene, chat, self.planning.language)
         schema = schema_of(chat, asked.schema)
         offered = actions_of(schema)
         step = await self._step(scene, offered, asked)
@@ -154,7 +140,7 @@ class AgentServed:
 
     async def _step(self, scene: Scene, offered: Mapping[str, Any] | None, asked: Asked) -> _Step:
         only_done = offered is not None and set(offered) == {"done"}
-        memory = _memory_of(scene.history)
+        memory = memory_of(scene.history)
         course = self._course(memory.id) if memory is not None else None
         begin = 1
         if course is None:
@@ -178,20 +164,19 @@ class AgentServed:
                 step = self._dealt(course, begin, memory, scene, offered)
                 if step is not None and not (only_done and "done" not in step.acts[0]):
                     return step
-            begin = max(begin, len(course.plan.actions) + (not refused))
             further = course.attempt < self.planning.attempts if refused or not sent else course.pages < _MOST_PAGES
             if only_done or not further:
                 return _done(course, begin, scene, received=False)
-            course = await self._next(course, begin, scene, asked, is_page=sent and not refused)
+            course = await self._next(course, scene, asked, is_page=sent and not refused)
             begin, memory = 1, None
 
-    async def _next(self, course: _Course, begin: int, scene: Scene, asked: Asked, *, is_page: bool) -> _Course:
+    async def _next(self, course: _Course, scene: Scene, asked: Asked, *, is_page: bool) -> _Course:
         """Ask for the page that came, or once more for the one that did not take the plan."""
         if is_page:
             return await self._ask(
                 scene, self._prompt(scene), asked, replace(course, attempt=0, pages=course.pages + 1)
             )
-        reasons = [course.failed.get(number, "") for number in range(1, min(begin, len(course.plan.actions) + 1))]
+        reasons = [course.failed.get(number, "") for number in range(1, len(course.plan.actions) + 1)]
         further = further_prompt(scene, form_of(scene), reasons, course.lines, prefilled=course.prefilled)
         chat = [*course.chat, Message(role="assistant", content=course.answer), further]
         return await self._ask(scene, chat, asked, course)
@@ -201,7 +186,8 @@ class AgentServed:
 
     async def _ask(self, scene: Scene, chat: list[Message], asked: Asked, before: _Course | None) -> _Course:
         """Ask the planner, and keep what it says under a new id."""
-        request = Request(asked.request.key, chat, asked.request.sampling)
+        attempt = before.attempt + 1 if before else 1
+        request = Request((*asked.request.key, "plan", attempt), chat, asked.request.sampling)
         # Its answers end where they did in training, and not where the agent's own would be cut off.
         said = None if asked.said is None else {key: value for key, value in asked.said.items() if key != "max_tokens"}
         text, last = "", Piece()
@@ -210,10 +196,6 @@ class AgentServed:
             async for last in coming:
                 text += last.text
         plan = read_plan(text, elements_of(form_of(scene)))
-        attempt = before.attempt + 1 if before else 1
-        if attempt > 1:  # the page is told to be as it was at first, so it is loaded anew
-            rest = plan.actions[1:] if plan.actions and isinstance(plan.actions[0], Navigate) else plan.actions
-            plan = replace(plan, actions=(Navigate(before.start if before else scene.url), *rest))
         course = _Course(
             id=secrets.token_hex(6),
             chat=chat,
@@ -244,10 +226,14 @@ class AgentServed:
         return found
 
     def _dealt(
-        self, course: _Course, begin: int, memory: _Memory | None, scene: Scene, offered: Mapping[str, Any] | None
+        self, course: _Course, begin: int, memory: Memory | None, scene: Scene, offered: Mapping[str, Any] | None
     ) -> _Step | None:
         """The next actions of a plan, as many as the agent takes; None where none is left that can be carried out."""
         actions, most = course.plan.actions, scene.most_actions or self.planning.actions
+        was_loaded = memory is not None and memory.prepared
+        if begin == 1 and course.attempt > 1 and not was_loaded and not isinstance(actions[0], Navigate):
+            # A further attempt is asked for with the words that the form is as it was at first.
+            return _written(course, _Dealt((_load(course),)), 1, scene, prepared=True)
         is_head = memory is not None and memory.next == begin
         prepared = is_head and memory is not None and memory.prepared
         looked = memory.looked if is_head and memory is not None else 0
@@ -263,7 +249,7 @@ class AgentServed:
                 if acted.status == "not found" and acts:
                     break  # it may come to be shown by what is done now
                 if acted.status == "not found" and (look := _look(scene, offered, looked if number == begin else 0)):
-                    return _written(course, [look[0]], [], number, scene, f", looked {look[1]}")
+                    return _written(course, _Dealt((look[0],)), number, scene, looked=look[1])
                 course.failed[number] = acted.reason
                 number += 1
                 continue
@@ -273,56 +259,30 @@ class AgentServed:
             number, prepares = number + acted.taken, acted.prepares
             if acted.ends:
                 break
-        return _written(course, acts, sent, number, scene, ", prepared" * prepares) if acts else None
-
-    def _written(
-        self,
-        course: _Course,
-        acts: Sequence[Act],
-        sent: Sequence[tuple[int, ...]],
-        number: int,
-        scene: Scene,
-        more: str,
-    ) -> _Step:
-        total = len(course.plan.actions)
-        numbers = "".join("+".join(map(str, group)) + " " for group in sent)
-        memory = f"Plan {course.id}: sent {numbers}of {total}, next {number}, page {_page(scene)}{more}."
-        goal = "Fill in the form." if number <= total else "See whether the form was received."
-        return _Step(acts, memory, goal, _facts(course, number, scene))
+        dealt = _Dealt(tuple(acts), tuple(sent))
+        return _written(course, dealt, number, scene, prepared=prepares) if acts else None
 
 
 def _written(
-    course: _Course, acts: Sequence[Act], sent: Sequence[tuple[int, ...]], number: int, scene: Scene, more: str
+    course: _Course, dealt: _Dealt, number: int, scene: Scene, *, prepared: bool = False, looked: int = 0
 ) -> _Step:
-    """An answer, with the memory that the next one is read from (`_MEMORY`)."""
+    """An answer, with the memory that the next one goes by."""
     total = len(course.plan.actions)
-    numbers = "".join("+".join(map(str, group)) + " " for group in sent)
-    memory = f"Plan {course.id}: sent {numbers}of {total}, next {number}, page {_page(scene)}{more}."
+    memory = Memory(course.id, dealt.sent, total, number, _page(scene), prepared=prepared, looked=looked).text()
     goal = "Fill in the form." if number <= total else "See whether the form was received."
-    return _Step(acts, memory, goal, _facts(course, number, scene))
+    return _Step(dealt.acts, memory, goal, _facts(course, number, scene))
 
 
 # -- what became of the last step --------------------------------------------------------------------------------
 
 
-def _memory_of(history: str) -> _Memory | None:
-    """The last memory in a history that is one of ours."""
-    found = [*_MEMORY.finditer(history)][-1:]
-    if not found:
-        return None
-    key, sent, total, following, page, prepared, looked = found[0].groups()
-    groups = tuple(tuple(map(int, group.split("+"))) for group in sent.split())
-    rest = history[found[0].end() :]
-    return _Memory(key, groups, int(total), int(following), page, bool(prepared), int(looked or 0), rest)
-
-
-def _settled(course: _Course, memory: _Memory, scene: Scene) -> tuple[int, bool]:
+def _settled(course: _Course, memory: Memory, scene: Scene) -> tuple[int, bool]:
     """The number of the action that is next, and whether the last one that was carried out was to send the form.
 
     The agent stops at an action that fails and where the page changes. The first of a step that failed is given up; a
     later one is tried again, first of its step, on the page as it is then.
     """
-    done = len(_RESULT.findall(memory.results))
+    done = memory.went_well
     actions = course.plan.actions
     if done >= len(memory.sent):
         last = memory.sent[-1][-1] if memory.sent else 0
@@ -338,7 +298,7 @@ def _settled(course: _Course, memory: _Memory, scene: Scene) -> tuple[int, bool]
     return stuck[-1] + 1, False
 
 
-def _is_same_page(course: _Course, memory: _Memory, scene: Scene) -> bool:
+def _is_same_page(course: _Course, memory: Memory, scene: Scene) -> bool:
     """Whether a page is still there after it was sent: its address, and a control that was filled in."""
     if _page(scene) != memory.page:
         return False
@@ -354,6 +314,8 @@ def _is_same_page(course: _Course, memory: _Memory, scene: Scene) -> bool:
 def _is_received(scene: Scene, *, over: bool) -> bool:
     """Whether the page that came after the form was sent asks for nothing more."""
     fields = _fields(scene)
+    if not scene.url.startswith(("http://", "https://")):  # the browser's own page: nothing answered
+        return False
     if not fields:
         return over or not scene.page.controls
     asked = folded(scene.task)
@@ -387,7 +349,11 @@ def _navigated(action: Navigate, course: _Course, number: int) -> Acted | Attemp
         return Attempt("refused", f"{action.url[:60]!r} is not the address of this form")
     if number == 1 and course.attempt == 1:
         return Acted(None)
-    return Acted({"navigate": {"url": course.start, "new_tab": False}}, ends=True)
+    return Acted(_load(course), ends=True)
+
+
+def _load(course: _Course) -> Act:
+    return {"navigate": {"url": course.start, "new_tab": False}}
 
 
 def _look(scene: Scene, offered: Mapping[str, Any] | None, looked: int) -> tuple[Act, int] | None:

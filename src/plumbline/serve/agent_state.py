@@ -25,17 +25,21 @@ _KEYS = (
     "|level|busy|live|ax_name|image_[a-z]+|compound_components"
 )
 _ATTRIBUTE = re.compile(rf" ({_KEYS})=(.*?)(?= (?:{_KEYS})=|$)", re.DOTALL)
-_OPTIONS = re.compile(r"\(name=Options,role=listbox,count=(\d+),options=(.*?)(?:,format=[^(),]*)?\)(?:,\(name=|$)")
+_OPTIONS = re.compile(
+    r"\(name=Options,role=listbox,count=(\d{1,6}),options=(.{0,400}?)(?:,format=[^(),]*)?\)(?:,\(name=|$)"
+)
 _MADE_UP = frozenset({"YYYY-MM-DD", "HH:MM", "YYYY-MM-DDTHH:MM", "YYYY-MM", "YYYY-W##", "123-456-7890"})
 """Placeholders that the agent adds to controls that have none."""
 _TAB = re.compile(r"^Tab (\w{4}): (\S+)", re.MULTILINE)
 _LIMIT = re.compile(r"maximum of (\d{1,3}) actions per step")
 _PORTUGUESE = frozenset({"o", "os", "do", "da", "em", "no", "na", "não", "para", "com", "que", "é"})
 _ENGLISH = frozenset({"the", "in", "at", "and", "it", "to", "of", "is", "what", "with", "for", "this"})
-MOST_TEXT = 1_000_000
+MOST_TEXT = 500_000
 """Characters of a chat that are read; more is refused."""
 _MOST_JOINED = 400
 """Lines of one element: values have line breaks."""
+_MOST_OPTIONS = 1000
+"""Of one list that are read; the agent finds the others by their text."""
 INCOMPLETE = "data-incomplete"
 """Set in the attributes of a list of which the agent shows only the first options."""
 
@@ -317,6 +321,8 @@ def _add_option(reading: _Reading, item: _Item) -> None:
         return
     listed = reading.named[-1]
     number = int(listed.attributes.get("data-options", "0"))
+    if number >= _MOST_OPTIONS:
+        return
     value = item.attributes.get("value", "")
     text = listed.choices[number].text if number < len(listed.choices) else value
     choices = (*listed.choices[:number], Choice(value or text, text), *listed.choices[number + 1 :])
