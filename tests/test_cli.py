@@ -20,8 +20,8 @@ EVAL_FLAGS = (
 
 
 SERVE_FLAGS = (
-    "chat-template device dtype engine family grace host log log-contents max-bytes max-n max-requests max-tokens port "
-    "route-log routes rows-at-once timeout token-env"
+    "agent chat-template device dtype engine family grace host log log-contents max-bytes max-n max-requests "
+    "max-tokens port route-log routes rows-at-once timeout token-env"
 )
 SUBMIT_FLAGS = (
     "address compute cpus detach dry-run env exclude gpus image json needs no-preflight on out requirements resume "

@@ -56,6 +56,10 @@ RouteLog = Annotated[
 LogContents = Annotated[
     bool, typer.Option("--log-contents", rich_help_panel=take.OUTPUT, help="With --log: messages and answers, too.")
 ]
+Agent = Annotated[
+    bool,
+    typer.Option("--agent", rich_help_panel=take.MODEL, help="Also answer browser agents: each model as NAME-agent."),
+]
 
 
 def add(app: typer.Typer) -> None:
@@ -79,6 +83,7 @@ def serve(
     max_bytes: MostBytes = 1 << 20,
     timeout: Timeout = 120.0,
     engine: Engine = None,
+    agent: Agent = False,
     family: take.Family = None,
     device: take.Device = "auto",
     dtype: take.Dtype = None,
@@ -125,6 +130,10 @@ def serve(
     named, table = named_models(models), None if routes is None else read_routes(routes)
     with progress() as view:
         opened = open_models(named, options, view)
+    if agent:
+        from plumbline.serve.agent_opening import with_agents
+
+        opened = with_agents(opened, named)
     if table is not None:
         opened.append(open_router(table, opened, named, route_log))
     run_server(opened, serving, partial(typer.echo, err=True), page.routes(named))
