@@ -16,8 +16,8 @@ from plumbline.runs.cards import CARD
 from plumbline.storage import read_object, write_json
 
 if TYPE_CHECKING:
+    from plumbline.policies.pretrained.arrival import Arrived, Pair
     from plumbline.policies.pretrained.gguf_writer import Compared, Stored
-    from plumbline.policies.pretrained.merged import Arrived, Sampled
 
 OPTIONS = ModelOptions(dtype="float32", device="cpu")
 """How a model is opened to be written: merging rounds nothing, and the memory beside a GPU is the larger one."""
@@ -66,7 +66,8 @@ def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model:
     """
     import torch
 
-    from plumbline.policies.pretrained.merged import arrived, rounded
+    from plumbline.policies.pretrained.arrival import arrived
+    from plumbline.policies.pretrained.merged import rounded
 
     stored: torch.dtype = getattr(torch, dtype)
     try:
@@ -86,23 +87,25 @@ def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model:
         write_json(folder / "config.json", {**config, "dtype": dtype})
     policy.chat.tokenizer.save_pretrained(folder)
     _write_use(model, folder)
-    if before is not None and not all(name in before.exact for name in now.exact):
+    if before is not None and before.exact.shape != now.exact.shape:
         raise DataError(f"{base} is of another shape than {model}", "give the model that training began from")
     _check(state, folder)
     found = None if before is None else arrived(before, now)
     return Merged(sum(one.numel() for one in state.values()), found, "" if before is None else str(base))
 
 
-def _below(policy: Any, stored: Any) -> "Sampled":
+def _below(policy: Any, stored: Any) -> "Pair":
     """The weights below the adapters, as `rounded` samples what is above them."""
+    import torch
+
     from plumbline.policies.pretrained.adapters import lora_layers
-    from plumbline.policies.pretrained.merged import Sampled, spread
+    from plumbline.policies.pretrained.arrival import Pair
+    from plumbline.policies.pretrained.merged import spread
 
     ours = set(lora_layers(policy.model))
-    named = [(name, layer) for name, layer in policy.model.named_modules() if layer in ours]
-    layers = {f"{name}.weight": layer.base_layer.weight for name, layer in named}
-    exact = {name: spread(weight.float()) for name, weight in layers.items()}
-    return Sampled(exact, {name: spread(weight.to(stored)) for name, weight in layers.items()})
+    weights = [layer.base_layer.weight for layer in policy.model.modules() if layer in ours]
+    exact, served = ([spread(weight.to(dtype)) for weight in weights] for dtype in (torch.float32, stored))
+    return Pair(torch.cat(exact), torch.cat(served))
 
 
 def _write_use(model: str, folder: Path) -> None:
