@@ -26,6 +26,7 @@ WAIT = 0.003
 """Seconds that the first request of a batch waits for others."""
 
 
+CLOSING = 5.0
 HIDDEN = "\N{LIGHT SHADE}"
 """Stands for a hidden place of a canvas."""
 Found = Trajectory | NDArray[np.int64] | BaseException
@@ -79,7 +80,7 @@ class BatchedServed:
                 "leave out logprobs",
             )
         if self._closed:
-            raise EngineError(f"{self.name} is being closed", "ask again later")
+            raise self._ends()
         request = Request(asked.request.key, asked.request.messages, self._law(asked))
         await asyncio.to_thread(self._check, request)
         waiting = _Waiting(request, asked.canvas)
@@ -136,11 +137,14 @@ class BatchedServed:
         """See `book.Queues`."""
         return self._asked.qsize() + self._left
 
+    def _ends(self) -> EngineError:
+        return EngineError(f"{self.name} is being closed", "ask again later")
+
     async def close(self) -> None:
-        """See `Served.close`."""
+        """See `Served.close`; a batch that is being drawn is waited for no longer than `CLOSING` seconds."""
         self._closed = True
         self._asked.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._thread.join, CLOSING)
 
     # -- the thread that draws ---------------------------------------------------------------------------------------
 
@@ -155,7 +159,7 @@ class BatchedServed:
             if batch:
                 self._draw(chosen)
         for one in [*left, *self._gather(wait=False)]:
-            one.give(EngineError(f"{self.name} is being closed", "ask again later"))
+            one.give(self._ends())
 
     def _gather(self, *, wait: bool) -> list[_Waiting]:
         """What has been asked; where `wait`, at least one thing, and what comes within a moment of it."""
@@ -185,6 +189,10 @@ class BatchedServed:
                 vars(self.sampler)["watch"] = watch
             for request, trajectory in self.sampler.sample([one.request for one in batch.values()]):
                 batch.pop(request.key).give(trajectory)
+                if self._closed or all(one.gone for one in batch.values()):
+                    break
+            for one in batch.values():
+                one.give(self._ends())
         except Exception as error:  # noqa: BLE001 - whatever breaks there, those who wait are told
             for one in batch.values():
                 one.give(error)
