@@ -165,6 +165,6 @@ def test_what_does_not_fit_is_said(tiny_folder, policy):
 @pytest.mark.skipif(not SMOLLM.is_dir(), reason="models/smollm2-135m is not here (plumbline get smollm2-135m)")
 def test_a_real_model():
     policy = open_policy(AutoregressiveModel(name=str(SMOLLM), dtype="float32", device="cpu"), str(SMOLLM))
-    requests = asked(6, words=30)
+    requests = asked(4, words=12, laws=[Sampling(max_tokens=5), Sampling(max_tokens=8, temperature=0.5, top_p=0.9)])
     # Thirty layers of products that round otherwise with other rows beside them.
     check(policy, requests, run(policy, RunningBatch(policy, 4), requests), 5e-5)

@@ -111,11 +111,10 @@ class RunningDecoder:
         """Append `tokens` [R]; the hidden states [R, H] behind them, for `logits_of`."""
         longest = max(self.lengths) + 1
         self._fit(len(self.lengths), longest)
-        width = self.lean.model.config.hidden_size
-        with threads_for(len(tokens) * width * width):
-            hidden = self._forward(
-                tokens, min(round_up(longest, LANES) if self.rounded else longest, self.values.shape[3])
-            )
+        span = min(round_up(longest, LANES) if self.rounded else longest, self.values.shape[3])
+        config = self.lean.model.config
+        with threads_for(len(tokens) * config.hidden_size * config.intermediate_size):  # of the largest product
+            hidden = self._forward(tokens, span)
         self.lengths = [length + 1 for length in self.lengths]
         return hidden
 
