@@ -38,6 +38,9 @@ Notes
 [9]<textarea name=notes value=one
 two /> of it
 three />
+Code
+[16]<input type=text name=code pattern=[A-Z]{2} title=Two letters />
+Two letters
 [10]<input type=tel name=phone placeholder=Telephone />
 Same
 [11]<input type=text name=a />
@@ -183,7 +186,14 @@ def test_a_page_is_read_from_its_lines():
     found = {one.index: one for one in scene().page.controls}
     assert [(one.kind, one.label) for one in found.values()] == [
         *[("text", "Name *"), ("select", "Colour"), ("multiselect", ""), ("checkbox", "Send me news")],
-        *[("textarea", "Notes"), ("tel", "Telephone"), ("text", "Same"), ("text", "Same"), ("password", "Secret")],
+        *[
+            ("textarea", "Notes"),
+            ("text", "Code"),
+            ("tel", "Telephone"),
+            ("text", "Same"),
+            ("text", "Same"),
+            ("password", "Secret"),
+        ],
         *[("button", "Help"), ("button", "Send it")],
     ]
     assert found[3].value == "Ann"
