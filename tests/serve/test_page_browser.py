@@ -87,7 +87,10 @@ def page(browser, address):
 
 
 def focused(page):
-    return page.evaluate("document.activeElement.id || document.activeElement.tagName")
+    where = "document.activeElement.id || document.activeElement.tagName"
+    if page.evaluate(where) == "BODY":  # also for a moment on the way through a frame, which is another process
+        page.wait_for_timeout(200)
+    return page.evaluate(where)
 
 
 def tab_to(page, wanted):
@@ -129,12 +132,13 @@ def test_two_models_by_keyboard_alone(page, examples):
     assert right.locator(".bar .ceiling").count() > 1
     assert right.locator("iframe").count() == 2
     assert other.is_visible()
-    assert focused(page) == "send"  # and not lost when Stop was disabled
+    playwright.expect(page.locator("#send")).to_be_focused()  # and not lost when Stop was disabled
 
 
 def test_every_stop_of_the_focus_is_seen_and_none_is_a_trap(page):
     page.get_by_role("button", name="Send").press("Enter")
     verdict(page, 0)
+    playwright.expect(page.locator("#send")).to_be_focused()
     tab_to(page, "BODY")  # the end of the page
     stops = []
     for _ in range(60):
@@ -219,7 +223,7 @@ def test_an_answer_comes_piece_by_piece_and_can_be_stopped(page):
     before = answer.inner_text()
     page.wait_for_timeout(100)
     assert answer.inner_text() == before
-    assert focused(page) == "send"
+    playwright.expect(page.locator("#send")).to_be_focused()
 
 
 def test_more_examples_and_another_split(page):
@@ -259,4 +263,17 @@ def test_a_server_with_a_token_asks_for_it_once(browser, tmp_path):
         verdict(page, 0)
         assert page.locator(".answer").inner_text() == "hello"
         assert "sesame" not in page.url + page.evaluate("JSON.stringify([localStorage, sessionStorage])")
+        page.close()
+
+
+def test_what_the_model_refuses_is_said(browser, tmp_path):
+    sources = {"gold": trained_on_forms(tmp_path / "forms")}
+    with running([Fixed("gold", lambda _: "x")], routes=routes(sources)) as server:
+        page = browser.new_page()
+        page.goto(server.address)
+        playwright.expect(page.locator("#said")).to_contain_text("Examples 1 to")
+        page.get_by_label("Most tokens").fill("5000")
+        page.get_by_role("button", name="Send").click()
+        playwright.expect(page.locator(".side .error")).to_contain_text("this server gives at most")
+        playwright.expect(page.get_by_role("button", name="Send")).to_be_enabled()
         page.close()

@@ -91,6 +91,16 @@ def test_a_model_without_examples_says_why(client):
         assert why in found["why"]
 
 
+def test_what_an_answer_says_is_told_where_the_task_can_tell(client, monkeypatch):
+    from plumbline.tasks.forms.task import FormsTask
+
+    assert judged(client, "x").json()["said"] == []
+    monkeypatch.setattr(FormsTask, "said", lambda *_: frozenset({("b", "2"), ("a", float("nan"))}), raising=False)
+    assert judged(client, "x").json()["said"] == [["a", "nan"], ["b", "2"]]
+    monkeypatch.setattr(FormsTask, "said", lambda *_: None)
+    assert judged(client, "x").json()["said"] == []
+
+
 def test_each_of_several_tasks_can_be_picked(client):
     one, two = (listing(client, model="several", task=name).json() for name in ("one", "two"))
     assert one["tasks"] == ["one", "two"]

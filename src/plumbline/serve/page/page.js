@@ -99,6 +99,7 @@ function showPrompt() {
   $("messages").querySelector("div").replaceChildren(...(one?.messages ?? []).flatMap(({role, content}) => {
     const text = make("pre", content);
     text.tabIndex = 0;
+    text.setAttribute("role", "region");
     text.setAttribute("aria-label", role);
     return [make("span", role, "name"), text];
   }));
@@ -136,11 +137,11 @@ function newSide(model) {
 }
 
 async function answer(side, body, signal) {
-  const [shown, progress] = [side.querySelector(".answer"), side.querySelector(".progress")];
+  const [shown, progress, count] = [".answer", ".progress", ".count"].map(name => side.querySelector(name));
   const got = {text: "", canvases: [], finish: null, usage: null, facts: {}};
   const began = performance.now();
   shown.setAttribute("aria-busy", "true");
-  progress.textContent = "waiting";
+  progress.textContent = "Waiting.";
   try {
     const headers = {"content-type": "application/json"};
     const response = await ask("v1/chat/completions", {method: "POST", headers, body: JSON.stringify(body), signal});
@@ -150,7 +151,8 @@ async function answer(side, body, signal) {
       const canvas = got.canvases.at(-1);
       shown.textContent = got.text || (canvas ?? "");
       shown.classList.toggle("canvas", !got.text && canvas !== undefined);
-      progress.textContent = canvas === undefined || got.text ? "writing" : `denoising, step ${got.canvases.length}`;
+      say(progress, got.text || canvas === undefined ? "Writing." : "Denoising.");
+      count.textContent = got.canvases.length ? `Step ${got.canvases.length}` : "";
       shown.scrollTop = shown.scrollHeight;
     }
     if (got.finish === null) throw new Error("the answer broke off");
@@ -160,10 +162,16 @@ async function answer(side, body, signal) {
   shown.textContent = got.text;
   shown.classList.remove("canvas");
   shown.setAttribute("aria-busy", "false");
-  progress.textContent = "";
+  say(progress, got.finish === null ? "" : "Answered.");
+  count.textContent = "";
   showSteps(side, got);
   showFacts(side, got, (performance.now() - began) / 1000);
   return got.finish === null ? null : got.text;
+}
+
+// Into a live region, which is read out each time that it is written.
+function say(region, text) {
+  if (region.textContent !== text) region.textContent = text;
 }
 
 function take(got, chunk) {
@@ -216,12 +224,16 @@ function showList(list, values) {
 
 async function judge(side, place, text, signal) {
   const shown = side.querySelector(".verdict");
-  shown.replaceChildren(make("p", "Judging.", "note"));
+  const progress = side.querySelector(".progress");
+  say(progress, "Judging.");
   try {
     const headers = {"content-type": "application/json"};
     const response = await ask("try/judge", {method: "POST", headers, body: JSON.stringify({...place, text}), signal});
-    showVerdict(shown, await response.json());
+    const found = await response.json();
+    showVerdict(shown, found);
+    say(progress, `Judged: score ${fixed(found.score)}.`);
   } catch (error) {
+    say(progress, "");
     shown.replaceChildren(make("p", error.name === "AbortError" ? "Stopped." : error.message, "error"));
   }
 }
@@ -238,6 +250,7 @@ function showVerdict(shown, found) {
     }
     shown.append(parts, bounds(found));
   }
+  if (found.said.length) shown.append(make("h3", "What was read"), told(found.said));
   const facts = make("dl");
   const {received, ...others} = found.facts;
   showList(facts, others);
@@ -280,6 +293,15 @@ function table(received) {
   return list;
 }
 
+// What an answer says: pairs of a name and a value, or anything else (the rows that its query returns).
+function told(said) {
+  const list = make("dl");
+  const items = Array.isArray(said) ? said : [said];
+  const isPair = item => Array.isArray(item) && item.length === 2 && item.every(one => typeof one === "string");
+  showList(list, Object.fromEntries(items.map((item, place) => isPair(item) ? item : [place + 1, item])));
+  return list;
+}
+
 function folded(title, inner) {
   const details = make("details");
   details.append(make("summary", title), inner);
@@ -291,6 +313,8 @@ function frame(page, place) {
   const shown = make("iframe");
   shown.setAttribute("sandbox", "");
   shown.title = `Page ${place + 1} of the filled form`;
+  const controls = page.match(/<(input|select|textarea)/g)?.length ?? 0;
+  shown.style.height = `${Math.min(26, 7 + 3.8 * controls)}rem`;  // nobody can measure what is inside
   shown.srcdoc = `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Form</title>` +
     `<link rel="stylesheet" href="page/form.css"></head><body inert>${page}</body></html>`;
   return shown;
@@ -305,7 +329,7 @@ async function send(event) {
   const messages = one ? one.messages : [{role: "user", content: $("prompt").value}];
   const options = {
     temperature: Number($("temperature").value),
-    max_tokens: Number($("tokens").value),
+    ...($("tokens").value && {max_tokens: Number($("tokens").value)}),
     seed: Number($("seed").value),
     stream: true,
     stream_options: {include_usage: true},

@@ -18,7 +18,7 @@ from plumbline.records import Evaluation, Example
 from plumbline.remote import local_model
 from plumbline.runs.cards import Card
 from plumbline.tasks import silent
-from plumbline.tasks.task import Showing, Sketched, Task
+from plumbline.tasks.task import Showing, Sketched, Task, Telling
 
 AT_ONCE = 20
 """Examples that are listed at once."""
@@ -102,8 +102,9 @@ class Trials:
             text: the answer.
 
         Returns:
-            how (it was read), score and parts (None where there is none), failure (why there is no score), facts,
-            floor and ceiling (name, score, parts, n; None where there is none), and pages (HTML of what it fills in).
+            how (it was read), said (what was read, where the task can tell), score and parts (None where there is
+            none), failure (why there is no score), facts, floor and ceiling (name, score, parts, n; None where there
+            is none), and pages (HTML of what it fills in).
 
         Raises:
             DataError: there is no such example.
@@ -117,8 +118,10 @@ class Trials:
         if asked is None:
             raise DataError(f"there is no example {example[:100]!r} in {split}", "/try/examples names them")
         outcome, score, failure = judge(task, asked, text)
+        said = task.said(asked, text) if isinstance(task, Telling) else None
         return {
             "how": outcome.how,
+            "said": plain(sorted(said or (), key=str)),
             "score": None if score is None else score.total,
             "parts": {} if score is None else dict(score.parts),
             "failure": "" if failure is None else str(failure),
