@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from plumbline import claims
 from plumbline.errors import ModelError, RecipeError
@@ -177,14 +177,12 @@ def _gguf(what: Export, source: Source, family: str, folder: Path) -> tuple[Fact
     name = what.out.absolute().name
     path = folder / f"{name}-{what.stored}.gguf"
     about = {"name": name, "licence": "" if source.base is None else source.base.licence}
-    policy = weights.opened(source.model)
-    found = weights.write_gguf(policy, path, what.stored, about)  # type: ignore[arg-type]
-    parameters = sum(weight.numel() for weight in policy.model.state_dict().values())
+    found = weights.write_gguf(weights.opened(source.model), path, cast(Gguf, what.stored), about)
     said = [_read_back(what.stored, found)]
     ids = "the same ids" if found.same_ids else "other ids for some texts; llama.cpp splits by a name in the file"
     said.append(f"The tokenizer in the file, as transformers builds it, gives {ids}.")
     lines = f"llama-server -m {path.name}"
-    return _facts(what, family, parameters, said, lines), {"parameters": parameters, **asdict(found)}
+    return _facts(what, family, found.parameters, said, lines), asdict(found)
 
 
 def _arrived(stored: str, found: Any) -> str:

@@ -44,6 +44,7 @@ ADVICE = "export it with --kind merged, and see whether llama.cpp's own converte
 class Compared:
     """A file that was read back, beside the model that it was written from."""
 
+    parameters: int
     weights: float
     """The largest difference of a weight, and what the kind of storage allows."""
     allowed: float
@@ -257,7 +258,8 @@ def compare(policy: Any, read: Any, stored: Stored) -> Compared:
         ours, theirs = (_logprobs(one.model, ids) for one in (policy, read))
         gaps.append((ours - theirs).abs())
     gap = torch.cat(gaps)
-    return Compared(worst, widest, float(gap.max()), float(gap.mean()), len(gap), same)
+    parameters = sum(weight.numel() for weight in weights.values())
+    return Compared(parameters, worst, widest, float(gap.max()), float(gap.mean()), len(gap), same)
 
 
 def _logprobs(model: Any, ids: list[int]) -> Tensor:
