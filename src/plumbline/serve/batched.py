@@ -169,15 +169,17 @@ class BatchedServed:
 
     def _draw(self, batch: dict[Any, _Waiting]) -> None:
         """Draw a batch of one law; an error of it is handed to all that had no answer yet."""
-        watched = any(one.watched for one in batch.values()) and isinstance(self.sampler, Watched)
+        wanted = any(one.watched for one in batch.values())
+        watched = self.sampler if wanted and isinstance(self.sampler, Watched) else None
 
         def watch(key: Key, _: int, canvas: NDArray[np.int64]) -> None:
+            assert watched is not None
             if key in batch and batch[key].watched and batch[key].found.qsize() < SHOWN:
-                batch[key].give(self.sampler.shown(canvas))
+                batch[key].give(watched.shown(canvas))
 
         try:
-            if watched:
-                vars(self.sampler)["watch"] = watch
+            if watched is not None:
+                watched.watch = watch
             for request, trajectory in self.sampler.sample([one.request for one in batch.values()]):
                 batch.pop(request.key).give(trajectory)
                 if self._closed or all(one.gone for one in batch.values()):
@@ -188,8 +190,8 @@ class BatchedServed:
             for one in batch.values():
                 one.give(error)
         finally:
-            if watched:
-                vars(self.sampler)["watch"] = None
+            if watched is not None:
+                watched.watch = None
 
 
 def _batch(waiting: Sequence[_Waiting], most: int) -> list[_Waiting]:
