@@ -1,5 +1,6 @@
 """The command that answers: `plumbline serve`."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ from plumbline.command_output import progress
 from plumbline.imports import EXTRAS, check_installed
 
 WHERE, BOUNDS = "Where it listens", "What clients may ask"
+serve_app = typer.Typer(cls=take.Group)
 Models = Annotated[
     list[str],
     typer.Argument(
@@ -58,15 +60,11 @@ LogContents = Annotated[
 ]
 
 
-def add(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command(
-        epilog="Examples: `plumbline serve runs/commerce-demo` · "
-        "`plumbline serve small=runs/a/models/rl large=models/smollm2-135m --routes routes.yaml` · "
-        "`SECRET=... plumbline serve runs/mine --host 0.0.0.0 --token-env SECRET --log requests.jsonl`"
-    )(serve)
-
-
+@serve_app.command(
+    epilog="Examples: `plumbline serve runs/commerce-demo` · "
+    "`plumbline serve small=runs/a/models/rl large=models/smollm2-135m --routes routes.yaml` · "
+    "`SECRET=... plumbline serve runs/mine --host 0.0.0.0 --token-env SECRET --log requests.jsonl`"
+)
 def serve(
     models: Models,
     host: Host = "127.0.0.1",
@@ -105,6 +103,7 @@ def serve(
     from plumbline.serve.router import open_router
     from plumbline.serve.running import Serving, token_of
     from plumbline.serve.running import serve as run_server
+    from plumbline.serve.served import Served
 
     if engine not in {None, "vllm"}:
         raise RecipeError(f"there is no engine {engine}", "give vllm, or leave out --engine")
@@ -122,8 +121,15 @@ def serve(
     if route_log is not None and routes is None:
         raise RecipeError("--route-log is of a router, and there is none", "add --routes FILE.yaml")
     named, table = named_models(models), None if routes is None else read_routes(routes)
-    with progress() as view:
-        opened = open_models(named, options, view)
-    if table is not None:
-        opened.append(open_router(table, opened, named, route_log))
-    run_server(opened, serving, partial(typer.echo, err=True))
+
+    def opening() -> Sequence[Served]:
+        with progress() as view:
+            opened = open_models(named, options, view)
+        return opened if table is None else [*opened, open_router(table, opened, named, route_log)]
+
+    run_server(opening, serving, partial(typer.echo, err=True))
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.add_typer(serve_app)
