@@ -12,6 +12,7 @@ import yaml
 from plumbline.errors import ModelError, RecipeError
 from plumbline.export.export import Export, export
 from plumbline.export.source import UNKNOWN, base_of
+from plumbline.export.weights import write_merged
 from plumbline.policies import open_policy
 from plumbline.policies.pretrained import gguf_writer
 from plumbline.policies.pretrained.gguf_writer import KINDS, compare, write_gguf
@@ -109,6 +110,18 @@ def test_a_small_update_does_not_survive_16_bits_and_that_is_said(tiny_folder, t
     policy.save(tmp_path / "adapter", PLAIN)
     done = export(Export(model=str(tmp_path / "adapter"), out=tmp_path / "out", dtype="bfloat16"), Silent())
     assert done.figures["arrived"]["elements"] < 0.2
+
+
+def test_of_a_model_whose_every_weight_was_trained_the_base_says_what_was_learnt(tiny_folder, tmp_path):
+    policy = opened(tiny_folder)
+    with torch.no_grad():
+        for weight in policy.trainable().values():
+            weight += 0.01 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
+    policy.save(tmp_path / "trained", PLAIN)
+    (tmp_path / "out").mkdir()
+    done = write_merged(policy, tmp_path / "out", "bfloat16", str(tiny_folder), str(tmp_path / "trained"))
+    assert done.compared_with == str(tiny_folder)
+    assert done.arrived.share == pytest.approx(1, abs=0.1)
 
 
 def test_an_adapter_goes_alone_and_names_its_base_as_the_world_does(adapter, tmp_path):

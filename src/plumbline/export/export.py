@@ -140,6 +140,8 @@ def _fill(what: Export, source: Source, family: str, folder: Path, listener: Lis
 
 def _merged(what: Export, source: Source, family: str, folder: Path) -> tuple[Facts, dict[str, Any]]:
     base = None if source.base is None else source.base.source or None
+    if base is None and source.run is not None and source.run.is_done("base"):
+        base = str(source.run.model("base"))
     done = weights.write_merged(weights.opened(source.model), folder, what.stored, base, source.model)
     said = ["Adapters, where there were any, were merged in float32; read back, every weight is as it was written."]
     figures: dict[str, Any] = {"parameters": done.parameters}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from plumbline.errors import PlumblineError, RunError
+from plumbline.errors import RunError
 from plumbline.models.catalogue import ENTRIES
 from plumbline.models.get import ORIGIN
 from plumbline.policies.pretrained.gguf_file import is_gguf
@@ -129,7 +129,7 @@ def _said_in(readme: Path) -> str | None:
     head = readme.read_text(encoding="utf-8", errors="replace")[:20_000].split("---\n")
     try:
         values = yaml.safe_load(head[1]) if len(head) > 2 and not head[0].strip() else None
-    except (yaml.YAMLError, PlumblineError):
+    except yaml.YAMLError:
         return None
     found = values.get("license") if isinstance(values, dict) else None
     return found if isinstance(found, str) else None
