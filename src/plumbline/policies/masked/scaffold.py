@@ -53,7 +53,7 @@ class Hole:
         size = len(self.moves)
         self.reach = np.zeros((size, size), dtype=np.bool_)
         for state, row in enumerate(self.moves):
-            self.reach[state, np.unique(row)] = True
+            self.reach[state, row] = True
         self.reach[:, -1] = False
 
     def sides(self, tokens: Sequence[int], mask_id: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
