@@ -1,6 +1,6 @@
 """Three ways to valid JSON of a masked-diffusion model on the same examples: the tables of docs/masked-json.md.
 
-    python experiments/masked_json.py [RUN] [--examples 200] [--retries 2] [--out FILE.json]
+    python experiments/masked_json.py [RUN] [--examples 200] [--retries 2] [--warm 1.0] [--also RUN] [--out FILE.json]
 
 RUN is trained by experiments/masked_json.yaml where it is not there yet (a quarter of an hour on two cores). Its models
 before and after RL are asked in three ways: as they write, read leniently with further tries, and on a scaffold. In a
@@ -63,6 +63,7 @@ class Bench:
     law: MaskedSampling
     schema: dict[str, Any]
     retries: int
+    warm: float
 
     def valid(self, text: str) -> bool:
         """Whether a text is JSON as it stands and fits the schema."""
@@ -88,7 +89,7 @@ class Bench:
         left, total, last = list(examples), dict.fromkeys((example.id for example in examples), 0), found
         for attempt in range(self.retries + 1):
             if attempt:  # a further try is drawn: greedily the model would say the same again
-                last = self.ask(left, replace(self.law, temperature=1.0), ("again", attempt))
+                last = self.ask(left, replace(self.law, temperature=self.warm), ("again", attempt))
             rest = []
             for example in left:
                 text, passes = last[example.id]
@@ -178,6 +179,7 @@ def main() -> None:
     parser.add_argument("run", nargs="?", default="runs/masked-json")
     parser.add_argument("--examples", type=int, default=200)
     parser.add_argument("--retries", type=int, default=2)
+    parser.add_argument("--warm", type=float, default=1.0, help="the temperature of further tries")
     parser.add_argument("--also")
     parser.add_argument("--out", default="masked_json.json")
     given = parser.parse_args()
@@ -197,14 +199,21 @@ def main() -> None:
         places[Path(given.also).name] = str(Path(given.also) / "models" / "rl")
     for stage, place in places.items():
         policy = open_policy(MaskedModel(**{**recipe.model.model_dump(), "name": place, "tiny": None}), place)
-        benches[stage] = Bench(policy, law, schema, given.retries)
+        benches[stage] = Bench(policy, law, schema, given.retries, given.warm)
 
     def judge(way: Way) -> Evaluation:
         return evaluate_completions(task, examples, way.texts, source=f"{way.stage} {way.name}", split=SPLIT)
 
     rows = figures(ask_all(benches, examples), benches["sft"].valid, judge)
     beside = {name: asdict(mean_interval(e.rewards())) for name, e in references(task, examples, SPLIT).items()}
-    said = {"recipe": recipe.name, "n": len(examples), "retries": given.retries, "rows": rows, "references": beside}
+    said = {
+        "recipe": recipe.name,
+        "n": len(examples),
+        "retries": given.retries,
+        "warm": given.warm,
+        "rows": rows,
+        "references": beside,
+    }
     Path(given.out).write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n")
     print(f"n = {len(examples)}, at most {given.retries} further tries\n\n{table(rows)}\n")
     for name, one in beside.items():
@@ -212,7 +221,7 @@ def main() -> None:
     print("\npaired differences of reward")
     for row in rows:
         for other, difference in zip(rows, row["against_each"], strict=True):
-            if other["way"] == "as written" or (other["way"], other["model"]) == ("scaffold", "sft"):
+            if other is not row and (other["model"], other["way"]) in {("sft", "as written"), ("sft", "scaffold")}:
                 before = f"{other['model']} {other['way']}"
                 print(f"{row['model']} {row['way']} less {before}: {Interval(**difference):+.3f}")
 

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plumbline.errors import RecipeError
+from plumbline.policies.masked import scaffold
 from plumbline.policies.masked.json_form import read_form
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.regular import compiled
@@ -144,6 +145,16 @@ def test_every_answer_is_valid(policy, properties, selector, greedy):
         assert float((terms.logprobs - terms.recorded).detach().abs().max()) < 2e-5
 
 
+def test_what_is_remembered_is_dropped_and_found_again(policy, monkeypatch):
+    under = law(REVIEW, selector="plackett_luce")
+    before = [trajectory.text for trajectory in drawn(policy, under)]
+    monkeypatch.setattr(scaffold, "MASKS", 0)
+    again = drawn(policy, under)
+    assert [trajectory.text for trajectory in again] == before
+    terms = policy.score(again)
+    assert float((terms.logprobs - terms.recorded).detach().abs().max()) < 2e-5
+
+
 def test_a_decimal_comma_cannot_be_written(policy):
     """Of 200 answers of a model that knows nothing, some write a fraction, and all of them with a point."""
     texts = [trajectory.text for trajectory in drawn(policy, law(REVIEW), 200)]
@@ -189,8 +200,8 @@ def test_the_numbers_of_a_range_are_those_within_it(bounds):
 def test_what_is_allowed_is_what_some_document_has(policy):
     """At every place of a hole, against all sequences of tokens that spell a number, however some places are filled."""
     schema = an_object(n={"type": "integer", "minimum": 8, "maximum": 102}, b={"type": "boolean"})
-    scaffold = policy.scaffold(law(schema))
-    hole = scaffold.holes[0]
+    held = policy.scaffold(law(schema))
+    hole = held.holes[0]
     tokenizer = policy.chat.tokenizer
     letters = set(' 0123456789,"b')
     used = [
@@ -207,11 +218,11 @@ def test_what_is_allowed_is_what_some_document_has(policy):
     for _ in range(40):
         word = words[rng.integers(len(words))]
         shown = rng.random(len(word)) < rng.random()
-        canvas = np.full_like(scaffold.canvas, policy.mask_id)
+        canvas = np.full_like(held.canvas, policy.mask_id)
         canvas[hole.start : hole.end] = np.where(shown, word, policy.mask_id)
         left = [w for w in words if all(not s or a == b for s, a, b in zip(shown, w, word, strict=True))]
         for place in np.flatnonzero(~shown):
-            found = scaffold.allowed([canvas], [np.array([hole.start + place])])
+            found = held.allowed([canvas], [np.array([hole.start + place])])
             assert set(np.flatnonzero(found.table[found.which[0]]).tolist()) == {w[place] for w in left}
 
 

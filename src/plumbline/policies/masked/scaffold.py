@@ -24,7 +24,9 @@ from numpy.typing import NDArray
 from plumbline.policies.places import Allowed
 
 CACHED = 4096
-"""States of holes whose allowed tokens are remembered."""
+"""States of a hole whose allowed tokens are remembered."""
+MASKS = 1024
+"""Distinct sets of tokens [V] above which all that is remembered is dropped before the next call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +50,14 @@ class Hole:
     first: int  # the state at its first place
     reach: NDArray[np.bool_] = field(init=False)  # [S, S]: by some token
     looks: dict[tuple[int, ...], Look] = field(default_factory=dict)
+    between: dict[tuple[bytes, bytes], int] = field(default_factory=dict)
+    """The number of the set of tokens that lead from some states to some."""
 
     def __post_init__(self) -> None:
         size = len(self.moves)
         self.reach = np.zeros((size, size), dtype=np.bool_)
         for state, row in enumerate(self.moves):
-            self.reach[state, np.unique(row)] = True
+            self.reach[state, row] = True
         self.reach[:, -1] = False
 
     def sides(self, tokens: Sequence[int], mask_id: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -86,6 +90,7 @@ class Scaffold:
         self._hole_of = {place: hole for hole in holes for place in range(hole.start, hole.end)}
         self._number: dict[bytes, int] = {}
         self._masks: list[NDArray[np.bool_]] = []
+        self._only: list[int | None] = []  # the token of a set of one
         self.settle(self.canvas)
 
     def settle(self, canvas: NDArray[np.int64]) -> None:
@@ -98,6 +103,7 @@ class Scaffold:
 
     def allowed(self, canvases: Sequence[NDArray[np.int64]], places: Sequence[NDArray[np.int64]]) -> Allowed:
         """What may be drawn at some hidden places of canvases [L], each of which could be the next one filled."""
+        self._forget()
         numbers = [
             self._mask_at(canvas, place)
             for canvas, wanted in zip(canvases, places, strict=True)
@@ -112,6 +118,7 @@ class Scaffold:
         tokens: Sequence[NDArray[np.int64]],
     ) -> Allowed:
         """What might have been drawn at places that were filled with tokens one after the other, place by place."""
+        self._forget()
         numbers = []
         for canvas, filled, drawn in zip(canvases, places, tokens, strict=True):
             state = canvas.copy()
@@ -119,6 +126,16 @@ class Scaffold:
                 numbers.append(self._mask_at(state, place))
                 state[place] = token
         return self._table(numbers)
+
+    def _forget(self) -> None:
+        """Keep what is remembered small, however many documents are drawn."""
+        if len(self._masks) > MASKS:
+            self._number.clear()
+            self._masks.clear()
+            self._only.clear()
+            for hole in self.holes:
+                hole.looks.clear()
+                hole.between.clear()
 
     def _mask_at(self, canvas: NDArray[np.int64], place: int) -> int:
         hole = self._hole_of[place]
@@ -139,15 +156,24 @@ class Scaffold:
         for place, token in enumerate(tokens):
             if token != self.mask_id:
                 continue
-            allowed = ending[place + 1][hole.moves[reached[place]]].any(0)
-            if not allowed.any():
-                raise ValueError("a canvas holds tokens that no document of its scaffold has")
-            masks[place] = self._number.setdefault(allowed.tobytes(), len(self._masks))
-            if masks[place] == len(self._masks):
-                self._masks.append(allowed)
-            if allowed.sum() == 1:
-                forced.append((place, int(allowed.argmax())))
+            key = (reached[place].tobytes(), ending[place + 1].tobytes())
+            if key not in hole.between:
+                hole.between[key] = self._numbered(ending[place + 1][hole.moves[reached[place]]].any(0))
+            masks[place] = hole.between[key]
+            if (only := self._only[masks[place]]) is not None:
+                forced.append((place, only))
         if len(hole.looks) >= CACHED:
             hole.looks.clear()
         hole.looks[tokens] = look = Look(masks, tuple(forced))
         return look
+
+    def _numbered(self, allowed: NDArray[np.bool_]) -> int:
+        """The number of a set of allowed tokens [V]."""
+        tokens = np.flatnonzero(allowed)
+        if not len(tokens):
+            raise ValueError("a canvas holds tokens that no document of its scaffold has")
+        number = self._number.setdefault(allowed.tobytes(), len(self._masks))
+        if number == len(self._masks):
+            self._masks.append(allowed)
+            self._only.append(int(tokens[0]) if len(tokens) == 1 else None)
+        return number

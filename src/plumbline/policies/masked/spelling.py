@@ -17,8 +17,8 @@ from plumbline.policies.masked.regular import Part, compiled, one, repeated, seq
 from plumbline.policies.masked.scaffold import Hole, Scaffold
 from plumbline.policies.pretrained.chat import Chat
 
-LARGEST = 2**27
-"""Entries of all automata of a scaffold: 256 MiB."""
+LARGEST = 2**24
+"""Entries of all automata of a scaffold: 32 MiB, and some seconds to make them."""
 FIX = "leave the scaffold out, or use another tokenizer"
 
 
@@ -48,7 +48,7 @@ def open_scaffold(schema: str, chat: Chat, places: int, mask_id: int, vocabulary
         try:
             languages.append(writing.language(index, LARGEST - sum(one.moves.size for one in languages)))
         except ValueError as error:
-            raise RecipeError(f"the scaffold's schema: {error}", "lower maxLength and maxItems") from error
+            raise RecipeError(f"the schema: {error}", "lower maxLength and maxItems, or leave them out") from error
     held = sum(len(fixed.tokens) for fixed in writing.fixed)
     sizes = _sizes(languages, places - held)
     if sizes is None:
@@ -243,7 +243,7 @@ def _of_bytes(
         spelt[row, : lengths[row]] = np.frombuffer(spelling[token], dtype=np.uint8)
     states = np.repeat(np.arange(len(table), dtype=np.int32)[:, None], len(tokens), axis=1)
     for place in range(spelt.shape[1]):
-        there = np.flatnonzero(lengths > place)
+        there = np.flatnonzero((lengths > place) & (states != len(table) - 1).any(0))
         states[:, there] = table[states[:, there], spelt[there, place]]
     moves = np.full((len(table), vocabulary), len(table) - 1, dtype=np.int16)
     moves[:, tokens] = states
