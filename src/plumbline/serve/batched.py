@@ -5,56 +5,48 @@ at a time. What is drawn for a request depends on its key and on nothing beside 
 """
 
 import asyncio
-import contextlib
 import threading
 import time
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from plumbline.errors import DataError, EngineError, RecipeError
 from plumbline.policies.policy import Sampler, Watched
-from plumbline.records import Message, Request, Sampling, Trajectory
+from plumbline.records import Key, Message, Request, Sampling, Trajectory
 from plumbline.serve.served import Asked, Piece, law_of
 
 WAIT = 0.003
 """Seconds that the first request of a batch waits for others."""
+
+
+CLOSING = 5.0
 SHOWN = 256
-"""Canvases that wait for a client at most; one that reads too slowly does not see all of them."""
+"""Canvases that wait for a client at most: one that reads too slowly does not see all of them."""
+Found = Trajectory | NDArray[np.int64] | BaseException
+"""An answer, its canvas after a step, or why there is none."""
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A request, and where its answer goes: a future of the loop that the client waits in."""
+    """A request, and where what is found goes: a queue of the loop that its client waits in."""
 
     request: Request
-    answered: asyncio.Future[Trajectory]
+    watched: bool
+    found: asyncio.Queue[Found] = field(default_factory=asyncio.Queue)
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     gone: bool = False
     """Whether nobody waits for it any more."""
-    shown: asyncio.Queue[str | None] | None = None
-    """Where its canvases go, None behind the last; None where nobody wants to see them."""
 
-    def show(self, canvas: str) -> None:
-        """Hand over a canvas from another thread."""
-        if self.shown is not None and self.shown.qsize() < SHOWN:
-            with contextlib.suppress(RuntimeError):
-                self.answered.get_loop().call_soon_threadsafe(self.shown.put_nowait, canvas)
-
-    def give(self, found: Trajectory | BaseException) -> None:
-        """Hand over the answer, or why there is none, from another thread."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            self.answered.get_loop().call_soon_threadsafe(self._settle, found)
-
-    def _settle(self, found: Trajectory | BaseException) -> None:
-        if self.shown is not None:
-            self.shown.put_nowait(None)
-        if self.answered.done():
-            return
-        if isinstance(found, BaseException):
-            self.answered.set_exception(found)
-        else:
-            self.answered.set_result(found)
+    def give(self, found: Found) -> None:
+        """Hand something over, from another thread."""
+        with suppress(RuntimeError):  # the loop has ended
+            self.loop.call_soon_threadsafe(self.found.put_nowait, found)
 
 
 class BatchedServed:
@@ -74,7 +66,7 @@ class BatchedServed:
         return self.sampler.prompt_length(messages)
 
     async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
-        """See `Served.answer`: one piece, when all is there, and before it the canvases that it went through."""
+        """See `Served.answer`: one piece when all is there, behind the canvas after each step where it is wanted."""
         if asked.schema is not None:
             raise RecipeError(
                 f"{self.name} cannot be made to follow a JSON schema", "leave out response_format, or ask another model"
@@ -85,20 +77,20 @@ class BatchedServed:
                 "leave out logprobs",
             )
         if self._closed:
-            raise EngineError(f"{self.name} is being closed", "ask again later")
+            raise self._ends()
         request = Request(asked.request.key, asked.request.messages, self._law(asked))
         await asyncio.to_thread(self._check, request)
-        waiting = _Waiting(request, asyncio.get_running_loop().create_future())
-        if asked.canvas and isinstance(self.sampler, Watched):
-            waiting.shown = asyncio.Queue()
+        waiting = _Waiting(request, asked.canvas)
         self._asked.put(waiting)
         try:
-            while waiting.shown is not None and (canvas := await waiting.shown.get()) is not None:
-                yield Piece(canvas=canvas)
-            trajectory = await waiting.answered
+            while not isinstance(found := await waiting.found.get(), Trajectory):
+                if isinstance(found, BaseException):
+                    raise found
+                assert isinstance(self.sampler, Watched)
+                yield Piece(canvas=self.sampler.shown(found))
         finally:
             waiting.gone = True
-        yield self._piece(trajectory, spell=asked.logprobs)
+        yield self._piece(found, spell=asked.logprobs)
 
     def _law(self, asked: Asked) -> Sampling:
         """The law; a limit beyond the places of the model's canvas is no limit."""
@@ -137,11 +129,14 @@ class BatchedServed:
         """See `book.Queues`."""
         return self._asked.qsize() + self._left
 
+    def _ends(self) -> EngineError:
+        return EngineError(f"{self.name} is being closed", "ask again later")
+
     async def close(self) -> None:
-        """See `Served.close`."""
+        """See `Served.close`; a batch that is being drawn is waited for no longer than `CLOSING` seconds."""
         self._closed = True
         self._asked.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._thread.join, CLOSING)
 
     # -- the thread that draws ---------------------------------------------------------------------------------------
 
@@ -156,7 +151,7 @@ class BatchedServed:
             if batch:
                 self._draw(chosen)
         for one in [*left, *self._gather(wait=False)]:
-            one.give(EngineError(f"{self.name} is being closed", "ask again later"))
+            one.give(self._ends())
 
     def _gather(self, *, wait: bool) -> list[_Waiting]:
         """What has been asked; where `wait`, at least one thing, and what comes within a moment of it."""
@@ -175,18 +170,27 @@ class BatchedServed:
 
     def _draw(self, batch: dict[Any, _Waiting]) -> None:
         """Draw a batch of one law; an error of it is handed to all that had no answer yet."""
-        shown = {key: one for key, one in batch.items() if one.shown is not None}
-        if shown and isinstance(watched := self.sampler, Watched):
-            watched.watch = lambda key, _, canvas: shown[key].show(watched.shown(canvas)) if key in shown else None
+        watched: object = self.sampler if any(one.watched for one in batch.values()) else None
+
+        def watch(key: Key, canvas: NDArray[np.int64]) -> None:
+            if key in batch and batch[key].watched and batch[key].found.qsize() < SHOWN:
+                batch[key].give(canvas.copy())
+
         try:
+            if isinstance(watched, Watched):
+                watched.watch = watch
             for request, trajectory in self.sampler.sample([one.request for one in batch.values()]):
                 batch.pop(request.key).give(trajectory)
+                if self._closed or all(one.gone for one in batch.values()):
+                    break
+            for one in batch.values():
+                one.give(self._ends())
         except Exception as error:  # noqa: BLE001 - whatever breaks there, those who wait are told
             for one in batch.values():
                 one.give(error)
         finally:
-            if shown and isinstance(self.sampler, Watched):
-                self.sampler.watch = None
+            if isinstance(watched, Watched):
+                watched.watch = None
 
 
 def _batch(waiting: Sequence[_Waiting], most: int) -> list[_Waiting]:

@@ -9,7 +9,6 @@ answers are, and nothing depends on tails that no record ever showed it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Self
 
 import numpy as np
@@ -119,8 +118,7 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
             return self._places(self.network, prefix, canvas, (times, widths), self.exploration)
 
         start = torch.stack([self._noise(chunk.sampling.max_tokens, each) for each in own])
-        watch = None if self.watch is None else partial(chunk.show, self.watch, torch.arange(rows))
-        return flow(law_of, start, chunk.sampling, self.network.config.exponent, own, watch)
+        return flow(law_of, start, chunk, self.network.config.exponent, own)
 
     def _noise(self, places: int, generator: torch.Generator) -> Tensor:
         """What an empty canvas holds, [L]."""

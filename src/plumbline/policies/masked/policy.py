@@ -83,7 +83,7 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         """See `Sampler.sample`. Prompts are denoised in chunks of `rows_at_once` rows."""
         end, stops = self.chat.end_of_turn, self.chat.stop_ids
         for chunk in self.chunks(requests, MaskedSampling, self.canvas):
-            for row, canvas, steps in denoise(self._law_of(chunk), chunk, self.mask_id, stops, end, self.watch):
+            for row, canvas, steps in denoise(self._law_of(chunk), chunk, self.mask_id, stops, end):
                 yield self.finished(chunk, row, canvas, steps)
 
     @torch.no_grad()

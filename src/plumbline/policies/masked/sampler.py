@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.policies import plackett_luce
-from plumbline.policies.chunks import Chunk, Watch
+from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
 from plumbline.policies.masked import selectors
 from plumbline.policies.masked.options import MaskedSampling
@@ -43,12 +43,7 @@ Denoised = tuple[int, NDArray[np.int64], list[Step]]
 
 @torch.no_grad()
 def denoise(
-    law_of: LawOf,
-    chunk: Chunk[MaskedSampling],
-    mask_id: int,
-    stop_ids: Collection[int],
-    end: int,
-    watch: Watch | None = None,
+    law_of: LawOf, chunk: Chunk[MaskedSampling], mask_id: int, stop_ids: Collection[int], end: int
 ) -> Iterator[Denoised]:
     """Fill a canvas for each row of a chunk from nothing, and yield it when its last block is finished.
 
@@ -58,7 +53,6 @@ def denoise(
         mask_id: the token of a hidden place.
         stop_ids: tokens that end an answer.
         end: the token that blocks behind an ended answer are filled with.
-        watch: is shown each row's canvas after each of its steps.
     """
     sampling, own, rows = chunk.sampling, chunk.generators(), len(chunk.requests)
     places = sampling.max_tokens
@@ -67,7 +61,7 @@ def denoise(
     unfinished = torch.ones((rows,), dtype=torch.bool)
     stops = torch.tensor(sorted(stop_ids), dtype=torch.long)
     steps: list[list[Step]] = [[] for _ in range(rows)]
-    for made, piece in enumerate(slices(sampling), 1):
+    for piece in slices(sampling):
         eligible_rl = hidden_rl.clone()
         eligible_rl[:, : piece.start] = False
         eligible_rl[:, piece.end :] = False
@@ -83,8 +77,7 @@ def denoise(
                 positions = torch.from_numpy(step.positions)
                 canvas_rl[row, positions] = torch.from_numpy(step.tokens)
                 hidden_rl[row, positions] = False
-            if watch is not None:
-                chunk.show(watch, active, made, canvas_rl[active])
+            chunk.show(active.tolist(), canvas_rl[active])
         if piece.last or sampling.selector == "leftmost":
             behind_rl = hidden_rl & torch.isin(canvas_rl[:, : piece.end], stops).any(1, keepdim=True)
             canvas_rl[behind_rl] = end

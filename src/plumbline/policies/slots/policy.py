@@ -99,7 +99,7 @@ class SlotPolicy(CanvasPolicy):
         grids = {law: self._grid(law) for law in dict.fromkeys(SlotSampling.of(each.sampling) for each in requests)}
         for chunk in self.chunks(requests, SlotSampling):
             fill = decide if chunk.sampling.selector == "threshold" else roll_out
-            for row, drawn in fill(self.model, chunk, grids[chunk.sampling], self.ids, self.watch):
+            for row, drawn in fill(self.model, chunk, grids[chunk.sampling], self.ids):
                 yield self.finished(chunk, row, drawn.canvas, drawn.steps)
 
     def _grid(self, sampling: SlotSampling) -> Grid:

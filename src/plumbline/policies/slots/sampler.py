@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.policies import plackett_luce
-from plumbline.policies.chunks import Chunk, Watch
+from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
 from plumbline.policies.places import Places, draw_tokens, largest_log_prob
 from plumbline.policies.slots.attention import ALL, Context, pad_prompts
@@ -70,9 +70,7 @@ class _Filled:
 
 
 @torch.no_grad()
-def roll_out(
-    model: Any, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids, watch: Watch | None = None
-) -> Iterator[tuple[int, Drawn]]:
+def roll_out(model: Any, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
     """Draw a canvas for each row of a chunk, and yield it with the row's number when it is done.
 
     Every row has its own uniform numbers, drawn before the first round, so what it becomes does not depend on the
@@ -83,9 +81,8 @@ def roll_out(
         chunk: its law is greedy where its temperature is 0.
         grid: how the canvas is cut.
         ids: mask and end tokens.
-        watch: is shown each row's canvas after each of its rounds.
     """
-    yield from _Rollout(model, chunk, grid, ids).run(watch)
+    yield from _Rollout(model, chunk, grid, ids).run()
 
 
 class _Rollout:
@@ -108,14 +105,13 @@ class _Rollout:
         self.live = torch.arange(rows)
         self.steps: list[list[Step]] = [[] for _ in range(rows)]
 
-    def run(self, watch: Watch | None) -> Iterator[tuple[int, Drawn]]:
+    def run(self) -> Iterator[tuple[int, Drawn]]:
         counts = self.grid.counts()
         for number, count in enumerate(counts):
             filled = self._fill(number, count, last=number + 1 == len(counts))
             self._record(filled)
             self._put(number, filled)
-            if watch is not None:
-                self.chunk.show(watch, self.live, number + 1, self.canvas)
+            self.chunk.show(self.live.tolist(), self.canvas)
             yield from self._finish()
             if len(self.live) == 0:
                 break

@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from plumbline.policies.chunks import Chunk, Watch
+from plumbline.policies.chunks import Chunk
 from plumbline.policies.places import Places
 from plumbline.policies.slots.attention import ALL, PAD, Context
 from plumbline.policies.slots.grid import Grid
@@ -34,9 +34,7 @@ from plumbline.records import Step
 
 
 @torch.no_grad()
-def decide(
-    model: Any, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids, watch: Watch | None = None
-) -> Iterator[tuple[int, Drawn]]:
+def decide(model: Any, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> Iterator[tuple[int, Drawn]]:
     """Fill a canvas for each prompt of a chunk, and yield it for each of its rows; see `sampler.roll_out`.
 
     Each settled part of a round is a step.
@@ -46,9 +44,7 @@ def decide(
         decoding = _Decoding(model, prompt, grid, chunk.sampling.threshold, ids)
         while (open_slots := decoding.open_slots()) is not None:
             decoding.round(open_slots)
-            if watch is not None:
-                canvas = torch.from_numpy(decoding.canvas).expand(count, -1)
-                chunk.show(watch, torch.arange(row, row + count), len(decoding.steps), canvas)
+            chunk.show(range(row, row + count), torch.from_numpy(decoding.canvas).expand(count, -1))
         drawn = decoding.result()
         for _ in range(count):
             yield row, drawn
