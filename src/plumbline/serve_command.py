@@ -103,6 +103,7 @@ def serve(
     from plumbline.diagnosis.routes import read_routes
     from plumbline.errors import RecipeError
     from plumbline.evaluation.models import ModelOptions
+    from plumbline.serve.gate import PUBLIC
     from plumbline.serve.limits import Limits
     from plumbline.serve.opening import named_models, open_models
     from plumbline.serve.page import routes as page
@@ -139,7 +140,7 @@ def serve(
             opened.append(open_router(table, opened, named, route_log))
         return opened
 
-    run_server(opening, serving, partial(typer.echo, err=True), page.routes(named))
+    run_server(opening, serving, partial(typer.echo, err=True), page.routes(named), PUBLIC | page.PUBLIC)
 
 
 def add(app: typer.Typer) -> None:

@@ -42,18 +42,18 @@ def test_each_step_is_shown_and_nothing_else_changes(policy):
         requests = [Request((law.temperature, copy), [{"role": "user", "content": "a b"}], law) for copy in range(3)]
         unwatched = {request.key: trajectory for request, trajectory in policy.sample(requests)}
         seen = defaultdict(list)
-        policy.watch = lambda key, made, canvas, seen=seen: seen[key].append((made, canvas.copy()))
+        policy.watch = lambda key, canvas, seen=seen: seen[key].append(canvas.copy())
         watched = {request.key: trajectory for request, trajectory in policy.sample(requests)}
         policy.watch = None
         assert {key: one.text for key, one in watched.items()} == {key: one.text for key, one in unwatched.items()}
         for key, trajectory in watched.items():
             shown = seen[key]
-            assert [made for made, _ in shown] == list(range(1, len(trajectory.steps) + 1))
-            for (_, canvas), following in zip(shown[:-1], trajectory.steps[1:], strict=True):
+            assert len(shown) == len(trajectory.steps)
+            for canvas, following in zip(shown[:-1], trajectory.steps[1:], strict=True):
                 # A row's leftover places may be filled between two steps, so what a step put there is what counts.
                 kept = following.state != policy.mask_id if policy.mask_id is not None else slice(None)
                 assert np.array_equal(canvas[kept], following.state[kept])
-            assert np.array_equal(answer_of(shown[-1][1], policy.chat.stop_ids)[0], trajectory.answer)
+            assert np.array_equal(answer_of(shown[-1], policy.chat.stop_ids)[0], trajectory.answer)
 
 
 def test_hidden_places_are_shown_and_what_lies_behind_the_end_is_not(policy):

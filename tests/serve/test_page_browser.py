@@ -12,7 +12,7 @@ from plumbline.errors import RecipeError
 from plumbline.policies.canvas import HIDDEN
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.serve.batched import BatchedServed
-from plumbline.serve.page.routes import routes
+from plumbline.serve.page.routes import PUBLIC, routes
 from plumbline.tasks import NOWHERE, open_task
 from plumbline.tasks.forms.executors.browser.chromium import find_chromium
 from tests.policies.masked.conftest import masked_folder  # noqa: F401 - a fixture
@@ -251,7 +251,7 @@ def test_it_fits_a_narrow_screen_in_both_schemes(page, scheme):
 
 def test_a_server_with_a_token_asks_for_it_once(browser, tmp_path):
     sources = {"gold": trained_on_forms(tmp_path / "forms")}
-    with running([Fixed("gold", lambda _: "hello")], routes=routes(sources), token="sesame") as server:
+    with running([Fixed("gold", lambda _: "hello")], routes=routes(sources), token="sesame", public=PUBLIC) as server:
         page = browser.new_page()
         page.goto(server.address)
         playwright.expect(page.locator("#said")).to_have_text("This server wants a token.")

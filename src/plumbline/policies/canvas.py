@@ -33,16 +33,16 @@ class CanvasPolicy(PretrainedPolicy):
     mask_id: int | None
     """The token of a hidden place; None where a canvas begins as noise."""
     watch: Watch | None = None
-    """See `Watched`."""
+    """Hears what each canvas holds after each step, from the thread that draws."""
 
     def settled(self, source: str) -> Mapping[str, Any]:
         """What the model at `source` says about its use, in its own config or in its directory."""
         return {**(getattr(self.model.config, "plumbline", None) or {}), **saved_settings(source)}
 
     def chunks(self, requests: Sequence[Request], law: type[Law], canvas: int | None = None) -> Iterator[Chunk[Law]]:
-        """See `PretrainedPolicy.chunks`; with who watches."""
+        """See `PretrainedPolicy.chunks`: watched, where somebody watches."""
         for chunk in super().chunks(requests, law, canvas):
-            yield replace(chunk, watch=self.watch)
+            yield chunk if self.watch is None else replace(chunk, watch=self.watch)
 
     def finished(
         self, chunk: Chunk[Law], row: int, canvas: NDArray[np.int64], steps: Sequence[Step]
@@ -60,7 +60,7 @@ class CanvasPolicy(PretrainedPolicy):
         )
 
     def shown(self, canvas: NDArray[np.int64]) -> str:
-        """See `Watched`: a hidden place is `HIDDEN`."""
+        """What a canvas [L] reads up to its first end token, with `HIDDEN` for each hidden place."""
         answer, _ = answer_of(canvas, self.chat.stop_ids)
         runs = groupby(answer.tolist(), key=lambda token: token == self.mask_id)
         return "".join(HIDDEN * len(list(run)) if hidden else self.chat.text(list(run)) for hidden, run in runs)

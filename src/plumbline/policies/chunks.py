@@ -18,9 +18,9 @@ from plumbline.records import Key, Message, Request, Sampling, Trajectory
 
 Law = TypeVar("Law", bound=Sampling)
 """The kind of law that a family draws by."""
-Watch = Callable[[Key, int, NDArray[np.int64]], None]
-"""Told the key of a request, how many steps were made for it, and its canvas [L] after them, hidden places and all; the
-sampler waits for it."""
+
+Watch = Callable[[Key, NDArray[np.int64]], None]
+"""Hears the key of a request, and its canvas [L] after a step."""
 
 LAUNCHES = 1e12
 """Operations per layer that a GPU could do while one more pass is started there: about 3 ms of an H100."""
@@ -39,7 +39,13 @@ class Chunk(Generic[Law]):
     shared: int
     """Tokens that all prompts of this law in the call begin with, where reading them once pays; else 0."""
     watch: Watch | None = None
-    """Who is shown what is filled in; what is drawn does not depend on it."""
+    """Hears what a canvas holds after each step; what is drawn does not depend on it."""
+
+    def show(self, rows: Sequence[int], canvases: Tensor) -> None:
+        """Let whoever watches see the canvases [len(rows), L] of these rows after a step."""
+        if self.watch is not None:
+            for row, canvas in zip(rows, canvases.cpu().numpy(), strict=True):
+                self.watch(self.requests[row].key, canvas)
 
     @property
     def prompt_of(self) -> Tensor:
@@ -57,12 +63,6 @@ class Chunk(Generic[Law]):
     def generators(self) -> list[torch.Generator]:
         """A CPU generator for each row [R], seeded by its request's key: the only source of randomness."""
         return generators(request.key for request in self.requests)
-
-    def show(self, rows: Sequence[int], made: int, canvas: Tensor) -> None:
-        """Show the canvases [A, L] that rows [A] have after so many steps to who watches."""
-        if self.watch is not None:
-            for row, tokens in zip(rows, canvas.cpu().numpy(), strict=True):
-                self.watch(self.requests[row].key, made, tokens)
 
 
 def chunks(

@@ -119,7 +119,7 @@ class Watched(Protocol):
     """A sampler that fills canvases, and can be watched at it."""
 
     watch: Watch | None
-    """Shown the canvases of what is sampled, after each step; it changes nothing of what is drawn."""
+    """Hears what each canvas holds after each step, from the thread that draws; nothing that is drawn depends on it."""
 
     def shown(self, canvas: NDArray[np.int64]) -> str:
         """What a canvas [L] reads up to its first end token, with a sign for each hidden place."""

@@ -27,8 +27,8 @@ WAIT = 0.003
 
 CLOSING = 5.0
 SHOWN = 256
-"""Canvases that wait for a client at most; one that reads too slowly does not see all of them."""
-Found = Trajectory | str | BaseException
+"""Canvases that wait for a client at most: one that reads too slowly does not see all of them."""
+Found = Trajectory | NDArray[np.int64] | BaseException
 """An answer, its canvas after a step, or why there is none."""
 
 
@@ -86,7 +86,8 @@ class BatchedServed:
             while not isinstance(found := await waiting.found.get(), Trajectory):
                 if isinstance(found, BaseException):
                     raise found
-                yield Piece(canvas=found)
+                assert isinstance(self.sampler, Watched)
+                yield Piece(canvas=self.sampler.shown(found))
         finally:
             waiting.gone = True
         yield self._piece(found, spell=asked.logprobs)
@@ -169,16 +170,14 @@ class BatchedServed:
 
     def _draw(self, batch: dict[Any, _Waiting]) -> None:
         """Draw a batch of one law; an error of it is handed to all that had no answer yet."""
-        wanted = any(one.watched for one in batch.values())
-        watched = self.sampler if wanted and isinstance(self.sampler, Watched) else None
+        watched: object = self.sampler if any(one.watched for one in batch.values()) else None
 
-        def watch(key: Key, _: int, canvas: NDArray[np.int64]) -> None:
-            assert watched is not None
+        def watch(key: Key, canvas: NDArray[np.int64]) -> None:
             if key in batch and batch[key].watched and batch[key].found.qsize() < SHOWN:
-                batch[key].give(watched.shown(canvas))
+                batch[key].give(canvas.copy())
 
         try:
-            if watched is not None:
+            if isinstance(watched, Watched):
                 watched.watch = watch
             for request, trajectory in self.sampler.sample([one.request for one in batch.values()]):
                 batch.pop(request.key).give(trajectory)
@@ -190,7 +189,7 @@ class BatchedServed:
             for one in batch.values():
                 one.give(error)
         finally:
-            if watched is not None:
+            if isinstance(watched, Watched):
                 watched.watch = None
 
 

@@ -82,11 +82,10 @@ class BySchema(_Closed):
 Format = Annotated[PlainText | AnyObject | BySchema, Field(discriminator="type")]
 
 
-class Own(_Closed):
-    """What only this server knows."""
+class Ours(_Closed):
+    """What only Plumbline knows."""
 
     canvas: bool = False
-    """Whether a stream shows the steps of denoising."""
 
 
 class ChatBody(_Closed):
@@ -109,7 +108,7 @@ class ChatBody(_Closed):
     logprobs: bool | None = None
     top_logprobs: Literal[0] | None = None
     metadata: dict[str, str] | None = None
-    plumbline: Own = Own()
+    plumbline: Ours | None = None
     # What would change the answer and is not there: only the values that ask for nothing.
     tools: Annotated[list[Any], Field(max_length=0)] | None = None
     tool_choice: Literal["none", "auto"] | None = None
@@ -194,8 +193,8 @@ def askings(body: ChatBody, limits: Limits) -> list[Asked]:
             schema=schema,
             name=name,
             logprobs=bool(body.logprobs),
+            canvas=body.plumbline is not None and body.plumbline.canvas,
             metadata=body.metadata or {},
-            canvas=body.plumbline.canvas and bool(body.stream),
         )
         for index in range(body.n or 1)
     ]

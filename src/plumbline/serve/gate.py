@@ -7,10 +7,9 @@ from urllib.parse import urlsplit
 
 from starlette.responses import JSONResponse
 
-from plumbline.serve.page.routes import PUBLIC as PAGE
 from plumbline.serve.refusals import Refusal
 
-PUBLIC = frozenset({"/healthz", "/openapi.json", *PAGE})
+PUBLIC = frozenset({"/healthz", "/openapi.json"})
 """Paths that need no token."""
 
 

@@ -27,10 +27,10 @@ class Asked:
     """The schema's name, as the client calls it."""
     logprobs: bool = False
     """Whether the tokens are wanted one by one, spelled and with their log-probabilities."""
+    canvas: bool = False
+    """Whether the canvas is wanted after each step of denoising."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """What the client says of the request beside it, its job among others."""
-    canvas: bool = False
-    """Whether the client wants to see the steps of denoising (`Piece.canvas`), where the model has some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

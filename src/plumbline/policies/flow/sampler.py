@@ -45,14 +45,14 @@ def flow(
     Args:
         law_of: the model.
         start_rl: [R, L] on the CPU, the noise.
-        chunk: whose rows they are, with their law.
+        chunk: whose rows they are; its law is greedy where its temperature is 0.
         exponent: of the schedule.
         own: a CPU generator for each row, the only source of randomness.
     """
     canvas_rl, sampling = start_rl.clone(), chunk.sampling
     rows, places = canvas_rl.shape
     steps: list[list[Step]] = [[] for _ in range(rows)]
-    for made, step in enumerate(ticks(sampling, exponent), 1):
+    for step in ticks(sampling, exponent):
         numbers = uniforms(own, 2, places).transpose(0, 1).flatten(1)
         laws = law_of(canvas_rl, step)
         moved = laws.several(
@@ -72,7 +72,7 @@ def flow(
                 )
             )
         canvas_rl = following_rl
-        chunk.show(range(rows), made, canvas_rl)
+        chunk.show(range(rows), canvas_rl)
     return Flowed(canvas_rl.numpy(), steps)
 
 

@@ -68,7 +68,7 @@ def denoise(
     unfinished = torch.ones((rows,), dtype=torch.bool)
     stops = torch.tensor(sorted(stop_ids), dtype=torch.long)
     steps: list[list[Step]] = [[] for _ in range(rows)]
-    for made, piece in enumerate(slices(sampling), 1):
+    for piece in slices(sampling):
         eligible_rl = hidden_rl.clone()
         eligible_rl[:, : piece.start] = False
         eligible_rl[:, piece.end :] = False
@@ -88,7 +88,7 @@ def denoise(
                 if scaffold is not None:
                     scaffold.settle(canvas_rl[row].numpy())
                 hidden_rl[row] = canvas_rl[row] == mask_id
-            chunk.show(active.tolist(), made, canvas_rl[active])
+            chunk.show(active.tolist(), canvas_rl[active])
         if scaffold is not None or piece.last or sampling.selector == "leftmost":
             if scaffold is None:
                 behind_rl = hidden_rl & torch.isin(canvas_rl[:, : piece.end], stops).any(1, keepdim=True)

@@ -44,8 +44,7 @@ def decide(model: Any, chunk: Chunk[SlotSampling], grid: Grid, ids: Ids) -> Iter
         decoding = _Decoding(model, prompt, grid, chunk.sampling.threshold, ids)
         while (open_slots := decoding.open_slots()) is not None:
             decoding.round(open_slots)
-            canvas = torch.from_numpy(decoding.canvas).expand(count, -1)
-            chunk.show(range(row, row + count), len(decoding.steps), canvas)
+            chunk.show(range(row, row + count), torch.from_numpy(decoding.canvas).expand(count, -1))
         drawn = decoding.result()
         for _ in range(count):
             yield row, drawn
