@@ -211,6 +211,27 @@ def test_log_probabilities_are_of_the_constrained_law(policy):
     assert pieces[-1].logprobs[-1] == pytest.approx(0.0, abs=1e-6)
 
 
+def test_over_http_json_by_a_schema_and_one_that_cannot_be_followed(policy):
+    httpx = pytest.importorskip("httpx", reason="httpx is not installed")
+    pytest.importorskip("xgrammar", reason="the extra constrained is not installed")
+    from tests.serve.serving import running
+
+    def post(schema):
+        wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+        body = {"model": "tiny", "messages": CHATS[0], "max_tokens": 60, "seed": 1, "response_format": wanted}
+        return httpx.post(f"{server.address}/v1/chat/completions", json=body, timeout=60)
+
+    served = ContinuousServed("tiny", policy, LAW)
+    with running([served]) as server:
+        said = post({"type": "array", "items": {"type": "boolean"}, "maxItems": 2}).json()["choices"][0]
+        assert all(isinstance(each, bool) for each in json.loads(said["message"]["content"]))
+        assert said["plumbline"]["json"] == {"way": "constrained", "valid": True}
+        refused = post({"type": "string", "pattern": "^((a{99}){99}){99}$"})
+        assert refused.status_code == 400, refused.text
+        assert "multiply" in refused.json()["error"]["message"]
+    asyncio.run(served.close())
+
+
 HOSTILE = {
     "levels": json.loads('{"a":' * 40 + "1" + "}" * 40),
     "characters": {"enum": ["x" * 40_000]},

@@ -11,6 +11,7 @@ import contextlib
 import threading
 from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ class ContinuousServed:
         self.name, self.context, self.policy, self.sampling = name, policy.context, policy, sampling
         self._batch = RunningBatch(policy, rows)
         self._grammars: Grammars | None = None
+        self._compiling = ThreadPoolExecutor(4, f"schema-{name}")  # of its own: what is slow there delays no free text
         self._answers: dict[Row, _Answer] = {}
         self._changes: deque[tuple[Row, _Answer | None]] = deque()
         self._wake = threading.Condition()
@@ -65,7 +67,10 @@ class ContinuousServed:
 
     async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
         """See `Served.answer`."""
-        row, judge = await asyncio.to_thread(self._row, asked)
+        if self._closed:
+            raise self._closing()
+        threads = None if asked.schema is None else self._compiling
+        row, judge = await asyncio.get_running_loop().run_in_executor(threads, self._row, asked)
         answer = _Answer(asyncio.get_running_loop())
         self._tell(row, answer)
         spelling, text, finish = Spelling(self.policy.chat.text), "", None
@@ -116,6 +121,7 @@ class ContinuousServed:
         with self._wake:
             self._closed = True
             self._wake.notify()
+        self._compiling.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._thread.join)
 
     def _tell(self, row: Row, answer: _Answer | None) -> None:
