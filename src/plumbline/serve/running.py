@@ -25,6 +25,9 @@ from plumbline.serve.served import Served
 HEAD = 32_768
 """Bytes of a request's head."""
 BACKLOG = 2048
+KEEP_ALIVE = 30
+"""Seconds. Clients let go of an idle connection after 5 (httpx, and so OpenAI's): the server must not be the first, or
+a request that is on its way is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +199,7 @@ def server_of(
         access_log=False,
         server_header=False,
         h11_max_incomplete_event_size=HEAD,
-        timeout_keep_alive=5,
+        timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=max(1, round(serving.grace)),
         backlog=BACKLOG,
     )
