@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import os
 import resource
+import signal
 import socket
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -163,8 +164,10 @@ class Server(uvicorn.Server):
         self.book = book
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as uvicorn calls it
-        """The first signal lets running requests end; the second does not wait."""
-        self.force_exit = self.should_exit
+        """A signal lets running requests end; a second Ctrl-C ends them."""
+        if self.should_exit and sig == signal.SIGINT:
+            for task in self.server_state.tasks:
+                task.get_loop().call_soon_threadsafe(task.cancel)
         self.stop()
 
     def stop(self) -> None:
