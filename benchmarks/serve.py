@@ -100,7 +100,7 @@ def serve(options: argparse.Namespace) -> None:
     policy.chat.stop_ids = (-1,)  # type: ignore[attr-defined]
     served = ContinuousServed("m", policy, Sampling(), rows=options.rows)  # type: ignore[arg-type]
     serving = Serving(host=options.host, port=options.port, limits=Limits(requests=256, seconds=600.0))
-    run([served], serving, print)
+    run(lambda: [served], serving, print)
 
 
 def started(name: str, python: str | None, module: str, arguments: Sequence[str], folder: Path) -> Side:

@@ -49,6 +49,10 @@ SCHEMAS = [
 ]
 
 
+LOOSE = {"type": "string", "enum": ["a", "b"], "not": {"enum": ["a", "b"]}}
+"""No answer is right by it, and a grammar has no word for `not`."""
+
+
 @pytest.fixture(scope="module")
 def policy(tiny_folder):
     return open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder))
@@ -66,6 +70,16 @@ async def opened(policy, **options):
 
 def asked(number, schema=None, law=LAW, **more):
     return Asked(request=Request((number,), CHATS[number % len(CHATS)], law), schema=schema, **more)
+
+
+def parses(text, one):
+    import jsonschema
+
+    try:
+        jsonschema.validate(json.loads(text), one.schema or {"type": "object"})
+    except (ValueError, jsonschema.ValidationError):
+        return False
+    return True
 
 
 async def whole(served, one):
@@ -157,26 +171,27 @@ def test_two_event_loops_share_a_batch(policy):
 
 
 def test_json_follows_its_schema(policy):
-    validator = pytest.importorskip("jsonschema", reason="jsonschema is not installed")
+    pytest.importorskip("jsonschema", reason="jsonschema is not installed")
     pytest.importorskip("xgrammar", reason="the extra constrained is not installed")
     laws = [Sampling(max_tokens=most, temperature=warm) for most in (120, 20) for warm in (1.0, 0.3)]
     every = [asked(n, SCHEMAS[n % len(SCHEMAS)], laws[n % len(laws)]) for n in range(60)]
 
     async def ask():
         async with opened(policy, rows=16) as served:
-            return await asyncio.gather(*(whole(served, one) for one in [*every, asked(100), asked(101)]))
+            return await asyncio.gather(*(whole(served, one) for one in [*every, asked(100), asked(101, LOOSE)]))
 
     ended = cut = 0
-    *constrained, free, _ = asyncio.run(ask())
+    *constrained, free, loose = asyncio.run(ask())
     for one, pieces in zip(every, constrained, strict=True):
         text, last = "".join(piece.text for piece in pieces), pieces[-1]
-        assert last.facts["json"] == {"way": "constrained", "valid": last.finish == "stop"}
+        assert last.facts["json"] == {"way": "constrained", "valid": parses(text, one)}
         if last.finish == "stop":
             ended += 1
-            validator.validate(json.loads(text), one.schema or {"type": "object"})
+            assert last.facts["json"]["valid"], (text, one.schema)
         else:
             cut += 1
             assert sum(len(piece.tokens) for piece in pieces) == one.request.sampling.max_tokens
+    assert loose[-1].facts["json"] == {"way": "constrained", "valid": False}, "said where the grammar leaves out a part"
     assert ended >= 20
     assert cut >= 5
     (_, wanted), *_ = policy.sample([asked(100).request])
@@ -194,6 +209,27 @@ def test_log_probabilities_are_of_the_constrained_law(policy):
     assert "".join(piece.text for piece in pieces) == '"x"'
     # From the quotation mark on there is one way to write it, in at most two ways of cutting it up; then the end.
     assert pieces[-1].logprobs[-1] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_over_http_json_by_a_schema_and_one_that_cannot_be_followed(policy):
+    httpx = pytest.importorskip("httpx", reason="httpx is not installed")
+    pytest.importorskip("xgrammar", reason="the extra constrained is not installed")
+    from tests.serve.serving import running
+
+    def post(schema):
+        wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+        body = {"model": "tiny", "messages": CHATS[0], "max_tokens": 60, "seed": 1, "response_format": wanted}
+        return httpx.post(f"{server.address}/v1/chat/completions", json=body, timeout=60)
+
+    served = ContinuousServed("tiny", policy, LAW)
+    with running([served]) as server:
+        said = post({"type": "array", "items": {"type": "boolean"}, "maxItems": 2}).json()["choices"][0]
+        assert all(isinstance(each, bool) for each in json.loads(said["message"]["content"]))
+        assert said["plumbline"]["json"] == {"way": "constrained", "valid": True}
+        refused = post({"type": "string", "pattern": "^((a{99}){99}){99}$"})
+        assert refused.status_code == 400, refused.text
+        assert "multiply" in refused.json()["error"]["message"]
+    asyncio.run(served.close())
 
 
 HOSTILE = {

@@ -285,7 +285,7 @@ from plumbline.serve.limits import Limits
 from plumbline.serve.running import Serving, serve
 from tests.serve.serving import Scripted
 model = Scripted(words=("a",) * 20, pause=float(sys.argv[1]))
-serve(lambda: [model], Serving(port=0, grace=1), lambda said: print(said, flush=True))
+serve(lambda: [model], Serving(port=0, grace=float(sys.argv[2])), lambda said: print(said, flush=True))
 """
 
 
@@ -307,22 +307,28 @@ def test_a_signal_lets_running_requests_end_and_takes_no_more(number):
     assert (out.splitlines()[-1], err) == ("ended", "")
 
 
-def test_what_has_not_ended_in_time_is_told():
-    process, address = start(0.5)
+@pytest.mark.parametrize(("number", "grace"), [(signal.SIGTERM, 1), (signal.SIGINT, 60)])
+def test_what_has_not_ended_in_time_or_before_a_second_ctrl_c_is_told(number, grace):
+    process, address = start(0.5, grace)
     with httpx.stream("POST", address, content=body(stream=True), headers=JSON, timeout=20) as said:
         lines = said.iter_lines()
         next(lines)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
+        time.sleep(0.3)
+        process.send_signal(number)
         rest = "\n".join(lines)
     assert '"code": "shutting_down"' in rest
     assert process.wait(10) == 0
-    process.communicate()
+    assert process.communicate() == ("ended\n", "" if number == signal.SIGINT else TOLD)
 
 
-def start(pause):
+TOLD = "Cancel 1 running task(s), timeout graceful shutdown exceeded\n"
+
+
+def start(pause, grace=1):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(pause)],
+        [sys.executable, "-c", PROGRAM, str(pause), str(grace)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -12,7 +12,7 @@ import math
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TooSlow
 from typing import TYPE_CHECKING, Any
@@ -134,6 +134,30 @@ class SchemaConstraint:
     def accept(self, token: int) -> None:
         """See `Constraint.accept`."""
         assert self._matcher.accept_token(token), "a token was drawn that the mask excluded"
+
+
+def judge_of(schema: Mapping[str, Any]) -> Callable[[str], bool]:
+    """What says whether a text is JSON by a schema: grammars leave out `not`, `multipleOf` and what else has no form.
+
+    Raises:
+        RecipeError: it is no schema, or nothing here can tell.
+    """
+    try:
+        import jsonschema_rs
+    except ModuleNotFoundError as error:
+        raise missing("JSON by a schema", error, RecipeError) from error
+    try:
+        validator = jsonschema_rs.validator_for(dict(schema) or {"type": "object"}, offline=True)
+    except ValueError as error:
+        raise _refused(" ".join(str(error).split())[:300]) from error
+
+    def judge(text: str) -> bool:
+        try:
+            return bool(validator.is_valid(json.loads(text)))
+        except (ValueError, RecursionError):  # no JSON; too deep; or a pattern that takes too long
+            return False
+
+    return judge
 
 
 def check(schema: Mapping[str, Any]) -> str:

@@ -10,9 +10,10 @@ import asyncio
 import contextlib
 import threading
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from plumbline.errors import DeviceMemoryError, EngineError
 from plumbline.policies.memory import is_full
@@ -42,6 +43,7 @@ class ContinuousServed:
         self.name, self.context, self.policy, self.sampling = name, policy.context, policy, sampling
         self._batch = RunningBatch(policy, rows)
         self._grammars: Grammars | None = None
+        self._compiling = ThreadPoolExecutor(4, f"schema-{name}")  # of its own: what is slow there delays no free text
         self._answers: dict[Row, _Answer] = {}
         self._changes: deque[tuple[Row, _Answer | None]] = deque()
         self._wake = threading.Condition()
@@ -65,53 +67,53 @@ class ContinuousServed:
 
     async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
         """See `Served.answer`."""
-        row = await asyncio.to_thread(self._row, asked)
+        if self._closed:
+            raise self._closing()
+        threads = None if asked.schema is None else self._compiling
+        row, judge = await asyncio.get_running_loop().run_in_executor(threads, self._row, asked)
         answer = _Answer(asyncio.get_running_loop())
         self._tell(row, answer)
-        spelling = Spelling(self.policy.chat.text)
-        finish = None
+        spelling, text, finish = Spelling(self.policy.chat.text), "", None
         try:
             while finish is None:
                 told = await answer.more()
                 finish = told[-1].finish
-                yield self._piece(asked, spelling, told)
+                piece = self._piece(spelling, told, spell=asked.logprobs)
+                text += piece.text
+                if finish is not None and judge is not None:  # a grammar leaves out what it cannot express
+                    valid = await asyncio.to_thread(judge, text)
+                    piece = replace(piece, facts={**piece.facts, "json": {"way": "constrained", "valid": valid}})
+                yield piece
         finally:
             if finish is None:
                 self._tell(row, None)
 
-    def _row(self, asked: Asked) -> Row:
-        """The row of a request, or what is wrong with it."""
+    def _row(self, asked: Asked) -> tuple[Row, Callable[[str], bool] | None]:
+        """The row of a request, and what judges its JSON; or what is wrong with it."""
         from plumbline.policies.autoregressive.continuous import Row
 
         request = Request(asked.request.key, asked.request.messages, law_of(self.sampling, asked))
         prompt = self.policy.chat.prompt(request.messages)
         self.policy.check_length(len(prompt), request.sampling.max_tokens)
-        constraint = None
+        constraint = judge = None
         if asked.schema is not None:
+            from plumbline.serve.constrained import Grammars, judge_of
+
             if self._grammars is None:
-                from plumbline.serve.constrained import Grammars
-
                 self._grammars = Grammars(self.policy)
-            constraint = self._grammars.constraint(asked.schema)
-        return Row.of(request, prompt, constraint)
+            constraint, judge = self._grammars.constraint(asked.schema), judge_of(asked.schema)
+        return Row.of(request, prompt, constraint), judge
 
-    def _piece(self, asked: Asked, spelling: Spelling, told: Sequence[Told]) -> Piece:
+    def _piece(self, spelling: Spelling, told: Sequence[Told], *, spell: bool) -> Piece:
         tokens, finish = tuple(each.token for each in told), told[-1].finish
-        spelled: tuple[str, ...] = ()
-        if asked.logprobs:
-            spelled = tuple(self.policy.chat.tokenizer.decode([token]) for token in tokens)
-        facts: dict[str, Any] = {}
-        if finish is not None:
-            facts = {"model": self.name, "family": self.family}
-            if asked.schema is not None:  # what ended was allowed to; what the limit cut is the beginning of such JSON
-                facts["json"] = {"way": "constrained", "valid": finish == "stop"}
+        decode = self.policy.chat.tokenizer.decode
         return Piece(
             text=spelling.add(tokens, last=finish is not None),
             tokens=tokens,
             logprobs=tuple(each.logprob for each in told),
-            spelled=spelled,
+            spelled=tuple(decode([token]) for token in tokens) if spell else (),
             finish=finish,
-            facts=facts,
+            facts={} if finish is None else {"model": self.name, "family": self.family},
         )
 
     async def close(self) -> None:
@@ -119,6 +121,7 @@ class ContinuousServed:
         with self._wake:
             self._closed = True
             self._wake.notify()
+        self._compiling.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._thread.join)
 
     def _tell(self, row: Row, answer: _Answer | None) -> None:

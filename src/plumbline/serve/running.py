@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import os
 import resource
+import signal
 import socket
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,9 @@ from plumbline.serve.served import Served
 HEAD = 32_768
 """Bytes of a request's head."""
 BACKLOG = 2048
+KEEP_ALIVE = 30
+"""Seconds. Clients let go of an idle connection after 5 (httpx, and so OpenAI's): the server must not be the first, or
+a request that is on its way is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,8 +164,10 @@ class Server(uvicorn.Server):
         self.book = book
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as uvicorn calls it
-        """The first signal lets running requests end; the second does not wait."""
-        self.force_exit = self.should_exit
+        """A signal lets running requests end; a second Ctrl-C ends them."""
+        if self.should_exit and sig == signal.SIGINT:
+            for task in self.server_state.tasks:
+                task.get_loop().call_soon_threadsafe(task.cancel)
         self.stop()
 
     def stop(self) -> None:
@@ -196,7 +202,7 @@ def server_of(
         access_log=False,
         server_header=False,
         h11_max_incomplete_event_size=HEAD,
-        timeout_keep_alive=5,
+        timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=max(1, round(serving.grace)),
         backlog=BACKLOG,
     )
