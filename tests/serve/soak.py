@@ -27,7 +27,7 @@ class Soaked:
     failed: int
     seconds: float
     grown: int
-    """Python objects after the second half of the requests beyond those after the first."""
+    """Objects of the server's modules after the second half of the requests beyond those after the first."""
     memory: int
     """Bytes by which the process's highest memory grew meanwhile."""
 
@@ -41,9 +41,12 @@ def soak(server, requests, at_once=32):
     return Soaked(requests, failed, time.monotonic() - began, _objects() - before, _peak() - memory)
 
 
+SERVERS = ("plumbline.serve", "tests.serve", "starlette", "uvicorn", "h11", "asyncio", "_asyncio")
+
+
 def _objects():
     gc.collect()
-    return len(gc.get_objects())
+    return sum(str(type(one).__module__).startswith(SERVERS) for one in gc.get_objects())
 
 
 def _peak():

@@ -295,11 +295,18 @@ def test_a_signal_lets_running_requests_end_and_takes_no_more(number):
     found = []
     asking = threading.Thread(target=lambda: found.append(httpx.post(address, content=body(), headers=JSON)))
     asking.start()
-    time.sleep(0.3)
+    health = address.replace("v1/chat/completions", "healthz")
+    until(lambda: "in_flight 1.0" in httpx.get(health.replace("healthz", "metrics")).text)
     process.send_signal(number)
-    time.sleep(0.2)
-    with pytest.raises(httpx.ConnectError):
-        httpx.post(address, content=body(), headers=JSON)
+
+    def closed():
+        try:
+            httpx.get(health)
+        except httpx.TransportError:
+            return True
+        return False
+
+    until(closed)
     asking.join()
     assert found[0].json()["choices"][0]["message"]["content"] == "a" * 20
     assert process.wait(10) == 0
