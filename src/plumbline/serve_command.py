@@ -1,5 +1,6 @@
 """The command that answers: `plumbline serve`."""
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ from plumbline.command_output import progress
 from plumbline.imports import EXTRAS, check_installed
 
 WHERE, BOUNDS = "Where it listens", "What clients may ask"
+serve_app = typer.Typer(cls=take.Group)
 Models = Annotated[
     list[str],
     typer.Argument(
@@ -50,15 +52,11 @@ Agent = Annotated[
 ]
 
 
-def add(app: typer.Typer) -> None:
-    """Add the command to the command line."""
-    app.command(
-        epilog="Examples: `plumbline serve runs/commerce-demo` · "
-        "`plumbline serve small=runs/a/models/rl large=models/smollm2-135m --port 8080` · "
-        "`SECRET=... plumbline serve runs/mine --host 0.0.0.0 --token-env SECRET --log requests.jsonl`"
-    )(serve)
-
-
+@serve_app.command(
+    epilog="Examples: `plumbline serve runs/commerce-demo` · "
+    "`plumbline serve small=runs/a/models/rl large=models/smollm2-135m --port 8080` · "
+    "`SECRET=... plumbline serve runs/mine --host 0.0.0.0 --token-env SECRET --log requests.jsonl`"
+)
 def serve(
     models: Models,
     host: Host = "127.0.0.1",
@@ -94,6 +92,7 @@ def serve(
     from plumbline.serve.opening import named_models, open_models
     from plumbline.serve.running import Serving, token_of
     from plumbline.serve.running import serve as run_server
+    from plumbline.serve.served import Served
 
     if engine not in {None, "vllm"}:
         raise RecipeError(f"there is no engine {engine}", "give vllm, or leave out --engine")
@@ -108,11 +107,20 @@ def serve(
         chat_template=chat_template,
         engine=engine,
     )
-    sources = named_models(models)
-    with progress() as view:
-        opened = open_models(sources, options, view)
-    if agent:
+    named = named_models(models)
+
+    def opening() -> Sequence[Served]:
+        with progress() as view:
+            opened = open_models(named, options, view)
+        if not agent:
+            return opened
         from plumbline.serve.agent_opening import with_agents
 
-        opened = with_agents(opened, sources)
-    run_server(opened, serving, partial(typer.echo, err=True))
+        return with_agents(opened, named)
+
+    run_server(opening, serving, partial(typer.echo, err=True))
+
+
+def add(app: typer.Typer) -> None:
+    """Add the command to the command line."""
+    app.add_typer(serve_app)

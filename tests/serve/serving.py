@@ -14,15 +14,15 @@ pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 pytest.importorskip("prometheus_client", reason="the extra serve is not installed")
 
 from plumbline.serve.limits import Limits
-from plumbline.serve.running import Serving, listen, server_of
+from plumbline.serve.running import PUBLIC, Serving, bound, server_of
 from plumbline.serve.served import Piece
 
 
 @contextmanager
-def running(models, *, routes=(), **options):
+def running(models, *, routes=(), public=PUBLIC, **options):
     """The server with its `address` while the block runs; it is told to end as a signal would, and has to."""
-    server = server_of(models, Serving(**options), routes)
-    with listen("127.0.0.1", 0) as listening:
+    server = server_of(models, Serving(**options), routes, public)
+    with bound("127.0.0.1", 0) as listening:
         server.address = f"http://127.0.0.1:{listening.getsockname()[1]}"
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
         thread.start()

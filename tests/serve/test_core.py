@@ -120,6 +120,29 @@ def test_a_limit_beyond_the_canvas_is_that_of_the_canvas(client):
     assert ask(client, "masked", max_tokens=4000, temperature=1.0).usage.completion_tokens <= 8
 
 
+@pytest.mark.parametrize("family", ["masked", "slots", "flow"])
+def test_a_canvas_is_shown_after_each_step_and_changes_nothing(client, policies, family):
+    law = LAWS[family][0]
+    asked = {"seed": 4, "temperature": 1.0, "n": 2}
+    plain = ask(client, family, **asked)
+    chunks = list(ask(client, family, **asked, stream=True, extra_body={"plumbline": {"canvas": True}}))
+    for index, choice in enumerate(plain.choices):
+        own = [one for one in chunks if one.choices[0].index == index]
+        canvases = [
+            one.model_extra["plumbline"]["canvas"] for one in own if "canvas" in one.model_extra.get("plumbline", {})
+        ]
+        assert "".join(one.choices[0].delta.content or "" for one in own) == choice.message.content
+        assert 1 <= len(canvases) <= law.steps
+        assert canvases[-1].startswith(choice.message.content)
+        if family != "flow":
+            hidden = [canvas.count("░") for canvas in canvases]
+            assert hidden == sorted(hidden, reverse=True)
+            assert law.max_tokens > hidden[0] >= hidden[-1]
+    assert not any(
+        "canvas" in one.model_extra.get("plumbline", {}) for one in ask(client, family, **asked, stream=True)
+    )
+
+
 def test_models_are_listed_and_described(client):
     assert [model.id for model in client.models.list()] == [*LAWS, "scripted"]
     assert client.models.retrieve("flow").model_extra["plumbline"] == {"family": "flow", "context": 64}

@@ -285,7 +285,7 @@ from plumbline.serve.limits import Limits
 from plumbline.serve.running import Serving, serve
 from tests.serve.serving import Scripted
 model = Scripted(words=("a",) * 20, pause=float(sys.argv[1]))
-serve([model], Serving(port=0, grace=1), lambda said: print(said, flush=True))
+serve(lambda: [model], Serving(port=0, grace=1), lambda said: print(said, flush=True))
 """
 
 

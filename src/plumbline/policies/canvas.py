@@ -6,14 +6,15 @@ An answer shorter than the canvas is followed by its end token up to the last pl
 sampled, so "how long" is learnt like everything else and needs no padding mask.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.errors import DataError, RecipeError
-from plumbline.policies.chunks import Chunk, Law
+from plumbline.policies.chunks import Chunk, Law, Watch
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.saved import saved_settings
@@ -25,10 +26,17 @@ class CanvasPolicy(PretrainedPolicy):
 
     canvas: int | None
     """L in demonstrations, and the most places that an answer may have; None where neither is settled."""
+    watch: Watch | None = None
+    """Hears what each canvas holds after each step, from the thread that draws."""
 
     def settled(self, source: str) -> Mapping[str, Any]:
         """What the model at `source` says about its use, in its own config or in its directory."""
         return {**(getattr(self.model.config, "plumbline", None) or {}), **saved_settings(source)}
+
+    def chunks(self, requests: Sequence[Request], law: type[Law], canvas: int | None = None) -> Iterator[Chunk[Law]]:
+        """See `PretrainedPolicy.chunks`: watched, where somebody watches."""
+        for chunk in super().chunks(requests, law, canvas):
+            yield chunk if self.watch is None else replace(chunk, watch=self.watch)
 
     def finished(
         self, chunk: Chunk[Law], row: int, canvas: NDArray[np.int64], steps: Sequence[Step]

@@ -10,13 +10,17 @@ from typing import Generic, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from plumbline.policies.draws import generators
-from plumbline.records import Message, Request, Sampling, Trajectory
+from plumbline.records import Key, Message, Request, Sampling, Trajectory
 
 Law = TypeVar("Law", bound=Sampling)
 """The kind of law that a family draws by."""
+
+Watch = Callable[[Key, NDArray[np.int64]], None]
+"""Hears the key of a request, and its canvas [L] after a step."""
 
 LAUNCHES = 1e12
 """Operations per layer that a GPU could do while one more pass is started there: about 3 ms of an H100."""
@@ -34,6 +38,14 @@ class Chunk(Generic[Law]):
     counts: list[int]  # P, how many requests each prompt has
     shared: int
     """Tokens that all prompts of this law in the call begin with, where reading them once pays; else 0."""
+    watch: Watch | None = None
+    """Hears what a canvas holds after each step; what is drawn does not depend on it."""
+
+    def show(self, rows: Sequence[int], canvases: Tensor) -> None:
+        """Let whoever watches see the canvases [len(rows), L] of these rows after a step."""
+        if self.watch is not None:
+            for row, canvas in zip(rows, canvases.cpu().numpy(), strict=True):
+                self.watch(self.requests[row].key, canvas)
 
     @property
     def prompt_of(self) -> Tensor:

@@ -5,44 +5,49 @@ at a time. What is drawn for a request depends on its key and on nothing beside 
 """
 
 import asyncio
-import contextlib
 import threading
 import time
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import groupby
 from queue import Empty, SimpleQueue
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from plumbline.errors import DataError, EngineError, RecipeError
 from plumbline.policies.policy import Sampler
-from plumbline.records import Message, Request, Sampling, Trajectory
+from plumbline.records import Key, Message, Request, Sampling, Trajectory
 from plumbline.serve.served import Asked, Piece, law_of
 
 WAIT = 0.003
 """Seconds that the first request of a batch waits for others."""
 
 
+CLOSING = 5.0
+HIDDEN = "\N{LIGHT SHADE}"
+"""Stands for a hidden place of a canvas."""
+Found = Trajectory | NDArray[np.int64] | BaseException
+"""An answer, its canvas after a step, or why there is none."""
+
+
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A request, and where its answer goes: a future of the loop that the client waits in."""
+    """A request, and where what is found goes: a queue of the loop that its client waits in."""
 
     request: Request
-    answered: asyncio.Future[Trajectory]
+    watched: bool
+    found: asyncio.Queue[Found] = field(default_factory=asyncio.Queue)
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     gone: bool = False
     """Whether nobody waits for it any more."""
 
-    def give(self, found: Trajectory | BaseException) -> None:
-        """Hand over the answer, or why there is none, from another thread."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            self.answered.get_loop().call_soon_threadsafe(self._settle, found)
-
-    def _settle(self, found: Trajectory | BaseException) -> None:
-        if self.answered.done():
-            return
-        if isinstance(found, BaseException):
-            self.answered.set_exception(found)
-        else:
-            self.answered.set_result(found)
+    def give(self, found: Found) -> None:
+        """Hand something over, from another thread."""
+        with suppress(RuntimeError):  # the loop has ended
+            self.loop.call_soon_threadsafe(self.found.put_nowait, found)
 
 
 class BatchedServed:
@@ -53,6 +58,8 @@ class BatchedServed:
         self.name, self.family, self.context = name, sampler.family, sampler.context
         self.sampler, self.sampling, self.at_once = sampler, sampling, at_once
         self._asked: SimpleQueue[_Waiting | None] = SimpleQueue()
+        ids = getattr(sampler, "ids", None)
+        self._hidden = getattr(sampler, "mask_id", None) if ids is None else ids.mask
         self._closed, self._left = False, 0
         self._thread = threading.Thread(target=self._work, name=f"serve-{name}", daemon=True)
         self._thread.start()
@@ -62,7 +69,7 @@ class BatchedServed:
         return self.sampler.prompt_length(messages)
 
     async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
-        """See `Served.answer`: one piece, when all is there."""
+        """See `Served.answer`: one piece when all is there, behind the canvas after each step where it is wanted."""
         if asked.schema is not None:
             raise RecipeError(
                 f"{self.name} cannot be made to follow a JSON schema", "leave out response_format, or ask another model"
@@ -73,16 +80,25 @@ class BatchedServed:
                 "leave out logprobs",
             )
         if self._closed:
-            raise EngineError(f"{self.name} is being closed", "ask again later")
+            raise self._ends()
         request = Request(asked.request.key, asked.request.messages, self._law(asked))
         await asyncio.to_thread(self._check, request)
-        waiting = _Waiting(request, asyncio.get_running_loop().create_future())
+        waiting = _Waiting(request, asked.canvas)
         self._asked.put(waiting)
         try:
-            trajectory = await waiting.answered
+            while not isinstance(found := await waiting.found.get(), Trajectory):
+                if isinstance(found, BaseException):
+                    raise found
+                yield Piece(canvas=self._shown(found))
         finally:
             waiting.gone = True
-        yield self._piece(trajectory, spell=asked.logprobs)
+        yield self._piece(found, spell=asked.logprobs)
+
+    def _shown(self, canvas: NDArray[np.int64]) -> str:
+        """The text of a canvas [L], each hidden place as a sign."""
+        policy: Any = self.sampler
+        runs = groupby(canvas.tolist(), lambda token: token == self._hidden)
+        return "".join(HIDDEN * len([*run]) if hidden else policy.chat.text([*run]) for hidden, run in runs)
 
     def _law(self, asked: Asked) -> Sampling:
         """The law; a limit beyond the places of the model's canvas is no limit."""
@@ -121,11 +137,14 @@ class BatchedServed:
         """See `book.Queues`."""
         return self._asked.qsize() + self._left
 
+    def _ends(self) -> EngineError:
+        return EngineError(f"{self.name} is being closed", "ask again later")
+
     async def close(self) -> None:
-        """See `Served.close`."""
+        """See `Served.close`; a batch that is being drawn is waited for no longer than `CLOSING` seconds."""
         self._closed = True
         self._asked.put(None)
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._thread.join, CLOSING)
 
     # -- the thread that draws ---------------------------------------------------------------------------------------
 
@@ -140,7 +159,7 @@ class BatchedServed:
             if batch:
                 self._draw(chosen)
         for one in [*left, *self._gather(wait=False)]:
-            one.give(EngineError(f"{self.name} is being closed", "ask again later"))
+            one.give(self._ends())
 
     def _gather(self, *, wait: bool) -> list[_Waiting]:
         """What has been asked; where `wait`, at least one thing, and what comes within a moment of it."""
@@ -159,12 +178,27 @@ class BatchedServed:
 
     def _draw(self, batch: dict[Any, _Waiting]) -> None:
         """Draw a batch of one law; an error of it is handed to all that had no answer yet."""
+        watched = any(one.watched for one in batch.values()) and hasattr(self.sampler, "watch")
+
+        def watch(key: Key, canvas: NDArray[np.int64]) -> None:
+            if key in batch and batch[key].watched:
+                batch[key].give(canvas.copy())
+
         try:
+            if watched:
+                vars(self.sampler)["watch"] = watch
             for request, trajectory in self.sampler.sample([one.request for one in batch.values()]):
                 batch.pop(request.key).give(trajectory)
+                if self._closed or all(one.gone for one in batch.values()):
+                    break
+            for one in batch.values():
+                one.give(self._ends())
         except Exception as error:  # noqa: BLE001 - whatever breaks there, those who wait are told
             for one in batch.values():
                 one.give(error)
+        finally:
+            if watched:
+                vars(self.sampler)["watch"] = None
 
 
 def _batch(waiting: Sequence[_Waiting], most: int) -> list[_Waiting]:

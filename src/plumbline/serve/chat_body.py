@@ -82,6 +82,12 @@ class BySchema(_Closed):
 Format = Annotated[PlainText | AnyObject | BySchema, Field(discriminator="type")]
 
 
+class Ours(_Closed):
+    """What only Plumbline knows."""
+
+    canvas: bool = False
+
+
 class ChatBody(_Closed):
     """The body of POST /v1/chat/completions."""
 
@@ -102,6 +108,7 @@ class ChatBody(_Closed):
     logprobs: bool | None = None
     top_logprobs: Literal[0] | None = None
     metadata: dict[str, str] | None = None
+    plumbline: Ours | None = None
     # What would change the answer and is not there: only the values that ask for nothing.
     tools: Annotated[list[Any], Field(max_length=0)] | None = None
     tool_choice: Literal["none", "auto"] | None = None
@@ -186,6 +193,7 @@ def askings(body: ChatBody, limits: Limits) -> list[Asked]:
             schema=schema,
             name=name,
             logprobs=bool(body.logprobs),
+            canvas=body.plumbline is not None and body.plumbline.canvas,
             metadata=body.metadata or {},
         )
         for index in range(body.n or 1)

@@ -26,7 +26,7 @@ def named_models(words: Sequence[str]) -> dict[str, str]:
             stage's model is meant, the run's.
 
     Raises:
-        RecipeError: two have one name.
+        RecipeError: two have one name; or a word is the name of nothing that is here.
     """
     found: dict[str, str] = {}
     for word in words:
@@ -34,6 +34,11 @@ def named_models(words: Sequence[str]) -> dict[str, str]:
         source = given[2] if given else word
         name, place = _of_run(source) or (source.rstrip("/").rpartition("/")[2], source)
         name = given[1] if given else name
+        if "/" not in source and not Path(source).exists():
+            raise RecipeError(
+                f"there is no model and no run at {source}",
+                "give a run's folder, a model directory, a GGUF file, or a hub name such as org/model",
+            )
         if name in found:
             raise RecipeError(f"two models are called {name}", f"name them: {name}-2={source}")
         found[name] = place
@@ -42,12 +47,14 @@ def named_models(words: Sequence[str]) -> dict[str, str]:
 
 def _of_run(source: str) -> tuple[str, str] | None:
     """A run's name and its last stage's model; None for what is no folder of a run, or of a model in one."""
-    folder = Path(source)
+    folder = Path(source).absolute()
     for stage in reversed(STAGES):
         if (folder / "recipe.yaml").is_file() and (folder / "models" / stage).is_dir():
-            return folder.resolve().name, str(folder / "models" / stage)
-    run = folder.resolve().parents[1] if len(folder.resolve().parts) > 2 else folder
-    return (run.name, source) if (run / "recipe.yaml").is_file() and folder.parent.name == "models" else None
+            return folder.name, str(Path(source) / "models" / stage)
+    run = folder.parent.parent
+    if folder.parent.name == "models" and (run / "recipe.yaml").is_file():
+        return run.name, source
+    return None
 
 
 def open_models(models: dict[str, str], options: ModelOptions, listener: Listener) -> list[Served]:

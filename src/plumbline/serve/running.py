@@ -5,7 +5,7 @@ import ipaddress
 import os
 import resource
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from plumbline.errors import EngineError, RecipeError
 from plumbline.serve.app import application
 from plumbline.serve.book import Book
-from plumbline.serve.gate import Gate
+from plumbline.serve.gate import PUBLIC, Gate
 from plumbline.serve.limits import Limits
 from plumbline.serve.served import Served
 
@@ -75,21 +75,24 @@ def token_of(variable: str | None, serving: Serving) -> str | None:
     return token
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there; port 0 takes a free one.
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that has that address and does not listen yet; port 0 takes a free one.
 
     Raises:
         EngineError: the address is not this machine's, or the port is taken.
     """
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        opened = socket.socket(family, kind)
+        try:
+            family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+            address: Any = (host, port)
+        except ValueError:  # a name
+            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        opened = socket.socket(family, socket.SOCK_STREAM)
     except OSError as error:
         raise EngineError(f"cannot serve on {host}: {error.strerror or error}", "give another --host") from error
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind(address)
-        opened.listen(BACKLOG)
     except OSError as error:
         opened.close()
         raise EngineError(
@@ -167,8 +170,16 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def server_of(models: Sequence[Served], serving: Serving, routes: Sequence[BaseRoute] = ()) -> Server:
-    """The server over these models, not started yet: `await server.serve([listen(host, port)])`.
+def server_of(
+    models: Sequence[Served], serving: Serving, routes: Sequence[BaseRoute] = (), public: Collection[str] = PUBLIC
+) -> Server:
+    """The server over these models, not started yet: `await server.serve([bound(host, port)])`.
+
+    Args:
+        models: what answers.
+        serving: how.
+        routes: further ones, such as a page's.
+        public: the paths that need no token.
 
     Raises:
         StorageError: its log cannot be written.
@@ -176,7 +187,7 @@ def server_of(models: Sequence[Served], serving: Serving, routes: Sequence[BaseR
     book = Book(serving.limits, serving.log, contents=serving.log_contents)
     patient: Any = type("Patient", (Patient,), {"patience": serving.limits.body_seconds})
     config = uvicorn.Config(
-        Gate(application(models, book=book, routes=routes), serving.token, serving.hosts),
+        Gate(application(models, book=book, routes=routes), serving.token, serving.hosts, public),
         http=patient,
         ws="none",
         loop="asyncio",
@@ -193,17 +204,24 @@ def server_of(models: Sequence[Served], serving: Serving, routes: Sequence[BaseR
 
 
 def serve(
-    models: Sequence[Served], serving: Serving, told: Callable[[str], None], routes: Sequence[BaseRoute] = ()
+    opening: Callable[[], Sequence[Served]],
+    serving: Serving,
+    told: Callable[[str], None],
+    routes: Sequence[BaseRoute] = (),
+    public: Collection[str] = PUBLIC,
 ) -> None:
     """Serve until a signal says to end; `told` hears the address and how to ask.
+
+    The models are opened when the port is known to be free, and before anybody can ask.
 
     Raises:
         EngineError: the port is taken.
         StorageError: the log cannot be written.
     """
     many_files()
-    with listen(serving.host, serving.port) as listening:
-        server = server_of(models, serving, routes)
+    with bound(serving.host, serving.port) as listening:
+        models = opening()
+        server = server_of(models, serving, routes, public)
         port = listening.getsockname()[1]
         host = f"[{serving.host}]" if ":" in serving.host else serving.host
         told(f"serving {', '.join(one.name for one in models)} at http://{host}:{port}/v1 (Ctrl-C ends it)")

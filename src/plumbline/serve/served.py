@@ -27,6 +27,8 @@ class Asked:
     """The schema's name, as the client calls it."""
     logprobs: bool = False
     """Whether the tokens are wanted one by one, spelled and with their log-probabilities."""
+    canvas: bool = False
+    """Whether the canvas is wanted after each step of denoising."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """What the client says of the request beside it, its job among others."""
 

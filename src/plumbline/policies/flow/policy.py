@@ -118,7 +118,7 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
             return self._places(self.network, prefix, canvas, (times, widths), self.exploration)
 
         start = torch.stack([self._noise(chunk.sampling.max_tokens, each) for each in own])
-        return flow(law_of, start, chunk.sampling, self.network.config.exponent, own)
+        return flow(law_of, start, chunk, self.network.config.exponent, own)
 
     def _noise(self, places: int, generator: torch.Generator) -> Tensor:
         """What an empty canvas holds, [L]."""

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
 from plumbline.policies.flow import kernels
 from plumbline.policies.flow.options import FlowSampling
@@ -33,7 +34,7 @@ class Flowed:
 
 @torch.no_grad()
 def flow(
-    law_of: LawOf, start_rl: Tensor, sampling: FlowSampling, exponent: float, own: Sequence[torch.Generator]
+    law_of: LawOf, start_rl: Tensor, chunk: Chunk[FlowSampling], exponent: float, own: Sequence[torch.Generator]
 ) -> Flowed:
     """Carry canvases from noise to text.
 
@@ -44,11 +45,11 @@ def flow(
     Args:
         law_of: the model.
         start_rl: [R, L] on the CPU, the noise.
-        sampling: the law.
+        chunk: whose rows they are; its law is greedy where its temperature is 0.
         exponent: of the schedule.
         own: a CPU generator for each row, the only source of randomness.
     """
-    canvas_rl = start_rl.clone()
+    canvas_rl, sampling = start_rl.clone(), chunk.sampling
     rows, places = canvas_rl.shape
     steps: list[list[Step]] = [[] for _ in range(rows)]
     for step in ticks(sampling, exponent):
@@ -71,6 +72,7 @@ def flow(
                 )
             )
         canvas_rl = following_rl
+        chunk.show(range(rows), canvas_rl)
     return Flowed(canvas_rl.numpy(), steps)
 
 

@@ -77,6 +77,7 @@ def denoise(
                 positions = torch.from_numpy(step.positions)
                 canvas_rl[row, positions] = torch.from_numpy(step.tokens)
                 hidden_rl[row, positions] = False
+            chunk.show(active.tolist(), canvas_rl[active])
         if piece.last or sampling.selector == "leftmost":
             behind_rl = hidden_rl & torch.isin(canvas_rl[:, : piece.end], stops).any(1, keepdim=True)
             canvas_rl[behind_rl] = end

@@ -111,6 +111,7 @@ class _Rollout:
             filled = self._fill(number, count, last=number + 1 == len(counts))
             self._record(filled)
             self._put(number, filled)
+            self.chunk.show(self.live.tolist(), self.canvas)
             yield from self._finish()
             if len(self.live) == 0:
                 break

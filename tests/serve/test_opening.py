@@ -1,0 +1,149 @@
+"""Models by what a command line calls them: a run, a path, a name of the user's; in this process or behind vLLM."""
+
+import threading
+
+import openai
+import pytest
+
+from plumbline import cli
+from plumbline.engines import vllm_server as servers
+from plumbline.errors import EngineError, RecipeError
+from plumbline.evaluation.models import ModelOptions
+from plumbline.records import Request, Sampling
+from plumbline.runs.run import Silent
+from plumbline.serve import running as running_module
+from plumbline.serve.opening import named_models, open_models
+from plumbline.serve.running import Serving, token_of
+from plumbline.serve.spelling import Spelling
+from tests.engines import vllm_stand_in as stand_in
+from tests.serve.serving import running, until
+
+CHAT = [{"role": "user", "content": "o produto chegou?"}]
+
+
+@pytest.fixture
+def run(tmp_path, tiny_folder):
+    """A run whose last stage is SFT."""
+    folder = tmp_path / "runs" / "mine"
+    (folder / "models").mkdir(parents=True)
+    (folder / "recipe.yaml").write_text("name: mine\n")
+    for stage in ("base", "sft"):
+        (folder / "models" / stage).symlink_to(tiny_folder)
+    return folder
+
+
+def test_names_of_models(run, tiny_folder):
+    assert named_models([str(run)]) == {"mine": f"{run}/models/sft"}
+    assert named_models([f"{run}/models/base"]) == {"mine": f"{run}/models/base"}
+    assert named_models([f"a={run}", f"b.1={tiny_folder}"]) == {"a": f"{run}/models/sft", "b.1": str(tiny_folder)}
+    assert named_models(["org/model", f"{tiny_folder}/"]) == {"model": "org/model", "tiny": f"{tiny_folder}/"}
+    with pytest.raises(RecipeError, match="two models are called mine"):
+        named_models([str(run), f"{run}/models/base"])
+
+
+def test_a_token_is_needed_beyond_this_machine(monkeypatch):
+    monkeypatch.setenv("SECRET", "abc")
+    monkeypatch.setenv("BAD", "a b")
+    for host in ("127.0.0.1", "127.1.2.3", "::1", "localhost"):
+        assert token_of(None, Serving(host=host)) is None
+    for host in ("0.0.0.0", "::", "10.0.0.1", "example.org", "127.0.0.1.example.org"):
+        with pytest.raises(RecipeError, match="can be reached from other machines"):
+            token_of(None, Serving(host=host))
+        assert token_of("SECRET", Serving(host=host)) == "abc"
+    for name in ("BAD", "NO_SUCH_NAME"):
+        with pytest.raises(RecipeError, match="holds no token"):
+            token_of(name, Serving())
+
+
+def test_a_run_is_served_by_one_command(run, monkeypatch, capfd):
+    """In a thread of this process, which signals do not reach: what they do is tested with a process of its own."""
+    opened, honest = [], running_module.server_of
+    monkeypatch.setattr(running_module, "server_of", lambda *given: opened.append(honest(*given)) or opened[0])
+    command = ["serve", str(run), "--port", "0", "--device", "cpu", "--max-tokens", "6"]
+    thread = threading.Thread(target=lambda: cli.app(command, standalone_mode=False), daemon=True)
+    thread.start()
+    until(lambda: opened and opened[0].started, 60)
+    address = f"http://127.0.0.1:{opened[0].servers[0].sockets[0].getsockname()[1]}/v1"
+    client = openai.OpenAI(base_url=address, api_key="none", max_retries=0)
+    said = client.chat.completions.create(model="mine", messages=CHAT, max_tokens=5)
+    assert 1 <= said.usage.completion_tokens <= 5
+    with pytest.raises(openai.BadRequestError, match="this server gives at most 6"):
+        client.chat.completions.create(model="mine", messages=CHAT, max_tokens=7)
+    opened[0].stop()
+    thread.join(20)
+    assert not thread.is_alive()
+    told = capfd.readouterr().err
+    assert f"serving mine at {address}" in told
+    assert f"curl {address}/chat/completions -H 'Content-Type: application/json' -d " in told
+    assert told.endswith("ended\n")
+
+
+class Alive:
+    pid = 0
+
+    def poll(self):
+        return None
+
+
+@pytest.fixture
+def behind_vllm(tiny_folder, tiny_policy, tmp_path, monkeypatch):
+    """The tiny model behind a stand-in for vLLM."""
+    httpd = []
+
+    def start(python, module, arguments, extra, log):
+        httpd.append(stand_in.serve(arguments[arguments.index("--model") + 1]))
+        httpd[0].state.base = "plumbline"
+        return servers.Server(Alive(), httpd[0].address, log)
+
+    monkeypatch.setattr(servers, "MODULE", "tests.engines.vllm_stand_in")
+    monkeypatch.setattr(servers, "start", start)
+    monkeypatch.setattr(servers, "stop", lambda server: httpd[0].shutdown())
+    options = ModelOptions(engine="vllm", dtype="float32", device="cpu")
+    (served,) = open_models({"tiny": str(tiny_folder)}, options, Silent())
+    with running([served]) as server:
+        yield openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0), httpd[0]
+
+
+def test_an_autoregressive_model_behind_vllm(behind_vllm, tiny_policy):
+    client, httpd = behind_vllm
+
+    def ask(**more):
+        return client.chat.completions.create(model="tiny", messages=CHAT, max_tokens=12, **more)
+
+    ((_, wanted),) = tiny_policy.sample([Request((0,), CHAT, Sampling(temperature=0.0, max_tokens=12))])
+    said = ask(temperature=0, logprobs=True)
+    assert said.choices[0].message.content == wanted.text
+    assert (said.choices[0].finish_reason, said.usage.completion_tokens) == (wanted.finish, wanted.num_tokens)
+    assert len(said.choices[0].logprobs.content) == wanted.num_tokens
+    assert said.model_extra["plumbline"]["engine"] == "vllm"
+    assert said.model_extra["plumbline"]["seed"] is False
+    streamed = list(ask(temperature=0, stream=True))
+    assert "".join(one.choices[0].delta.content or "" for one in streamed) == wanted.text
+    with pytest.raises(openai.BadRequestError, match="exceed the context"):
+        client.chat.completions.create(model="tiny", messages=CHAT, max_tokens=3000)
+    httpd.state.faults.cuts = 0
+    with pytest.raises(openai.InternalServerError, match="the engine behind this model does not answer") as caught:
+        ask()
+    assert caught.value.status_code == 502
+    assert len(ask(n=3).choices) == 3
+
+
+def test_other_families_are_not_behind_vllm(tmp_path):
+    from tests.policies.flow.conftest import make
+
+    folder = make(tmp_path / "flow")
+    with pytest.raises(EngineError, match="vLLM has no model of the family flow"):
+        open_models({"flow": str(folder)}, ModelOptions(engine="vllm", family="flow"), Silent())
+
+
+def test_text_is_spelled_as_it_comes_and_never_taken_back(tiny_policy):
+    text = "não 12 dias — ação, 🙂🙂 é"
+    tokens = tiny_policy.chat.tokenizer(text, add_special_tokens=False)["input_ids"]
+    spelling = Spelling(tiny_policy.chat.text)
+    parts = [spelling.add([token], last=index == len(tokens) - 1) for index, token in enumerate(tokens)]
+    assert "".join(parts) == text
+    assert "" in parts, "a part of a character is held back"
+    assert "\N{REPLACEMENT CHARACTER}" not in "".join(parts)
+    broken = Spelling(tiny_policy.chat.text)
+    cut = tiny_policy.chat.tokenizer("🙂", add_special_tokens=False)["input_ids"][:2]
+    assert broken.add(cut[:1]) + broken.add(cut[1:], last=True) == tiny_policy.chat.text(cut) != ""
