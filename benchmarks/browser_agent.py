@@ -49,8 +49,6 @@ from plumbline.tasks.forms.task import FormsTask, open_forms
 
 VARIABLE = "PLUMBLINE_BROWSER_USE_PYTHON"
 DRIVER = Path(__file__).with_name("browser_use_driver.py")
-SECONDS = 180.0
-"""Of one form."""
 VARIANTS: dict[str, dict[str, Any]] = {
     "thinking": {"agent": {}},
     "no-thinking": {"agent": {"use_thinking": False}},
@@ -146,8 +144,9 @@ def model_server(served: Served) -> Iterator[str]:
 class Driver:
     """browser-use in a process of its own interpreter, which is begun anew where it does not answer."""
 
-    def __init__(self, python: str) -> None:
-        self.python = python
+    def __init__(self, python: str, seconds: float = 180.0) -> None:
+        """Start nothing yet; a task may take so many seconds."""
+        self.python, self.seconds = python, seconds
         self.process: subprocess.Popen[str] | None = None
 
     def run(self, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,13 +156,13 @@ class Driver:
         assert told is not None
         assert said is not None
         print(json.dumps(asked), file=told, flush=True)
-        late = threading.Timer(SECONDS, self.close)
+        late = threading.Timer(self.seconds, self.close)
         late.start()
         line = said.readline()
         late.cancel()
         if not line:
             self.close()
-            return {"failed": f"the agent did not come to an end within {SECONDS:.0f} s"}
+            return {"failed": f"the agent did not come to an end within {self.seconds:.0f} s"}
         return dict(json.loads(line))
 
     def _started(self) -> subprocess.Popen[str]:
@@ -304,6 +303,7 @@ def main() -> None:
     parser.add_argument("--actions", type=int, default=5, help="the agent's limit of actions a step")
     parser.add_argument("--model", help="a run or model of the forms task that plans; left out: the oracle")
     parser.add_argument("--slip", action="store_true", help="the oracle's first plan of each form is wrong")
+    parser.add_argument("--seconds", type=float, default=180.0, help="of one form, all steps together")
     parser.add_argument("--options", default="{}", help="JSON: the forms task's options")
     arguments = parser.parse_args()
     python = os.environ.get(VARIABLE)
@@ -318,8 +318,9 @@ def main() -> None:
     there = arguments.out.read_text(encoding="utf-8").splitlines() if arguments.out.is_file() else []
     done = {row["id"]: row for row in map(json.loads, there) if "failed" not in row}
     given = {**VARIANTS[arguments.variant]}
-    given["agent"] = {**given["agent"], "max_actions_per_step": arguments.actions}
-    driver = Driver(python)
+    patience = {"llm_timeout": int(arguments.seconds), "step_timeout": int(arguments.seconds)}
+    given["agent"] = {**given["agent"], **patience, "max_actions_per_step": arguments.actions}
+    driver = Driver(python, arguments.seconds)
     try:
         with serve(task.executor.site) as forms, model_server(agent) as models, arguments.out.open("a") as out:
             for row in rows:

@@ -1,11 +1,12 @@
 """Models by what a command line calls them: a run, a path, a name of the user's; in this process or behind vLLM."""
 
 import threading
+from types import SimpleNamespace
 
 import openai
 import pytest
 
-from plumbline import cli
+from plumbline import cli, processes
 from plumbline.engines import vllm_server as servers
 from plumbline.errors import EngineError, RecipeError
 from plumbline.evaluation.models import ModelOptions
@@ -78,26 +79,23 @@ def test_a_run_is_served_by_one_command(run, monkeypatch, capfd):
     assert told.endswith("ended\n")
 
 
-class Alive:
-    pid = 0
-
-    def poll(self):
-        return None
-
-
 @pytest.fixture
 def behind_vllm(tiny_folder, tiny_policy, tmp_path, monkeypatch):
     """The tiny model behind a stand-in for vLLM."""
     httpd = []
 
-    def start(python, module, arguments, extra, log):
-        httpd.append(stand_in.serve(arguments[arguments.index("--model") + 1]))
+    def start(command, environment, log):
+        httpd.append(
+            stand_in.serve(command[command.index("--model") + 1], port=int(command[command.index("--port") + 1]))
+        )
         httpd[0].state.base = "plumbline"
-        return servers.Server(Alive(), httpd[0].address, log)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.touch()
+        return SimpleNamespace(status=None, log=log)
 
     monkeypatch.setattr(servers, "MODULE", "tests.engines.vllm_stand_in")
-    monkeypatch.setattr(servers, "start", start)
-    monkeypatch.setattr(servers, "stop", lambda server: httpd[0].shutdown())
+    monkeypatch.setattr(processes, "start", start)
+    monkeypatch.setattr(processes, "stop", lambda server: httpd[0].shutdown())
     options = ModelOptions(engine="vllm", dtype="float32", device="cpu")
     (served,) = open_models({"tiny": str(tiny_folder)}, options, Silent())
     with running([served]) as server:
