@@ -35,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # At once, not on top of the training's: pip then looks for what fits, and builds the package, once.
 .venv/dev.stamp: .venv/torch.stamp pyproject.toml
 	@echo "installing plumbline and what training and the tests need"
-	@$(PIP) install -c constraints.txt -e '.[train,forms,commerce,vllm,ray,remote,trackio,wandb,tensorboard,dev]'
+	@$(PIP) install -c constraints.txt -e '.[train,forms,commerce,serve,constrained,vllm,ray,remote,trackio,wandb,tensorboard,dev]'
 	@touch .venv/train.stamp $@
 
 demo: .venv/train.stamp

@@ -20,7 +20,7 @@ EXTRAS = {
     "vllm": ("httpx",),
     "ray": ("ray",),
     "remote": ("fsspec", "s3fs"),
-    "serve": ("starlette", "uvicorn", "prometheus_client"),
+    "serve": ("starlette", "uvicorn", "prometheus_client", "jsonschema_rs"),
     "constrained": ("xgrammar",),
     "trackio": ("trackio",),
     "wandb": ("wandb",),

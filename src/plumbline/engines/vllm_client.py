@@ -164,7 +164,7 @@ class Client:
 def completion(prompt: list[int], law: Sampling) -> dict[str, Any]:
     """What is posted to /v1/completions for one answer to a prompt, but for the model and what ends the answer."""
     words = {name: getattr(law, name) for name in ("temperature", "top_k", "top_p", "max_tokens")}
-    return {**NEUTRAL, **STREAMED, **words, "prompt": prompt}
+    return {**NEUTRAL, **STREAMED, **words, "prompt": prompt, "n": 1}
 
 
 def _check(answer: Any) -> None:
