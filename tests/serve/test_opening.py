@@ -117,7 +117,7 @@ def test_an_autoregressive_model_behind_vllm(behind_vllm, tiny_policy):
     assert said.model_extra["plumbline"]["seed"] is False
     streamed = list(ask(temperature=0, stream=True))
     assert "".join(one.choices[0].delta.content or "" for one in streamed) == wanted.text
-    with pytest.raises(openai.BadRequestError, match="exceed the context"):
+    with pytest.raises(openai.BadRequestError, match="exceed the server's context"):
         client.chat.completions.create(model="tiny", messages=CHAT, max_tokens=3000)
     httpd.state.faults.cuts = 0
     with pytest.raises(openai.InternalServerError, match="the engine behind this model does not answer") as caught:
