@@ -64,9 +64,9 @@ def late_positions_in_decoding(patch, model):
 
 
 def wrong_rope_sign(patch, model):
-    true = lean.LeanDecoder._rope
+    true = lean.LeanDecoder.rotary
     sign = torch.tensor([1, -1]).unsqueeze(1)
-    patch.setattr(lean.LeanDecoder, "_rope", lambda self, length: true(self, length) * sign.to(self.model.dtype))
+    patch.setattr(lean.LeanDecoder, "rotary", lambda self, length: true(self, length) * sign.to(self.model.dtype))
 
 
 def scaled_head(patch, model):
