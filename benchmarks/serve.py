@@ -26,6 +26,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import httpx
 
+from plumbline import processes
 from plumbline.engines import vllm_server
 
 SENTENCE = "the product came late and the box was broken, but the seller answered quickly. "
@@ -39,7 +40,8 @@ class Side:
     """A server, and what a request to it says beside the rest."""
 
     name: str
-    server: vllm_server.Server
+    server: processes.Kept
+    address: str
     extra: dict[str, object]
 
 
@@ -105,17 +107,24 @@ def serve(options: argparse.Namespace) -> None:
 
 def started(name: str, python: str | None, module: str, arguments: Sequence[str], folder: Path) -> Side:
     """A server that answers."""
-    extra = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1"} if module == vllm_server.MODULE else {}
-    server = vllm_server.start(python, module, arguments, extra, folder / f"{name}.log")
-
-    def healthy() -> bool:
+    vllm = module == vllm_server.MODULE
+    extra = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_NO_USAGE_STATS": "1"} if vllm else {}
+    port = processes.free_port()
+    command = [vllm_server.check(python) if vllm else sys.executable, "-m", module, *arguments]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
+    side = Side(
+        name,
+        processes.start(command, extra, folder / f"{name}.log"),
+        f"http://127.0.0.1:{port}",
+        {"ignore_eos": True} if vllm else {},
+    )
+    while side.server.status is None:
         try:
-            return httpx.get(f"{server.address}/v1/models").status_code == 200
+            if httpx.get(f"{side.address}/v1/models").status_code == 200:
+                return side
         except httpx.TransportError:
-            return False
-
-    vllm_server.wait_until(server, healthy, 600, lambda *_: None)
-    return Side(name, server, {"ignore_eos": True} if module == vllm_server.MODULE else {})
+            time.sleep(0.25)
+    raise SystemExit(f"{name} ended: {side.server.said()}")
 
 
 def ours(name: str, options: argparse.Namespace, folder: Path, rows: int | None = None) -> Side:
@@ -150,7 +159,7 @@ async def load(side: Side, texts: Sequence[str], clients: int, answer: int) -> L
             latency.append(time.perf_counter() - at)
             first.append(begun - at)
 
-    async with httpx.AsyncClient(base_url=side.server.address, timeout=600) as http:
+    async with httpx.AsyncClient(base_url=side.address, timeout=600) as http:
         await asyncio.gather(*(client(http) for _ in range(clients)))
     return Load(time.perf_counter() - began, tokens, lost, latency, first)
 
@@ -201,7 +210,7 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
                     print(f"pair {pair + 1}: {side.name}, {clients} clients: {one.rate:.0f} tokens/s", flush=True)
     finally:
         for side in sides:
-            vllm_server.stop(side.server)
+            processes.stop(side.server)
     print(f"\n{options.model}, {options.dtype}, answers of {options.answer} tokens, n = {options.pairs} loads each\n")
     print("| server | clients | tokens/s, median (least to greatest) | latency p50 / p95 / p99 | to the first text "
           "p50 / p95 / p99 | lost |")  # fmt: skip
@@ -241,18 +250,17 @@ def soak(folder: Path, requests: int) -> None:
     make_tiny(folder / "tiny", TinySection(**TINY), WORDS * 10, seed=0)
     options = argparse.Namespace(model=str(folder / "tiny"), dtype="float32")
     side, lost = ours("tiny", options, folder), 0
-    children = Path(f"/proc/{side.server.process.pid}/task/{side.server.process.pid}/children").read_text().split()
     print("| requests | resident memory | requests/s |\n|---|---|---|", flush=True)
     try:
         for part in range(10):
             one = asyncio.run(load(side, [WORDS[number % 3] for number in range(requests // 10)], 16, 4))
             lost += one.lost
-            status = Path(f"/proc/{children[0]}/status").read_text()
+            status = Path(f"/proc/{side.server.process.pid}/status").read_text()
             memory = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
             rate, done = len(one.latency) / one.seconds, (part + 1) * (requests // 10)
             print(f"| {done} | {memory / 1024:.1f} MiB | {rate:.0f} |", flush=True)
     finally:
-        vllm_server.stop(side.server)
+        processes.stop(side.server)
     if lost:
         raise SystemExit(f"{lost} answers were lost")
 
