@@ -13,6 +13,7 @@ from plumbline.evaluation.models import ModelOptions
 from plumbline.records import Request, Sampling
 from plumbline.runs.run import Silent
 from plumbline.serve import running as running_module
+from plumbline.serve import vllm_served
 from plumbline.serve.opening import named_models, open_models
 from plumbline.serve.running import Serving, token_of
 from plumbline.serve.spelling import Spelling
@@ -75,6 +76,7 @@ def test_a_run_is_served_by_one_command(run, monkeypatch, capfd):
     assert not thread.is_alive()
     told = capfd.readouterr().err
     assert f"serving mine at {address}" in told
+    assert f"a page to try it: {address.removesuffix('v1')}\n" in told
     assert f"curl {address}/chat/completions -H 'Content-Type: application/json' -d " in told
     assert told.endswith("ended\n")
 
@@ -145,3 +147,17 @@ def test_text_is_spelled_as_it_comes_and_never_taken_back(tiny_policy):
     broken = Spelling(tiny_policy.chat.text)
     cut = tiny_policy.chat.tokenizer("🙂", add_special_tokens=False)["input_ids"][:2]
     assert broken.add(cut[:1]) + broken.add(cut[1:], last=True) == tiny_policy.chat.text(cut) != ""
+
+
+def test_the_log_of_a_vllm_server_that_does_not_start_stays(tiny_folder, monkeypatch):
+    seen = []
+
+    def start(section, policy, place):
+        seen.append(place.folder)
+        raise EngineError("it ended", f"its log is {place.folder / 'server.log'}")
+
+    monkeypatch.setattr(vllm_served, "VllmSampler", start)
+    with pytest.raises(EngineError, match="it ended"):
+        open_models({"tiny": str(tiny_folder)}, ModelOptions(engine="vllm", device="cpu"), Silent())
+    assert seen[0].is_dir()
+    seen[0].rmdir()

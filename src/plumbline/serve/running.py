@@ -231,6 +231,8 @@ def serve(
         port = listening.getsockname()[1]
         host = f"[{serving.host}]" if ":" in serving.host else serving.host
         told(f"serving {', '.join(one.name for one in models)} at http://{host}:{port}/v1 (Ctrl-C ends it)")
+        if any(getattr(route, "path", "") == "/" for route in routes):
+            told(f"  a page to try it: http://{host}:{port}/")
         told(f"  try: {example(models[0].name, f'http://{host}:{port}', token=serving.token is not None)}")
         asyncio.run(server.serve([listening]))
     told("ended")

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any
 
 from plumbline.engines.vllm import Place, VllmSampler
@@ -35,13 +36,8 @@ class VllmServed:
             EngineError: the policy is of another family, vLLM is not installed, or its server does not start.
         """
         self.name, self.family, self.sampling = name, policy.family, sampling
-        self._folder = TemporaryDirectory(prefix="plumbline-serve-")
-        place = Place(folder=Path(self._folder.name), seed=0, listener=listener)
-        try:
-            self.engine = VllmSampler(EngineSection(name="vllm"), policy, place)
-        except BaseException:
-            self._folder.cleanup()
-            raise
+        self._folder = Path(mkdtemp(prefix="plumbline-serve-"))  # stays after a failure: the error names the log in it
+        self.engine = VllmSampler(EngineSection(name="vllm"), policy, Place(self._folder, 0, listener))
         self.chat: Any = self.engine.policy.chat
         self.context = self.engine.context
         self._client: Any = None
@@ -115,4 +111,4 @@ class VllmServed:
         if self._client is not None:
             await self._client.aclose()
         await asyncio.to_thread(self.engine.close)
-        self._folder.cleanup()
+        shutil.rmtree(self._folder, ignore_errors=True)
