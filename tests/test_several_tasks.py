@@ -299,7 +299,10 @@ def test_a_tiny_model_is_not_pretrained_on_what_is_held_out(tmp_path):
     card = Card.read(run.model("base"))
     assert card is not None
     assert card.trained_on == {example.fingerprint() for example in ToyTask({"size": 8}).examples("train")[3:]}
-    assert left_out(run_recipe(parse(leaking(0)), tmp_path / "none")) == []
+    none = run_recipe(parse(leaking(0, final_limit=3)), tmp_path / "none")
+    assert left_out(none) == []
+    assert {len(found.rows) for found in run.evaluations().values()} == {8}
+    assert {len(found.rows) for found in none.evaluations().values()} == {3}, "no more than were asked for at the ends"
     with pytest.raises(DataError, match="all 8 prompts for the tiny model's pretraining are held out"):
         run_recipe(parse(leaking(8)), tmp_path / "all")
 

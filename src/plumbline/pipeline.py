@@ -115,6 +115,7 @@ def _open_ground(run: Run, name: str) -> Ground:
     check_gold(recipe, train)
     finals = final_splits(recipe, task)
     held_out = {split: task.examples(split) for split in dict.fromkeys([*finals, recipe.evaluation.split])}
+    held_out |= {split: held_out[split][: recipe.evaluation.final_limit] for split in finals}
     return Ground(name=name, task=task, train=train, held_out=held_out, finals=finals)
 
 

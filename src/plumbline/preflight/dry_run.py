@@ -1,5 +1,6 @@
 """What `plumbline run RECIPE --dry-run` says: the recipe, what it needs, its prompts, its cost, and its findings."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -169,7 +170,8 @@ def _estimated(found: DryRun) -> DryRun:
     modes = 1 + recipe.evaluation.sampled
     rl, every = recipe.rl, recipe.evaluation.every
     times = 0 if rl is None or not every else 1 + -(-rl.steps // every)
-    asked = sum(one.sizes[split] for one in found.prompts for split in one.finals)
+    most = recipe.evaluation.final_limit or math.inf
+    asked = int(sum(min(one.sizes[split], most) for one in found.prompts for split in one.finals))
     work = estimate.Work(
         recipe,
         shapes,

@@ -19,8 +19,10 @@ class EvaluationSection(Section):
     """RL steps between evaluations inside training; 0 evaluates at the ends only."""
     split: str = "val"
     limit: PositiveInt | None = 64
-    """Examples of the split that are used inside training, of each task; the ends use all."""
+    """Examples of the split that are used inside training, of each task."""
     final: list[str] = Field(default=["val", "test"])
+    final_limit: PositiveInt | None = None
+    """Examples of each of these splits that a run uses, of each task; None uses all."""
     steps: PositiveInt | None = None
     """Denoising steps of evaluations; None takes `sampling.steps`."""
     further: bool = True

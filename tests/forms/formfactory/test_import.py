@@ -92,6 +92,18 @@ def test_everything_is_test_unless_it_is_dealt(open_layout, task, examples):
         dealt.examples("val")
 
 
+@pytest.mark.parametrize("splits", ["test-only", "80-10-10"])
+def test_forms_are_held_out_whole(open_layout, examples, splits):
+    """Every record of a form that is held out is in that split, and none of it in another."""
+    task = open_layout(splits=splits, held_out=["A15"])
+    name = row_of("A15").name
+    assert task.splits == (*(("test",) if splits == "test-only" else ("train", "val", "test")), "held-out-forms")
+    held_out = task.examples("held-out-forms")
+    assert {one.id for one in held_out} == {key for key, one in examples.items() if one.stratum == name} != set()
+    seen = task.examples("test" if splits == "test-only" else "train")
+    assert {one.id for one in seen} == set(examples) - {one.id for one in held_out}
+
+
 @pytest.mark.parametrize(("records", "sizes"), [(50, (40, 5, 5)), (40, (32, 4, 4))])
 def test_the_deal(records, sizes):
     one, other = (deal(row_of(name), range(records), 42) for name in ("A11", "A13"))

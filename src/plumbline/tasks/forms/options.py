@@ -65,7 +65,8 @@ class FormsOptions(Section):
     forms: list[str] | None = None
     """Only these forms, by name; None takes all."""
     held_out: list[str] | None = None
-    """Forms that make up the split held-out-forms and are in no other; None takes the suite's own five."""
+    """Forms that make up the split held-out-forms and are in no other; None takes the suite's own five, of the
+    benchmark none."""
     records: int = Field(default=RECORDS, ge=3, le=1000)
     """Records of each form."""
     max_fields: int | None = Field(default=None, ge=1)
@@ -122,7 +123,7 @@ def read_options(values: dict[str, Any]) -> FormsOptions:
     options = section(FormsOptions, values, inside="task.options.", advice=f"the forms task knows {known}")
     foreign = {
         "own": ("path", "assets", "splits"),
-        "formfactory": ("held_out", "records", "max_fields", "noise", "sloppiness"),
+        "formfactory": ("records", "max_fields", "noise", "sloppiness"),
     }
     set_for_another = [
         f"task.options.{name}"

@@ -139,6 +139,7 @@ class FormsTask:
             fix = f"it has {', '.join(self.splits)}"
             if self.options.suite == "formfactory":
                 fix += "; task.options.splits: 80-10-10 deals the records to train, val and test"
+                fix += ", and task.options.held_out names forms for held-out-forms"
             elif split == HELD_OUT_FORMS:
                 fix = "add one of the held-out forms to task.options.forms, or name one in task.options.held_out"
             raise DataError(f"the forms task has no split {split!r} with these options", fix)

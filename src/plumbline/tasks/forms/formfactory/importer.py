@@ -11,7 +11,7 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.imports import missing
 from plumbline.records import Example
 from plumbline.seeds import generator
-from plumbline.tasks.forms.build import SEEN, SHARES, Suite, gold_plan, write_plan
+from plumbline.tasks.forms.build import HELD_OUT_FORMS, SEEN, SHARES, Suite, gold_plan, write_plan
 from plumbline.tasks.forms.formfactory.app import FlaskApp, import_app
 from plumbline.tasks.forms.formfactory.checkout import Checkout, documents_file, open_checkout
 from plumbline.tasks.forms.formfactory.documents import split_documents
@@ -69,7 +69,7 @@ def import_formfactory(options: FormsOptions) -> Suite:
     forms = {row.name: read_form(row, checkout, app, tuple(assets), options.surface) for row in rows}
     return Suite(
         {name: one.form for name, one in forms.items()},
-        SEEN if options.splits == "80-10-10" else (TEST,),
+        (*(SEEN if options.splits == "80-10-10" else (TEST,)), *([HELD_OUT_FORMS] if options.held_out else [])),
         f"formfactory {checkout.digest}",
         partial(_build, options=options, forms=forms, digest=checkout.digest),
         Hosted(app, {one.form.path: one.page for one in forms.values()}, assets),
@@ -143,10 +143,13 @@ def _draw_of(one: Field, records: Sequence[Gold]) -> Draw:
 
 
 def _build(split: str, options: FormsOptions, forms: Mapping[str, Imported], digest: str) -> list[Example]:
-    examples = []
+    examples, held_out = [], options.held_out or []
     for one in forms.values():
+        if (one.row.name in held_out) != (split == HELD_OUT_FORMS):
+            continue
         usable = [index for index, record in enumerate(one.records) if not record.lacking(one.form.fields)]
-        chosen = usable if options.splits == "test-only" else deal(one.row, usable, options.seed)[split]
+        whole = options.splits == "test-only" or split == HELD_OUT_FORMS
+        chosen = usable if whole else deal(one.row, usable, options.seed)[split]
         examples += [_example(one, index, options, digest) for index in chosen]
     if not examples:
         raise DataError(f"the split {split} of the chosen forms is empty", "choose more forms in task.options.forms")
