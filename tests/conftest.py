@@ -6,22 +6,28 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Two threads on tiny matrices wait for each other more than they work.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import functools
 import gc
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+import typer.main
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Hide GPUs from all but `pytest -m gpu`, and let nothing wait for the disk.
 
     Where a device is "auto" GPUs would be taken, and round otherwise. No test pulls the plug, and a run of a tiny model
-    waits longer for the disk than it computes; a file that is closed stays an error.
+    waits longer for the disk than it computes; a file that is closed stays an error. No package and no command is added
+    while tests run: versions are looked up once, and the command line is built once, which takes longer than an error.
     """
     if config.option.markexpr != "gpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.fsync = lambda descriptor: os.fstat(descriptor) and None
+    metadata.version = functools.cache(metadata.version)
+    typer.main.get_command = functools.cache(typer.main.get_command)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -100,10 +101,16 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
-def imported(tree: ast.Module) -> set[str]:
-    """Dotted names that a file imports, wherever in it (relative imports are banned by the linter)."""
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """All of a file's syntax tree, from the top down; nobody may change it."""
+    return tuple(ast.walk(parsed(path)))
+
+
+def imported(among: Iterable[ast.AST]) -> set[str]:
+    """Dotted names that are imported among these nodes (relative imports are banned by the linter)."""
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in among:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -115,22 +122,20 @@ def package_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_down(path):
-    mine = package_of(path)
-    if mine == "__init__":
-        return
-    for name in imported(parsed(path)):
-        if name.startswith("plumbline."):
-            theirs = name.split(".")[1]
-            if theirs == "__version__":
-                continue
-            assert theirs == mine or RANK[theirs] < RANK[mine], f"{mine} may not import {theirs}"
+def test_imports_point_down():
+    wrong = []
+    for path in modules():
+        mine = package_of(path)
+        names = {name.split(".")[1] for name in imported(nodes(path)) if name.startswith("plumbline.")}
+        for theirs in names - {mine, "__version__"} if mine != "__init__" else ():
+            if RANK[theirs] >= RANK[mine]:
+                wrong.append(f"{path.relative_to(PACKAGE)} may not import {theirs}")
+    assert wrong == []
 
 
 def test_a_diagnosis_reads_records_and_knows_no_task_and_no_policy():
     for path in (PACKAGE / "diagnosis").rglob("*.py"):
-        names = {name.split(".")[1] for name in imported(parsed(path)) if name.startswith("plumbline.")}
+        names = {name.split(".")[1] for name in imported(nodes(path)) if name.startswith("plumbline.")}
         assert not names & {"tasks", "policies", "rollouts", "judging"}, path
 
 
@@ -138,7 +143,7 @@ def test_a_heavy_import_at_the_top_of_a_file_stands_only_where_it_may():
     for path in modules():
         where = path.relative_to(PACKAGE).as_posix()
         tops = [node for node in parsed(path).body if isinstance(node, ast.Import | ast.ImportFrom)]
-        names = {name.split(".")[0] for node in tops for name in imported(ast.Module([node], []))}
+        names = {name.split(".")[0] for node in tops for name in imported([node])}
         if found := names & HEAVY:
             assert where.startswith(MAY_IMPORT_TORCH), f"{where} imports {found} at its top"
 
@@ -189,7 +194,7 @@ def test_files_and_functions_stay_small():
     for path in modules():
         text = path.read_text()
         assert text.count("\n") <= 450, f"{path} is too long to read in one sitting"
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno - node.lineno < 80, f"{path}:{node.lineno} {node.name} is too long"
 
@@ -200,7 +205,7 @@ MOST_PARAMETERS = 6
 def test_signatures_have_at_most_six_parameters():
     """Beside `self`; commands are left out, because their parameters are what the command line takes."""
     for path in modules():
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             if any("app.command(" in ast.unparse(decorator) for decorator in node.decorator_list):
@@ -233,7 +238,7 @@ def test_only_named_boundaries_catch_everything():
     }
     found = set()
     for path in modules():
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ExceptHandler) and (
                 node.type is None or getattr(node.type, "id", "") in {"Exception", "BaseException"}
             ):
@@ -254,7 +259,7 @@ def test_what_an_error_says_to_install_is_an_extra():
     calls = [
         node
         for path in modules()
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "missing"
     ]
     named = [key.value for call in calls for key in call.keywords if key.arg == "extra"]
@@ -262,7 +267,7 @@ def test_what_an_error_says_to_install_is_an_extra():
     for path in modules():
         said = "not installed" in "".join(
             node.value
-            for node in ast.walk(parsed(path))
+            for node in nodes(path)
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" not in node.value
         )
         assert not said or path.name == "imports.py", f"{path}: say it with imports.missing"

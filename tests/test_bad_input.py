@@ -38,6 +38,23 @@ def place(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def seen(place):
+    """What the last test left there, in a list of one."""
+    return [contents(place)]
+
+
+@pytest.fixture
+def untouched(place, seen):
+    """Asserts that nothing has been made, changed or removed since it was last called."""
+
+    def check():
+        before, seen[0] = seen[0], contents(place)
+        assert seen[0] == before
+
+    return check
+
+
 @pytest.fixture
 def asked_network(monkeypatch):
     """What was asked of the network, which is not there."""
@@ -106,10 +123,9 @@ def test_the_table_is_long_and_no_command_is_in_it_twice():
 
 
 @pytest.mark.parametrize(("command", "message"), TABLE, ids=[command for command, _ in TABLE])
-def test_a_bad_input_is_one_message_and_leaves_nothing(plumbline, place, asked_network, command, message):
-    before = contents(place)
+def test_a_bad_input_is_one_message_and_leaves_nothing(plumbline, untouched, asked_network, command, message):
     status, out, err = plumbline(command)
-    assert contents(place) == before
+    untouched()
     assert asked_network == []
     assert "Traceback" not in err
     assert " ".join(message.split()) in words(err)
@@ -149,7 +165,7 @@ BLOCKED = [
 
 
 @pytest.mark.parametrize(("package", "command", "message", "extra"), BLOCKED, ids=[f"{p}: {c}" for p, c, *_ in BLOCKED])
-def test_a_missing_extra_is_named(plumbline, place, monkeypatch, package, command, message, extra):
+def test_a_missing_extra_is_named(plumbline, untouched, monkeypatch, package, command, message, extra):
     forget = [
         name
         for name in sys.modules
@@ -161,19 +177,17 @@ def test_a_missing_extra_is_named(plumbline, place, monkeypatch, package, comman
     monkeypatch.setitem(sys.modules, package, None)
     if package == "tensorboard":
         monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    before = contents(place)
     status, out, err = plumbline(command)
     assert (status, out) == (1, "")
     assert message in err
     assert f"'.[{extra}]'" in err
-    assert contents(place) == before
+    untouched()
 
 
-def test_a_gpu_that_is_not_there_is_said_before_anything_is_built(plumbline, place, monkeypatch):
+def test_a_gpu_that_is_not_there_is_said_before_anything_is_built(plumbline, untouched, monkeypatch):
     import torch
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    before = contents(place)
     for command in (
         "eval models/plain --device cuda",
         "run commerce-tiny --out new --set model.device=cuda",
@@ -182,7 +196,7 @@ def test_a_gpu_that_is_not_there_is_said_before_anything_is_built(plumbline, pla
         status, _, err = plumbline(command)
         assert status == 1
         assert "finds none of that kind here" in err
-    assert contents(place) == before
+    untouched()
 
 
 @pytest.mark.parametrize(

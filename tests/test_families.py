@@ -1,5 +1,6 @@
 """Every family through the one pipeline: made, SFT, RL in each likelihood, evaluated, saved, opened again."""
 
+import functools
 import math
 import shutil
 import sys
@@ -25,7 +26,15 @@ SAMPLING = {
 }
 
 
-def recipe(family, controls=None, sampling=None, **rl):
+TINY = {"hidden": 32, "layers": 2, "heads": 2, "vocabulary": 300, "context": 128, "steps": 2}
+
+
+def recipe(family, controls=None, sampling=None, start=None, **rl):
+    """All stages of a tiny model that is made; or RL alone, of the model of the run `start`."""
+    stages = {"evaluation": {"every": 0, "limit": 2, "sampled": False, "final": ["val"]}}
+    if start is None:
+        evaluation = {"every": 1, "limit": 2, "final": ["val"]}
+        stages = {"sft": {"steps": 2, "batch_size": 4}, "evaluation": evaluation}
     return parse(
         {
             "name": family,
@@ -34,21 +43,26 @@ def recipe(family, controls=None, sampling=None, **rl):
                 "family": family,
                 **({"slot": 4} if family == "slots" else {"attention": "prefix"}),
                 "threads": 1,
-                "tiny": {"hidden": 32, "layers": 2, "heads": 2, "vocabulary": 300, "context": 128, "steps": 2},
+                **({"tiny": TINY} if start is None else {"name": str(start.folder / "models" / "sft")}),
             },
-            "sft": {"steps": 2, "batch_size": 4},
             "rl": {"steps": 2, "prompts_per_step": 2, "group_size": 3, **rl},
             "controls": controls or {},
             "sampling": {"max_tokens": 8, **SAMPLING[family], **(sampling or {})},
-            "evaluation": {"every": 1, "limit": 2, "final": ["val"]},
+            **stages,
         }
     )
 
 
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Gives a finished run of a family, which is made when it is first asked for."""
+    folder = tmp_path_factory.mktemp("families")
+    return functools.cache(lambda family: run_recipe(recipe(family), folder / family))
+
+
 @pytest.fixture(scope="module", params=sorted(SAMPLING))
-def finished(request, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("families") / request.param
-    return request.param, run_recipe(recipe(request.param), folder)
+def finished(request, runs):
+    return request.param, runs(request.param)
 
 
 def test_a_run_has_its_metrics_and_its_laws_hold(finished):
@@ -64,9 +78,9 @@ def test_a_run_has_its_metrics_and_its_laws_hold(finished):
 
 
 @pytest.mark.parametrize("family", sorted(SAMPLING))
-def test_a_sampler_behind_is_a_copy_that_draws_by_its_own_law(family, tmp_path):
-    learns = {"optimiser": {"learning_rate": 1e-2, "schedule": "constant"}}
-    run = run_recipe(recipe(family, lag=1, old="rescored", tis=2.0, steps=3, group_size=6, **learns), tmp_path)
+def test_a_sampler_behind_is_a_copy_that_draws_by_its_own_law(family, runs, tmp_path):
+    learns = {"steps": 3, "group_size": 6, "optimiser": {"learning_rate": 1e-2, "schedule": "constant"}}
+    run = run_recipe(recipe(family, start=runs(family), lag=1, old="rescored", tis=2.0, **learns), tmp_path)
     rows = [row for row in run.rows("rl") if "train/reward" in row]
     assert [row["train/staleness"] for row in rows] == [0, 1, 1]
     assert max(row["train/sampler_scorer_gap"] for row in rows) < 1e-4
@@ -170,8 +184,8 @@ def test_what_auto_was_is_remembered(finished):
         ("flow", {"algorithm": {"keep": 2, "ratio": "step"}, "inner_epochs": 2}),
     ],
 )
-def test_every_algorithm_trains(family, rl, tmp_path):
-    run = run_recipe(recipe(family, **rl), tmp_path / "run")
+def test_every_algorithm_trains(family, rl, runs, tmp_path):
+    run = run_recipe(recipe(family, start=runs(family), **rl), tmp_path / "run")
     rows = [row for row in run.rows("rl") if "train/reward" in row]
     assert all(math.isfinite(row["train/loss"]) and math.isfinite(row["train/grad_norm"]) for row in rows)
     assert (rows[-1]["train/kl"] is not None) == ("beta" in rl)
@@ -183,11 +197,12 @@ def test_every_algorithm_trains(family, rl, tmp_path):
     assert (rows[-1]["train/clip_fraction"] is not None) == algorithm.has_ratio
 
 
-def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(tmp_path):
+def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(runs, tmp_path):
     from plumbline.errors import TrainingStopped
 
+    wrong = recipe("masked", start=runs("masked"), controls={"score_temperature": 0.3}, max_gap=0.01)
     with pytest.raises(TrainingStopped, match="differ from the sampler's"):
-        run_recipe(recipe("masked", controls={"score_temperature": 0.3}, max_gap=0.01), tmp_path / "run")
+        run_recipe(wrong, tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -197,11 +212,12 @@ def test_scoring_at_another_temperature_than_was_sampled_at_is_noticed(tmp_path)
         ("slots", {"algorithm": "espo"}, "cannot do"),
     ],
 )
-def test_what_a_family_cannot_do_is_said(family, rl, message, tmp_path, monkeypatch):
+def test_what_a_family_cannot_do_is_said(family, rl, message, runs, tmp_path, monkeypatch):
     """Also of a family of one's own, whose keys nobody knows before."""
+    start = runs(family)
     monkeypatch.setattr("plumbline.recipe.files.check_reads", lambda recipe: None)
     with pytest.raises(RecipeError, match=message):
-        run_recipe(recipe(family, **rl), tmp_path / "run")
+        run_recipe(recipe(family, start=start, **rl), tmp_path / "run")
 
 
 @pytest.fixture

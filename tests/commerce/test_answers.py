@@ -212,11 +212,11 @@ def perturbed(rng: np.random.Generator, gold: dict) -> str:
 
 
 def test_no_text_earns_less_when_it_is_read_leniently(commerce):
-    """Over 4,000 answers in other forms, huge integers, deep lists and lone surrogates too; the items add up."""
+    """Over 1,500 answers in other forms, huge integers, deep lists and lone surrogates too; the items add up."""
     rng = np.random.default_rng(0)
     examples = [example for split in commerce.splits for example in commerce.examples(split)]
     valid = more = 0
-    for number in range(4_000):
+    for number in range(1_500):
         example = examples[number % len(examples)]
         text = perturbed(rng, json.loads(example.gold))
         _, score = commerce.judge(example, text)
@@ -229,5 +229,5 @@ def test_no_text_earns_less_when_it_is_read_leniently(commerce):
         assert -1e-9 <= rest <= score.total + 1e-9
         spans = sorted(span for item in found.values() for span in item.spans)
         assert all(one[1] <= other[0] for one, other in pairwise(spans))
-    assert valid > 2000
-    assert more > 1200, "the forms that only the lenient reading takes are many"
+    assert valid > 750
+    assert more > 450, "the forms that only the lenient reading takes are many"

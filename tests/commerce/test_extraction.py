@@ -227,11 +227,11 @@ def damaged(rng: np.random.Generator, text: str) -> str:
     return text
 
 
-def test_ten_thousand_damaged_completions_are_all_scored_in_time(commerce):
+def test_three_thousand_damaged_completions_are_all_scored_in_time(commerce):
     rng = np.random.default_rng(0)
     examples = [example for split in commerce.splits for example in commerce.examples(split)]
     slowest = 0.0
-    for number in range(10_000):
+    for number in range(3_000):
         example = examples[number % len(examples)]
         text = damaged(rng, example.gold)
         began = time.process_time()

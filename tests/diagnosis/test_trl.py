@@ -31,20 +31,26 @@ HEALTHY = {
     "cosine and KL": Plan(options={"lr_scheduler_type": "cosine", "beta": 0.04}),
     "each batch twice": Plan(options={"num_iterations": 2}),
 }
+SOON = 14
+"""Steps of a run in which what is fatal is seen after ten of them."""
 PLANTED = {
-    "constant reward": (Plan(rewards=(half,)), "no-signal", "fatal"),
-    "reward 0": (Plan(rewards=(never,)), "no-signal", "fatal"),
+    "constant reward": (Plan(rewards=(half,), steps=SOON), "no-signal", "fatal"),
+    "reward 0": (Plan(rewards=(never,), steps=SOON), "no-signal", "fatal"),
     # TRL says frac_reward_zero_std 0 here.
-    "groups of equal rewards": (Plan(rewards=(by_prompt,), options={"scale_rewards": "batch"}), "no-signal", "fatal"),
-    "parts that cancel": (Plan(rewards=(letters, opposite)), "no-signal", "fatal"),
+    "groups of equal rewards": (
+        Plan(rewards=(by_prompt,), options={"scale_rewards": "batch"}, steps=SOON),
+        "no-signal",
+        "fatal",
+    ),
+    "parts that cancel": (Plan(rewards=(letters, opposite), steps=SOON), "no-signal", "fatal"),
     "dead part": (Plan(rewards=(letters, never)), "dead-part", "warning"),
-    "infinite reward": (Plan(rewards=(sometimes(math.inf),)), "not-finite", "fatal"),
+    "infinite reward": (Plan(rewards=(sometimes(math.inf),), steps=SOON), "not-finite", "fatal"),
     "reward NaN": (Plan(rewards=(sometimes(math.nan), short)), "lost-reward", "warning"),
-    "loss NaN": (Plan(patch=poison(12)), "not-finite", "fatal"),
+    "loss NaN": (Plan(patch=poison(12), steps=SOON), "not-finite", "fatal"),
     "rate 0 for the last part": (Plan(patch=exhausted(0.6)), "rate-exhausted", "fatal"),
     "rate of nothing": (Plan(options={"learning_rate": 1e-9}), "small-updates", "warning"),
     "length is paid": (Plan(rewards=(long,), steps=60), "truncation", "fatal"),
-    "temperature 0": (Plan(options={"temperature": 1e-4}), "identical-samples", "fatal"),
+    "temperature 0": (Plan(options={"temperature": 1e-4}, steps=SOON), "identical-samples", "fatal"),
 }
 
 

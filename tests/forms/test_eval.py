@@ -24,7 +24,7 @@ FILM = "plumbline.tasks.forms.executors.film"
 
 @pytest.fixture(scope="module")
 def fewer():
-    return open_task("forms", {"records": 20}, Path("unused"))
+    return open_task("forms", {"records": 10}, Path("unused"))
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def plumbline(monkeypatch, capfd):
 
 @pytest.mark.parametrize("split", ["val", "test", "held-out-forms"])
 def test_the_oracle_is_the_ceiling_and_every_control_keeps_its_limit(fewer, split):
-    """On two records a form; test_rubric.py holds oracle and controls to their rewards on all of them."""
+    """On one record a form; test_rubric.py holds oracle and controls to their rewards on all of them."""
     examples = fewer.examples(split)
     beside = references(fewer, examples, split)
     summary = detail(beside["oracle"], beside)

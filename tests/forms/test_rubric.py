@@ -424,12 +424,12 @@ def damaged(rng: np.random.Generator, plan: str, other: str) -> str:
     return "\n".join(lines)
 
 
-def test_five_thousand_damaged_plans(forms):
+def test_two_thousand_damaged_plans(forms):
     rng = np.random.default_rng(0)
     agent = {e.id: e.gold for e in open_task("forms", {"plan": "agent"}, Path()).examples("val")}
     examples = list(forms.examples("val"))
     began, worst, right = time.process_time(), 0.0, 0
-    for number in range(5000):
+    for number in range(2000):
         example = examples[number % len(examples)]
         source = agent[example.id] if number % 5 == 0 else example.gold
         text_ = damaged(rng, source, examples[(number + 1) % len(examples)].gold)
@@ -440,7 +440,7 @@ def test_five_thousand_damaged_plans(forms):
         assert outcome.facts["submitted"] or fair.total == 0
         right += fair.total == 1.0
     assert worst < 1.0
-    assert 0 < right < 2500, "some damage does no harm, most does"
+    assert 0 < right < 1000, "some damage does no harm, most does"
     assert time.process_time() - began < 60
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import plumbline
+from plumbline.jobs import checks
 from plumbline.jobs.checks import examine
 from plumbline.jobs.package import LIMIT
 from plumbline.jobs.specify import Asked, specify
@@ -17,6 +18,20 @@ def fatal(recipe="tickets.yaml", **asked):
     return [(one.check, one.what) for one in examined.findings if one.level == "fatal"], examined
 
 
+@pytest.fixture
+def opened_once(monkeypatch):
+    """The dry run in a copy, which takes seconds, is made of one job; a test's next ones are told the same."""
+    honest, said = checks._opened, []
+
+    def opened(spec, package):
+        if not said:
+            said.append(honest(spec, package))
+        return said[0]
+
+    monkeypatch.setattr(checks, "_opened", opened)
+    return said
+
+
 def test_a_job_that_lacks_nothing_may_be_sent(project):
     found, examined = fatal()
     assert found == []
@@ -24,7 +39,7 @@ def test_a_job_that_lacks_nothing_may_be_sent(project):
     assert examined.looked_at == ("jsonl: train 16, val 2, test 2; RL draws 1 prompts, 0.06 epochs",)
 
 
-def test_the_failure_of_the_forms_log_is_found_before_the_job_is_sent(project):
+def test_the_failure_of_the_forms_log_is_found_before_the_job_is_sent(project, opened_once):
     """Twice: the path by its rule, and the entry point's own error from a dry run in a copy of what would be sent."""
     found, _ = fatal("failure.yaml", needs=["data/formfactory"])
     (files, path), (job, error) = found
@@ -33,6 +48,7 @@ def test_the_failure_of_the_forms_log_is_found_before_the_job_is_sent(project):
     assert path.endswith(".gitignore:1: data/formfactory/")
     assert error.endswith("FormFactory app.py not found")
     assert [check for check, _ in fatal("failure.yaml")[0]] == ["job"], "nobody has to name the path"
+    opened_once.clear()
     assert fatal("failure.yaml", on="process")[0][0][1].endswith("the data are there"), "which sees the folder itself"
 
 
@@ -76,7 +92,7 @@ def test_a_model_that_git_ignores_is_reached_by_its_absolute_path_on_this_machin
     assert "files" not in dict(fatal(overrides=absolute, there=[str(place)], **REMOTE)[0])
 
 
-def test_a_checkpoint_that_the_cluster_has_is_not_looked_for_here(project):
+def test_a_checkpoint_that_the_cluster_has_is_not_looked_for_here(project, opened_once):
     there = ["model={name: /mnt/models/big}"]
     assert fatal(overrides=there, **REMOTE)[0][0][0] == "model"
     assert fatal(overrides=there, there=["/mnt/models"], **REMOTE)[0] == []

@@ -8,6 +8,7 @@ from plumbline.policies import token_law
 from plumbline.policies.token_law import draw, log_prob, restrict
 from plumbline.records import Sampling
 
+DRAWS = 15_000
 LAWS = [
     Sampling(),
     Sampling(temperature=0.3),
@@ -40,19 +41,19 @@ def test_the_law_is_transformers_law(sampling):
 @pytest.mark.parametrize("sampling", LAWS, ids=str)
 @pytest.mark.parametrize("vocabulary", [7, 128, 300])
 def test_draws_follow_the_law(sampling, vocabulary):
-    """A chi-square over 50,000 draws; scipy is the oracle of its tail."""
+    """A chi-square; scipy is the oracle of its tail."""
     from scipy import stats
 
     generator = torch.Generator().manual_seed(vocabulary)
     logits = torch.randn(1, vocabulary, generator=generator) * 2
-    uniforms = torch.rand(50_000, dtype=torch.float64, generator=generator)
-    tokens, logprobs = draw(logits.expand(50_000, -1), uniforms, sampling)
+    uniforms = torch.rand(DRAWS, dtype=torch.float64, generator=generator)
+    tokens, logprobs = draw(logits.expand(DRAWS, -1), uniforms, sampling)
     law = restrict(logits, sampling).softmax(-1)[0].double()
     counts = torch.bincount(tokens, minlength=vocabulary).double()
     assert counts[law == 0].sum() == 0
-    often = law * 50_000 >= 5
+    often = law * DRAWS >= 5
     observed = torch.cat([counts[often], counts[~often].sum()[None]])
-    expected = torch.cat([law[often], law[~often].sum()[None]]) * 50_000
+    expected = torch.cat([law[often], law[~often].sum()[None]]) * DRAWS
     kept = expected > 0
     if kept.sum() > 1:
         assert stats.chisquare(observed[kept], expected[kept] * observed.sum() / expected.sum()).pvalue > 1e-3
@@ -79,10 +80,10 @@ def test_draws_at_another_temperature_fail_the_same_test():
     from scipy import stats
 
     logits = torch.randn(1, 40, generator=torch.Generator().manual_seed(0)) * 2
-    uniforms = torch.rand(50_000, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    tokens, _ = draw(logits.expand(50_000, -1), uniforms, Sampling(temperature=0.9))
+    uniforms = torch.rand(DRAWS, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    tokens, _ = draw(logits.expand(DRAWS, -1), uniforms, Sampling(temperature=0.9))
     counts = torch.bincount(tokens, minlength=40).double()
-    assert stats.chisquare(counts, logits.softmax(-1)[0].double() * 50_000 * (1 + 1e-12), sum_check=False).pvalue < 1e-6
+    assert stats.chisquare(counts, logits.softmax(-1)[0].double() * DRAWS * (1 + 1e-12), sum_check=False).pvalue < 1e-6
 
 
 def test_the_largest_uniform_draws_a_token_that_can_be_drawn():

@@ -49,9 +49,9 @@ def check(text: str) -> None:
         assert repr(read_json(text).value) == repr(strict)
 
 
-def test_ten_thousand_hostile_completions():
+def test_three_thousand_hostile_completions():
     rng = random.Random(0)
-    for _ in range(10_000):
+    for _ in range(3_000):
         text = "".join(rng.choice(PIECES) for _ in range(rng.randint(1, 40)))
         check('{"sentiment":' + text if rng.random() < 0.3 else text)
 

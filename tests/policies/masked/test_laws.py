@@ -28,7 +28,7 @@ def key_of(trajectory):
 
 @pytest.mark.parametrize("selector", [*KINDS, "ancestral"])
 def test_both_laws_hold(policy, selector):
-    laws = check_policy(policy, CHAT, law(selector), draws=4000)
+    laws = check_policy(policy, CHAT, law(selector), draws=2000)
     assert laws.gap < 2e-5
     assert laws.chi_square_p > 1e-3
     assert 0.97 < laws.mass < 1 + 1e-5
@@ -43,7 +43,7 @@ def test_both_laws_hold(policy, selector):
     ],
 )
 def test_temperatures_filters_and_blocks_are_part_of_the_law(policy, options):
-    laws = check_policy(policy, CHAT, replace(SMALL, **options), draws=4000, seed=3)
+    laws = check_policy(policy, CHAT, replace(SMALL, **options), draws=2000, seed=3)
     assert laws.gap < 2e-5
     assert laws.chi_square_p > 1e-3
 
@@ -79,7 +79,7 @@ def test_every_trajectory_has_its_enumerated_probability(masked_folder, selector
 
 def test_tokens_alone_are_not_the_log_probability_of_the_native_sampler(policy):
     """The negative control: what token-only methods call the probability sums to far more than 1."""
-    (drawn,) = sampled(policy, [CHAT], 3000, law("low_confidence"), seed=2)
+    (drawn,) = sampled(policy, [CHAT], 1000, law("low_confidence"), seed=2)
     distinct = list({key_of(t): t for t in drawn}.values())
     scored = policy.score(distinct)
     tokens = scored.logprobs.detach().double() * ~scored.selection
@@ -145,7 +145,7 @@ def test_the_learnt_temperature_is_inside_the_law(masked_folder):
     with torch.no_grad():
         policy.exploration.log_temperature.copy_(torch.linspace(-0.8, 0.8, 16))
     asked = law("plackett_luce")
-    laws = check_policy(policy, CHAT, asked, draws=4000)
+    laws = check_policy(policy, CHAT, asked, draws=2000)
     assert laws.gap < 2e-5
     assert laws.chi_square_p > 1e-3
     (drawn,) = sampled(policy, [CHAT], 4, asked, seed=0)

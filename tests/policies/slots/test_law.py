@@ -14,6 +14,7 @@ from plumbline.testing import _chi_square_p, _key, check_policy, sampled
 from tests.policies.slots.models import PROMPT, A
 from tests.policies.slots.oracle import everything
 
+DRAWS = 2500
 LAW = SlotSampling(max_tokens=4, steps=2, selector="plackett_luce", temperature=0.7, position_temperature=0.5)
 LAWS = {
     "two rounds": (LAW, [1, 1]),
@@ -70,18 +71,18 @@ def test_the_sampler_draws_the_oracles_law(policy, name):
     chances = dict(
         zip((_key([one]) for one in trajectories), (wanted.double().exp() / ways(law)).tolist(), strict=True)
     )
-    (drawn,) = sampled(policy, [PROMPT], 6000, law, seed=3)
+    (drawn,) = sampled(policy, [PROMPT], DRAWS, law, seed=3)
     counted = Counter(_key([one]) for one in drawn)
     assert set(counted) <= set(chances)
     scored = policy.score(list({_key([one]): one for one in drawn}.values()))
     assert (scored.logprobs - scored.recorded).abs().max() < 1e-5
     observed = np.array([counted[key] for key in chances], dtype=float)
-    assert _chi_square_p(observed, 6000 * np.array(list(chances.values())), 6000) > 1e-3
+    assert _chi_square_p(observed, DRAWS * np.array(list(chances.values())), DRAWS) > 1e-3
 
 
 def test_both_laws_hold(policy):
     """What the next two break."""
-    laws = check_policy(policy, PROMPT, LAW, draws=5000, seed=11)
+    laws = check_policy(policy, PROMPT, LAW, draws=DRAWS, seed=11)
     assert laws.gap < 1e-5
     assert laws.chi_square_p > 1e-3
     assert laws.mass < 1 + 1e-4
@@ -91,7 +92,7 @@ def test_both_laws_hold(policy):
 def test_a_sampler_of_other_tokens_fails_law_2(policy, monkeypatch):
     honest = places.draw
     monkeypatch.setattr(places, "draw", lambda logits, uniforms, law: honest(logits, uniforms**1.3, law))
-    laws = check_policy(policy, PROMPT, LAW, draws=5000, seed=0)
+    laws = check_policy(policy, PROMPT, LAW, draws=DRAWS, seed=0)
     assert laws.gap < 1e-5
     assert laws.chi_square_p < 1e-6
 
@@ -99,7 +100,7 @@ def test_a_sampler_of_other_tokens_fails_law_2(policy, monkeypatch):
 def test_a_sampler_of_other_slots_fails_law_2(policy, monkeypatch):
     honest = plackett_luce.choose
     monkeypatch.setattr(plackett_luce, "choose", lambda scores, uniforms, count: honest(scores * 3, uniforms, count))
-    laws = check_policy(policy, PROMPT, LAW, draws=5000, seed=0)
+    laws = check_policy(policy, PROMPT, LAW, draws=DRAWS, seed=0)
     assert laws.gap < 1e-5
     assert laws.chi_square_p < 1e-6
 
