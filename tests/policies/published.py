@@ -60,9 +60,9 @@ def tokenizer(folder: Path, tokens, files, **config) -> dict[str, int]:
     return ids
 
 
-def weights_of(sizes, names, seed=0, *, biases=False, own_head=True):
+def weights_of(sizes, names, *, rows=ROWS, biases=False):
     """Random weights {published name: tensor}: none near 0 or 1, no two alike."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
 
     def random(*shape, around=0.0, spread=0.4):
         return around + spread * torch.randn(shape, generator=generator)
@@ -73,7 +73,7 @@ def weights_of(sizes, names, seed=0, *, biases=False, own_head=True):
         "query": (queries, hidden), "key": (keys, hidden), "value": (keys, hidden), "out": (hidden, queries),
         "gate": (inner, hidden), "up": (inner, hidden), "down": (hidden, inner),
     }  # fmt: skip
-    found = {f"{names['embed']}.weight": random(ROWS, hidden, spread=1.0)}
+    found = {f"{names['embed']}.weight": random(rows, hidden, spread=1.0)}
     for layer in range(sizes["layers"]):
         at = f"{names['layer']}.{layer}."
         for part, shape in shapes.items():
@@ -81,12 +81,10 @@ def weights_of(sizes, names, seed=0, *, biases=False, own_head=True):
             if biases and part in {"query", "key", "value"}:
                 found[f"{at}{names[part]}.bias"] = random(shape[0])
         for part, size in (("before", hidden), ("after", hidden), ("query_norm", None), ("key_norm", None)):
-            if part in names and sizes.get("norms", True) | (size is not None):
+            if part in names:
                 found[f"{at}{names[part]}.weight"] = random(size or sizes["head_size"], around=1.0)
     found[f"{names['norm']}.weight"] = random(hidden, around=1.0)
-    if own_head:
-        found[f"{names['head']}.weight"] = random(ROWS, hidden, spread=0.5)
-    return found
+    return found | {f"{names['head']}.weight": random(rows, hidden, spread=0.5)}
 
 
 def write(folder: Path, config, weights) -> Path:

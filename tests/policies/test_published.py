@@ -4,14 +4,16 @@ None of their weights are here: what is tested is that nothing of a layout is lo
 
 import json
 from dataclasses import dataclass, field
+from itertools import product
 
+import numpy as np
 import pytest
 import torch
 
-from plumbline.errors import ModelError
+from plumbline.errors import ModelError, RecipeError
 from plumbline.policies import open_policy
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
-from plumbline.testing import check_policy
+from plumbline.testing import check_policy, sampled
 from tests.policies.published import HEADERS, LLADA, QWEN, QWEN_TOKENS, ROWS, decode, tokenizer, weights_of, write
 
 CHAT = [{"role": "user", "content": "nota?"}]
@@ -53,7 +55,7 @@ class Layout:
 def qwen_config(**more):
     """The keys that Qwen's checkpoints have, as transformers 4 wrote them."""
     return {
-        "attention_dropout": 0.0, "bos_token_id": 285, "eos_token_id": 285, "hidden_act": "silu", "hidden_size": 16,
+        "attention_dropout": 0.0, "bos_token_id": 290, "eos_token_id": 290, "hidden_act": "silu", "hidden_size": 16,
         "initializer_range": 0.02, "intermediate_size": 24, "max_position_embeddings": 64, "max_window_layers": 2,
         "num_attention_heads": 2, "num_hidden_layers": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-06,
         "rope_scaling": None, "rope_theta": 1000000.0, "sliding_window": None, "tie_word_embeddings": False,
@@ -84,7 +86,7 @@ def dream(folder):
         bos_token="<|beginoftext|>", additional_special_tokens=["<|beginoftext|>", "<|mask|>"], add_bos_token=False,
     )  # fmt: skip
     config = qwen_config(
-        model_type="Dream", architectures=["DreamModel"], mask_token_id=ids["<|mask|>"], pad_token_id=285,
+        model_type="Dream", architectures=["DreamModel"], mask_token_id=ids["<|mask|>"], pad_token_id=290,
         auto_map={"AutoConfig": "configuration_dream.DreamConfig", "AutoModel": "modeling_dream.DreamModel"},
         attn_implementation="flash_attention_2", use_mrope=False, _name_or_path="Dream-org/Dream-v0-Instruct-7B",
     )  # fmt: skip
@@ -125,14 +127,36 @@ def llada(folder):
     return Layout(folder, config, weights_of(sizes, LLADA), LLADA, sizes, ids["<|mdm_mask|>"])
 
 
-MASKED = (dllm, dream, llada)
+def sdar(folder, **more):
+    """SDAR-1.7B-Chat: a Qwen3 that sees blocks of four; some of its config.json do not say so (`block_size`)."""
+    ids = tokenizer(
+        folder, (*QWEN_TOKENS, "<|MASK|>"), ("json", "vocab"), tokenizer_class="Qwen2Tokenizer", bos_token=None,
+        auto_map={"AutoTokenizer": ["tokenization_qwen2.Qwen2Tokenizer", None]}, mask_token="<|MASK|>",
+    )  # fmt: skip
+    config = qwen_config(
+        model_type="sdar", architectures=["SDARForCausalLM"], attention_bias=False, head_dim=12, debug=False,
+        attn_implementation="flex_attention", ep_size=1, fuse_cross_entropy=True, micro_forward=False,
+        auto_map={"AutoConfig": "configuration_sdar.SDARConfig", "AutoModelForCausalLM": "modeling_sdar.SDARFor"},
+        skip_checkpoint=False, use_deepep=False, **more,
+    )  # fmt: skip
+    sizes = SIZES | {"head_size": 12}
+    return Layout(folder, config, weights_of(sizes, QWEN), QWEN, sizes, ids["<|MASK|>"], block=4)
+
+
+def told_sdar(folder):
+    """The same with what its config.json says for training."""
+    return sdar(folder, block_size=4, mask_token_id=293)
+
+
+MASKED = (dllm, dream, llada, told_sdar)
 
 
 def far(policy, layout):
     """The largest difference between a policy's logits and those of the plain pass, over two canvases."""
-    prompt, mask = policy.chat.prompt(CHAT), layout.mask
+    whole, mask = policy.chat.prompt(CHAT), layout.mask
     worst = 0.0
-    for canvas in ([mask] * PLACES, [40, mask, 41, 42, mask, mask]):
+    canvases = ([mask] * PLACES, [40, mask, 41, 42, mask, mask])
+    for prompt, canvas in product([whole[start:] for start in range(layout.block or 1)], canvases):
         with torch.no_grad():
             hidden = policy.network.hidden(policy.network.encode([prompt]), torch.tensor([canvas]))[0]
             found = policy.model.get_output_embeddings()(hidden).double()
@@ -187,6 +211,73 @@ def test_planted_faults_do_not_pass(tmp_path, make):
     policy = layout.save().open()
     policy.network.shifted = not policy.network.shifted
     assert far(policy, layout) > 0.1
+
+
+class TestBlocks:
+    """What is true of a model that writes block after block, and of no other."""
+
+    @pytest.fixture
+    def policy(self, tmp_path):
+        return told_sdar(tmp_path).save().open()
+
+    def test_the_length_of_a_block_is_never_guessed(self, tmp_path):
+        layout = sdar(tmp_path).save()
+        with pytest.raises(ModelError, match=r"does not say how long a block is"):
+            layout.open()
+        layout.options = {"block": 4}
+        assert far(layout.open(), layout) < 1e-3
+        layout.options = {"block": 3}
+        assert far(layout.open(), layout) > 0.1
+        layout.config |= {"block_size": 4}
+        with pytest.raises(ModelError, match="writes blocks of 4 tokens, not of 3"):
+            layout.save().open()
+        layout.options = {"attention": "prefix"}
+        with pytest.raises(ModelError, match=r"leave model\.attention out"):
+            layout.open()
+        with pytest.raises(ValueError, match="a block may begin in it"):
+            MaskedModel(name="x", block=4, attention="prefix")
+
+    @pytest.mark.parametrize("selector", ["plackett_luce", "random", "threshold", "leftmost"])
+    def test_prompts_of_all_lengths_are_scored_as_they_were_drawn(self, policy, selector):
+        law = MaskedSampling(max_tokens=PLACES, steps=5, selector=selector)
+        chats = [[{"role": "user", "content": "?" * count}] for count in range(1, 5)]
+        drawn = [each for group in sampled(policy, chats, 2, law, seed=0) for each in group]
+        assert len({len(each.prompt) % 4 for each in drawn}) == 4
+        terms = policy.score(drawn)
+        torch.testing.assert_close(terms.logprobs.detach(), terms.recorded, atol=1e-4, rtol=0)
+        for each in drawn:
+            blocks = [set((step.positions + len(each.prompt)) // 4) for step in each.steps]
+            assert all(len(block) == 1 for block in blocks)
+            assert [min(block) for block in blocks] == sorted(min(block) for block in blocks)
+
+    def test_training_sees_what_drawing_sees(self, policy):
+        """Each block behind the finished ones before it, in one pass for all blocks."""
+        whole, clean = policy.chat.prompt(CHAT), torch.tensor([[40, 41, 42, 43, 44, 45]])
+        hidden = torch.tensor([[False, True, True, False, True, True]])
+        for prompt in (whole[start:] for start in range(4)):
+            encoded = policy.network.encode([prompt])
+            noisy = clean.masked_fill(hidden, policy.mask_id)
+            number = (torch.arange(PLACES) + len(prompt)) // 4
+            with torch.no_grad():
+                found = policy.network.training_hidden(encoded, noisy, clean)
+                for block in number.unique():
+                    state = torch.where(number < block, clean, noisy)
+                    wanted = policy.network.hidden(encoded, state)[:, number == block]
+                    torch.testing.assert_close(found[:, number == block], wanted, atol=1e-4, rtol=0)
+                assert (policy.network.hidden(encoded, noisy) - found).abs().max() > 0.01
+
+    def test_what_needs_the_whole_canvas_is_refused(self, policy):
+        law = MaskedSampling(max_tokens=PLACES, steps=PLACES)
+        with pytest.raises(RecipeError, match=r"leave sampling\.blocks out"):
+            sampled(policy, [CHAT], 1, MaskedSampling(max_tokens=PLACES, steps=PLACES, blocks=2), 0)
+        with pytest.raises(RecipeError, match="1 steps do not fit"):
+            sampled(policy, [CHAT], 1, MaskedSampling(max_tokens=PLACES, steps=1), 0)
+        schema = json.dumps({"type": "object", "properties": {"nota": {"type": "integer"}}, "required": ["nota"]})
+        with pytest.raises(RecipeError, match=r"leave sampling\.scaffold out"):
+            sampled(policy, [CHAT], 1, MaskedSampling(max_tokens=PLACES, steps=PLACES, scaffold=schema), 0)
+        ((drawn,),) = sampled(policy, [CHAT], 1, law, 0)
+        with pytest.raises(RecipeError, match="reads a block behind finished ones only"):
+            policy.hide(drawn, np.ones(PLACES, dtype=bool))
 
 
 def test_a_llada_that_is_no_llama_is_refused(tmp_path):

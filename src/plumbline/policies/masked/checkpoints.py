@@ -2,8 +2,8 @@
 
 LLaDA (Nie et al. 2025, arXiv:2502.09992) is a Llama without causal mask under other names. Dream (Ye et al. 2025,
 arXiv:2508.15487) keeps Qwen2's names and predicts place i at place i - 1, because it was made from a causal model. The
-models of dllm (arXiv:2602.22661) are Qwen3, Qwen2 and Llama without causal mask. docs/checkpoints.md says where each
-layout is from.
+models of dllm (arXiv:2602.22661) are Qwen3, Qwen2 and Llama without causal mask. SDAR (arXiv:2510.06303) is a Qwen3
+that writes block after block. docs/checkpoints.md says where each layout is from.
 """
 
 from collections.abc import Callable, Mapping
@@ -109,11 +109,20 @@ def _a2d(values: Mapping[str, Any]) -> Any:
     return stock_config(kinds[values["model_type"]], values)
 
 
+def _sdar(values: Mapping[str, Any]) -> Any:
+    from transformers import Qwen3Config
+
+    return stock_config(Qwen3Config, values, **{BLOCKWISE: True})
+
+
+BLOCKWISE = "writes_blocks"
+"""What the config of a model says here that attends block by block; `block_size` in it says how long a block is."""
 KINDS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "llada": _llada,
     "Dream": _dream,
     "a2d-qwen3": _a2d,
     "a2d-qwen2": _a2d,
     "a2d-llama": _a2d,
+    "sdar": _sdar,
 }
 """By a config's model_type, what makes a stock config of it."""
