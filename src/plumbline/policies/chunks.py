@@ -4,7 +4,7 @@ Letters in shapes: P prompts, G copies of the prompt that has most, R rows (requ
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Generic, TypeVar
 
@@ -59,6 +59,20 @@ class Chunk(Generic[Law]):
         grid = torch.full(there.shape, len(self.requests))
         grid[there] = torch.arange(len(self.requests))
         return grid
+
+    def by_length(self, unit: int) -> Iterator["Chunk[Law]"]:
+        """The chunk in parts whose prompts leave equal rests when cut into pieces of `unit` tokens."""
+        starts = [sum(self.counts[:index]) for index in range(len(self.counts))]
+        for rest in sorted({len(prompt) % unit for prompt in self.prompts}):
+            mine = [index for index, prompt in enumerate(self.prompts) if len(prompt) % unit == rest]
+            yield replace(
+                self,
+                prompts=[self.prompts[index] for index in mine],
+                requests=[
+                    each for index in mine for each in self.requests[starts[index] : starts[index] + self.counts[index]]
+                ],
+                counts=[self.counts[index] for index in mine],
+            )
 
     def generators(self) -> list[torch.Generator]:
         """A CPU generator for each row [R], seeded by its request's key: the only source of randomness."""

@@ -73,7 +73,7 @@ def convert(
         weights: a key of the dictionary; None takes the first of `CHOICES` that is there.
 
     Raises:
-        ModelError: not a checkpoint, a pickle that runs code, unknown or missing weights.
+        ModelError: not a checkpoint, a pickle that runs code, unknown or missing weights, or some of another shape.
         StorageError: the folder holds what is not ours.
     """
     claims.check(folder, MODEL)
@@ -81,7 +81,13 @@ def convert(
     config = _config(tensors, heads, context, len(_load(tokenizer)), checkpoint)
     network = FlowNetwork(config)
     renamed = {_rename(name, checkpoint): tensor.float() for name, tensor in tensors.items()}
-    missing, unexpected = network.load_state_dict(renamed, strict=False)
+    try:
+        missing, unexpected = network.load_state_dict(renamed, strict=False)
+    except RuntimeError as error:  # torch's word for sizes that do not fit
+        raise ModelError(
+            f"{checkpoint} has weights of another shape: {str(error).strip().splitlines()[-1].strip()[:200]}",
+            "give an unchanged checkpoint",
+        ) from error
     if missing or unexpected:
         raise ModelError(
             f"{checkpoint} is no FS-DFM checkpoint of this shape: missing {missing[:3]}, unknown {unexpected[:3]}",

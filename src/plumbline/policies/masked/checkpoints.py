@@ -1,14 +1,17 @@
-"""Checkpoints in the style of LLaDA and Dream as stock Llama and Qwen2 weights; no code of theirs is run.
+"""Published masked-diffusion checkpoints as stock Llama, Qwen2 and Qwen3 weights; no code of theirs is run.
 
 LLaDA (Nie et al. 2025, arXiv:2502.09992) is a Llama without causal mask under other names. Dream (Ye et al. 2025,
-arXiv:2508.15487) keeps Qwen2's names and predicts place i at place i - 1, because it was made from a causal model.
+arXiv:2508.15487) keeps Qwen2's names and predicts place i at place i - 1, because it was made from a causal model. The
+models of dllm (arXiv:2602.22661) are Qwen3, Qwen2 and Llama without causal mask. SDAR (arXiv:2510.06303) is a Qwen3
+that writes block after block. docs/checkpoints.md says where each layout is from.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from plumbline.errors import ModelError
+from plumbline.policies.pretrained.stock import stock_config
 from plumbline.storage import read_object
 
 LLADA_NAMES = {
@@ -26,13 +29,28 @@ LLADA_NAMES = {
     r"^model\.transformer\.blocks\.(\d+)\.ff_out\.": r"model.layers.\1.mlp.down_proj.",
 }
 """LLaDA's names of weights and Llama's."""
+LLADA_IS = {
+    "block_type": "llama",
+    "activation_type": "silu",
+    "layer_norm_type": "rms",
+    "rope": True,
+    "alibi": False,
+    "attention_layer_norm": False,
+    "input_emb_norm": False,
+    "scale_logits": False,
+    "include_bias": False,
+    "include_qkv_bias": False,
+    "bias_for_layer_norm": False,
+    "multi_query_attention": False,
+}
+"""What the switches of a LLaDA config say where the network is a Llama; null stands for false there."""
 
 
 def config_of(source: str) -> Any:
-    """A stock config for a LLaDA or Dream checkpoint at `source` (a directory or a hub name); None for any other.
+    """A stock config for one of the checkpoints above at `source` (a directory or a hub name); None for any other.
 
     Raises:
-        ModelError: its config.json lacks what such a checkpoint has.
+        ModelError: its config.json lacks what such a checkpoint has, or asks for a network that no stock model is.
     """
     from transformers.utils import cached_file
 
@@ -40,7 +58,7 @@ def config_of(source: str) -> Any:
     if path is None:
         return None
     values = read_object(Path(path))
-    build = {"llada": _llada, "Dream": _dream}.get(str(values.get("model_type")))
+    build = KINDS.get(str(values.get("model_type")))
     try:
         return None if build is None else build(values)
     except KeyError as error:
@@ -53,6 +71,13 @@ def config_of(source: str) -> Any:
 def _llada(values: Mapping[str, Any]) -> Any:
     from transformers import LlamaConfig
 
+    odd = {key: values[key] for key, is_ in LLADA_IS.items() if key in values and (values[key] or False) != is_}
+    if odd:
+        raise ModelError(
+            "this LLaDA checkpoint is no Llama: its config.json says "
+            + ", ".join(f"{key}: {value}" for key, value in odd.items()),
+            "use LLaDA-8B-Base, LLaDA-8B-Instruct or LLaDA-1.5, whose layout is known here",
+        )
     return LlamaConfig(
         vocab_size=values.get("embedding_size") or values["vocab_size"],
         hidden_size=values["d_model"],
@@ -74,18 +99,30 @@ def _llada(values: Mapping[str, Any]) -> Any:
 def _dream(values: Mapping[str, Any]) -> Any:
     from transformers import Qwen2Config
 
-    kept: tuple[str, ...] = (
-        "vocab_size",
-        "hidden_size",
-        "intermediate_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-    )
-    kept += ("num_key_value_heads", "max_position_embeddings", "rms_norm_eps", "tie_word_embeddings")
-    kept += ("bos_token_id", "eos_token_id", "pad_token_id", "mask_token_id")
-    return Qwen2Config(
-        **{key: values[key] for key in kept if key in values},
-        rope_parameters={"rope_type": "default", "rope_theta": values.get("rope_theta", 10000.0)},
-        use_sliding_window=False,
-        predicts_next=True,
-    )
+    return stock_config(Qwen2Config, values, predicts_next=True)
+
+
+def _a2d(values: Mapping[str, Any]) -> Any:
+    from transformers import LlamaConfig, Qwen2Config, Qwen3Config
+
+    kinds = {"a2d-qwen3": Qwen3Config, "a2d-qwen2": Qwen2Config, "a2d-llama": LlamaConfig}
+    return stock_config(kinds[values["model_type"]], values)
+
+
+def _sdar(values: Mapping[str, Any]) -> Any:
+    from transformers import Qwen3Config
+
+    return stock_config(Qwen3Config, values, **{BLOCKWISE: True})
+
+
+BLOCKWISE = "writes_blocks"
+"""What the config of a model says here that attends block by block; `block_size` in it says how long a block is."""
+KINDS: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "llada": _llada,
+    "Dream": _dream,
+    "a2d-qwen3": _a2d,
+    "a2d-qwen2": _a2d,
+    "a2d-llama": _a2d,
+    "sdar": _sdar,
+}
+"""By a config's model_type, what makes a stock config of it."""

@@ -1,13 +1,16 @@
 """A causal transformers model as a bidirectional one: hidden states of the places of a canvas.
 
-Letters in shapes: P prompts, N longest prompt, R rows (canvases), L places, H hidden size, K key heads, D size of a
-head.
+Letters in shapes: P prompts, N longest kept part of a prompt, M longest rest, R rows (canvases), L places, Q tokens
+that a row reads at once (M + L), H hidden size, K key heads, D size of a head.
 
-The mask is always given in four dimensions, so a causal model's own mask never acts. Two ways to attend:
+The mask is always given in four dimensions, so a causal model's own mask never acts. Three ways to attend:
 
     full     everything sees everything, as LLaDA and Dream were trained; the prompt is encoded with every canvas
     prefix   the prompt sees the prompt, a canvas sees its prompt and itself; a prompt is then encoded once and its keys
              and values serve every step and every copy, in sampling and in scoring
+    blocks   prompt and canvas are one text, cut into blocks of B tokens from its first token on; a token sees its own
+             block and all before (SDAR). The prompt's whole blocks are encoded once; what is left of it stands in one
+             block with the canvas's first places, sees them, and is read with every canvas
 """
 
 from collections.abc import Sequence
@@ -20,23 +23,25 @@ from transformers import DynamicCache
 
 from plumbline.policies.pretrained.inputs import additive, padded
 
-Attention = Literal["full", "prefix"]
+Attention = Literal["full", "prefix", "blocks"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prompts:
-    """Distinct prompts, padded on the right, and under prefix attention what their encoding left behind."""
+    """Distinct prompts: a part of each that is encoded once, and a rest that is read with every canvas."""
 
-    ids: Tensor  # [P, N]
-    lengths: Tensor  # [P]
-    keys: tuple[Tensor, ...] = ()  # a layer each: [P, K, N, D]
+    kept: Tensor  # [P]: tokens of the encoded part
+    rest: Tensor  # [P, M]: ids, padded on the right
+    lengths: Tensor  # [P]: tokens of the rest
+    keys: tuple[Tensor, ...] = ()  # a layer each: [P, K, N, D]; none where nothing is kept
     values: tuple[Tensor, ...] = ()
-    last: Tensor | None = None  # [P, H]: the hidden state of each prompt's last token
+    last: Tensor | None = None  # [P, H]: the hidden state of the last kept token
 
     def rows(self, index: Tensor) -> "Prompts":
         """The prompts of rows [R], one each."""
         return Prompts(
-            self.ids[index],
+            self.kept[index],
+            self.rest[index],
             self.lengths[index],
             tuple(keys[index] for keys in self.keys),
             tuple(values[index] for values in self.values),
@@ -92,66 +97,105 @@ class Behind(DynamicCache):
 
 
 class Network:
-    """Hidden states of canvases under one of the two attentions."""
+    """Hidden states of canvases under one of the three attentions."""
 
-    def __init__(self, model: Any, attention: Attention, *, shifted: bool) -> None:
-        """Wrap a model; `shifted` says that place i is predicted at place i - 1 (Dream)."""
+    def __init__(self, model: Any, attention: Attention, *, shifted: bool, block: int | None = None) -> None:
+        """Wrap a model; `shifted` says that place i is predicted at place i - 1 (Dream), `block` is B."""
         self.model, self.attention, self.shifted = model, attention, shifted
+        self.block = block if attention == "blocks" else None
 
     def encode(self, prompts: Sequence[Sequence[int]], model: Any = None) -> Prompts:
-        """Pad prompts, and under prefix attention run them through the model once."""
+        """Cut prompts into what is kept and the rest, and run what is kept through the model once."""
         model = model or self.model
         device = model.device
-        ids, seen = (each.to(device) for each in padded(prompts))
-        lengths = seen.sum(1)
-        if self.attention == "full":
-            return Prompts(ids, lengths)
+        cuts = [self._kept(len(prompt)) for prompt in prompts]
+        rest, there = (
+            each.to(device) for each in padded([prompt[cut:] for prompt, cut in zip(prompts, cuts, strict=True)])
+        )
+        kept, lengths = torch.tensor(cuts, device=device), there.sum(1)
+        if not any(cuts):
+            return Prompts(kept, rest, lengths)
+        ids, seen = (
+            each.to(device) for each in padded([prompt[:cut] for prompt, cut in zip(prompts, cuts, strict=True)])
+        )
         gathered = Gathered()
-        mask = _seen_by_all(seen, ids.shape[1], model.dtype)
+        sees = seen[:, None, None]
+        if self.block is not None:
+            sees = sees & self._earlier(torch.arange(ids.shape[1], device=device).unsqueeze(0)).unsqueeze(1)
+        mask = additive(sees, model.dtype).expand(-1, -1, ids.shape[1], -1)
         states = model.get_decoder()(ids, attention_mask=mask, past_key_values=gathered, use_cache=True)
-        last = states.last_hidden_state[torch.arange(len(prompts), device=device), lengths - 1]
+        last = states.last_hidden_state[torch.arange(len(prompts), device=device), (kept - 1).clamp_min(0)]
         layers = [gathered.computed[layer] for layer in sorted(gathered.computed)]
-        return Prompts(ids, lengths, tuple(keys for keys, _ in layers), tuple(values for _, values in layers), last)
+        keys, values = tuple(key for key, _ in layers), tuple(value for _, value in layers)
+        return Prompts(kept, rest, lengths, keys, values, last)
+
+    def _kept(self, length: int) -> int:
+        """Tokens of a prompt that see nothing of the canvas."""
+        if self.block is not None:
+            return length // self.block * self.block
+        return length if self.attention == "prefix" else 0
+
+    def _earlier(self, positions: Tensor) -> Tensor:
+        """[R, Q, Q] bool: which of the tokens at these positions [R, Q] stand in a token's own block or before it."""
+        assert self.block is not None
+        number = positions // self.block
+        return number.unsqueeze(1) <= number.unsqueeze(2)
 
     def hidden(self, prompts: Prompts, canvas: Tensor, model: Any = None) -> Tensor:
         """Hidden states [R, L, H] that predict the places of canvases [R, L], each behind its row's prompt."""
-        model = model or self.model
-        return self._full(prompts, canvas, model) if self.attention == "full" else self._prefix(prompts, canvas, model)
+        return self._read(prompts, canvas, None, model or self.model)
 
-    def _full(self, prompts: Prompts, canvas: Tensor, model: Any) -> Tensor:
-        rows, places = canvas.shape
-        width = prompts.ids.shape[1] + places
-        ids = torch.zeros((rows, width), dtype=torch.long, device=canvas.device)
-        ids[:, : prompts.ids.shape[1]] = prompts.ids
-        at = prompts.lengths.unsqueeze(1) + torch.arange(places, device=canvas.device)  # [R, L]
-        ids = ids.scatter(1, at, canvas)
-        seen = torch.arange(width, device=canvas.device) < (prompts.lengths + places).unsqueeze(1)
-        mask = _seen_by_all(seen, width, model.dtype)
-        states = model.get_decoder()(ids, attention_mask=mask, use_cache=False).last_hidden_state
-        if self.shifted:
-            at = at - 1
-        result: Tensor = states.gather(1, at.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
-        return result
+    def training_hidden(self, prompts: Prompts, canvas: Tensor, clean: Tensor) -> Tensor:
+        """The same, each block of the canvas behind the finished blocks before it, which `clean` [R, L] holds.
 
-    def _prefix(self, prompts: Prompts, canvas: Tensor, model: Any) -> Tensor:
-        places, width = canvas.shape[1], prompts.ids.shape[1]
-        seen = torch.ones((len(canvas), width + places), dtype=torch.bool, device=canvas.device)
-        seen[:, :width] = torch.arange(width, device=canvas.device) < prompts.lengths.unsqueeze(1)
-        positions = prompts.lengths.unsqueeze(1) + torch.arange(places, device=canvas.device)
+        Without blocks it is `hidden`. With blocks a row is read twice side by side, finished and unfinished, as in
+        training (Arriola et al. 2025, arXiv:2503.09573): an unfinished block sees itself and the finished ones before.
+        """
+        return self._read(prompts, canvas, None if self.block is None else clean, self.model)
+
+    def _read(self, prompts: Prompts, canvas: Tensor, clean: Tensor | None, model: Any) -> Tensor:
+        """Hidden states [R, L, H] of canvases, behind the finished ones `clean` where such are given."""
+        places, device = canvas.shape[1], canvas.device
+        index = torch.arange(prompts.rest.shape[1] + places, device=device)
+        at = prompts.lengths.unsqueeze(1) + index[:places]
+        positions = prompts.kept.unsqueeze(1) + index
+        own = index < (prompts.lengths + places).unsqueeze(1)  # [R, Q]
+        width = prompts.keys[0].shape[-2] if prompts.keys else 0
+        past = torch.arange(width, device=device) < prompts.kept.unsqueeze(1)  # [R, N]
+        sees = torch.cat([past, own], dim=1).unsqueeze(1)  # [R, 1, keys]
+        ids = self._behind(prompts, canvas, at)
+        if self.block is not None:
+            earlier = self._earlier(positions)
+            sees = sees & torch.cat([past.unsqueeze(1).expand(-1, len(index), -1), earlier], dim=2)
+            if clean is not None:
+                # Queries and keys: the finished copy, then the unfinished one, which sees itself in its own block only.
+                same = earlier & earlier.transpose(1, 2)
+                before = torch.cat(
+                    [past.unsqueeze(1).expand_as(sees[..., :width]), own.unsqueeze(1) & ~same & earlier], 2
+                )
+                upper = torch.cat([sees, torch.zeros_like(earlier)], dim=2)
+                sees = torch.cat([upper, torch.cat([before, own.unsqueeze(1) & same], dim=2)], dim=1)
+                ids = torch.cat([self._behind(prompts, clean, at), ids], dim=1)
+                positions, at = positions.repeat(1, 2), at + len(index)
+        mask = additive(sees.unsqueeze(1), model.dtype).expand(-1, -1, ids.shape[1], -1)
+        cache = Behind(prompts.keys, prompts.values) if prompts.keys else None
         states = model.get_decoder()(
-            canvas,
-            attention_mask=_seen_by_all(seen, places, model.dtype),
-            position_ids=positions,
-            past_key_values=Behind(prompts.keys, prompts.values),
-            use_cache=True,
+            ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=cache is not None
         ).last_hidden_state
-        if self.shifted:
-            assert prompts.last is not None
-            states = torch.cat([prompts.last.unsqueeze(1), states[:, :-1]], dim=1)
-        result: Tensor = states
+        if not self.shifted:
+            result: Tensor = states.gather(1, at.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
+            return result
+        before_it = (at - 1).clamp_min(0).unsqueeze(-1).expand(-1, -1, states.shape[-1])
+        result = states.gather(1, before_it)
+        if prompts.last is not None:
+            alone = (prompts.lengths == 0)[:, None, None] & (index[:places] == 0)[None, :, None]
+            result = torch.where(alone, prompts.last.unsqueeze(1), result)
         return result
 
-
-def _seen_by_all(seen: Tensor, queries: int, dtype: torch.dtype) -> Tensor:
-    """An additive mask [R, 1, queries, keys] from which keys may be seen [R, keys]."""
-    return additive(seen[:, None, None], dtype).expand(-1, -1, queries, -1)
+    def _behind(self, prompts: Prompts, canvas: Tensor, at: Tensor) -> Tensor:
+        """Ids [R, Q]: what is left of each prompt, and at the places `at` [R, L] behind it the canvas."""
+        ids = torch.zeros(
+            (len(canvas), prompts.rest.shape[1] + canvas.shape[1]), dtype=torch.long, device=canvas.device
+        )
+        ids[:, : prompts.rest.shape[1]] = prompts.rest
+        return ids.scatter(1, at, canvas)

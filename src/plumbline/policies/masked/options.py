@@ -2,12 +2,15 @@
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from plumbline.policies.masked.json_form import read_form
 from plumbline.policies.options import SOME_STEPS, STEPS, DenoisingModel, PretrainedModel
 from plumbline.recipe import FamilyOptions
 from plumbline.records import SteppedSampling
+from plumbline.section import PositiveInt
 
 Selector = Literal[
     "random", "ancestral", "leftmost", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence"
@@ -19,6 +22,17 @@ class MaskedModel(PretrainedModel, DenoisingModel):
     """Its `model` section."""
 
     family: str = "masked"
+    block: PositiveInt | None = None
+    """Tokens of a block, for a model that writes block after block (SDAR): a block sees itself and all before it. None
+    takes what its config.json says (block_size), and no blocks where it says nothing."""
+
+    @model_validator(mode="after")
+    def _blocks_of_one_text(self) -> Self:
+        if self.block is not None and self.attention == "prefix":
+            raise ValueError(
+                "attention: prefix keeps the prompt apart, and a block may begin in it: leave one of both out"
+            )
+        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +40,8 @@ class MaskedSampling(SteppedSampling):
     """Its sampling law."""
 
     blocks: int = 1
-    """Parts of the canvas that are filled one after the other, each in an equal share of the steps."""
+    """Parts of the canvas that are filled one after the other, each in an equal share of the steps. A model with
+    `block` fills its own blocks one after the other, and leaves this at 1."""
     selector: Selector = "random"
     position_temperature: float = 1.0
     """Of the scores by which a selector chooses positions: small prefers the most confident ones."""

@@ -20,13 +20,14 @@ from plumbline.policies.canvas import split
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.denoising import DenoisingPolicy, Exploration
 from plumbline.policies.draws import Noise, uniforms
-from plumbline.policies.masked.checkpoints import LLADA_NAMES, config_of
+from plumbline.policies.masked.checkpoints import BLOCKWISE, LLADA_NAMES, config_of
 from plumbline.policies.masked.network import Network, Prompts
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
 from plumbline.policies.masked.probe import check_model
 from plumbline.policies.masked.recorded import Recorded
 from plumbline.policies.masked.sampler import LawOf, denoise
 from plumbline.policies.masked.scaffold import Scaffold
+from plumbline.policies.masked.schedule import slices
 from plumbline.policies.masked.scorer import log_probs, step_divergence
 from plumbline.policies.masked.spelling import open_scaffold
 from plumbline.policies.places import Places, token_log_prob
@@ -58,14 +59,19 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         self.mask_id = _mask_id(self.model, self.chat.tokenizer, source)
         self.canvas = section.canvas or self.settled(source).get("canvas")
         shifted = bool(getattr(self.model.config, "predicts_next", False))
-        self.network = Network(self.model, section.attention, shifted=shifted)
+        block = _block(self.model.config, section, source)
+        self.network = Network(
+            self.model, section.attention if block is None else "blocks", shifted=shifted, block=block
+        )
         self._scaffolds: dict[tuple[str, int], Scaffold] = {}
         check_model(self.network, source)
+        if block is not None:
+            self.model.config.update({BLOCKWISE: True, "block_size": block})
         self.model.config.plumbline = {"family": self.family, "canvas": self.canvas, "attention": section.attention}
 
     @classmethod
     def open(cls, section: MaskedModel, source: str, seed: int = 0) -> Self:
-        """Load a causal model, or a checkpoint in the style of LLaDA or Dream.
+        """Load a causal model, or one of the published checkpoints that `checkpoints` knows.
 
         Raises:
             ModelError: it cannot be loaded, has no mask token, stays causal under any mask, or computes its logits
@@ -78,7 +84,7 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         """See `Policy.engine`."""
         return {
             "family": self.family,
-            "attention": self.network.attention,
+            "attention": f"blocks of {self.network.block}" if self.network.block else self.network.attention,
             **self.facts(),
         }
 
@@ -86,20 +92,30 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
 
     def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`. Prompts are denoised in chunks of `rows_at_once` rows."""
-        end, stops = self.chat.end_of_turn, self.chat.stop_ids
-        for chunk in self.chunks(requests, MaskedSampling, self.canvas):
-            scaffold = self.scaffold(chunk.sampling)
-            for row, canvas, steps in denoise(self._law_of(chunk), chunk, self.mask_id, stops, end, scaffold):
-                yield self.finished(chunk, row, canvas, steps)
+        end = self.chat.end_of_turn
+        ends = [end, *(stop for stop in self.chat.stop_ids if stop != end)]
+        block = self.network.block
+        for whole in self.chunks(requests, MaskedSampling, self.canvas):
+            scaffold = self.scaffold(whole.sampling)
+            for chunk in [whole] if block is None else whole.by_length(block):
+                pieces = slices(chunk.sampling, block, len(chunk.prompts[0]))
+                for row, canvas, steps in denoise(self._law_of(chunk), chunk, pieces, self.mask_id, ends, scaffold):
+                    yield self.finished(chunk, row, canvas, steps)
 
     def scaffold(self, law: MaskedSampling) -> Scaffold | None:
         """The canvas that a law's scaffold makes with this tokenizer; None where the law has none.
 
         Raises:
-            RecipeError: the schema is not one that can be held to, or does not fit on the canvas.
+            RecipeError: the schema is not one that can be held to, or does not fit on the canvas; or the model fills
+                block after block.
         """
         if not law.scaffold:
             return None
+        if self.network.block is not None:
+            raise RecipeError(
+                "a scaffold is filled as a whole, and this model writes block after block",
+                "leave sampling.scaffold out",
+            )
         key = (law.scaffold, law.max_tokens)
         if key not in self._scaffolds:
             while len(self._scaffolds) >= SCAFFOLDS:
@@ -137,7 +153,7 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
 
     def record(self, trajectories: Sequence[Trajectory], law: MaskedSampling) -> Recorded:
         """See `DenoisingPolicy.record`."""
-        return Recorded.of(trajectories, law, self.mask_id, self.scaffold(law))
+        return Recorded.of(trajectories, law, self.mask_id, self.scaffold(law), self.network.block)
 
     def laws(self, recorded: Recorded, model: Any, exploration: Exploration | None) -> Places:
         """The laws of all places that any recorded step could have filled, step by step."""
@@ -162,8 +178,14 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         """See `Hides.hide`; behind its end an answer's canvas is filled with end tokens.
 
         Raises:
-            RecipeError: the answer was drawn on a scaffold, of which a bound knows nothing.
+            RecipeError: the answer was drawn on a scaffold, of which a bound knows nothing, or by a model that never
+                sees hidden places in earlier blocks.
         """
+        if self.network.block is not None:
+            raise RecipeError(
+                "a bound hides any place of an answer, and this model reads a block behind finished ones only",
+                "take an algorithm of exact trajectories (rl.algorithm: grpo)",
+            )
         if self.law.of(trajectory.sampling).scaffold:
             raise RecipeError(
                 "a bound hides any place of an answer, and a scaffold holds some of them",
@@ -188,7 +210,8 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
 
         L = E_t E_hidden (1/t) sum over hidden places of -log p(token), t uniform in (0, 1] (LLaDA, Nie et al. 2025,
         arXiv:2502.09992, eq. 3), summed over the batch; t is each demonstration's `Noise.time`. Where nothing is hidden
-        the row adds 0: hiding one place nevertheless, at weight 1/t, would bias the mean.
+        the row adds 0: hiding one place nevertheless, at weight 1/t, would bias the mean. A model with blocks sees the
+        finished blocks before the one that it fills (`Network.training_hidden`), as SDAR was trained.
         """
         prompts, canvases = zip(*map(split, batch), strict=True)
         canvas, present = padded(canvases, self.chat.end_of_turn)
@@ -196,11 +219,33 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         numbers = uniforms([each.generator for each in noise], canvas.shape[1])
         hidden = present & (numbers < share.unsqueeze(1))
         states = canvas.masked_fill(hidden, self.mask_id).to(self.device)
-        at = self.network.hidden(self.network.encode(prompts), states)[hidden.to(self.device)]
+        read = self.network.training_hidden(self.network.encode(prompts), states, canvas.to(self.device))
+        at = read[hidden.to(self.device)]
         weight = (1 / share)[hidden.nonzero()[:, 0]].to(self.device, torch.float32)
         laws = Places(self.model.get_output_embeddings(), self.mask_id, at)
         log_p = token_log_prob(laws, canvas[hidden].to(self.device), PLAIN)
         return -(log_p * weight).sum()
+
+
+def _block(config: Any, section: MaskedModel, source: str) -> int | None:
+    """Tokens of a block, of a model that writes block after block."""
+    own, wanted = getattr(config, "block_size", None), section.block
+    if not getattr(config, BLOCKWISE, False):
+        return wanted
+    block = own if wanted is None else wanted
+    if block is None:
+        raise ModelError(
+            f"{source} writes block after block, and its config.json does not say how long a block is (block_size)",
+            "set model.block to what it was trained with: 4 for SDAR-1.7B-Chat, 4B and 8B, and the number in the name "
+            "of those that end in -b8 to -b64",
+        )
+    if own is not None and wanted is not None and own != wanted:
+        raise ModelError(f"{source} writes blocks of {own} tokens, not of {wanted}", f"set model.block to {own}")
+    if section.attention == "prefix":
+        raise ModelError(
+            f"{source} writes block after block, and a block may begin in the prompt", "leave model.attention out"
+        )
+    return int(block)
 
 
 def _mask_id(model: Any, tokenizer: Any, source: str) -> int:

@@ -31,21 +31,20 @@ def check_model(network: Network, source: str) -> None:
     tokens[1, -1] = (tokens[1, -1] + 1) % vocabulary
     tokens = tokens.to(model.device)
 
-    def plain(*, prompt_sees_canvas: bool, shifted: bool = False) -> tuple[Tensor, Tensor]:
-        return _plain(model, tokens, prompt_sees_canvas, int(shifted))
+    def plain(network: Network | None = None) -> tuple[Tensor, Tensor]:
+        return _plain(model, tokens, network)
 
-    hidden, _ = plain(prompt_sees_canvas=True)
+    hidden, _ = plain()
     if bool((hidden[0] - hidden[CANVAS]).abs().max() <= 1e-6 * hidden.abs().max()):
         raise ModelError(
             f"{source} stays causal whatever mask it is given, so it cannot be a masked-diffusion model", FAMILIES
         )
-    if not Trial.of(model, lambda: plain(prompt_sees_canvas=True)[1], SEQUENCES).agrees(head(hidden)):
+    if not Trial.of(model, lambda: plain()[1], SEQUENCES).agrees(head(hidden)):
         raise ModelError(
             f"the logits of {source} are not those of its linear head (they are capped or scaled behind it)", FAMILIES
         )
     kept = network.encode(tokens[:, :PROMPT].tolist())
-    sees = network.attention == "full"
-    trial = Trial.of(model, lambda: plain(prompt_sees_canvas=sees, shifted=network.shifted)[1], SEQUENCES)
+    trial = Trial.of(model, lambda: plain(network)[1], SEQUENCES)
     if not trial.agrees(head(network.hidden(kept, tokens[:, PROMPT:]).flatten(0, 1))):
         raise ModelError(
             f"{source} computes something else when its prompt is read once and kept",
@@ -53,11 +52,19 @@ def check_model(network: Network, source: str) -> None:
         )
 
 
-def _plain(model: Any, tokens: Tensor, prompt_sees_canvas: bool, back: int) -> tuple[Tensor, Tensor]:
-    """One forward pass without short cuts: hidden [R L, H] and logits [R L, V], `back` places before each."""
+def _plain(model: Any, tokens: Tensor, network: Network | None) -> tuple[Tensor, Tensor]:
+    """One forward pass without short cuts: hidden [R L, H] and logits [R L, V] that predict the canvas.
+
+    Everything sees everything, and a place is predicted where it stands; or as `network` has it.
+    """
     rows, size = tokens.shape
     allowed = torch.ones((size, size), dtype=torch.bool, device=tokens.device)
-    allowed[:PROMPT, PROMPT:] = prompt_sees_canvas
+    if network is not None and network.attention == "prefix":
+        allowed[:PROMPT, PROMPT:] = False
+    if network is not None and network.block is not None:
+        number = torch.arange(size, device=tokens.device) // network.block
+        allowed = number <= number.unsqueeze(1)
+    back = int(network is not None and network.shifted)
     dtype = model.get_input_embeddings()(tokens).dtype  # that in which this pass runs: `Trial` has one in float32
     mask = additive(allowed.expand(rows, 1, size, size), dtype)
     hidden = model.get_decoder()(tokens, attention_mask=mask, use_cache=False).last_hidden_state

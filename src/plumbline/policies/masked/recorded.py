@@ -48,8 +48,11 @@ class Recorded:
         sampling: MaskedSampling,
         mask_id: int,
         scaffold: Scaffold | None = None,
+        block: int | None = None,
     ) -> "Recorded":
         """Lay out the steps of trajectories that share the law `sampling`, whose scaffold is given where it has one.
+
+        `block` is that of a model with blocks of its own (see `slices`).
 
         Raises:
             ValueError: a step has no state, or fills a place that was not hidden in it.
@@ -74,12 +77,13 @@ class Recorded:
         result.selected = torch.tensor([step.selection is not None for step in steps])
         result.eligible, result.pieces = result.chosen, []
         if bool(result.selected.any()):
-            by_time = {piece.time: piece for piece in slices(sampling)}
-            result.pieces = [by_time[time] for time in result.times]
-            block = torch.zeros((rows, places), dtype=torch.bool)
+            phases = [len(trajectory.prompt) % (block or 1) for trajectory in trajectories for _ in trajectory.steps]
+            known_at = {phase: {piece.time: piece for piece in slices(sampling, block, phase)} for phase in set(phases)}
+            result.pieces = [known_at[phase][time] for phase, time in zip(phases, result.times, strict=True)]
+            within = torch.zeros((rows, places), dtype=torch.bool)
             for row, piece in enumerate(result.pieces):
-                block[row, piece.start : piece.end] = True
-            result.eligible = (result.states == mask_id) & block
+                within[row, piece.start : piece.end] = True
+            result.eligible = (result.states == mask_id) & within
         looked_at = result.chosen if sampling.selector in FREE else result.eligible
         result.looked_at = looked_at
         index = torch.full((rows, places), -1, dtype=torch.long)

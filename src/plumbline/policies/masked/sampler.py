@@ -11,7 +11,7 @@ scaffold (`scaffold`) the end stands where the schema puts it, and a step is tha
 """
 
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -27,7 +27,7 @@ from plumbline.policies.masked.filling import Filling, Settled, spread
 from plumbline.policies.masked.held import Held, held_step
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.scaffold import Scaffold
-from plumbline.policies.masked.schedule import Slice, slices
+from plumbline.policies.masked.schedule import Slice
 from plumbline.policies.masked.scorer import free_log_prob, selection_log_prob
 from plumbline.policies.places import Places, draw_with_confidence, largest_log_prob, log_confidence
 from plumbline.policies.token_law import draw
@@ -44,9 +44,9 @@ Denoised = tuple[int, NDArray[np.int64], list[Step]]
 def denoise(
     law_of: LawOf,
     chunk: Chunk[MaskedSampling],
+    pieces: Sequence[Slice],
     mask_id: int,
-    stop_ids: Collection[int],
-    end: int,
+    ends: Sequence[int],
     scaffold: Scaffold | None = None,
 ) -> Iterator[Denoised]:
     """Fill a canvas for each row of a chunk from nothing, and yield it when its last block is finished.
@@ -54,9 +54,9 @@ def denoise(
     Args:
         law_of: the model.
         chunk: its law is greedy where its temperature is 0.
+        pieces: the law's steps.
         mask_id: the token of a hidden place.
-        stop_ids: tokens that end an answer.
-        end: the token that blocks behind an ended answer are filled with.
+        ends: tokens that end an answer; what is behind an ended one is filled with the first.
         scaffold: of the law, which says what stands on the canvas from the beginning, and what may be filled in.
     """
     sampling, own, rows = chunk.sampling, chunk.generators(), len(chunk.requests)
@@ -66,9 +66,9 @@ def denoise(
         canvas_rl[:] = torch.from_numpy(scaffold.canvas)
     hidden_rl = canvas_rl == mask_id
     unfinished = torch.ones((rows,), dtype=torch.bool)
-    stops = torch.tensor(sorted(stop_ids), dtype=torch.long)
+    stops = torch.tensor(ends, dtype=torch.long)
     steps: list[list[Step]] = [[] for _ in range(rows)]
-    for piece in slices(sampling):
+    for piece in pieces:
         eligible_rl = hidden_rl.clone()
         eligible_rl[:, : piece.start] = False
         eligible_rl[:, piece.end :] = False
@@ -92,7 +92,7 @@ def denoise(
         if scaffold is not None or piece.last or sampling.selector == "leftmost":
             if scaffold is None:
                 behind_rl = hidden_rl & torch.isin(canvas_rl[:, : piece.end], stops).any(1, keepdim=True)
-                canvas_rl[behind_rl] = end
+                canvas_rl[behind_rl] = ends[0]
                 hidden_rl[behind_rl] = False
             finished = unfinished & ~hidden_rl.any(1)
             unfinished &= ~finished

@@ -29,13 +29,28 @@ class Slice:
     """When the step begins, in [0, 1)."""
 
 
-def slices(sampling: MaskedSampling) -> list[Slice]:
+def slices(sampling: MaskedSampling, block: int | None = None, start: int = 0) -> list[Slice]:
     """The steps of a law, block after block, places and steps dealt as evenly as whole numbers allow.
 
+    Args:
+        sampling: the law.
+        block: tokens of a block, of a model that has its own; they are counted from the prompt's first token.
+        start: tokens of the prompt, of which the last ones may stand in the canvas's first block.
+
     Raises:
-        RecipeError: there are no steps, or fewer than blocks, or more than places.
+        RecipeError: there are no steps, or fewer than blocks, or more than places; or the law has blocks, and the
+            model its own.
     """
-    places, steps, blocks = sampling.max_tokens, sampling.steps, sampling.blocks
+    places, steps = sampling.max_tokens, sampling.steps
+    if block is not None and sampling.blocks != 1:
+        raise RecipeError(
+            f"sampling.blocks is {sampling.blocks}, but this model writes blocks of {block} tokens of its own",
+            "leave sampling.blocks out",
+        )
+    edges = _even(places, sampling.blocks)
+    if block is not None:
+        edges = [0, *range(block - start % block, places, block), places]
+    blocks = len(edges) - 1
     if steps is None:
         raise RecipeError(
             "a diffusion policy needs a number of denoising steps", "set sampling.steps, for example to 8"
@@ -43,10 +58,9 @@ def slices(sampling: MaskedSampling) -> list[Slice]:
     if not blocks <= steps <= places:
         raise RecipeError(
             f"{steps} steps do not fit {blocks} blocks of a canvas of {places} places",
-            "set sampling.steps between sampling.blocks and sampling.max_tokens",
+            f"set sampling.steps between the number of blocks and sampling.max_tokens ({places})",
         )
     result = []
-    edges = _even(places, blocks)
     turns = _deal(steps, [end - start for start, end in pairwise(edges)])
     for block, (start, end) in enumerate(pairwise(edges)):
         number, before = turns[block], sum(turns[:block])

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from plumbline.errors import ModelError
+
 
 def by_onednn(model: Any) -> bool:
     """Whether oneDNN multiplies a model's matrices, as it does in 16 bits on a CPU; lengths are then rounded up.
@@ -53,6 +55,21 @@ def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def mask_token(model: Any, tokenizer: Any) -> int | None:
-    """The id of the mask token, as the tokenizer or else the model's config names it."""
-    named = tokenizer.mask_token_id
-    return getattr(model.config.get_text_config(), "mask_token_id", None) if named is None else int(named)
+    """The id of the mask token, as the tokenizer or else the model's config names it.
+
+    Raises:
+        ModelError: they name two, or the config names a word of the vocabulary.
+    """
+    named, own = tokenizer.mask_token_id, getattr(model.config.get_text_config(), "mask_token_id", None)
+    if named is not None and own is not None and named != own:
+        raise ModelError(
+            f"the tokenizer's mask token is {named} ({tokenizer.mask_token}), and that of config.json is {own}",
+            "correct mask_token_id in config.json, or mask_token in tokenizer_config.json",
+        )
+    if named is None and own is not None and own < len(tokenizer) and own not in tokenizer.added_tokens_decoder:
+        raise ModelError(
+            f"mask_token_id in config.json is {own}, which is no token of its own but the word "
+            f"{tokenizer.convert_ids_to_tokens(own)!r}",
+            "correct it, or name the mask in tokenizer_config.json (mask_token)",
+        )
+    return own if named is None else int(named)

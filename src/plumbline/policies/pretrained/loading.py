@@ -22,6 +22,7 @@ from plumbline.errors import ModelError
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.gguf_file import as_plain, header, is_gguf, split_as_trained, where, without_bars
+from plumbline.policies.pretrained.stock import stock_tokenizer
 from plumbline.policies.saved import ADAPTER, adapter_base, check_source, is_adapter
 from plumbline.recipe import LoraSection, ModelSection
 
@@ -126,7 +127,8 @@ def load_tokenizer(source: str, section: ModelSection) -> Any:
     check_source(source)
     folder, file = where(source)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=section.trust_remote_code, **file)
+        kind = stock_tokenizer(source) or AutoTokenizer
+        tokenizer = kind.from_pretrained(folder, trust_remote_code=section.trust_remote_code, **file)
     except (OSError, ValueError, KeyError, ImportError, TypeError, AttributeError) as error:
         fix = "save the model's tokenizer into the same directory (tokenizer.save_pretrained)"
         if is_gguf(source):
@@ -176,6 +178,10 @@ def _model(
             else "give a directory or hub name of a causal model (its config.json says architecture ...ForCausalLM)",
         ) from error
     _check_complete(source, info)
+    head = model.get_output_embeddings()
+    if head is not None and head.weight is not model.get_input_embeddings().weight:
+        # transformers unties a head that differs in the checkpoint, whatever its config says; a copy must know.
+        model.config.get_text_config().tie_word_embeddings = False
     if file:
         as_plain(model, source)
     if "key_mapping" in options:

@@ -11,6 +11,7 @@ from torch import nn
 
 from plumbline.errors import ModelError
 from plumbline.policies.pretrained.inputs import mask_token as named_mask
+from plumbline.policies.pretrained.stock import stock_config
 from plumbline.policies.pretrained.trial import Trial
 from plumbline.policies.slots.attention import ALL, Context, read_packed
 
@@ -26,11 +27,7 @@ def plain_config(source: str) -> Any:
     named = (values.get("model_type"), values.get("architectures"), values.get("auto_map"))
     if "refusion" not in str(named).lower():
         return None
-    # What names foreign code goes; a checkpoint saved from here is a plain Qwen3 that transformers opens.
-    return Qwen3Config(**{key: value for key, value in values.items() if key not in FOREIGN})
-
-
-FOREIGN = ("model_type", "architectures", "auto_map", "transformers_version", "dtype", "torch_dtype")
+    return stock_config(Qwen3Config, values)
 
 
 def mask_token(model: Any, tokenizer: Any, source: str) -> int:
