@@ -1,0 +1,21 @@
+// What the scripted oracles of several tasks need. An oracle is a generator function of `oracles`, by the task's name: it
+// reads the page, yields an action (what hand.js takes; a target may be an element), and goes on when that was done.
+globalThis.oracles = {};
+globalThis.oracleHelp = (() => {
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+  const one = (selector, within = document) => within.querySelector(selector);
+  const textOf = element => element.textContent.replace(/\s+/g, " ").trim();
+  const shown = element => element.checkVisibility({ visibilityProperty: true }) && element.getClientRects().length > 0;
+  /** The first shown element of a selector that has this text; without a text, the first that is shown. */
+  const called = (selector, text) =>
+    all(selector).find(element => shown(element) && (text === undefined || textOf(element) === text));
+  const button = text => called("#wrap button, .ui-dialog button", text);
+  /** What a sentence has between its double quotes. */
+  const quoted = sentence => /"(.*)"/.exec(sentence)?.[1];
+
+  const click = on => ({ do: "click", on });
+  const type = (text, on) => ({ do: "type", text: String(text), on });
+  const submit = () => click(button("Submit"));
+  const wait = ms => ({ do: "wait", ms });
+  return { all, one, textOf, shown, called, button, quoted, click, type, submit, wait };
+})();
