@@ -1,6 +1,6 @@
 // Oracles of the tasks that are clicks: buttons, boxes, lists, links, tabs, menus, dialogs, colours and shapes, and sums.
 (() => {
-  const { all, one, textOf, shown, called, button, quoted, click, type, submit, wait } = oracleHelp;
+  const { all, one, textOf, shown, onTop, called, button, quoted, click, type, submit, wait } = oracleHelp;
 
   // Buttons
 
@@ -105,6 +105,14 @@
       if (!shown(way[depth + 1])) yield wait(300);
     }
     yield click(wanted);
+  }
+
+  /** The items lie under the plus sign in the middle, and fly out of it when it is clicked. */
+  function* pieItem({ utterance }) {
+    const item = () => all("#divWheel text").find(text => textOf(text) === quoted(utterance) && onTop(text));
+    yield click(called("#divWheel text", "+"));
+    if (!item()) yield wait(1000);
+    yield click(item());
   }
 
   // Colours and shapes
@@ -218,6 +226,7 @@
     [section, "click-collapsible click-collapsible-nodelay"],
     [tab, "click-tab"],
     [menuItem, "click-menu click-menu-2"],
+    [pieItem, "click-pie click-pie-nodelay"],
     [colour, "click-color"],
     [shades, "click-shades"],
     [shape, "click-shape"],

@@ -6,6 +6,12 @@ globalThis.oracleHelp = (() => {
   const one = (selector, within = document) => within.querySelector(selector);
   const textOf = element => element.textContent.replace(/\s+/g, " ").trim();
   const shown = element => element.checkVisibility({ visibilityProperty: true }) && element.getClientRects().length > 0;
+  /** Whether a click in the middle of it would meet it. */
+  const onTop = element => {
+    const { left, right, top, bottom } = element.getBoundingClientRect();
+    const met = document.elementFromPoint((left + right) / 2, (top + bottom) / 2);
+    return met !== null && element.contains(met);
+  };
   /** The first shown element of a selector that has this text; without a text, the first that is shown. */
   const called = (selector, text) =>
     all(selector).find(element => shown(element) && (text === undefined || textOf(element) === text));
@@ -17,5 +23,5 @@ globalThis.oracleHelp = (() => {
   const type = (text, on) => ({ do: "type", text: String(text), on });
   const submit = () => click(button("Submit"));
   const wait = ms => ({ do: "wait", ms });
-  return { all, one, textOf, shown, called, button, quoted, click, type, submit, wait };
+  return { all, one, textOf, shown, onTop, called, button, quoted, click, type, submit, wait };
 })();
