@@ -97,7 +97,7 @@ function* menuItem({ utterance }) {
     ? one(`#menu .${[...icon.classList].join(".")}`).parentElement
     : all("#menu .ui-menu-item-wrapper").find(item => textOf(item) === name);
   const way = [];
-  for (let item = wanted.parentElement; item; item = item.parentElement.closest("li")) way.unshift(item.firstElementChild);
+  for (let item = wanted.closest("li"); item; item = item.parentElement.closest("li")) way.unshift(item.firstElementChild);
   if (!shown(way[0])) yield click(button("Menu"));
   for (const [depth, item] of way.slice(0, -1).entries()) {
     yield { do: "hover", on: item };
@@ -145,7 +145,7 @@ function* shape({ utterance }) {
 
 /** The numbers turn into black squares with the first click, so where each was is noted before. */
 function* ascending() {
-  const middle = ({ left, right, top, bottom }) => ({ x: Math.round((left + right) / 2), y: Math.round((top + bottom) / 2) });
+  const middle = box => ({ x: Math.round((box.left + box.right) / 2), y: Math.round((box.top + box.bottom) / 2) });
   const [first, ...rest] = all("#area_svg text").sort((one, other) => one.textContent - other.textContent);
   const places = rest.map(number => middle(number.getBoundingClientRect()));
   yield click(first);
@@ -164,7 +164,8 @@ function* sum() {
 
 function* unknown() {
   const [left, sign, right, , result] = textOf(one("#math-problem")).split(" ");
-  yield* answer(sign === "+" ? result - (left === "x" ? right : left) : left === "x" ? +result + +right : left - result);
+  const known = left === "x" ? right : left;
+  yield* answer(sign === "+" ? result - known : left === "x" ? +result + +known : known - result);
 }
 
 function* blocks() {
@@ -189,8 +190,10 @@ function* guess() {
 
 function* generate({ utterance }) {
   const bound = /\d+/.exec(utterance)?.[0];
-  const fits = number =>
-    /less/.test(utterance) ? number < bound : /greater/.test(utterance) ? number > bound : number % 2 === +/odd/.test(utterance);
+  const fits = number => {
+    if (bound) return /less/.test(utterance) ? number < bound : number > bound;
+    return number % 2 === (/odd/.test(utterance) ? 1 : 0);
+  };
   do yield click(button("Generate"));
   while (!fits(textOf(one("#display-number"))));
   yield submit();
