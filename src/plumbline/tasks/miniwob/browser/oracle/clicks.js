@@ -73,7 +73,7 @@ function* drawnDigit({ utterance }) {
 function* link({ utterance }) {
   const name = quoted(utterance);
   const there = () => called(".alink", name);
-  for (const closed of all(".ui-accordion-header, .ui-tabs-tab:not(.ui-tabs-active) .ui-tabs-anchor")) {
+  for (const closed of all(".ui-accordion-header, .ui-tabs-tab:not(.ui-tabs-active)")) {
     if (there()) break;
     yield click(closed);
   }
@@ -86,7 +86,7 @@ function* section() {
 }
 
 function* tab({ utterance }) {
-  yield click(called(".ui-tabs-anchor", /Tab #\d/.exec(utterance)[0]));
+  yield click(called(".ui-tabs-tab", /Tab #\d/.exec(utterance)[0]));
 }
 
 /** The way to an item: the menu's button, then over the items that hold it; a submenu opens a while after. */
