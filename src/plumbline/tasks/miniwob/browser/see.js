@@ -48,6 +48,11 @@
   };
   const SHAPES = new Set(["circle", "rect", "polygon", "path", "line", "ellipse", "image", "polyline", "text"]);
   const svg = element => element instanceof SVGElement && element.tagName !== "svg";
+  // A point of a curve, too small to be meant by anybody.
+  const speck = element => {
+    const box = element.getBoundingClientRect();
+    return box.width < 3 && box.height < 3 && element.tagName === "circle" && !answers(element);
+  };
   const polygon = element => {
     const points = (element.getAttribute("points") ?? "").trim().split(/[\s,]+/).length / 2;
     return { 3: "triangle", 4: "quadrilateral", 5: "pentagon", 6: "hexagon", 7: "heptagon", 8: "octagon" }[points] ?? "polygon";
@@ -69,7 +74,8 @@
     if (element.tagName === "A") return "link";
     if (element.isContentEditable && !element.parentElement?.isContentEditable) return "textbox";
     if (element.classList.contains("ui-slider-handle")) return "slider";
-    if (!answers(element)) return "";
+    if (!answers(element) || element.classList.contains("hitarea")) return "";
+    if (element.classList.contains("half-hour")) return "cell";
     if (element.tagName === "IMG" || !tidy(element.textContent)) return "icon";
     return "item";
   };
@@ -79,8 +85,23 @@
     (getComputedStyle(element).cursor === "pointer" && element.parentElement &&
       getComputedStyle(element.parentElement).cursor !== "pointer");
 
+  const squeezed = text => text.replace(/\s+/g, "");
+  const answering = element => [...element.children].flatMap(child => {
+    if (hidden(child, getComputedStyle(child))) return [];
+    return roleOf(child) && roleOf(child) !== "icon" ? [child] : answering(child);
+  });
+  // Whether an element that answers to the mouse only holds others that do: these are shown in its place.
+  const holds = element => {
+    const parts = element.children.length ? answering(element) : [];
+    return parts.length > 0 && (!plumbline.listens(element, "click", "mousedown", "mouseup", "dblclick") ||
+      squeezed(parts.map(part => part.innerText).join("")) === squeezed(element.innerText));
+  };
+
   const hidden = (element, style) => {
-    if (style.display === "none" || style.visibility !== "visible" || Number(style.opacity) === 0) return true;
+    if (element.matches(".hour-label, .event") || style.display === "none" || style.visibility !== "visible" || /^rect\(0(px)?, 0/.test(style.clip)) return true;
+    // A field that nobody sees still takes what is typed.
+    if (Number(style.opacity) === 0 && element.tagName !== "INPUT") return true;
+    if (element.tagName === "IMG" && element.alt) return false;
     if (style.display === "contents" || element.tagName === "AREA") return false;
     const box = element.getBoundingClientRect();
     if (box.width === 0 && box.height === 0 && !element.children.length) return true;
@@ -94,6 +115,7 @@
     const label = element.labels?.[0];
     if (label) return unquoted(label.innerText);
     if (element.tagName === "INPUT" && INPUTS[element.type] === "button") return tidy(element.value);
+    if (element.classList.contains("half-hour")) return halfHour(element);
     return "";
   };
   const byClass = element => {
@@ -102,13 +124,26 @@
     return tidy((word ?? "").replace(/[-_]+/g, " "));
   };
   const SELECTED = /(^|[\s-])(active|selected|clicked|highlighted|checked)($|\s)/;
+  // The half hours of a calendar have a place and no text: they are called by their time, and say what lies on them.
+  const halfHour = element => {
+    const [hour, half] = element.closest(".hour").innerText.split("\n")[0].trim().split(/(?=[ap]m)/);
+    return `${hour}${element.previousElementSibling ? ":30" : ""}${half}`;
+  };
+  const eventsOn = element => {
+    const middle = place(element.getBoundingClientRect()).y - scrollY;
+    return [...document.querySelectorAll(".event")].filter(event => {
+      const box = event.getBoundingClientRect();
+      return box.top < middle && middle < box.bottom;
+    }).map(event => event.innerText);
+  };
   const statesOf = element => {
-    const states = [];
+    const states = element.classList.contains("half-hour") ? eventsOn(element) : [];
     if (element.checked) states.push("checked");
     if (element.disabled) states.push("disabled");
     if (element.readOnly) states.push("read-only");
-    if (element.getAttribute("aria-expanded") === "true") states.push("open");
-    else if (element.getAttribute("aria-expanded") === "false") states.push("closed");
+    const folder = element.classList.contains("folder") && element.closest(".collapsable, .expandable");
+    if (element.getAttribute("aria-expanded") === "true" || folder && folder.matches(".collapsable")) states.push("open");
+    else if (element.getAttribute("aria-expanded") === "false" || folder) states.push("closed");
     if (element.getAttribute("aria-selected") === "true" || (typeof element.className === "string" &&
       SELECTED.test(element.className.replace(/ui-state-default/g, "")))) states.push("selected");
     if (document.activeElement === element) states.push("focused");
@@ -132,12 +167,15 @@
     let line = [];
     const taken = new Set();
     const flush = () => { if (line.length) lines.push(line); line = []; };
+    let gap = true;
     const say = (text, label) => {
       const clean = tidy(text);
+      const apart = gap || /^\s/.test(text);
+      gap = clean ? /\s$/.test(text) : gap || text !== "";
       if (!clean) return;
       const before = line.at(-1);
       if (before?.wants && !before.name) { before.name = unquoted(clean); return; }
-      if (before && !before.ref && !before.bar && !label && !before.label) before.text += " " + clean;
+      if (before && !before.ref && !before.bar && !label && !before.label) before.text += (apart ? " " : "") + clean;
       else line.push({ text: clean, label });
     };
     const put = (element, role, box, name) => {
@@ -153,6 +191,7 @@
           }
         }
         if (!name && element.placeholder) name = tidy(element.placeholder);
+        if (!name && (element.tagName === "TEXTAREA" || getComputedStyle(element).opacity === "0")) name = byClass(element);
       }
       const one = {
         ref: elements.length + 1, element, role, name, value: valueOf(element, role), states: statesOf(element),
@@ -183,12 +222,14 @@
         const other = roleOf(node.control);
         if (other && !hidden(node.control, getComputedStyle(node.control))) return;
       }
+      if (svg(node) && speck(node)) return;
       const block = !/^(inline|contents|ruby)/.test(style.display) && !(node instanceof SVGElement);
       const cell = style.display === "table-cell";
       if (block && !cell && !within) flush();
       if (cell && !within && line.length) line.push({ bar: true });
       const role = roleOf(node);
-      if (role) enter(node, role, within);
+      if (role && !(role === "item" && holds(node))) enter(node, role, within);
+      else if (node.tagName === "IMG") { if (!within) say(` ${node.alt} `); }
       else children(node, within);
       if (block && !cell && !within) flush();
     };
