@@ -1,11 +1,12 @@
 // Carries out actions as a user's hand would: with events that the page takes as a user's. Each action is an object
 // (see ../actions.py), each ends as [status, reason]; status is "ok", "not found", "ambiguous" or "refused".
 (() => {
-  const { see } = plumbline;
+  const { see, clock } = plumbline;
   const OK = ["ok", ""];
   const MOST_TEXT = 1000;
   const FAR = 10000;
-  const STEPS = 8;
+  const STEPS = 9;
+  const MOMENT = 10;
   class Refusal extends Error {
     constructor(status, reason) { super(reason); this.status = status; }
   }
@@ -441,8 +442,8 @@
     const pressed = press(from);
     const grows = pressed.free && corner(pressed.element, from);
     const box = grows ? pressed.element.getBoundingClientRect() : null;
-    for (let step = 1; step <= STEPS + 1; step++) {
-      const part = Math.min(1, step / STEPS);
+    for (let step = 1; step <= STEPS; step++) {
+      const part = Math.min(1, step / (STEPS - 1));
       const point = { x: from.x + part * (to.x - from.x), y: from.y + part * (to.y - from.y) };
       move(point, 1);
       if (grows) {
@@ -451,7 +452,7 @@
       } else if (pressed.caret && pressed.element.isConnected && getComputedStyle(pressed.element).userSelect !== "none") {
         choose(pressed.caret, caret(point));
       }
-      await null;
+      await clock.advance(MOMENT);
     }
     release(pressed.element, to);
     return OK;

@@ -6,7 +6,8 @@
   let seen = { elements: [], lines: [] };
 
   const over = () => window.WOB_DONE_GLOBAL === true;
-  const pass = act => clock.advance(act.do === "wait" && typeof act.ms === "number" ? act.ms : STEP);
+  // An action takes 100 ms in all, those that it spends itself included.
+  const pass = (act, began) => clock.advance(Math.max(0, (act?.do === "wait" && Number.isFinite(act.ms) ? act.ms : STEP) - (clock.now() - began)));
   const look = () => { seen = see.look(); return see.textOf(seen); };
   const utterance = () => {
     const said = core.getUtterance();
@@ -46,12 +47,15 @@
   const first = async seed => {
     await start(seed);
     const text = look();
-    const elements = seen.elements.map(({ ref, role, name, value, states, box }) => ({ ref, role, name, value, states, box }));
+    const elements = seen.elements.map(({ ref, role, name, value, states, box }) => ({
+      ref, role, name, value, states, box: [box.left, box.top, box.width, box.height].map(Math.round),
+    }));
     return { text, elements, ...utterance() };
   };
   const act = async one => {
+    const began = clock.now();
     const told = await hand.carryOut(one, seen);
-    await pass(one ?? {});
+    await pass(told[0] === "ok" ? one : null, began);
     return told;
   };
   const result = (attempts, cut) => ({
