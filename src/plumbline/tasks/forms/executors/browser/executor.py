@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plumbline.records import Failure
-from plumbline.tasks.forms.executors.browser.chromium import find_chromium, import_playwright
+from plumbline.tasks.browser.chromium import find_chromium, import_playwright
 from plumbline.tasks.forms.executors.browser.engine import Engine, Settings, broken
 from plumbline.tasks.forms.executors.executor import Case, Execution, Limits
 from plumbline.tasks.forms.plans.actions import Plan

@@ -1,0 +1,1 @@
+"""The web tasks of MiniWoB++, in a real Chromium."""

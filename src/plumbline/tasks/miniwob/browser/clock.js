@@ -1,0 +1,99 @@
+// The page's time, which stands still unless it is advanced, and what else a page must not decide for itself: dialogs
+// are accepted and noted, no window is opened, and no link or form leads away from the page.
+// Installed before the page's own scripts.
+(() => {
+  const plumbline = (window.plumbline = { oracles: {}, shared: {}, notes: [], listeners: new WeakMap() });
+
+  const START = Date.UTC(2026, 0, 5, 12);
+  const FRAME = 16;
+  const CALLS = 20000;
+  let now = 0;
+  let next = 1;
+  const due = new Map();
+
+  const plan = (run, wait, every, args) => {
+    const delay = Math.max(every ? 4 : 1, Number(wait) || 0);
+    const id = next++;
+    due.set(id, { id, at: now + delay, every: every ? delay : 0, run: () => run(...args) });
+    return id;
+  };
+  const drop = id => { due.delete(Number(id)); };
+  window.setTimeout = (run, wait, ...args) => plan(run, wait, false, args);
+  window.setInterval = (run, wait, ...args) => plan(run, wait, true, args);
+  window.clearTimeout = window.clearInterval = window.cancelAnimationFrame = drop;
+  window.requestAnimationFrame = run => {
+    const id = next++;
+    due.set(id, { id, at: (Math.floor(now / FRAME) + 1) * FRAME, every: 0, run: () => run(now) });
+    return id;
+  };
+  performance.now = () => now;
+
+  const Real = Date;
+  function Virtual(...args) {
+    if (!new.target) return new Real(START + now).toString();
+    return args.length ? new Real(...args) : new Real(START + now);
+  }
+  Virtual.prototype = Real.prototype;
+  Real.prototype.constructor = Virtual;
+  Virtual.now = () => START + now;
+  Virtual.parse = Real.parse;
+  Virtual.UTC = Real.UTC;
+  window.Date = Virtual;
+
+  const note = text => { if (plumbline.notes.length < 20) plumbline.notes.push(String(text).slice(0, 200)); };
+  const first = until => {
+    let found = null;
+    for (const one of due.values()) {
+      if (one.at <= until && (!found || one.at < found.at || (one.at === found.at && one.id < found.id))) found = one;
+    }
+    return found;
+  };
+  // Let time pass: what falls due runs in its order, and after each the promises and observers that wait for it.
+  const advance = async milliseconds => {
+    const until = now + milliseconds;
+    let calls = 0;
+    for (let one = first(until); one; one = first(until)) {
+      if (++calls > CALLS) throw new Error("the page's timers do not come to an end");
+      now = Math.max(now, one.at);
+      if (one.every) one.at = now + one.every;
+      else due.delete(one.id);
+      try { one.run(); } catch (error) { note(`error: ${error.message}`); }
+      await null;
+    }
+    now = until;
+    await null;
+  };
+  plumbline.clock = { advance, now: () => now, reset: () => { now = 0; due.clear(); }, pending: () => due.size };
+
+  window.alert = text => note(`alert: ${text}`);
+  window.confirm = text => { note(`confirm: ${text}`); return true; };
+  window.prompt = (text, given) => { note(`prompt: ${text}`); return given ?? ""; };
+  window.open = address => { note(`window: ${address}`); return null; };
+  window.print = window.close = () => undefined;
+  window.addEventListener("click", event => {
+    if (event.target instanceof Element && event.target.closest("a[href]")) event.preventDefault();
+  }, true);
+  window.addEventListener("submit", event => event.preventDefault(), true);
+  // These come with the browser's next frame, at a time of its own; the hand sends them where they belong.
+  for (const late of ["scroll", "select", "selectionchange"]) {
+    window.addEventListener(late, event => { if (event.isTrusted) event.stopImmediatePropagation(); }, true);
+  }
+
+  // Which elements listen to what: what has no role but answers to the mouse is shown as something to click.
+  const add = EventTarget.prototype.addEventListener;
+  const remove = EventTarget.prototype.removeEventListener;
+  EventTarget.prototype.addEventListener = function (type, listener, options) {
+    if (this instanceof Element && listener) {
+      const types = plumbline.listeners.get(this) ?? new Map();
+      plumbline.listeners.set(this, types);
+      types.set(type, (types.get(type) ?? new Set()).add(listener));
+    }
+    return add.call(this, type, listener, options);
+  };
+  EventTarget.prototype.removeEventListener = function (type, listener, options) {
+    if (this instanceof Element) plumbline.listeners.get(this)?.get(type)?.delete(listener);
+    return remove.call(this, type, listener, options);
+  };
+  plumbline.listens = (element, ...types) => types.some(type => plumbline.listeners.get(element)?.get(type)?.size);
+  plumbline.note = note;
+})();

@@ -1,0 +1,96 @@
+// Episodes: a seed is started, acts are carried out one after the other, the page's reward is read. And the oracles.
+(() => {
+  const { see, hand, clock, oracles, shared } = plumbline;
+  const STEP = 100;
+  const AFTER = 3000;
+  let seen = { elements: [], lines: [] };
+
+  const over = () => window.WOB_DONE_GLOBAL === true;
+  const pass = act => clock.advance(act.do === "wait" && typeof act.ms === "number" ? act.ms : STEP);
+  const look = () => { seen = see.look(); return see.textOf(seen); };
+  const utterance = () => {
+    const said = core.getUtterance();
+    return typeof said === "string" ? { utterance: said, fields: {} } : { utterance: said.utterance, fields: said.fields ?? {} };
+  };
+
+  // End what went on before, so that nothing of it falls due in the next episode.
+  const finish = async () => {
+    if (core.EP_TIMER !== null) core.endEpisode(-1, false, "left");
+    await clock.advance(AFTER);
+  };
+  const start = async seed => {
+    await finish();
+    clock.reset();
+    hand.reset();
+    plumbline.notes.length = 0;
+    document.activeElement?.blur?.();
+    window.WOB_EPISODE_ID = 0;
+    Math.seedrandom(seed);
+    core.startEpisodeReal();
+    await clock.advance(0);
+  };
+  const first = async seed => {
+    await start(seed);
+    const text = look();
+    const elements = seen.elements.map(({ ref, role, name, value, states, box }) => ({ ref, role, name, value, states, box }));
+    return { text, elements, ...utterance() };
+  };
+  const act = async one => {
+    const told = await hand.carryOut(one, seen);
+    await pass(one ?? {});
+    return told;
+  };
+  const result = (attempts, cut) => ({
+    raw: over() ? window.WOB_RAW_REWARD_GLOBAL : 0, answered: over(), reason: String(window.WOB_REWARD_REASON ?? "").slice(0, 200),
+    attempts, cut, text: see.textOf(see.look()), notes: [...plumbline.notes], ms: clock.now(),
+  });
+  // One plan in an episode of its own: up to where the page has answered.
+  const run = async (seed, acts, most) => {
+    await start(seed);
+    look();
+    const attempts = [];
+    for (const one of acts.slice(0, most)) {
+      if (over()) break;
+      attempts.push(await act(one));
+    }
+    return result(attempts, acts.length > most && !over());
+  };
+  const group = async (seed, plans, most) => {
+    const results = [];
+    for (const acts of plans) results.push(await run(seed, acts, most));
+    return results;
+  };
+
+  const pageOf = () => {
+    const page = Object.create(shared);
+    Object.assign(page, utterance(), {
+      root: document.getElementById("area") ?? document.getElementById("wrap") ?? document.body,
+      seen: (role, name) => see.find(see.look(), role, name)[0]?.element ?? null,
+      text: () => see.textOf(see.look()),
+    });
+    return page;
+  };
+  // The oracle at work: what it did in the words of a plan, and what it earned.
+  const gold = async (task, seed, most) => {
+    await start(seed);
+    look();
+    const acts = [];
+    const told = why => ({ acts, why, ...result([], false) });
+    if (!oracles[task]) return told("there is no oracle");
+    try {
+      const steps = oracles[task](pageOf());
+      for (let step = steps.next(); !step.done && !over();) {
+        if (acts.length >= most) return told("too many acts");
+        const one = hand.describe(step.value, seen);
+        acts.push(one);
+        const [status, reason] = await act(one);
+        if (status !== "ok") return told(`act ${acts.length}: ${status}: ${reason}`);
+        step = steps.next([status, reason]);
+      }
+    } catch (error) {
+      return told(String(error.stack ?? error).slice(0, 600));
+    }
+    return told(over() ? "" : "the page has not answered");
+  };
+  plumbline.episodes = { start, first, act, look, run, group, gold, result };
+})();

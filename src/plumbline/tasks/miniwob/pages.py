@@ -1,0 +1,48 @@
+"""Where the pages of MiniWoB++ are: in the package `miniwob`, which is found and not imported.
+
+Importing it would import gymnasium and selenium, of which nothing is needed here.
+"""
+
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from plumbline.errors import RecipeError
+from plumbline.imports import missing
+
+
+@cache
+def folder() -> Path:
+    """The folder with a page for every task.
+
+    Raises:
+        RecipeError: the package is not installed, or holds no pages.
+    """
+    spec = find_spec("miniwob")
+    if spec is None or not spec.submodule_search_locations:
+        raise missing("the miniwob task", "miniwob", RecipeError, extra="miniwob")
+    found = Path(spec.submodule_search_locations[0]) / "html" / "miniwob"
+    if not (found / "click-button.html").is_file():
+        raise RecipeError(f"the package miniwob has no pages in {found}", "install miniwob 1.1.0")
+    return found
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """The names of all tasks, in alphabetical order.
+
+    Raises:
+        RecipeError: see `folder`.
+    """
+    return tuple(sorted(path.stem for path in folder().glob("*.html")))
+
+
+def address(task: str) -> str:
+    """The address of a task's page.
+
+    Raises:
+        RecipeError: there is no such task.
+    """
+    if task not in names():
+        raise RecipeError(f"MiniWoB++ has no task {task!r}", "see plumbline.tasks.miniwob.pages.names()")
+    return (folder() / f"{task}.html").as_uri()
