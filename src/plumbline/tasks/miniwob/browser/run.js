@@ -6,7 +6,8 @@
   let seen = { elements: [], lines: [] };
 
   const over = () => window.WOB_DONE_GLOBAL === true;
-  const pass = act => clock.advance(act.do === "wait" && typeof act.ms === "number" ? act.ms : STEP);
+  const pass = (act, since) =>
+    clock.advance((act.do === "wait" && typeof act.ms === "number" ? act.ms : STEP) - (clock.now() - since));
   const look = () => { seen = see.look(); return see.textOf(seen); };
   const utterance = () => {
     const said = core.getUtterance();
@@ -36,8 +37,9 @@
     return { text, elements, ...utterance() };
   };
   const act = async one => {
+    const since = clock.now();
     const told = await hand.carryOut(one, seen);
-    await pass(one ?? {});
+    await pass(one ?? {}, since);
     return told;
   };
   const result = (attempts, cut) => ({

@@ -69,12 +69,13 @@
     if (element.tagName === "A") return "link";
     if (element.isContentEditable && !element.parentElement?.isContentEditable) return "textbox";
     if (element.classList.contains("ui-slider-handle")) return "slider";
+    if (element.classList.contains("ui-sortable")) return "";
     if (!answers(element)) return "";
     if (element.tagName === "IMG" || !tidy(element.textContent)) return "icon";
     return "item";
   };
   const answers = element =>
-    element.onclick || plumbline.listens(element, ...MOUSE) || delegated(element) ||
+    element.parentElement?.classList.contains("ui-sortable") || element.onclick || plumbline.listens(element, ...MOUSE) || delegated(element) ||
     element.classList.contains("ui-sortable-handle") || element.classList.contains("ui-draggable-handle") ||
     (getComputedStyle(element).cursor === "pointer" && element.parentElement &&
       getComputedStyle(element.parentElement).cursor !== "pointer");
