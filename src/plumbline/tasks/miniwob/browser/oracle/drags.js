@@ -55,7 +55,7 @@ const aim = (words, from, count) => {
   return from + { up: -columns, down: columns, left: -1, right: 1 }[words];
 };
 oracles["drag-items"] = oracles["drag-items-grid"] = function* ({ utterance }) {
-  const [, name, words] = /^Drag (.+?) (?:to the )?((?:\S+ ?)+?)(?: by one.*| position)?\.$/.exec(utterance);
+  const [, name, words] = /^Drag (\S+) (?:to the )?(.+?)(?: by one| by one position| position)?\.$/.exec(utterance);
   const list = items();
   const from = list.findIndex(item => item.textContent.trim() === name);
   yield drag(list[from], list[aim(words, from, list.length)]);
@@ -131,11 +131,11 @@ oracles["text-editor"] = function* ({ utterance }) {
   yield submit();
 };
 
-// Colours are typed: the picker's field takes six hexadecimal digits.
-const hex = colour => colour.match(/\d+/g).slice(0, 3).map(part => Number(part).toString(16).padStart(2, "0")).join("");
+// Colours are typed: the field takes six hexadecimal digits. Its picker then lies over the button, which answers to Enter.
+const hex = colour => colour.match(/\d+/g).map(part => Number(part).toString(16).padStart(2, "0")).join("");
 const paint = colour => function* ({ utterance }) {
-  yield { do: "type", on: one("#col"), text: colour(utterance).toUpperCase() };
-  yield submit();
+  yield { do: "type", on: one("#col"), text: colour(utterance) };
+  yield { do: "key", on: one("#subbtn"), key: "Enter" };
 };
 oracles["use-colorwheel"] = paint(utterance => ui_utils.colorNameToHex(/Select (\w+)/.exec(utterance)[1]).slice(1));
 oracles["use-colorwheel-2"] = paint(() => hex(getComputedStyle(one("#query .cc")).backgroundColor));

@@ -10,8 +10,8 @@ const middle = element => {
   return { x: Math.floor(box.left + box.width / 2), y: Math.floor(box.top + box.height / 2) };
 };
 
-// Figures. These pages put the dot at the mouse's page position less 50 in y, in the drawing's own coordinates, though
-// the drawing begins at (2, 52): a dot appears two pixels right of the mouse and two below it.
+// Figures. These pages put the dot at the mouse's page position less 50 in y, in the drawing's own coordinates; as the
+// drawing begins at (2, 52), a dot appears two pixels right of the mouse and two below it.
 const HEAD = 50;
 const dot = selector => ({ x: number(one(selector), "cx"), y: number(one(selector), "cy") });
 const clickDot = ({ x, y }) => click({ x: Math.round(x), y: Math.round(y) + HEAD });
@@ -72,16 +72,18 @@ oracles["draw-line"] = function* ({ utterance }) {
   yield submit();
 };
 
-// No drag is round: this is a straight stroke, as far from the mark as the drawing allows, where all of its points are
-// about equally far from it, which is what the page measures.
+// No drag is round: this is a straight stroke, as far from the mark as the drawing allows and across the way to it, where
+// all of its points are about equally far from the mark, which is what the page measures.
 oracles["draw-circle"] = function* () {
-  const mark = middle(one("#circ"));
+  const { x, y } = middle(one("#circ"));
   const box = one("svg").getBoundingClientRect();
-  const [right, low] = [mark.x < box.left + box.width / 2, mark.y < box.top + box.height / 2];
-  const corner = { x: Math.round(right ? box.right - 6 : box.left + 6), y: Math.round(low ? box.bottom - 6 : box.top + 6) };
-  yield {
-    do: "drag", on: { x: corner.x, y: corner.y + (low ? -26 : 26) }, to: { x: corner.x + (right ? -26 : 26), y: corner.y },
-  };
+  const ways = [[1, 1], [1, -1], [-1, 1], [-1, -1]].map(([right, down]) => {
+    const far = Math.min(right > 0 ? box.right - x : x - box.left, down > 0 ? box.bottom - y : y - box.top);
+    return { right, down, far: Math.floor(far) - 14 };
+  });
+  const { right, down, far } = ways.reduce((a, b) => (b.far > a.far ? b : a));
+  const end = sign => ({ x: x + right * (far + sign * 11), y: y + down * (far - sign * 11) });
+  yield { do: "drag", on: end(-1), to: end(1) };
   yield submit();
 };
 
@@ -117,7 +119,8 @@ oracles["count-sides"] = function* () {
     const [x, y] = [width / 2 + 34.2 * Math.cos(turn), height / 2 + 34.2 * Math.sin(turn)];
     return data[4 * (Math.floor(y) * width + Math.floor(x)) + 3] > 100;
   });
-  const sides = inked.filter((ink, k) => ink && !inked.at(k - 1)).length;
+  const before = k => Array.from({ length: 12 }, (_, back) => inked.at(k - 1 - back));
+  const sides = inked.filter((ink, k) => ink && !before(k).includes(true)).length;
   yield click(one(`button[data-sides="${sides}"]`));
 };
 
@@ -153,7 +156,8 @@ const pathOf = circle => {
   if (!going) return null;
   const done = now => going.ease(Math.min(1, Math.max(0, (now - going.time) / going.duration)));
   const [end, share] = [target(circle, going, here), done(Date.now())];
-  const start = share < 0.999 ? { x: (here.x - end.x * share) / (1 - share), y: (here.y - end.y * share) / (1 - share) } : end;
+  const origin = axis => (share < 0.999 ? (here[axis] - end[axis] * share) / (1 - share) : end[axis]);
+  const start = { x: origin("x"), y: origin("y") };
   return {
     until: going.time + going.duration,
     at: now => ({ x: start.x + (end.x - start.x) * done(now), y: start.y + (end.y - start.y) * done(now) }),
@@ -241,5 +245,6 @@ const winning = (board, free, drawn, k) => {
   return null;
 };
 oracles["tic-tac-toe"] = function* () {
-  for (const place of winning(gameState, freeSpaces, foresee(), 0) ?? careful(gameState)) yield click(one(`#ttt-${place}`));
+  const places = winning(gameState, freeSpaces, foresee(), 0) ?? careful(gameState);
+  for (const place of places) yield click(one(`#ttt-${place}`));
 };
