@@ -30,7 +30,7 @@
     }));
   };
   const ancestors = element => { const all = []; for (let up = element; up; up = up.parentElement) all.push(up); return all; };
-  const move = (point, buttons = 0) => {
+  const hover = (point, buttons) => {
     const element = hit(point.x, point.y) ?? document.documentElement;
     if (over !== element) {
       const old = over?.isConnected ? over : null;
@@ -43,6 +43,12 @@
       for (const one of entered) mouse(one, "mouseenter", point, { relatedTarget: old, buttons });
       over = element;
     }
+    return element;
+  };
+  // What moves under a mouse that rests is entered and left, too.
+  const rest = () => { if (over) hover(pointer, 0); };
+  const move = (point, buttons = 0) => {
+    const element = hover(point, buttons);
     pointer = point;
     mouse(element, "pointermove", point, { buttons });
     mouse(element, "mousemove", point, { buttons });
@@ -565,5 +571,5 @@
     for (const key of ["on", "to"]) if (act[key] != null) told[key] = describe(act[key], seen);
     return told;
   };
-  plumbline.hand = { carryOut, describe: describeAct, reset, settle };
+  plumbline.hand = { carryOut, describe: describeAct, reset, rest, settle };
 })();

@@ -2,12 +2,16 @@
 (() => {
   const { see, hand, clock, oracles, shared } = plumbline;
   const STEP = 100;
-  const AFTER = 3000;
+  const FRAME = 16;
+  const AFTER = 12000;
   let seen = { elements: [], lines: [] };
 
   const over = () => window.WOB_DONE_GLOBAL === true;
-  const pass = (act, since) =>
-    clock.advance((act.do === "wait" && typeof act.ms === "number" ? act.ms : STEP) - (clock.now() - since));
+  // Time passes by frames, so that the mouse feels what moves away from it.
+  const pass = async (act, since) => {
+    const until = since + (act.do === "wait" && typeof act.ms === "number" ? act.ms : STEP);
+    while (clock.now() < until) if (await clock.advance(Math.min(FRAME, until - clock.now()))) hand.rest();
+  };
   const look = () => { seen = see.look(); return see.textOf(seen); };
   const utterance = () => {
     const said = core.getUtterance();

@@ -176,8 +176,7 @@ const inPage = ({ x, y }) => {
   return { x: Math.round(x + box.left), y: Math.round(y + box.top) };
 };
 oracles["chase-circle"] = function* () {
-  for (;;) {
-    const path = pathOf(one("#circ"));
+  for (let path; (path = pathOf(one("#circ"))); ) {
     const now = Date.now();
     // Stay as long as one place is inside of the circle from now till then.
     let stay = 100;
@@ -190,7 +189,9 @@ oracles["chase-circle"] = function* () {
 oracles["moving-items"] = function* () {
   while (one(".item")) {
     const shown = all(".item").find(circle => number(circle, "cx") > 5 && number(circle, "cx") < 155);
-    yield shown ? click(inPage({ x: number(shown, "cx"), y: number(shown, "cy") })) : { do: "wait", ms: 200 };
+    // A circle may have its middle below the drawing.
+    const at = shown && inPage({ x: number(shown, "cx"), y: Math.min(150, number(shown, "cy")) });
+    yield shown ? click(at) : { do: "wait", ms: 1000 };
   }
   yield { do: "wait", ms: 5000 };
 };
