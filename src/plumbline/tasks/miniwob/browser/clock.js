@@ -65,7 +65,15 @@
     await null;
     return calls;
   };
-  plumbline.clock = { advance, now: () => now, reset: () => { now = 0; due.clear(); }, pending: () => due.size };
+  // Begin at 0 again: what is still to come is dropped, what the page repeats for as long as it is open goes on.
+  const reset = () => {
+    now = 0;
+    for (const one of [...due.values()]) {
+      if (one.every) one.at = one.every;
+      else due.delete(one.id);
+    }
+  };
+  plumbline.clock = { advance, now: () => now, reset, pending: () => due.size };
 
   window.alert = text => note(`alert: ${text}`);
   window.confirm = text => { note(`confirm: ${text}`); return true; };
