@@ -2,7 +2,7 @@
 // are accepted and noted, no window is opened, and no link or form leads away from the page.
 // Installed before the page's own scripts.
 (() => {
-  const plumbline = (window.plumbline = { oracles: {}, shared: {}, notes: [], listeners: new WeakMap() });
+  const plumbline = (window.plumbline = { oracles: {}, shared: {}, notes: [], listeners: new WeakMap(), drawn: new WeakMap() });
 
   const START = Date.UTC(2026, 0, 5, 12);
   const FRAME = 16;
@@ -65,15 +65,17 @@
     await null;
     return calls;
   };
-  // Begin at 0 again: what is still to come is dropped, what the page repeats for as long as it is open goes on.
+  // Back to the start: what an episode has begun is dropped; what the page began when it was loaded goes on.
+  let loaded = 0;
   const reset = () => {
-    now = 0;
+    loaded ||= next;
     for (const one of [...due.values()]) {
-      if (one.every) one.at = one.every;
-      else due.delete(one.id);
+      if (one.id >= loaded) due.delete(one.id);
+      else one.at = Math.max(1, one.at - now);
     }
+    now = 0;
   };
-  plumbline.clock = { advance, now: () => now, reset, pending: () => due.size };
+  plumbline.clock = { advance, reset, now: () => now };
 
   window.alert = text => note(`alert: ${text}`);
   window.confirm = text => { note(`confirm: ${text}`); return true; };
@@ -104,6 +106,23 @@
     if (this instanceof Element) plumbline.listeners.get(this)?.get(type)?.delete(listener);
     return remove.call(this, type, listener, options);
   };
+  // The corners of what is drawn by lines, in pixels of the canvas.
+  const canvas = CanvasRenderingContext2D.prototype;
+  for (const name of ["moveTo", "lineTo", "clearRect"]) {
+    const draw = canvas[name];
+    canvas[name] = function (x, y, ...rest) {
+      const at = this.getTransform().transformPoint({ x, y });
+      const so = plumbline.drawn.get(this.canvas) ?? [];
+      plumbline.drawn.set(this.canvas, name === "clearRect" ? [] : [...so, [at.x, at.y]].slice(-100));
+      return draw.call(this, x, y, ...rest);
+    };
+  }
+  // What moves by itself moves by this clock or not at all.
+  document.addEventListener("DOMContentLoaded", () => {
+    const style = document.createElement("style");
+    style.textContent = "*, *::before, *::after { transition: none !important; animation: none !important; }";
+    document.head.append(style);
+  });
   plumbline.listens = (element, ...types) => types.some(type => plumbline.listeners.get(element)?.get(type)?.size);
   plumbline.note = note;
 })();

@@ -1,12 +1,12 @@
 // Carries out actions as a user's hand would: with events that the page takes as a user's. Each action is an object
 // (see ../actions.py), each ends as [status, reason]; status is "ok", "not found", "ambiguous" or "refused".
 (() => {
-  const { see } = plumbline;
+  const { see, clock } = plumbline;
   const OK = ["ok", ""];
   const MOST_TEXT = 1000;
   const FAR = 10000;
-  const STEPS = 8;
-  const PAUSE = 10;
+  const STEPS = 9;
+  const MOMENT = 10;
   class Refusal extends Error {
     constructor(status, reason) { super(reason); this.status = status; }
   }
@@ -441,8 +441,8 @@
   // The way of a drag. Over an element it ends a little past the middle, first across and then down: only then does what
   // is sorted take the place of what it is dropped on.
   const way = (from, to, past) => {
-    const points = Array.from({ length: STEPS }, (_, step) => {
-      const part = (step + 1) / STEPS;
+    const points = Array.from({ length: STEPS - 1 }, (_, step) => {
+      const part = (step + 1) / (STEPS - 1);
       return { x: from.x + part * (to.x - from.x), y: from.y + part * (to.y - from.y) };
     });
     const x = to.x + (past ? 2 * (Math.sign(Math.round(to.x - from.x)) || 1) : 0);
@@ -467,7 +467,7 @@
       } else if (pressed.caret && pressed.element.isConnected && getComputedStyle(pressed.element).userSelect !== "none") {
         choose(pressed.caret, caret(point));
       }
-      await plumbline.clock.advance(PAUSE);
+      await clock.advance(MOMENT);
     }
     release(pressed.element, points.at(-1));
     return OK;

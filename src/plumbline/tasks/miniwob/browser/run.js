@@ -7,9 +7,10 @@
   let seen = { elements: [], lines: [] };
 
   const over = () => window.WOB_DONE_GLOBAL === true;
-  // Time passes by frames, so that the mouse feels what moves away from it.
-  const pass = async (act, since) => {
-    const until = since + (act.do === "wait" && typeof act.ms === "number" ? act.ms : STEP);
+  // An action takes 100 ms in all, those that it spends itself included. Time passes by frames, so that the mouse feels
+  // what moves away from it.
+  const pass = async (act, began) => {
+    const until = began + (act?.do === "wait" && Number.isFinite(act.ms) ? act.ms : STEP);
     while (clock.now() < until) if (await clock.advance(Math.min(FRAME, until - clock.now()))) hand.rest();
   };
   const look = () => { seen = see.look(); return see.textOf(seen); };
@@ -37,13 +38,15 @@
   const first = async seed => {
     await start(seed);
     const text = look();
-    const elements = seen.elements.map(({ ref, role, name, value, states, box }) => ({ ref, role, name, value, states, box }));
+    const elements = seen.elements.map(({ ref, role, name, value, states, box }) => ({
+      ref, role, name, value, states, box: [box.left, box.top, box.width, box.height].map(Math.round),
+    }));
     return { text, elements, ...utterance() };
   };
   const act = async one => {
-    const since = clock.now();
+    const began = clock.now();
     const told = await hand.carryOut(one, seen);
-    await pass(one ?? {}, since);
+    await pass(told[0] === "ok" ? one : null, began);
     return told;
   };
   const result = (attempts, cut) => ({

@@ -1,42 +1,71 @@
 // What the page shows: elements with a number, a role and a name, and the text that a model reads.
+// An element is { ref, element, role, name, value, states, box: [left, top, width, height], at: {x, y} }. Roles: button,
+// link, checkbox, radio, textbox, textarea, password, number, date, time, select, slider, tab, section, menuitem, option,
+// cell, item (anything else with words that answers to the mouse), icon (without words), box (only a colour), area (large),
+// image, and the shapes of drawings: circle, rectangle, triangle, ..., line, path, text.
+// Lines of text are the lines that one sees. Values of more than LONG characters are shortened in their middle.
 (() => {
   const SKIPPED = new Set(["reward-display", "sync-task-cover", "click-canvas", "query"]);
   const SILENT = new Set(["SCRIPT", "STYLE", "LINK", "META", "TITLE", "HEAD", "OPTION", "DEFS", "TEMPLATE", "NOSCRIPT"]);
-  const LONG = 600;
+  const LONG = 260;
+  const WIDE = 200, HIGH = 240;
   const tidy = text => text.replace(/\s+/g, " ").trim();
-  const short = (text, most = LONG) => (text.length > most ? text.slice(0, most - 1) + "…" : text);
-  const unquoted = text => tidy(text).replace(/\s*:$/, "");
+  const short = (text, most = LONG) =>
+    text.length > most ? `${text.slice(0, Math.ceil(most / 2))} … ${text.slice(-Math.floor(most / 3))}` : text;
+  const bare = text => tidy(text).replace(/\s*:$/, "");
 
-  const COLOURS = {
-    black: [0, 0, 0], white: [255, 255, 255], red: [255, 0, 0], green: [0, 128, 0], lime: [0, 255, 0],
-    blue: [0, 0, 255], yellow: [255, 255, 0], orange: [255, 165, 0], purple: [128, 0, 128], pink: [255, 192, 203],
-    magenta: [255, 0, 255], aqua: [0, 255, 255], grey: [128, 128, 128], olive: [128, 128, 0], cyan: [0, 255, 255],
-    brown: [165, 42, 42], teal: [0, 128, 128], navy: [0, 0, 128],
+  // ---- colours
+  const HUES = [[15, "red"], [45, "orange"], [70, "yellow"], [165, "green"], [195, "cyan"], [260, "blue"], [290, "purple"], [330, "magenta"], [361, "red"]];
+  const PLAIN = {
+    "0,0,0": "black", "255,255,255": "white", "128,128,128": "grey", "255,0,0": "red", "0,128,0": "green", "0,255,0": "lime",
+    "0,0,255": "blue", "255,255,0": "yellow", "255,165,0": "orange", "128,0,128": "purple", "255,192,203": "pink",
+    "255,0,255": "magenta", "0,255,255": "cyan", "128,128,0": "olive", "0,128,128": "teal", "0,0,128": "navy", "165,42,42": "brown",
   };
-  const colour = value => {
+  const colour = (value, written) => {
+    if (/^[a-z]+$/.test(written ?? "") && !/^(none|transparent|inherit|initial|currentcolor)$/.test(written)) return written;
     const parts = /rgba?\(([^)]*)\)/.exec(value)?.[1].split(",").map(Number);
     if (!parts || parts[3] === 0) return "";
-    let best = "", least = Infinity;
-    for (const [name, [r, g, b]] of Object.entries(COLOURS)) {
-      const distance = (parts[0] - r) ** 2 + (parts[1] - g) ** 2 + (parts[2] - b) ** 2;
-      if (distance < least) { least = distance; best = name; }
-    }
-    return best;
+    const [red, green, blue] = parts;
+    if (PLAIN[`${red},${green},${blue}`]) return PLAIN[`${red},${green},${blue}`];
+    const most = Math.max(red, green, blue), least = Math.min(red, green, blue), wide = most - least;
+    const light = (most + least) / 510;
+    if (wide < 26) return light < 0.15 ? "black" : light > 0.92 ? "white" : "grey";
+    let hue = most === red ? (green - blue) / wide : most === green ? 2 + (blue - red) / wide : 4 + (red - green) / wide;
+    hue = (hue * 60 + 360) % 360;
+    const name = HUES.find(([end]) => hue < end)[1];
+    return light < 0.3 ? `dark ${name}` : light > 0.75 ? `light ${name}` : name;
   };
 
-  const ROLES = {
-    A: "link", BUTTON: "button", TEXTAREA: "textbox", SELECT: "select", IMG: "image", LI: "item",
-    circle: "circle", rect: "rectangle", polygon: "polygon", path: "path", text: "text", line: "line", ellipse: "ellipse",
-    image: "image", polyline: "polyline",
-  };
+  // ---- roles
   const INPUTS = {
-    button: "button", submit: "button", reset: "button", checkbox: "checkbox", radio: "radio", range: "slider",
-    password: "password", date: "date", time: "time", number: "number", image: "button",
+    button: "button", submit: "button", reset: "button", image: "button", checkbox: "checkbox", radio: "radio",
+    range: "slider", password: "password", date: "date", time: "time", number: "number",
   };
-  const NAMED = new Set([
-    "button", "link", "tab", "menuitem", "checkbox", "radio", "slider", "option", "treeitem", "switch", "gridcell",
-  ]);
+  const TAGS = { BUTTON: "button", TEXTAREA: "textarea", SELECT: "select" };
+  const SAID = new Set(["button", "link", "tab", "menuitem", "checkbox", "radio", "slider", "option", "treeitem", "switch"]);
+  const FIELDS = new Set(["textbox", "textarea", "password", "date", "time", "number", "select"]);
+  const SHAPES = { circle: "circle", ellipse: "ellipse", rect: "rectangle", polygon: "polygon", polyline: "line", line: "line", path: "path", text: "text", image: "image" };
+  const CORNERS = { 3: "triangle", 4: "quadrilateral", 5: "pentagon", 6: "hexagon", 7: "heptagon", 8: "octagon" };
   const MOUSE = ["click", "mousedown", "mouseup", "dblclick", "mouseenter", "mouseover", "mousemove", "pointerdown"];
+  // Names that neither words nor a label give, for pages where much depends on them.
+  const HOUR = element => {
+    const hour = tidy(element.closest(".hour").querySelector(".hour-label").textContent);
+    return element.previousElementSibling ? hour.replace(/(am|pm)/, ":30$1") : hour;
+  };
+  const HINTS = [
+    [".half-hour", HOUR],
+    [".ttt-row > [data-index]", one => `row ${Math.floor(one.dataset.index / 3) + 1} column ${one.dataset.index % 3 + 1}`],
+    [".ui-spinner-up", () => "up"], [".ui-spinner-down", () => "down"],
+    [".ql-color .ql-picker-label", () => "color"], [".ql-picker-item[data-value]", () => ""],
+    ["[class*=ql-]:is(button)", one => /ql-(\w+)/.exec(one.className)[1]],
+    [".ui-resizable-se", () => "corner"], [".hitarea", () => "expand"], [".selectric", () => "dropdown"],
+  ];
+  // What stands for one thing, whatever it is made of; and what only repeats or serves another.
+  const CELLS = ".ttt-row > *, .half-hour";
+  const WHOLE = `${CELLS}, .selectric`;
+  const MARKED = /highlight-text/;
+  const BESIDES = ".hour-label, .selectric-input, desc";
+  const svg = element => element instanceof SVGElement && element.tagName !== "svg";
   const delegated = element => {
     const data = window.jQuery?._data;
     if (!data) return false;
@@ -46,184 +75,287 @@
     }
     return false;
   };
-  const SHAPES = new Set(["circle", "rect", "polygon", "path", "line", "ellipse", "image", "polyline", "text"]);
-  const svg = element => element instanceof SVGElement && element.tagName !== "svg";
-  const polygon = element => {
-    const points = (element.getAttribute("points") ?? "").trim().split(/[\s,]+/).length / 2;
-    return { 3: "triangle", 4: "quadrilateral", 5: "pentagon", 6: "hexagon", 7: "heptagon", 8: "octagon" }[points] ?? "polygon";
-  };
-  const roleOf = element => {
-    if (svg(element)) {
-      if (!SHAPES.has(element.tagName)) return "";
-      if (element.tagName === "polygon") return polygon(element);
-      if (element.tagName === "rect") {
-        const box = element.getBoundingClientRect();
-        return Math.abs(box.width - box.height) < 1 ? "square" : "rectangle";
-      }
-      return ROLES[element.tagName];
-    }
-    if (element.tagName === "INPUT") return element.type === "hidden" ? "" : INPUTS[element.type] ?? "textbox";
-    if (["BUTTON", "TEXTAREA", "SELECT"].includes(element.tagName)) return ROLES[element.tagName];
-    const said = element.getAttribute("role");
-    if (NAMED.has(said)) return said === "gridcell" ? "cell" : said;
-    if (element.tagName === "A") return "link";
-    if (element.isContentEditable && !element.parentElement?.isContentEditable) return "textbox";
-    if (element.classList.contains("ui-slider-handle")) return "slider";
-    if (element.classList.contains("ui-sortable")) return "";
-    if (!answers(element)) return "";
-    if (element.tagName === "IMG" || !tidy(element.textContent)) return "icon";
-    return "item";
-  };
-  const answers = element =>
-    element.parentElement?.classList.contains("ui-sortable") || element.onclick || plumbline.listens(element, ...MOUSE) || delegated(element) ||
+  const answers = (element, style) =>
+    element.onclick || plumbline.listens(element, ...MOUSE) || delegated(element) ||
     element.classList.contains("ui-sortable-handle") || element.classList.contains("ui-draggable-handle") ||
-    (getComputedStyle(element).cursor === "pointer" && element.parentElement &&
-      getComputedStyle(element.parentElement).cursor !== "pointer");
+    (style.cursor === "pointer" && element.parentElement && getComputedStyle(element.parentElement).cursor !== "pointer");
+  const roleOf = (element, style) => {
+    const tag = element.tagName;
+    if (tag === "svg") {
+      const bare = answers(element, style) && ![...element.querySelectorAll("*")].some(one => answers(one, getComputedStyle(one)));
+      return bare ? "area" : "";
+    }
+    if (svg(element)) {
+      if (tag !== "polygon") return SHAPES[tag] ?? "";
+      return CORNERS[(element.getAttribute("points") ?? "").trim().split(/[\s,]+/).length / 2] ?? "polygon";
+    }
+    if (tag === "INPUT") return element.type === "hidden" ? "" : INPUTS[element.type] ?? "textbox";
+    if (TAGS[tag]) return TAGS[tag];
+    if (element.matches(CELLS)) return "cell";
+    const classes = element.classList;
+    if (classes.contains("ui-accordion-header")) return "section";
+    if (classes.contains("ui-slider-handle")) return "slider";
+    if (classes.contains("ui-resizable-handle")) return classes.contains("ui-resizable-se") && !element.closest(".ui-dialog") ? "icon" : "";
+    if (classes.contains("ui-slider") || classes.contains("ui-spinner")) return "";
+    const said = element.getAttribute("role");
+    if (SAID.has(said)) return said;
+    if (tag === "A") return element.firstChild || answers(element, style) ? "link" : "";
+    if (element.isContentEditable) return element.parentElement?.isContentEditable ? "" : "textarea";
+    if (!answers(element, style)) return "";
+    if (!tidy(element.textContent)) {
+      const named = byClass(element) || element.title;
+      return !named && style.backgroundImage === "none" && colour(style.backgroundColor) ? "box" : "icon";
+    }
+    return style.textDecorationLine === "underline" ? "link" : "item";
+  };
 
   const hidden = (element, style) => {
-    if (style.display === "none" || style.visibility !== "visible" || Number(style.opacity) === 0) return true;
-    if (style.display === "contents" || element.tagName === "AREA") return false;
+    if (element.matches(BESIDES) || style.display === "none" || Number(style.opacity) === 0) return true;
+    if (style.visibility !== "visible") return !element.children.length;
     const box = element.getBoundingClientRect();
+    if (svg(element)) {
+      if (!SHAPES[element.tagName]) return false;
+      return Math.max(box.width, box.height) < 3 || box.right < 1 || box.bottom < 1 || box.left > WIDE || box.top > HIGH + 300;
+    }
     if (box.width === 0 && box.height === 0 && !element.children.length) return true;
-    // What its container cuts off altogether, without a way to scroll there.
-    if ((box.width === 0 || box.height === 0) && style.overflow !== "visible") return true;
-    return box.right < 0 || box.bottom < -5000;
+    return (box.width === 0 || box.height === 0) && style.overflow !== "visible";
   };
-  const called = element => {
-    const marked = element.getAttribute("aria-label") || element.getAttribute("alt") || element.getAttribute("title");
-    if (marked) return tidy(marked);
-    const label = element.labels?.[0];
-    if (label) return unquoted(label.innerText);
+
+  // ---- names, values, states
+  const marked = element => {
+    const hint = HINTS.find(([where]) => element.matches(where));
+    if (hint) return hint[1](element);
+    const said = element.getAttribute("aria-label") || element.getAttribute("alt") || element.getAttribute("title");
+    if (said) return tidy(said);
+    if (element.labels?.length) return bare([...element.labels].map(one => one.innerText).join(" "));
     if (element.tagName === "INPUT" && INPUTS[element.type] === "button") return tidy(element.value);
     return "";
   };
   const byClass = element => {
-    const words = typeof element.className === "string" ? element.className.split(/\s+/) : [];
-    const word = words.find(one => one && !/^(ui-|active|selected|clicked|hide|show|bold)/.test(one)) ?? element.id;
+    const words = element.getAttribute("class")?.split(/\s+/) ?? [];
+    const word = words.find(one => one && !/^(ui-|active|selected|clicked|hide|show|bold|color$|hover)/.test(one)) ?? element.id;
     return tidy((word ?? "").replace(/[-_]+/g, " "));
   };
-  const SELECTED = /(^|[\s-])(active|selected|clicked|highlighted|checked)($|\s)/;
-  const statesOf = element => {
+  const CHOSEN = /(^|[\s-])(active|selected|clicked|highlighted|checked)($|\s)/;
+  const statesOf = (element, role) => {
     const states = [];
     if (element.checked) states.push("checked");
     if (element.disabled) states.push("disabled");
-    if (element.readOnly) states.push("read-only");
-    if (element.getAttribute("aria-expanded") === "true") states.push("open");
-    else if (element.getAttribute("aria-expanded") === "false") states.push("closed");
-    if (element.getAttribute("aria-selected") === "true" || (typeof element.className === "string" &&
-      SELECTED.test(element.className.replace(/ui-state-default/g, "")))) states.push("selected");
-    if (document.activeElement === element) states.push("focused");
+    if (element.readOnly && FIELDS.has(role)) states.push("read-only");
+    if (element.multiple) states.push("several");
+    const open = role === "tab" ? null : element.getAttribute("aria-expanded");
+    if (open) states.push(open === "true" ? "open" : "closed");
+    else if (element.getAttribute("aria-selected") === "true" || CHOSEN.test(element.getAttribute("class") ?? "")) states.push("selected");
+    if (FIELDS.has(role) && document.activeElement === element) states.push("focused");
+    if (role === "textarea" && element.scrollHeight > element.clientHeight + 4) {
+      states.push(`scrolled ${Math.round(element.scrollTop)} of ${element.scrollHeight - element.clientHeight}`);
+    }
     return states;
   };
   const valueOf = (element, role) => {
     if (role === "select") return [...element.selectedOptions].map(one => tidy(one.text)).join(", ");
-    if (role === "checkbox" || role === "radio" || role === "button") return "";
+    if (role === "slider" && element.type !== "range") {
+      const slider = window.jQuery?.(element).closest(".ui-slider");
+      if (!slider?.length || !slider.slider("instance")) return "";
+      const all = slider.find(".ui-slider-handle");
+      return String(all.length > 1 ? slider.slider("values", all.index(element)) : slider.slider("value"));
+    }
+    if (["checkbox", "radio", "button"].includes(role)) return "";
     if (element.tagName === "INPUT" || element.tagName === "TEXTAREA") return element.value;
     if (element.isContentEditable) return tidy(element.innerText);
+    if (element.matches(".selectric")) return tidy(element.querySelector(".label")?.textContent ?? "");
+    if (element.matches(".ttt-row > [data-index]")) return /mark-(\w)/.exec(element.className + (element.firstElementChild?.className ?? ""))?.[1].toUpperCase() ?? "";
     return "";
   };
-  const place = box => ({
-    x: Math.round(box.left + box.width / 2 + scrollX), y: Math.round(box.top + box.height / 2 + scrollY),
-  });
+  const point = (x, y) => `(${Math.round(x + scrollX)}, ${Math.round(y + scrollY)})`;
+  const extent = box => `${Math.round(box.width)}x${Math.round(box.height)}`;
+  // What a drawing or a coloured box looks like.
+  const looksOf = (element, role, style, box) => {
+    if (svg(element)) {
+      const stroked = role === "line" || style.fill === "none" || colour(style.fill) === "";
+      const paint = stroked ? colour(style.stroke, element.getAttribute("stroke")) : colour(style.fill, element.getAttribute("fill"));
+      if (element.tagName === "line") {
+        const [x1, y1, x2, y2] = ["x1", "y1", "x2", "y2"].map(name => element[name].baseVal.value);
+        const matrix = element.getScreenCTM();
+        const ends = [[x1, y1], [x2, y2]].map(([x, y]) => new DOMPoint(x, y).matrixTransform(matrix));
+        return `${paint} ${point(ends[0].x, ends[0].y)}-${point(ends[1].x, ends[1].y)}`;
+      }
+      const size = role === "text" ? parseFloat(style.fontSize) : Math.max(box.width, box.height);
+      const grid = element.ownerSVGElement?.id === "area_svg";
+      return `${paint} ${grid && size <= 24 ? (size <= 15 ? "small" : "large") : role === "text" ? "" : extent(box)}`.trim();
+    }
+    if (role === "slider") {
+      const track = element.closest(".ui-slider")?.getBoundingClientRect();
+      const slider = track && window.jQuery(element.closest(".ui-slider"));
+      if (!slider?.slider("instance")) return "";
+      const upright = track.height > track.width;
+      const ends = upright ? [point(track.left + track.width / 2, track.bottom), point(track.left + track.width / 2, track.top)]
+        : [point(track.left, track.top + track.height / 2), point(track.right, track.top + track.height / 2)];
+      return `from ${slider.slider("option", "min")} ${ends[0]} to ${slider.slider("option", "max")} ${ends[1]}`;
+    }
+    const drawn = ["icon", "box", "button", "area"].includes(role) && !tidy(element.textContent);
+    const filled = style.backgroundImage === "none" ? colour(style.backgroundColor, element.style.backgroundColor) : "";
+    if (element.classList.contains("ui-draggable-handle") && !element.closest(".ui-dialog")) return `${filled} ${extent(box)}`.trim();
+    return drawn && (filled !== "white" || !style.borderTopWidth) && role !== "area" ? filled : role === "area" ? extent(box) : "";
+  };
 
-  // Look at the page: its elements in their order, and lines of text in which they stand.
+  // ---- the whole page
+  // One look: its elements in their order, and the lines in which they stand.
   const look = () => {
     const elements = [];
     const lines = [];
     let line = [];
-    const taken = new Set();
+    const styles = new Map();
+    const styleOf = element => styles.get(element) ?? styles.set(element, getComputedStyle(element)).get(element);
+    const roles = new Map();
+    const role = element => roles.get(element) ?? roles.set(element, roleOf(element, styleOf(element))).get(element);
+
+    const middle = piece => {
+      if (piece.box) return piece.box;
+      const range = document.createRange();
+      range.selectNodeContents(piece.node);
+      return range.getBoundingClientRect();
+    };
+    // Blocks that stand side by side share a line.
+    const beside = (before, piece) => {
+      const [one, other] = [middle(before), middle(piece)];
+      return other.left >= one.right - 2 && Math.abs(one.top + one.height / 2 - other.top - other.height / 2) < 7 && Math.max(one.height, other.height) < 45;
+    };
+    // From where to where the mouse marks a text.
+    const span = node => {
+      const range = document.createRange();
+      range.selectNodeContents(node);
+      const boxes = [...range.getClientRects()].filter(box => box.width);
+      const [head, tail] = [boxes[0], boxes.at(-1)];
+      return head ? `from ${point(head.left, head.top + head.height / 2)} to ${point(tail.right, tail.top + tail.height / 2)}` : "";
+    };
     const flush = () => { if (line.length) lines.push(line); line = []; };
-    const say = (text, label) => {
+    const add = piece => {
+      if (!line.length && lines.length && !piece.bar) {
+        const last = lines.at(-1).at(-1);
+        if (!last.bar && beside(last, piece)) line = lines.pop();
+      }
+      line.push(piece);
+    };
+    const say = (text, node) => {
       const clean = tidy(text);
       if (!clean) return;
       const before = line.at(-1);
-      if (before?.wants && !before.name) { before.name = unquoted(clean); return; }
-      if (before && !before.ref && !before.bar && !label && !before.label) before.text += " " + clean;
-      else line.push({ text: clean, label });
+      if (before?.wants && !before.name) { before.name = bare(clean); return; }
+      if (before?.node && before.node.parentElement === node.parentElement) before.text += " " + clean;
+      else add({ text: MARKED.test(location.pathname) ? `${clean} ${span(node)}` : clean, node });
     };
-    const put = (element, role, box, name) => {
-      const field = ["textbox", "password", "date", "time", "number", "select"].includes(role);
-      if (!name && field) {
-        const before = line.at(-1);
-        if (before && before.text !== undefined) { name = unquoted(before.text); line.pop(); }
-        else if (!line.length && lines.length) {
-          const last = lines.at(-1);
-          if (last.length === 1 && last[0].text && (last[0].label || /:$/.test(last[0].text))) {
-            name = unquoted(last[0].text);
-            lines.pop();
-          }
-        }
-        if (!name && element.placeholder) name = tidy(element.placeholder);
-      }
+    const strong = piece => piece.node && !/[.!?…]$/.test(piece.text) && (piece.node.parentElement.closest("label") || /:$/.test(piece.text) ||
+      Number(styleOf(piece.node.parentElement).fontWeight) >= 600);
+    // A field without a label is called by the words before it.
+    const nameBefore = () => {
+      const take = (from, count) => { const { text } = from[from.length - count]; from.splice(-count); return bare(text); };
+      if (line.at(-1)?.text) return take(line, 1);
+      if (line.at(-1)?.bar && line.at(-2)?.text) return take(line, 2);
+      const last = lines.at(-1);
+      if (!line.length && last?.length === 1 && last[0].text && strong(last[0])) { lines.pop(); return bare(last[0].text); }
+      return "";
+    };
+    const put = (element, kind, name) => {
+      const style = styleOf(element);
+      const box = element.getBoundingClientRect();
+      if (!name && FIELDS.has(kind)) name = tidy(element.placeholder ?? "").replace(/:$/, "") || nameBefore();
       const one = {
-        ref: elements.length + 1, element, role, name, value: valueOf(element, role), states: statesOf(element),
-        box: [Math.round(box.left + scrollX), Math.round(box.top + scrollY), Math.round(box.width), Math.round(box.height)],
-        at: place(box), shape: svg(element), wants: !name && (role === "checkbox" || role === "radio"),
+        ref: elements.length + 1, element, role: kind, name, value: valueOf(element, kind), states: statesOf(element, kind),
+        looks: looksOf(element, kind, style, box), box,
+        at: { x: Math.round(box.left + box.width / 2 + scrollX), y: Math.round(box.top + box.height / 2 + scrollY) },
+        placed: (svg(element) && element.tagName !== "line") || element.classList.contains("ui-draggable-handle") || kind === "box" || (kind === "icon" && !name) || kind === "area",
+        wants: !name && (kind === "checkbox" || kind === "radio"),
       };
-      if (one.shape) one.look = shapeLook(element, role, box);
       elements.push(one);
-      line.push(one);
-      return one;
+      add(one);
     };
-    const shapeLook = (element, role, box) => {
-      const style = getComputedStyle(element);
-      const paint = role === "line" || style.fill === "none" ? style.stroke : style.fill;
-      return [colour(paint), role === "text" ? "" : `${Math.round(box.width)}x${Math.round(box.height)}`].filter(Boolean).join(" ");
+    const LEAVES = new Set(["button", "link", "tab", "section", "option", "slider", "icon", "box", "cell"]);
+    const HOLDERS = new Set(["item", "icon", "section", "box"]);
+    const ownText = node => {
+      const list = node.querySelector?.("ul,ol,[role=menu]");
+      return tidy(list ? [...node.childNodes].filter(one => one !== list && !one.contains(list)).map(one => one.textContent).join(" ") : node.innerText ?? node.textContent);
     };
-    const children = (node, within) => { for (const child of node.childNodes) walk(child, within); };
-    const walk = (node, within) => {
+    // An element that holds others with words is not one to act on, but what holds them.
+    const holds = node => [...node.querySelectorAll("*")].some(one => {
+      const kind = role(one);
+      return kind && kind !== "icon" && !svg(one) && !hidden(one, styleOf(one));
+    });
+    const children = (node, quiet) => { for (const child of node.childNodes) walk(child, quiet); };
+    const enter = (node, kind, quiet) => {
+      if (FIELDS.has(kind) || node.tagName === "INPUT") {
+        put(node, kind, marked(node));
+        return;
+      }
+      if (HOLDERS.has(kind) && node.firstElementChild && !node.matches(WHOLE) && holds(node)) { children(node, quiet); return; }
+      const box = node.getBoundingClientRect();
+      const words = ownText(node);
+      if (kind === "area") { put(node, "area", ""); children(node, quiet); return; }
+      if (box.width * box.height > 9000 && (words.length > 60 || !words) && (kind === "item" || kind === "icon") && !svg(node)) {
+        put(node, "area", marked(node) || byClass(node));
+        children(node, quiet);
+        return;
+      }
+      let name = marked(node) || short(words, 160);
+      if (!name && kind === "icon" && !node.matches(HINTS.map(([where]) => where).join())) name = byClass(node);
+      put(node, kind, name);
+      if (LEAVES.has(kind) || node.matches(WHOLE)) return;
+      for (const child of node.children) walk(child, true);
+    };
+    const block = /^(block|flex|grid|table|table-row|list-item|flow-root|table-caption)$/;
+    const walk = (node, quiet) => {
       if (node.nodeType === Node.TEXT_NODE) {
-        if (!within) say(node.data, node.parentElement.closest("label") !== null);
+        if (!quiet) say(node.data, node);
         return;
       }
       if (!(node instanceof Element) || SILENT.has(node.tagName) || SKIPPED.has(node.id)) return;
-      const style = getComputedStyle(node);
+      const style = styleOf(node);
       if (hidden(node, style)) return;
-      if (node.tagName === "BR") { if (!within) flush(); return; }
-      if (node.tagName === "LABEL" && node.control && node.control !== node && !node.contains(node.control)) {
-        const other = roleOf(node.control);
-        if (other && !hidden(node.control, getComputedStyle(node.control))) return;
-      }
-      const block = !/^(inline|contents|ruby)/.test(style.display) && !(node instanceof SVGElement);
-      const cell = style.display === "table-cell";
-      if (block && !cell && !within) flush();
-      if (cell && !within && line.length) line.push({ bar: true });
-      const role = roleOf(node);
-      if (role) enter(node, role, within);
-      else children(node, within);
-      if (block && !cell && !within) flush();
-    };
-    const enter = (node, role, within) => {
-      const box = node.getBoundingClientRect();
-      let name = called(node);
-      const container = role === "item" || role === "icon" ? box.width * box.height > 9000 : false;
-      if (container && node.children.length) { children(node, within); return; }
-      if (role === "select" || node.tagName === "INPUT" || role === "textbox") {
-        const label = node.closest("label");
-        if (label && !name) name = unquoted(label.innerText);
-        put(node, role, box, name);
+      if (node.tagName === "BR") { if (!quiet) flush(); return; }
+      if (node.tagName === "LABEL" && node.control && !hidden(node.control, styleOf(node.control)) && role(node.control)) {
+        if (node.contains(node.control)) children(node, true);
         return;
       }
-      if (!name) name = short(tidy(node.innerText ?? node.textContent), 200);
-      if (!name && role === "icon") name = byClass(node);
-      put(node, role, box, name);
-      for (const child of node.children) walk(child, true);
+      const breaks = block.test(style.display) && style.float === "none" && !svg(node) && !node.matches(".half-hour") && (!quiet || line.at(-1)?.role !== "item");
+      const cell = style.display === "table-cell";
+      if (breaks) flush();
+      if (cell && !quiet && line.length) line.push({ bar: true });
+      const kind = role(node);
+      if (kind) enter(node, kind, quiet);
+      else if (!quiet && !node.firstChild) picture(node, style);
+      else if (!quiet && style.position === "absolute" && !node.children.length && tidy(node.textContent).length < 20) {
+        const box = node.getBoundingClientRect();
+        add({ text: `${tidy(node.textContent)} at ${point(box.left + box.width / 2, box.top + box.height / 2)}`, box, apart: true });
+      } else children(node, quiet);
+      if (breaks) flush();
+    };
+    // Small boxes that only have a colour, such as blocks to be counted; and lines that a script draws.
+    const picture = (node, style) => {
+      const box = node.getBoundingClientRect();
+      if (node.tagName === "CANVAS") {
+        const drawn = plumbline.drawn.get(node) ?? [];
+        if (drawn.length) add({ text: `drawing of lines through ${drawn.map(([x, y]) => point(box.left + x, box.top + y)).join(" ")}`, box });
+      } else if (box.width >= 6 && box.width <= 30 && box.height >= 6 && box.height <= 30 && colour(style.backgroundColor) && node.tagName !== "IMG") {
+        const before = line.at(-1);
+        if (before?.blocks) { before.text += "■"; before.box = box; }
+        else line.push({ text: "■", blocks: true, box });
+      }
     };
     children(document.body, false);
     flush();
     return { elements, lines };
   };
 
+  // ---- the text
   const quote = text => `'${text}'`;
   const written = (one, crowd) => {
     const parts = [`[${one.ref}]`, one.role];
     if (one.name) parts.push(quote(one.name));
-    if (one.look) parts.push(one.look);
+    if (one.looks && one.role !== "slider") parts.push(one.looks);
     if (one.value) parts.push(`= ${quote(short(one.value))}`);
-    if (one.role === "select") {
-      parts.push(`of ${[...one.element.options].map(option => quote(tidy(option.text))).join(", ")}`);
-    }
-    if (one.shape || (!one.name && crowd > 1)) parts.push(`at (${one.at.x}, ${one.at.y})`);
+    if (one.role === "slider" && one.looks) parts.push(one.looks);
+    if (one.role === "select") parts.push(`of ${[...one.element.options].map(option => quote(tidy(option.text))).join(", ")}`);
+    if (one.placed || (!one.name && crowd > 1 && one.role !== "line")) parts.push(`at (${one.at.x}, ${one.at.y})`);
     if (one.states.length) parts.push(`(${one.states.join(", ")})`);
     return parts.join(" ");
   };
@@ -231,15 +363,18 @@
     const crowd = {};
     for (const one of seen.elements) if (!one.name) crowd[one.role] = (crowd[one.role] ?? 0) + 1;
     return seen.lines.map(line => line.map(piece =>
-      piece.bar ? "|" : piece.ref ? written(piece, crowd[piece.role]) : short(piece.text)).join(" ")).join("\n");
+      piece.bar ? "|" : piece.ref ? written(piece, crowd[piece.role]) : piece.text).join(" ")).join("\n");
   };
 
-  const same = (one, other) => one.toLowerCase() === other.toLowerCase();
+  const KINDS = { field: FIELDS, input: FIELDS, textbox: new Set(["textbox", "textarea", "password", "number"]) };
+  const same = (one, other) => tidy(one).toLowerCase() === tidy(other).toLowerCase();
   // The elements that are called so now, in their order; an exact name goes before one in other letters.
   const find = (seen, role, name) => {
-    const fit = seen.elements.filter(one => !role || one.role === role);
+    const of = kinds => seen.elements.filter(one => kinds(one.role) && (one.name === name || same(one.name, name)));
+    let fit = role ? of(kind => kind === role) : of(() => true);
+    if (!fit.length && Object.hasOwn(KINDS, role ?? "")) fit = of(kind => KINDS[role].has(kind));
     const exact = fit.filter(one => one.name === name);
-    return exact.length ? exact : fit.filter(one => same(one.name, name));
+    return exact.length ? exact : fit;
   };
   plumbline.see = { look, textOf, find, tidy, colour };
 })();

@@ -1,3 +1,4 @@
+# ruff: noqa: N999 - the word that its users type
 """Tries oracles: `python -m plumbline.tasks.miniwob.browser.try TASK... --seeds 20`.
 
 Each runs live; the plan that it comes to is then carried out in a fresh episode of the same seed. Prints both rewards.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from plumbline.errors import PlumblineError
 from plumbline.records import Failure
-from plumbline.tasks.forms.executors.browser import in_page, served
 from plumbline.tasks.browser.chromium import VIEWPORT, launch
+from plumbline.tasks.forms.executors.browser import in_page, served
 from plumbline.tasks.forms.executors.browser.course import Course
 from plumbline.tasks.forms.executors.browser.steps import hand
 from plumbline.tasks.forms.executors.executor import Case, Execution, Limits
