@@ -38,7 +38,7 @@ class FakeWorld:
         given = tuple(map(to_json, acts))
         pages = [text_of(""), text_of(word)]
         turns = tuple({"page": page, "act": act} for page, act in zip(pages, given, strict=True))
-        why = "there is no oracle" if task == "bisect-angle" else ""
+        why = "there is no oracle" if task == "chase-circle" else ""
         asked = f"{task}: send the word {word} ({seed.split('-')[0]})"
         return Solved(asked, pages[0], PAGE, () if why else given, why, None if why else turns)
 
@@ -46,11 +46,20 @@ class FakeWorld:
         self.calls.append((task, seed, plans))
         if seed in self.broken:
             return [Failure(cause="hang")] * len(plans)
-        return [self.played(task, seed, plan) for plan in plans]
+        return [self.played(task, seed, [acts]) for acts in plans]
+
+    def begin(self, task, seed):
+        turns = []
+
+        def turn(acts):
+            turns.append(acts)
+            return Failure(cause="hang") if seed in self.broken else self.played(task, seed, turns)
+
+        return turn
 
     def played(self, task, seed, plan):
         value, answered, raw = "", False, 0.0
-        attempts, texts = [], []
+        attempts = []
         for acts in plan:
             for act in acts:
                 if answered:
@@ -63,8 +72,7 @@ class FakeWorld:
                     attempts.append(("not found", "there is no such thing"))
                     continue
                 attempts.append(("ok", ""))
-            texts.append(text_of(value))
-        return Played(raw, answered, "", tuple(attempts), tuple(texts), (PAGE,) * len(texts))
+        return Played(raw, answered, "", tuple(attempts), text_of(value))
 
-    def film(self, task, seed, plan):
-        return [Frame(caption=f"action {number}", image=b"") for number in range(sum(map(len, plan)) + 1)]
+    def film(self, task, seed, stretches):
+        return [Frame(caption=f"action {number}", image=b"") for number in range(sum(map(len, stretches)) + 1)]

@@ -44,7 +44,10 @@ def test_splits_have_no_prompt_in_common_and_what_is_held_out_is_in_one(task):
     prints = [example.fingerprint() for examples in splits.values() for example in examples]
     assert len(set(prints)) == len(prints)
     assert {one.stratum for one in splits["held-out-tasks"]} == {"login-user"}
-    assert {one.stratum for split in ("train", "val", "test") for one in splits[split]} == {"click-button", "enter-text"}
+    assert {one.stratum for split in ("train", "val", "test") for one in splits[split]} == {
+        "click-button",
+        "enter-text",
+    }
     assert all(one.reference["seed"].startswith(split) for split, examples in splits.items() for one in examples)
 
 
@@ -117,8 +120,9 @@ def test_an_episode_goes_on_with_what_the_page_shows_until_the_page_answers(tmp_
     assert episode.ask()[-1]["content"].startswith("Nothing in the answer is an action.\nThe page now:\n[1] textbox")
     episode.tell(f"Type '{word}' into [1]\nClick [9]")
     assert [message["role"] for message in episode.ask()][-4:] == ["assistant", "user"] * 2
-    assert f"Not done:\n- Click [9]: there is no such thing\nThe page now:\n[1] textbox 'Word' = '{word}'" in (
-        episode.ask()[-1]["content"]
+    assert (
+        f"Not done:\n- Click [9]: there is no such thing\nThe page now:\n[1] textbox 'Word' = '{word}'"
+        in (episode.ask()[-1]["content"])
     )
     assert episode.result()[1].total == 0
     episode.tell("Click [2]")
@@ -167,10 +171,13 @@ def test_the_prompt_is_the_language_the_instruction_and_the_page(tmp_path):
 
 
 def test_pages_without_an_oracle_can_be_evaluated_and_have_no_gold(tmp_path):
-    task = opened(tmp_path / "records", tasks=["bisect-angle", "enter-text"], held_out=[])
-    if "oracle" not in table()["bisect-angle"]:
+    task = opened(tmp_path / "records", tasks=["chase-circle", "enter-text"], held_out=[])
+    if "oracle" not in table()["chase-circle"]:
         pytest.skip("it has an oracle")
-    assert {one.stratum: one.gold is None for one in task.examples("test")} == {"bisect-angle": True, "enter-text": False}
+    assert {one.stratum: one.gold is None for one in task.examples("test")} == {
+        "chase-circle": True,
+        "enter-text": False,
+    }
     assert set(task.controls) == {"blank", "random-clicks", "click-everything"}
 
 

@@ -52,9 +52,9 @@ def _replay(task: Replayable, example: Example, row: Judged) -> Replay:
     replay = Replay(id=row.id, stratum=row.stratum, reward=row.reward)
     try:
         if isinstance(task, Continued):
-            mistakes, frames = task.replay_episode(example, row.turns or (row.completion,))
-            replay = replace(replay, mistakes=tuple(mistakes), frames=tuple(frames))
-            return replay if frames else replace(replay, problem="no picture was taken")
+            mistakes, pictures = task.replay_episode(example, row.turns or (row.completion,))
+            replay = replace(replay, mistakes=tuple(mistakes), frames=tuple(pictures))
+            return replay if pictures else replace(replay, problem="no picture was taken")
         replay = replace(replay, mistakes=tuple(task.mistakes(example, row.completion)))
         for number, text in enumerate(row.turns or (row.completion,), 1):
             turn = f"Turn {number}: " if row.turns else ""

@@ -24,7 +24,7 @@ from plumbline.tasks.miniwob.grammar import Page
 from plumbline.tasks.miniwob.options import MiniwobOptions, PerTask, read_options, table
 from plumbline.tasks.miniwob.prompts import again, messages
 from plumbline.tasks.miniwob.reading import Plan, read_plan
-from plumbline.tasks.miniwob.world import Played, World, page_of
+from plumbline.tasks.miniwob.world import Played, World, page_in, page_of
 from plumbline.tasks.miniwob.writing import write_plan
 from plumbline.tasks.task import Control, gold_of
 
@@ -175,22 +175,9 @@ class MiniwobTask:
         """
         page = self.page_of(example)
         plans = [read_plan(completion, page) for completion in completions]
-        results = self.play(example, [[plan] for plan in plans])
-        return [(outcome_of(plan, played), self.score(played)) for plan, played in zip(plans, results, strict=True)]
-
-    def play(self, example: Example, episodes: Sequence[Sequence[Plan]]) -> list[Played]:
-        """Carry out episodes, each of them a plan a turn.
-
-        Raises:
-            EpisodeFailed: the browser broke down on one of them, twice.
-        """
         task, seed = example.reference["task"], example.reference["seed"]
-        found = []
-        for result in self.world.play(task, seed, [[plan.acts for plan in plans] for plans in episodes]):
-            if isinstance(result, Failure):
-                raise EpisodeFailed(f"{task} {seed}: {result.cause} {result.detail}".strip())
-            found.append(result)
-        return found
+        results = [_whole(example, one) for one in self.world.play(task, seed, [plan.acts for plan in plans])]
+        return [(outcome_of(plan, played), self.score(played)) for plan, played in zip(plans, results, strict=True)]
 
     def score(self, played: Played) -> Score:
         """The page's own reward where it has ended the episode; success is what others count, a raw reward above 0."""
@@ -242,7 +229,7 @@ class MiniwobTask:
 
     def mistakes(self, example: Example, completion: str) -> Sequence[Mistake]:
         """See `Replayable`."""
-        return self._mistakes(*self._again(example, [completion]))
+        return self._mistakes(self._again(example, [completion]))
 
     def replay(self, example: Example, completion: str) -> Sequence[Frame]:
         """See `Replayable`."""
@@ -250,38 +237,33 @@ class MiniwobTask:
 
     def replay_episode(self, example: Example, completions: Sequence[str]) -> tuple[Sequence[Mistake], Sequence[Frame]]:
         """See `Continued`."""
-        plans, played = self._again(example, completions)
-        stretches = [plan.acts for plan in plans]
+        again = self._again(example, completions)
+        stretches = [plan.acts for plan in again.plans]
         frames = self.world.film(example.reference["task"], example.reference["seed"], stretches)
-        return self._mistakes(plans, played), frames
+        return self._mistakes(again), frames
 
-    def _again(self, example: Example, completions: Sequence[str]) -> tuple[list[Plan], Played]:
-        """Go through the answers of an episode once more; each is read with the page that it was given for."""
-        plans = [read_plan(completions[0], self.page_of(example))]
-        (played,) = self.play(example, [plans])
-        for completion in completions[1:]:
-            plans.append(read_plan(completion, played.pages[-1]))
-            (played,) = self.play(example, [plans])
-        return plans, played
+    def _again(self, example: Example, completions: Sequence[str]) -> "Looks":
+        """The episode of some answers, gone through once more."""
+        looks = Looks(self, example)
+        for completion in completions:
+            looks.turn(completion)
+        return looks
 
-    def _mistakes(self, plans: Sequence[Plan], played: Played) -> list[Mistake]:
-        if self.score(played).total == 1:
+    def _mistakes(self, looks: "Looks") -> list[Mistake]:
+        if looks.result()[1].total == 1:
             return []
-        return [Mistake(what="the page", expected="reward 1", received=_why_not(plans[-1], played))]
+        return [Mistake(what="the page", expected="reward 1", received=looks.why_not())]
 
 
 class Looks:
-    """An episode in which the model sees the page again after each answer; see `plumbline.tasks.episode`.
-
-    No page waits for an answer: all actions so far are carried out again in a fresh one, which comes to the same, since
-    its time and its chance are the episode's own.
-    """
+    """An episode in which the model sees the page again after each answer; see `plumbline.tasks.episode`."""
 
     def __init__(self, task: MiniwobTask, example: Example) -> None:
         self.task, self.example = task, example
+        self.plans: list[Plan] = []
         self._messages: list[Message] | None = list(example.messages)
         self._page = task.page_of(example)
-        self._plans: list[Plan] = []
+        self._turn = task.world.begin(example.reference["task"], example.reference["seed"])
         self._played: Played | None = None
 
     def ask(self) -> Sequence[Message] | None:
@@ -298,17 +280,30 @@ class Looks:
         if self._messages is None:
             raise ValueError(f"the episode of {self.example.id} is over")
         before = 0 if self._played is None else len(self._played.attempts)
-        plan = read_plan(text, self._page)
-        self._plans.append(plan)
-        (self._played,) = self.task.play(self.example, [self._plans])
-        played = self._played
-        if played.answered or played.cut or len(self._plans) == self.task.turns:
+        played = self.turn(text)
+        if played.answered or played.cut or len(self.plans) == self.task.turns:
             self._messages = None
             return
-        shown = again(played.texts[-1], plan.acts, played.attempts[before:], empty=not plan.acts)
-        self._page = played.pages[-1]
+        acts = self.plans[-1].acts
+        shown = again(played.text, acts, played.attempts[before:], empty=not acts)
         told: list[Message] = [{"role": "assistant", "content": text}, {"role": "user", "content": shown}]
         self._messages = [*self._messages, *told]
+
+    def turn(self, text: str) -> Played:
+        """Carry an answer out, which is read with the page that it was given for.
+
+        Raises:
+            EpisodeFailed: the browser broke down, twice.
+        """
+        self.plans.append(read_plan(text, self._page))
+        self._played = _whole(self.example, self._turn(self.plans[-1].acts))
+        self._page = page_in(self._played.text)
+        return self._played
+
+    def why_not(self) -> str:
+        """What is wrong with an episode that has earned less than everything."""
+        assert self._played is not None, "asked for after an answer"
+        return _why_not(self.plans[-1], self._played)
 
     def result(self) -> tuple[Outcome, Score]:
         """See `Episode.result`.
@@ -318,7 +313,7 @@ class Looks:
         """
         if self._played is None:
             raise ValueError("an episode comes to nothing before its first answer")
-        plans = self._plans
+        plans = self.plans
         every = Plan(
             tuple(act for plan in plans for act in plan.acts),
             plans[-1].how,
@@ -326,6 +321,18 @@ class Looks:
             sum(plan.idle for plan in plans),
         )
         return outcome_of(every, self._played), self.task.score(self._played)
+
+
+def _whole(example: Example, played: Played | Failure) -> Played:
+    """An episode that came to its end.
+
+    Raises:
+        EpisodeFailed: the browser broke down, twice.
+    """
+    if isinstance(played, Failure):
+        where = f"{example.reference['task']} {example.reference['seed']}"
+        raise EpisodeFailed(f"{where}: {played.cause} {played.detail}".strip())
+    return played
 
 
 def outcome_of(plan: Plan, played: Played) -> Outcome:

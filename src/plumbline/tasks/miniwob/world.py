@@ -1,15 +1,13 @@
 """What the task asks of the pages: to be solved by their oracles, and to have plans carried out."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from plumbline.records import Failure, Frame
 from plumbline.tasks.miniwob.actions import Act
 from plumbline.tasks.miniwob.grammar import Element, Page
-
-Stretches = Sequence[Sequence[Act]]
-"""The actions of an episode, in stretches before each of which the model looked at the page: one, of a whole plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +38,17 @@ class Played:
     reason: str
     attempts: tuple[tuple[str, str], ...]
     """Status and reason of each action that was carried out, in order; the status of those that went well is ok."""
-    texts: tuple[str, ...]
-    """What the page shows after each stretch."""
-    pages: tuple[Page, ...]
-    """The elements of these texts."""
+    text: str
+    """What the page shows then."""
     notes: tuple[str, ...] = ()
     """What else happened: dialogs, errors in the page."""
     cut: bool = False
     """Whether a limit ended it."""
+
+
+Turns = Callable[[Sequence[Act]], Played | Failure]
+"""An episode turn by turn: takes the actions of the next one, whose numbers are those of the page as it was shown last,
+and gives how the episode stands then, with the attempts of all turns."""
 
 
 class World(Protocol):
@@ -60,17 +61,30 @@ class World(Protocol):
         """Each episode as it begins, with its oracle's plan."""
         ...
 
-    def play(self, task: str, seed: str, plans: Sequence[Stretches]) -> list[Played | Failure]:
+    def play(self, task: str, seed: str, plans: Sequence[Sequence[Act]]) -> list[Played | Failure]:
         """Carry out each plan in an episode of its own, all of the same seed."""
         ...
 
-    def film(self, task: str, seed: str, plan: Stretches) -> list[Frame]:
-        """Pictures of an episode: as it begins, and after each action.
+    def begin(self, task: str, seed: str) -> Turns:
+        """Begin an episode that is played turn by turn."""
+        ...
+
+    def film(self, task: str, seed: str, stretches: Sequence[Sequence[Act]]) -> list[Frame]:
+        """Pictures of an episode: as it begins, and after each action of its turns.
 
         Raises:
             PlumblineError: the browser broke down.
         """
         ...
+
+
+_ELEMENT = re.compile(r"\[(\d{1,5})\] (\w+)(?: '((?:[^'\n]|'(?=\w))*)')?")
+
+
+def page_in(text: str) -> Page:
+    """The elements that a page text shows, as far as they can be told from it: their names, for who writes by name."""
+    found = _ELEMENT.finditer(text)
+    return Page(tuple(Element(int(one.group(1)), one.group(2), one.group(3) or "") for one in found))
 
 
 def page_of(elements: Sequence[Sequence[str]]) -> Page:

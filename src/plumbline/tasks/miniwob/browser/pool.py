@@ -201,6 +201,14 @@ class Pool:
         found = self._one(visit.task, work, argument, episode=visit.number)
         return found if isinstance(found, Failure) else _ran(found)
 
+    def evaluate(self, task: str, work: str, argument: Any) -> Any:
+        """The result of a script in a page of a task, or a `Failure`.
+
+        Raises:
+            RecipeError: there is no such task.
+        """
+        return self._one(task, work, argument)
+
     def use(self, task: str, work: Callable[["Page"], Coroutine[Any, Any, T]]) -> T:
         """Do something else with a page of a task, such as taking pictures; the page is not used again.
 

@@ -1,112 +1,116 @@
-"""Stand-in until pool.py: one page a task, one call at a time."""
+"""The pages of the task, by the pool."""
 
-import asyncio
-import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
+from plumbline.errors import PlumblineError
 from plumbline.records import Failure, Frame
-from plumbline.tasks.browser.chromium import find_chromium, import_playwright, launch
-from plumbline.tasks.miniwob import pages
-from plumbline.tasks.miniwob.actions import to_json
-from plumbline.tasks.miniwob.browser.script import script
+from plumbline.tasks.miniwob.actions import Act, to_json
+from plumbline.tasks.miniwob.browser.pool import First, Pool, Ran, Visit
 from plumbline.tasks.miniwob.grammar import Element, Page
-from plumbline.tasks.miniwob.world import Played, Solved, Stretches
+from plumbline.tasks.miniwob.world import Played, Solved, Turns
+from plumbline.tasks.miniwob.writing import write_step
 
-MOST = 100
+if TYPE_CHECKING:
+    from playwright.async_api import Page as Tab
 
-
-def _page(elements: Any) -> Page:
-    return Page(tuple(Element(one["ref"], one["role"], one["name"]) for one in elements))
+_TOLD = "([seed, acts]) => plumbline.turns.told(seed, acts)"
+_BEGIN = "seed => plumbline.episodes.first(seed)"
+_ACT = "async one => [await plumbline.episodes.act(one), WOB_DONE_GLOBAL === true, WOB_RAW_REWARD_GLOBAL]"
+_LOOK = "() => plumbline.episodes.look()"
+_AREA = {"x": 0.0, "y": 0.0, "width": 160.0, "height": 210.0}
+_MOST = 12
+"""Pictures of one episode; what is between the first ones and the last is left out where there would be more."""
+_CAPTION = 160
 
 
 class BrowserWorld:
-    def __init__(self) -> None:
-        self.at_once = 1
-        pages.folder()
-        self._api, self._path = import_playwright(), find_chromium()
-        self._lock = threading.Lock()
-        self._loop = None
-        self._open: dict[str, Any] = {}
-        self._context = None
+    """See `plumbline.tasks.miniwob.world.World`."""
 
-    async def _seat(self, task: str) -> Any:
-        if self._context is None:
-            self._driver = await self._api.async_playwright().start()
-            browser = await launch(self._driver, self._path, None)
-            self._context = await browser.new_context(
-                viewport={"width": 500, "height": 320}, locale="en-US", timezone_id="UTC"
-            )
-            await self._context.add_init_script(script())
-        if task not in self._open:
-            if len(self._open) > 8:
-                await self._open.pop(next(iter(self._open))).close()
-            page = await self._context.new_page()
-            await page.goto(pages.address(task))
-            self._open[task] = page
-        return self._open[task]
+    def __init__(self, pool: Pool | None = None) -> None:
+        """Look for a browser; it is started with the first episode.
 
-    def _call(self, work: Any) -> Any:
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, daemon=True).start()
-            return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, 60), self._loop).result()
-
-    async def _evaluate(self, task: str, code: str, given: Any) -> Any:
-        try:
-            page = await self._seat(task)
-            return await asyncio.wait_for(page.evaluate(code, given), 20)
-        except Exception as error:
-            self._open.pop(task, None)
-            return Failure(cause=type(error).__name__, detail=str(error)[:300])
+        Raises:
+            RecipeError: the pages, Playwright or a Chromium are missing.
+        """
+        self.pool = Pool() if pool is None else pool
+        self.at_once = self.pool.at_once
 
     def solve(self, task: str, seeds: Sequence[str]) -> list[Solved | Failure]:
-        found = []
-        for seed in seeds:
-            one = self._call(
-                self._evaluate(
-                    task, "([task, seed, most]) => plumbline.turns.solve(task, seed, most)", [task, seed, MOST]
-                )
-            )
-            if isinstance(one, Failure):
-                found.append(one)
-                continue
-            first = one["first"]
-            found.append(
-                Solved(
-                    first["utterance"],
-                    first["text"],
-                    _page(first["elements"]),
-                    tuple(one["acts"]),
-                    one["why"],
-                    one["turns"] and tuple(one["turns"]),
-                )
-            )
-        return found
+        """See `World.solve`."""
+        return [self._solved(task, seed) for seed in seeds]
 
-    def play(self, task: str, seed: str, plans: Sequence[Stretches]) -> list[Played | Failure]:
-        given = [[[to_json(act) for act in acts] for acts in plan] for plan in plans]
-        found = self._call(
-            self._evaluate(
-                task, "([seed, plans, most]) => plumbline.turns.group(seed, plans, most)", [seed, given, MOST]
-            )
-        )
-        if isinstance(found, Failure):
-            return [found] * len(plans)
-        return [
-            Played(
-                one["raw"],
-                one["answered"],
-                one["reason"],
-                tuple((a, b) for a, b in one["attempts"]),
-                tuple(one["texts"]),
-                tuple(map(_page, one["elements"])),
-                tuple(one["notes"]),
-                one["cut"],
-            )
-            for one in found
-        ]
+    def _solved(self, task: str, seed: str) -> Solved | Failure:
+        first, gold = self.pool.first(task, seed), self.pool.gold(task, seed)
+        if isinstance(first, Failure) or isinstance(gold, Failure):
+            return first if isinstance(first, Failure) else gold  # type: ignore[return-value]  # one of them is
+        why, turns = gold.why or ("" if gold.ran.raw == 1 else f"the oracle earns {gold.ran.raw:g}"), None
+        if not why:
+            (again,) = self.pool.run(task, seed, [gold.acts])
+            if isinstance(again, Failure):
+                return again
+            why = "" if again.answered and again.raw == 1 else "the plan earns less the second time"
+        if not why:
+            turns = self.pool.evaluate(task, _TOLD, [seed, list(gold.acts)])
+            if isinstance(turns, Failure):
+                return turns
+        page = Page(tuple(Element(one.ref, one.role, one.name) for one in first.elements))
+        return Solved(first.utterance, first.text, page, gold.acts, why, None if turns is None else tuple(turns))
 
-    def film(self, task: str, seed: str, plan: Stretches) -> list[Frame]:
-        return []
+    def play(self, task: str, seed: str, plans: Sequence[Sequence[Act]]) -> list[Played | Failure]:
+        """See `World.play`."""
+        found = self.pool.run(task, seed, [[to_json(act) for act in acts] for acts in plans])
+        return [one if isinstance(one, Failure) else _played(one) for one in found]
+
+    def begin(self, task: str, seed: str) -> Turns:
+        """See `World.begin`."""
+        visit = Visit(task, seed, First("", "", {}, ()))  # the pool goes by the seed and the turns alone
+
+        def turn(acts: Sequence[Act]) -> Played | Failure:
+            found = self.pool.act(visit, [to_json(act) for act in acts])
+            return found if isinstance(found, Failure) else _played(found)
+
+        return turn
+
+    def film(self, task: str, seed: str, stretches: Sequence[Sequence[Act]]) -> list[Frame]:
+        """See `World.film`."""
+        try:
+            return _shortened(self.pool.use(task, lambda tab: _film(tab, seed, stretches)))
+        except self.pool.broken as error:
+            cause = str(error).strip().split("\n")[0][:200]
+            raise PlumblineError(
+                f"the browser broke down while the plan was filmed: {cause}", "try it again"
+            ) from error
+
+
+def _played(ran: Ran) -> Played:
+    attempts = tuple((one.status, one.reason) for one in ran.attempts)
+    return Played(ran.raw, ran.answered, ran.reason, attempts, ran.text, ran.notes, ran.cut)
+
+
+async def _film(tab: "Tab", seed: str, stretches: Sequence[Sequence[Act]]) -> list[Frame]:
+    first = await tab.evaluate(_BEGIN, seed)
+    frames: list[Frame] = []
+
+    async def shoot(caption: str) -> None:
+        image = await tab.screenshot(type="jpeg", quality=60, clip=_AREA, scale="css")  # type: ignore[arg-type]
+        frames.append(Frame(caption=caption[:_CAPTION], image=image))
+
+    await shoot(f"before: {first['utterance']}")
+    for number, acts in enumerate(stretches, 1):
+        turn = f"turn {number}: " if len(stretches) > 1 else ""
+        for act in acts:
+            (status, reason), answered, raw = await tab.evaluate(_ACT, to_json(act))
+            ended = f"; the page ends with reward {raw:g}" if answered else ""
+            missed = "" if status == "ok" else f"{status}, {reason}; "
+            await shoot(f"{turn}{missed}after {write_step(act)}{ended}")
+            if answered:
+                return frames
+        await tab.evaluate(_LOOK)
+    return frames
+
+
+def _shortened(frames: Sequence[Frame]) -> list[Frame]:
+    if len(frames) <= _MOST:
+        return list(frames)
+    return [*frames[: _MOST // 2], *frames[-(_MOST - _MOST // 2) :]]
