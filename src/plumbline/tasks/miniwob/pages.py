@@ -10,6 +10,10 @@ from pathlib import Path
 from plumbline.errors import RecipeError
 from plumbline.imports import missing
 
+RELOADED: frozenset[str] = frozenset()
+"""Tasks whose pages keep something of an episode that the next one would show; they are loaded anew for each. Found by
+`python -m plumbline.tasks.miniwob.browser.try --leaks`."""
+
 
 @cache
 def folder() -> Path:

@@ -4,6 +4,14 @@
 (() => {
   const plumbline = (window.plumbline = { oracles: {}, shared: {}, notes: [], listeners: new WeakMap(), drawn: new WeakMap() });
 
+  // What a page draws while it is loaded is the same in every load; episodes seed it anew.
+  let state = 20260105;
+  Math.random = () => {
+    state = (state * 1103515245 + 12345) % 2147483648;
+    return state / 2147483648;
+  };
+  const stopwatch = performance.now.bind(performance);
+
   const START = Date.UTC(2026, 0, 5, 12);
   const FRAME = 16;
   const CALLS = 20000;
@@ -73,8 +81,11 @@
     }
     now = 0;
   };
-  plumbline.clock = { advance, reset, now: () => now };
+  plumbline.clock = { advance, reset, now: () => now, real: stopwatch };
 
+  // Every line of it would be a message to whoever drives the browser.
+  for (const name of ["log", "info", "warn", "debug"]) console[name] = () => undefined;
+  window.addEventListener("error", event => note(`error: ${event.message}`));
   window.alert = text => note(`alert: ${text}`);
   window.confirm = text => { note(`confirm: ${text}`); return true; };
   window.prompt = (text, given) => { note(`prompt: ${text}`); return given ?? ""; };

@@ -5,6 +5,7 @@
   const OK = ["ok", ""];
   const MOST_TEXT = 1000;
   const FAR = 10000;
+  const LONGEST = 60000;
   const STEPS = 9;
   const MOMENT = 10;
   class Refusal extends Error {
@@ -505,7 +506,10 @@
       stroke(act.key);
       return OK;
     },
-    wait: act => { if (!number(act.ms) || act.ms < 0) refuse("ms is a number of milliseconds"); return OK; },
+    wait: act => {
+      if (!Number.isFinite(act.ms) || act.ms < 0 || act.ms > LONGEST) refuse(`ms is a number of milliseconds, at most ${LONGEST}`);
+      return OK;
+    },
   };
   // Carry out one action; numbers of elements are those of the page as it was `seen`.
   const carryOut = async (act, seen) => {

@@ -3,6 +3,7 @@
   const { see, hand, clock, oracles, shared } = plumbline;
   const STEP = 100;
   const AFTER = 3000;
+  let live = null;
   let seen = { elements: [], lines: [] };
 
   const over = () => window.WOB_DONE_GLOBAL === true;
@@ -33,6 +34,7 @@
   };
   const start = async seed => {
     await prepare();
+    live = null;
     await finish();
     clock.reset();
     hand.reset();
@@ -59,24 +61,49 @@
     return told;
   };
   const result = (attempts, cut) => ({
-    raw: over() ? window.WOB_RAW_REWARD_GLOBAL : 0, answered: over(), reason: String(window.WOB_REWARD_REASON ?? "").slice(0, 200),
+    raw: over() ? Number(window.WOB_RAW_REWARD_GLOBAL) : 0, answered: over(), reason: String(window.WOB_REWARD_REASON ?? "").slice(0, 200),
     attempts, cut, text: see.textOf(see.look()), notes: [...plumbline.notes], ms: clock.now(),
   });
-  // One plan in an episode of its own: up to where the page has answered.
-  const run = async (seed, acts, most) => {
+  // Acts up to where the page has answered; says whether a limit ended them.
+  const perform = async (acts, attempts, limits) => {
+    const until = clock.real() + 1000 * limits.seconds;
+    for (const one of acts) {
+      if (over()) return false;
+      if (attempts.length >= limits.acts || clock.now() > limits.ms || clock.real() > until) return true;
+      attempts.push(await act(one));
+    }
+    return false;
+  };
+  // One plan in an episode of its own; numbers of elements are those of the first page text.
+  const run = async (seed, acts, limits) => {
     await start(seed);
     look();
     const attempts = [];
-    for (const one of acts.slice(0, most)) {
-      if (over()) break;
-      attempts.push(await act(one));
-    }
-    return result(attempts, acts.length > most && !over());
+    const cut = await perform(acts, attempts, limits);
+    return result(attempts, cut);
   };
-  const group = async (seed, plans, most) => {
+  // Plans of one seed, each in an episode of its own.
+  const group = async (seed, plans, limits) => {
     const results = [];
-    for (const acts of plans) results.push(await run(seed, acts, most));
+    for (const acts of plans) results.push(await run(seed, acts, limits));
     return results;
+  };
+  // An episode turn by turn, each a list of acts whose numbers are those of the page text before it. Where this page has
+  // had the turns before, it goes on from there; otherwise they are carried out again, which comes to the same.
+  const turns = async (key, seed, all, limits) => {
+    let done = live && live.key === key && live.turns === all.length - 1 ? live : null;
+    live = null;
+    if (!done) {
+      await start(seed);
+      look();
+      done = { key, turns: 0, attempts: [], cut: false };
+    }
+    for (; done.turns < all.length; done.turns++) {
+      done.cut ||= await perform(all[done.turns], done.attempts, limits);
+      look();
+    }
+    live = done;
+    return result(done.attempts, done.cut);
   };
 
   const pageOf = () => {
@@ -89,7 +116,7 @@
     return page;
   };
   // The oracle at work: what it did in the words of a plan, and what it earned.
-  const gold = async (task, seed, most) => {
+  const gold = async (task, seed, limits) => {
     await start(seed);
     look();
     const acts = [];
@@ -98,7 +125,7 @@
     try {
       const steps = oracles[task](pageOf());
       for (let step = steps.next(); !step.done && !over();) {
-        if (acts.length >= most) return told("too many acts");
+        if (acts.length >= limits.acts || clock.now() > limits.ms) return told("too many acts");
         const one = hand.describe(step.value, seen);
         acts.push(one);
         const [status, reason] = await act(one);
@@ -110,5 +137,5 @@
     }
     return told(over() ? "" : "the page has not answered");
   };
-  plumbline.episodes = { start, first, act, look, run, group, gold, result };
+  plumbline.episodes = { first, run, group, turns, gold };
 })();
