@@ -29,7 +29,7 @@
     if (PLAIN[`${red},${green},${blue}`]) return PLAIN[`${red},${green},${blue}`];
     const most = Math.max(red, green, blue), least = Math.min(red, green, blue), wide = most - least;
     const light = (most + least) / 510;
-    if (wide < 26) return light < 0.15 ? "black" : light > 0.92 ? "white" : "grey";
+    if (wide < 14) return light < 0.15 ? "black" : light > 0.92 ? "white" : "grey";
     let hue = most === red ? (green - blue) / wide : most === green ? 2 + (blue - red) / wide : 4 + (red - green) / wide;
     hue = (hue * 60 + 360) % 360;
     const name = HUES.find(([end]) => hue < end)[1];
@@ -155,6 +155,7 @@
     if (open) states.push(open === "true" ? "open" : "closed");
     else if (element.getAttribute("aria-selected") === "true" || CHOSEN.test(element.getAttribute("class") ?? "")) states.push("selected");
     if (FIELDS.has(role) && document.activeElement === element) states.push("focused");
+    if (role === "menuitem" && element.getAttribute("aria-haspopup") === "true") states.push("submenu");
     if (role === "textarea" && element.scrollHeight > element.clientHeight + 4) {
       states.push(`scrolled ${Math.round(element.scrollTop)} of ${element.scrollHeight - element.clientHeight}`);
     }
@@ -177,6 +178,7 @@
   };
   const point = (x, y) => `(${Math.round(x + scrollX)}, ${Math.round(y + scrollY)})`;
   const extent = box => `${Math.round(box.width)}x${Math.round(box.height)}`;
+  const iconOf = element => /ui-icon-([a-z]+(-[a-z]+)*)/.exec(element?.className ?? "")?.[1] ?? "";
   // What a drawing or a coloured box looks like.
   const looksOf = (element, role, style, box) => {
     if (svg(element)) {
@@ -201,10 +203,13 @@
         : [point(track.left, track.top + track.height / 2), point(track.right, track.top + track.height / 2)];
       return `from ${slider.slider("option", "min")} ${ends[0]} to ${slider.slider("option", "max")} ${ends[1]}`;
     }
+    const icon = role === "menuitem" && iconOf(element.querySelector(".ui-icon:not(.ui-menu-icon)"));
+    if (icon) return `icon ${icon}`;
     const drawn = ["icon", "box", "button", "area"].includes(role) && !tidy(element.textContent);
     const filled = style.backgroundImage === "none" ? colour(style.backgroundColor, element.style.backgroundColor) : "";
     if (element.classList.contains("ui-draggable-handle") && !element.closest(".ui-dialog")) return `${filled} ${extent(box)}`.trim();
-    return drawn && (filled !== "white" || !style.borderTopWidth) && role !== "area" ? filled : role === "area" ? extent(box) : "";
+    if (role === "area") return extent(box);
+    return drawn && (role === "box" || filled !== "white") ? filled : "";
   };
 
   // ---- the whole page
@@ -285,7 +290,10 @@
     };
     const LEAVES = new Set(["button", "link", "tab", "section", "option", "slider", "icon", "box", "cell"]);
     const HOLDERS = new Set(["item", "icon", "section", "box"]);
+    // Words of size 0, such as those of a card that lies face down, are not to be seen.
+    const small = node => parseFloat(styleOf(node).fontSize) === 0;
     const ownText = node => {
+      if (small(node)) return "";
       const list = node.querySelector?.("ul,ol,[role=menu]");
       return tidy(list ? [...node.childNodes].filter(one => one !== list && !one.contains(list)).map(one => one.textContent).join(" ") : node.innerText ?? node.textContent);
     };
@@ -310,7 +318,7 @@
         return;
       }
       let name = marked(node) || short(words, 160);
-      if (!name && kind === "icon" && !node.matches(HINTS.map(([where]) => where).join())) name = byClass(node);
+      if (!name && (kind === "icon" || kind === "item") && !node.matches(HINTS.map(([where]) => where).join())) name = byClass(node);
       put(node, kind, name);
       if (LEAVES.has(kind) || node.matches(WHOLE)) return;
       for (const child of node.children) walk(child, true);
@@ -318,7 +326,7 @@
     const block = /^(block|flex|grid|table|table-row|list-item|flow-root|table-caption)$/;
     const walk = (node, quiet) => {
       if (node.nodeType === Node.TEXT_NODE) {
-        if (!quiet) say(node.data, node);
+        if (!quiet && !small(node.parentElement)) say(node.data, node);
         return;
       }
       if (!(node instanceof Element) || SILENT.has(node.tagName) || SKIPPED.has(node.id)) return;
@@ -345,8 +353,13 @@
     // Small boxes that only have a colour, such as blocks to be counted; and lines that a script draws.
     const picture = (node, style) => {
       const box = node.getBoundingClientRect();
-      if (node.alt) add({ text: tidy(node.alt), box });
-      else if (node.tagName === "CANVAS") {
+      const digit = window.PATTERNS?.[/ch_(\d)\.png$/.exec(node.src ?? "")?.[1]];
+      if (digit) {
+        // The bitmap of a digit, dot by dot.
+        for (const row of digit) { line.push({ text: row.map(dot => (dot ? "#" : ".")).join(""), box }); flush(); }
+      } else if (node.alt) {
+        add({ text: tidy(node.alt), box });
+      } else if (node.tagName === "CANVAS") {
         const drawn = plumbline.drawn.get(node) ?? [];
         if (drawn.length) add({ text: `drawing of lines through ${drawn.map(([x, y]) => point(box.left + x, box.top + y)).join(" ")}`, box });
       } else if (box.width >= 6 && box.width <= 30 && box.height >= 6 && box.height <= 30 && colour(style.backgroundColor) && node.tagName !== "IMG") {
@@ -361,6 +374,8 @@
   };
 
   // ---- the text
+  // Without a name they are told apart by their order and their lines.
+  const ORDERED = new Set([...FIELDS, "checkbox", "radio", "line"]);
   const quote = text => `'${text}'`;
   const written = (one, crowd) => {
     const parts = [`[${one.ref}]`, one.role];
@@ -369,7 +384,7 @@
     if (one.value) parts.push(`= ${quote(short(one.value))}`);
     if (one.role === "slider" && one.looks) parts.push(one.looks);
     if (one.role === "select") parts.push(`of ${[...one.element.options].map(option => quote(tidy(option.text))).join(", ")}`);
-    if (one.placed || (!one.name && crowd > 1 && one.role !== "line")) parts.push(`at (${one.at.x}, ${one.at.y})`);
+    if (one.placed || (!one.name && crowd > 1 && !ORDERED.has(one.role))) parts.push(`at (${one.at.x}, ${one.at.y})`);
     if (one.states.length) parts.push(`(${one.states.join(", ")})`);
     return parts.join(" ");
   };
@@ -390,5 +405,5 @@
     const exact = fit.filter(one => one.name === name);
     return exact.length ? exact : fit;
   };
-  plumbline.see = { look, textOf, find, tidy, colour };
+  plumbline.see = { look, textOf, find, tidy, colour, iconOf };
 })();
