@@ -18,12 +18,25 @@
     return typeof said === "string" ? { utterance: said, fields: {} } : { utterance: said.utterance, fields: said.fields ?? {} };
   };
 
+  // Once a page is there: pictures that its styles name are loaded, since an icon without its picture has no size; and a
+  // row of the calendar stays one row where fonts are wider than those that it was drawn with.
+  const pictures = () => [...document.querySelectorAll("style")].flatMap(one =>
+    [...one.textContent.matchAll(/url\(["']?([^"')]+)/g)].map(found => Object.assign(new Image(), { src: found[1] })));
+  const prepared = [];
+  const prepare = async () => {
+    if (prepared.length) return;
+    document.head.insertAdjacentHTML("beforeend", "<style>.hour { white-space: nowrap; }</style>");
+    prepared.push(document.head, ...pictures());
+    await Promise.all(prepared.slice(1).map(image => image.decode().catch(() => null)));
+  };
+
   // End what went on before, so that nothing of it falls due in the next episode.
   const finish = async () => {
     if (core.EP_TIMER !== null) core.endEpisode(-1, false, "left");
     await clock.advance(AFTER);
   };
   const start = async seed => {
+    await prepare();
     live = null;
     await finish();
     clock.reset();
@@ -33,6 +46,7 @@
     window.WOB_EPISODE_ID = 0;
     Math.seedrandom(seed);
     core.startEpisodeReal();
+    await Promise.all([...document.images].map(image => image.decode().catch(() => null)));
     await clock.advance(0);
   };
   const first = async seed => {

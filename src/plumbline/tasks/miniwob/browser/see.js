@@ -64,7 +64,7 @@
   const CELLS = ".ttt-row > *, .half-hour";
   const WHOLE = `${CELLS}, .selectric`;
   const MARKED = /highlight-text/;
-  const BESIDES = ".hour-label, .selectric-input, desc";
+  const BESIDES = ".hour-label, .event, .selectric-input, .ui-helper-hidden-accessible, desc";
   const svg = element => element instanceof SVGElement && element.tagName !== "svg";
   const delegated = element => {
     const data = window.jQuery?._data;
@@ -137,8 +137,16 @@
     return tidy((word ?? "").replace(/[-_]+/g, " "));
   };
   const CHOSEN = /(^|[\s-])(active|selected|clicked|highlighted|checked)($|\s)/;
+  // The events that lie on a half hour of a calendar: they have no place in the order of its elements.
+  const eventsOn = cell => {
+    const { top, bottom } = cell.getBoundingClientRect();
+    return [...document.querySelectorAll(".event")].filter(event => {
+      const box = event.getBoundingClientRect();
+      return box.top < (top + bottom) / 2 && (top + bottom) / 2 < box.bottom;
+    }).map(event => event.innerText);
+  };
   const statesOf = (element, role) => {
-    const states = [];
+    const states = element.matches(".half-hour") ? eventsOn(element) : [];
     if (element.checked) states.push("checked");
     if (element.disabled) states.push("disabled");
     if (element.readOnly && FIELDS.has(role)) states.push("read-only");
@@ -234,7 +242,9 @@
       const [head, tail] = [boxes[0], boxes.at(-1)];
       return head ? `from ${point(head.left, head.top + head.height / 2)} to ${point(tail.right, tail.top + tail.height / 2)}` : "";
     };
-    const flush = () => { if (line.length) lines.push(line); line = []; };
+    // Whether there is a space before the next text: letters that each have an element of their own are one word.
+    let gap = true;
+    const flush = () => { if (line.length) lines.push(line); line = []; gap = true; };
     const add = piece => {
       if (!line.length && lines.length && !piece.bar) {
         const last = lines.at(-1).at(-1);
@@ -244,11 +254,13 @@
     };
     const say = (text, node) => {
       const clean = tidy(text);
-      if (!clean) return;
       const before = line.at(-1);
+      const close = !gap && !/^\s/.test(text) && before?.node !== undefined;
+      gap = clean ? /\s$/.test(text) : true;
+      if (!clean) return;
       if (before?.wants && !before.name) { before.name = bare(clean); return; }
-      if (before?.node && before.node.parentElement === node.parentElement) before.text += " " + clean;
-      else add({ text: MARKED.test(location.pathname) ? `${clean} ${span(node)}` : clean, node });
+      if (before?.node && before.node.parentElement === node.parentElement) before.text += (close ? "" : " ") + clean;
+      else add({ text: MARKED.test(location.pathname) ? `${clean} ${span(node)}` : clean, node, close });
     };
     const strong = piece => piece.node && !/[.!?…]$/.test(piece.text) && (piece.node.parentElement.closest("label") || /:$/.test(piece.text) ||
       Number(styleOf(piece.node.parentElement).fontWeight) >= 600);
@@ -265,6 +277,7 @@
       const style = styleOf(element);
       const box = element.getBoundingClientRect();
       if (!name && FIELDS.has(kind)) name = tidy(element.placeholder ?? "").replace(/:$/, "") || nameBefore();
+      if (!name && kind === "textarea") name = byClass(element);
       const one = {
         ref: elements.length + 1, element, role: kind, name, value: valueOf(element, kind), states: statesOf(element, kind),
         looks: looksOf(element, kind, style, box), box,
@@ -344,6 +357,8 @@
       if (digit) {
         // The bitmap of a digit, dot by dot.
         for (const row of digit) { line.push({ text: row.map(dot => (dot ? "#" : ".")).join(""), box }); flush(); }
+      } else if (node.alt) {
+        add({ text: tidy(node.alt), box });
       } else if (node.tagName === "CANVAS") {
         const drawn = plumbline.drawn.get(node) ?? [];
         if (drawn.length) add({ text: `drawing of lines through ${drawn.map(([x, y]) => point(box.left + x, box.top + y)).join(" ")}`, box });
@@ -376,8 +391,8 @@
   const textOf = seen => {
     const crowd = {};
     for (const one of seen.elements) if (!one.name) crowd[one.role] = (crowd[one.role] ?? 0) + 1;
-    return seen.lines.map(line => line.map(piece =>
-      piece.bar ? "|" : piece.ref ? written(piece, crowd[piece.role]) : piece.text).join(" ")).join("\n");
+    const text = piece => (piece.bar ? "|" : piece.ref ? written(piece, crowd[piece.role]) : piece.text);
+    return seen.lines.map(line => line.map((piece, place) => (place && !piece.close ? " " : "") + text(piece)).join("")).join("\n");
   };
 
   const KINDS = { field: FIELDS, input: FIELDS, textbox: new Set(["textbox", "textarea", "password", "number"]) };
