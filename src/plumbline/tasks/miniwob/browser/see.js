@@ -64,7 +64,7 @@
   const CELLS = ".ttt-row > *, .half-hour";
   const WHOLE = `${CELLS}, .selectric`;
   const MARKED = /highlight-text/;
-  const BESIDES = ".hour-label, .selectric-input, desc";
+  const BESIDES = ".hour-label, .selectric-input, desc, .cube-image:not(.active)";
   const svg = element => element instanceof SVGElement && element.tagName !== "svg";
   const delegated = element => {
     const data = window.jQuery?._data;
@@ -77,7 +77,7 @@
   };
   const answers = (element, style) =>
     element.onclick || plumbline.listens(element, ...MOUSE) || delegated(element) ||
-    element.classList.contains("ui-sortable-handle") || element.classList.contains("ui-draggable-handle") ||
+    element.matches(".ui-sortable > *") || element.classList.contains("ui-draggable-handle") ||
     (style.cursor === "pointer" && element.parentElement && getComputedStyle(element.parentElement).cursor !== "pointer");
   const roleOf = (element, style) => {
     const tag = element.tagName;
@@ -316,7 +316,8 @@
         if (node.contains(node.control)) children(node, true);
         return;
       }
-      const breaks = block.test(style.display) && style.float === "none" && !svg(node) && !node.matches(".half-hour") && (!quiet || line.at(-1)?.role !== "item");
+      const floats = style.float !== "none" && !node.matches(".ui-sortable > *");
+      const breaks = block.test(style.display) && !floats && !svg(node) && !node.matches(".half-hour") && (!quiet || line.at(-1)?.role !== "item");
       const cell = style.display === "table-cell";
       if (breaks) flush();
       if (cell && !quiet && line.length) line.push({ bar: true });
