@@ -264,7 +264,7 @@
         ref: elements.length + 1, element, role: kind, name, value: valueOf(element, kind), states: statesOf(element, kind),
         looks: looksOf(element, kind, style, box), box,
         at: { x: Math.round(box.left + box.width / 2 + scrollX), y: Math.round(box.top + box.height / 2 + scrollY) },
-        placed: (svg(element) && element.tagName !== "line") || element.classList.contains("ui-draggable-handle") || kind === "box" || (kind === "icon" && !name) || kind === "area",
+        placed: (svg(element) && element.tagName !== "line") || element.matches(".ui-draggable-handle, .ui-resizable-handle") || kind === "box" || (kind === "icon" && !name) || kind === "area",
         wants: !name && (kind === "checkbox" || kind === "radio"),
       };
       elements.push(one);
