@@ -31,7 +31,7 @@
     }));
   };
   const ancestors = element => { const all = []; for (let up = element; up; up = up.parentElement) all.push(up); return all; };
-  const move = (point, buttons = 0) => {
+  const hover = (point, buttons) => {
     const element = hit(point.x, point.y) ?? document.documentElement;
     if (over !== element) {
       const old = over?.isConnected ? over : null;
@@ -44,6 +44,12 @@
       for (const one of entered) mouse(one, "mouseenter", point, { relatedTarget: old, buttons });
       over = element;
     }
+    return element;
+  };
+  // What moves under a mouse that rests is entered and left, too.
+  const rest = () => { if (over) hover(pointer, 0); };
+  const move = (point, buttons = 0) => {
+    const element = hover(point, buttons);
     pointer = point;
     mouse(element, "pointermove", point, { buttons });
     mouse(element, "mousemove", point, { buttons });
@@ -87,7 +93,7 @@
       focus(target);
       const there = caret(point);
       if (target && textual(target)) { if (there?.node === target) choose(there, there); }
-      else if (getComputedStyle(element).userSelect !== "none") choose(there, there);
+      else if (!element.closest("button") && getComputedStyle(element).userSelect !== "none") choose(there, there);
     }
     return { element, free, caret: free ? caret(point) : null };
   };
@@ -433,19 +439,28 @@
     if (box.checked !== on) clickAt(shown(box) && boxes(box).length ? reach(box) : reach(box.labels[0] ?? box));
     return box.checked === on ? OK : ["refused", `it does not become ${on ? "checked" : "unchecked"}`];
   };
+  // The way of a drag. Over an element it ends a little past the middle, first across and then down: only then does what
+  // is sorted take the place of what it is dropped on.
+  const way = (from, to, past) => {
+    const points = Array.from({ length: STEPS - 1 }, (_, step) => {
+      const part = (step + 1) / (STEPS - 1);
+      return { x: from.x + part * (to.x - from.x), y: from.y + part * (to.y - from.y) };
+    });
+    const x = to.x + (past ? 2 * (Math.sign(Math.round(to.x - from.x)) || 1) : 0);
+    const y = to.y + (past ? 2 * (Math.sign(Math.round(to.y - from.y)) || 1) : 0);
+    return [...points, { x, y: to.y }, ...(past ? [{ x, y }] : [])];
+  };
   // The corner by which a text area is made larger is the browser's own; it answers to no event.
   const corner = (element, point) => {
     if (!(element instanceof HTMLTextAreaElement) || getComputedStyle(element).resize === "none") return false;
     const box = element.getBoundingClientRect();
     return box.right - point.x <= 16 && box.bottom - point.y <= 16;
   };
-  const drag = async (from, to) => {
+  const drag = async (from, points) => {
     const pressed = press(from);
     const grows = pressed.free && corner(pressed.element, from);
     const box = grows ? pressed.element.getBoundingClientRect() : null;
-    for (let step = 1; step <= STEPS; step++) {
-      const part = Math.min(1, step / (STEPS - 1));
-      const point = { x: from.x + part * (to.x - from.x), y: from.y + part * (to.y - from.y) };
+    for (const point of points) {
       move(point, 1);
       if (grows) {
         pressed.element.style.width = `${Math.max(15, box.width + point.x - from.x)}px`;
@@ -455,7 +470,7 @@
       }
       await clock.advance(MOMENT);
     }
-    release(pressed.element, to);
+    release(pressed.element, points.at(-1));
     return OK;
   };
   const double = point => {
@@ -492,9 +507,10 @@
     uncheck: (act, find) => check(find(act.on), false),
     drag: (act, find) => {
       const [one, other] = [find(act.on), find(act.to)];
-      const from = at(one);
+      const first = at(one);
       const to = other.point ?? centre(other.element);
-      return drag(one.point ?? open(one.element) ?? from, to);
+      const from = one.point ?? open(one.element) ?? first;
+      return drag(from, way(from, to, !other.point));
     },
     scroll: (act, find) => scroll(act.on == null ? null : find(act.on), act.by),
     key: (act, find) => {
@@ -559,5 +575,5 @@
     for (const key of ["on", "to"]) if (act[key] != null) told[key] = describe(act[key], seen);
     return told;
   };
-  plumbline.hand = { carryOut, describe: describeAct, reset, settle };
+  plumbline.hand = { carryOut, describe: describeAct, reset, rest, settle };
 })();
