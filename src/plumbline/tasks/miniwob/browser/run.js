@@ -17,6 +17,9 @@
   const look = () => { seen = see.look(); return see.textOf(seen); };
   const utterance = () => {
     const said = core.getUtterance();
+    // An icon in the instruction is said by its name.
+    const icon = see.iconOf(document.querySelector("#query .ui-icon"));
+    if (icon) return { utterance: said.replace(/the icon/, `the ${icon} icon`), fields: {} };
     return typeof said === "string" ? { utterance: said, fields: {} } : { utterance: said.utterance, fields: said.fields ?? {} };
   };
 
@@ -38,8 +41,8 @@
     await clock.advance(AFTER);
   };
   const start = async seed => {
-    live = null;
     await prepare();
+    live = null;
     await finish();
     clock.reset();
     hand.reset();

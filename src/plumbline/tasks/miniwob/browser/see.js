@@ -29,7 +29,7 @@
     if (PLAIN[`${red},${green},${blue}`]) return PLAIN[`${red},${green},${blue}`];
     const most = Math.max(red, green, blue), least = Math.min(red, green, blue), wide = most - least;
     const light = (most + least) / 510;
-    if (wide < 26) return light < 0.15 ? "black" : light > 0.92 ? "white" : "grey";
+    if (wide < 14) return light < 0.15 ? "black" : light > 0.92 ? "white" : "grey";
     let hue = most === red ? (green - blue) / wide : most === green ? 2 + (blue - red) / wide : 4 + (red - green) / wide;
     hue = (hue * 60 + 360) % 360;
     const name = HUES.find(([end]) => hue < end)[1];
@@ -64,7 +64,7 @@
   const CELLS = ".ttt-row > *, .half-hour";
   const WHOLE = `${CELLS}, .selectric`;
   const MARKED = /highlight-text/;
-  const BESIDES = ".hour-label, .selectric-input, desc";
+  const BESIDES = ".hour-label, .event, .selectric-input, .ui-helper-hidden-accessible, desc, .cube-image:not(.active)";
   const svg = element => element instanceof SVGElement && element.tagName !== "svg";
   const delegated = element => {
     const data = window.jQuery?._data;
@@ -77,7 +77,7 @@
   };
   const answers = (element, style) =>
     element.onclick || plumbline.listens(element, ...MOUSE) || delegated(element) ||
-    element.classList.contains("ui-sortable-handle") || element.classList.contains("ui-draggable-handle") ||
+    element.matches(".ui-sortable > *") || element.classList.contains("ui-draggable-handle") ||
     (style.cursor === "pointer" && element.parentElement && getComputedStyle(element.parentElement).cursor !== "pointer");
   const roleOf = (element, style) => {
     const tag = element.tagName;
@@ -137,8 +137,16 @@
     return tidy((word ?? "").replace(/[-_]+/g, " "));
   };
   const CHOSEN = /(^|[\s-])(active|selected|clicked|highlighted|checked)($|\s)/;
+  // The events that lie on a half hour of a calendar: they have no place in the order of its elements.
+  const eventsOn = cell => {
+    const { top, bottom } = cell.getBoundingClientRect();
+    return [...document.querySelectorAll(".event")].filter(event => {
+      const box = event.getBoundingClientRect();
+      return box.top < (top + bottom) / 2 && (top + bottom) / 2 < box.bottom;
+    }).map(event => event.innerText);
+  };
   const statesOf = (element, role) => {
-    const states = [];
+    const states = element.matches(".half-hour") ? eventsOn(element) : [];
     if (element.checked) states.push("checked");
     if (element.disabled) states.push("disabled");
     if (element.readOnly && FIELDS.has(role)) states.push("read-only");
@@ -147,6 +155,7 @@
     if (open) states.push(open === "true" ? "open" : "closed");
     else if (element.getAttribute("aria-selected") === "true" || CHOSEN.test(element.getAttribute("class") ?? "")) states.push("selected");
     if (FIELDS.has(role) && document.activeElement === element) states.push("focused");
+    if (role === "menuitem" && element.getAttribute("aria-haspopup") === "true") states.push("submenu");
     if (role === "textarea" && element.scrollHeight > element.clientHeight + 4) {
       states.push(`scrolled ${Math.round(element.scrollTop)} of ${element.scrollHeight - element.clientHeight}`);
     }
@@ -169,6 +178,7 @@
   };
   const point = (x, y) => `(${Math.round(x + scrollX)}, ${Math.round(y + scrollY)})`;
   const extent = box => `${Math.round(box.width)}x${Math.round(box.height)}`;
+  const iconOf = element => /ui-icon-([a-z]+(-[a-z]+)*)/.exec(element?.className ?? "")?.[1] ?? "";
   // What a drawing or a coloured box looks like.
   const looksOf = (element, role, style, box) => {
     if (svg(element)) {
@@ -193,10 +203,13 @@
         : [point(track.left, track.top + track.height / 2), point(track.right, track.top + track.height / 2)];
       return `from ${slider.slider("option", "min")} ${ends[0]} to ${slider.slider("option", "max")} ${ends[1]}`;
     }
+    const icon = role === "menuitem" && iconOf(element.querySelector(".ui-icon:not(.ui-menu-icon)"));
+    if (icon) return `icon ${icon}`;
     const drawn = ["icon", "box", "button", "area"].includes(role) && !tidy(element.textContent);
     const filled = style.backgroundImage === "none" ? colour(style.backgroundColor, element.style.backgroundColor) : "";
     if (element.classList.contains("ui-draggable-handle") && !element.closest(".ui-dialog")) return `${filled} ${extent(box)}`.trim();
-    return drawn && (filled !== "white" || !style.borderTopWidth) && role !== "area" ? filled : role === "area" ? extent(box) : "";
+    if (role === "area") return extent(box);
+    return drawn && (role === "box" || filled !== "white") ? filled : "";
   };
 
   // ---- the whole page
@@ -229,7 +242,9 @@
       const [head, tail] = [boxes[0], boxes.at(-1)];
       return head ? `from ${point(head.left, head.top + head.height / 2)} to ${point(tail.right, tail.top + tail.height / 2)}` : "";
     };
-    const flush = () => { if (line.length) lines.push(line); line = []; };
+    // Whether there is a space before the next text: letters that each have an element of their own are one word.
+    let gap = true;
+    const flush = () => { if (line.length) lines.push(line); line = []; gap = true; };
     const add = piece => {
       if (!line.length && lines.length && !piece.bar) {
         const last = lines.at(-1).at(-1);
@@ -239,11 +254,13 @@
     };
     const say = (text, node) => {
       const clean = tidy(text);
-      if (!clean) return;
       const before = line.at(-1);
+      const close = !gap && !/^\s/.test(text) && before?.node !== undefined;
+      gap = clean ? /\s$/.test(text) : true;
+      if (!clean) return;
       if (before?.wants && !before.name) { before.name = bare(clean); return; }
-      if (before?.node && before.node.parentElement === node.parentElement) before.text += " " + clean;
-      else add({ text: MARKED.test(location.pathname) ? `${clean} ${span(node)}` : clean, node });
+      if (before?.node && before.node.parentElement === node.parentElement) before.text += (close ? "" : " ") + clean;
+      else add({ text: MARKED.test(location.pathname) ? `${clean} ${span(node)}` : clean, node, close });
     };
     const strong = piece => piece.node && !/[.!?…]$/.test(piece.text) && (piece.node.parentElement.closest("label") || /:$/.test(piece.text) ||
       Number(styleOf(piece.node.parentElement).fontWeight) >= 600);
@@ -260,11 +277,12 @@
       const style = styleOf(element);
       const box = element.getBoundingClientRect();
       if (!name && FIELDS.has(kind)) name = tidy(element.placeholder ?? "").replace(/:$/, "") || nameBefore();
+      if (!name && kind === "textarea") name = byClass(element);
       const one = {
         ref: elements.length + 1, element, role: kind, name, value: valueOf(element, kind), states: statesOf(element, kind),
         looks: looksOf(element, kind, style, box), box,
         at: { x: Math.round(box.left + box.width / 2 + scrollX), y: Math.round(box.top + box.height / 2 + scrollY) },
-        placed: (svg(element) && element.tagName !== "line") || element.classList.contains("ui-draggable-handle") || kind === "box" || (kind === "icon" && !name) || kind === "area",
+        placed: (svg(element) && element.tagName !== "line") || element.matches(".ui-draggable-handle, .ui-resizable-handle") || kind === "box" || (kind === "icon" && !name) || kind === "area",
         wants: !name && (kind === "checkbox" || kind === "radio"),
       };
       elements.push(one);
@@ -272,7 +290,10 @@
     };
     const LEAVES = new Set(["button", "link", "tab", "section", "option", "slider", "icon", "box", "cell"]);
     const HOLDERS = new Set(["item", "icon", "section", "box"]);
+    // Words of size 0, such as those of a card that lies face down, are not to be seen.
+    const small = node => parseFloat(styleOf(node).fontSize) === 0;
     const ownText = node => {
+      if (small(node)) return "";
       const list = node.querySelector?.("ul,ol,[role=menu]");
       return tidy(list ? [...node.childNodes].filter(one => one !== list && !one.contains(list)).map(one => one.textContent).join(" ") : node.innerText ?? node.textContent);
     };
@@ -297,7 +318,7 @@
         return;
       }
       let name = marked(node) || short(words, 160);
-      if (!name && kind === "icon" && !node.matches(HINTS.map(([where]) => where).join())) name = byClass(node);
+      if (!name && (kind === "icon" || kind === "item") && !node.matches(HINTS.map(([where]) => where).join())) name = byClass(node);
       put(node, kind, name);
       if (LEAVES.has(kind) || node.matches(WHOLE)) return;
       for (const child of node.children) walk(child, true);
@@ -305,7 +326,7 @@
     const block = /^(block|flex|grid|table|table-row|list-item|flow-root|table-caption)$/;
     const walk = (node, quiet) => {
       if (node.nodeType === Node.TEXT_NODE) {
-        if (!quiet) say(node.data, node);
+        if (!quiet && !small(node.parentElement)) say(node.data, node);
         return;
       }
       if (!(node instanceof Element) || SILENT.has(node.tagName) || SKIPPED.has(node.id)) return;
@@ -316,7 +337,8 @@
         if (node.contains(node.control)) children(node, true);
         return;
       }
-      const breaks = block.test(style.display) && style.float === "none" && !svg(node) && !node.matches(".half-hour") && (!quiet || line.at(-1)?.role !== "item");
+      const floats = style.float !== "none" && !node.matches(".ui-sortable > *");
+      const breaks = block.test(style.display) && !floats && !svg(node) && !node.matches(".half-hour") && (!quiet || line.at(-1)?.role !== "item");
       const cell = style.display === "table-cell";
       if (breaks) flush();
       if (cell && !quiet && line.length) line.push({ bar: true });
@@ -332,7 +354,13 @@
     // Small boxes that only have a colour, such as blocks to be counted; and lines that a script draws.
     const picture = (node, style) => {
       const box = node.getBoundingClientRect();
-      if (node.tagName === "CANVAS") {
+      const digit = window.PATTERNS?.[/ch_(\d)\.png$/.exec(node.src ?? "")?.[1]];
+      if (digit) {
+        // The bitmap of a digit, dot by dot.
+        for (const row of digit) { line.push({ text: row.map(dot => (dot ? "#" : ".")).join(""), box }); flush(); }
+      } else if (node.alt) {
+        add({ text: tidy(node.alt), box });
+      } else if (node.tagName === "CANVAS") {
         const drawn = plumbline.drawn.get(node) ?? [];
         if (drawn.length) add({ text: `drawing of lines through ${drawn.map(([x, y]) => point(box.left + x, box.top + y)).join(" ")}`, box });
       } else if (box.width >= 6 && box.width <= 30 && box.height >= 6 && box.height <= 30 && colour(style.backgroundColor) && node.tagName !== "IMG") {
@@ -347,6 +375,8 @@
   };
 
   // ---- the text
+  // Without a name they are told apart by their order and their lines.
+  const ORDERED = new Set([...FIELDS, "checkbox", "radio", "line"]);
   const quote = text => `'${text}'`;
   const written = (one, crowd) => {
     const parts = [`[${one.ref}]`, one.role];
@@ -355,15 +385,15 @@
     if (one.value) parts.push(`= ${quote(short(one.value))}`);
     if (one.role === "slider" && one.looks) parts.push(one.looks);
     if (one.role === "select") parts.push(`of ${[...one.element.options].map(option => quote(tidy(option.text))).join(", ")}`);
-    if (one.placed || (!one.name && crowd > 1 && one.role !== "line")) parts.push(`at (${one.at.x}, ${one.at.y})`);
+    if (one.placed || (!one.name && crowd > 1 && !ORDERED.has(one.role))) parts.push(`at (${one.at.x}, ${one.at.y})`);
     if (one.states.length) parts.push(`(${one.states.join(", ")})`);
     return parts.join(" ");
   };
   const textOf = seen => {
     const crowd = {};
     for (const one of seen.elements) if (!one.name) crowd[one.role] = (crowd[one.role] ?? 0) + 1;
-    return seen.lines.map(line => line.map(piece =>
-      piece.bar ? "|" : piece.ref ? written(piece, crowd[piece.role]) : piece.text).join(" ")).join("\n");
+    const text = piece => (piece.bar ? "|" : piece.ref ? written(piece, crowd[piece.role]) : piece.text);
+    return seen.lines.map(line => line.map((piece, place) => (place && !piece.close ? " " : "") + text(piece)).join("")).join("\n");
   };
 
   const KINDS = { field: FIELDS, input: FIELDS, textbox: new Set(["textbox", "textarea", "password", "number"]) };
@@ -376,5 +406,5 @@
     const exact = fit.filter(one => one.name === name);
     return exact.length ? exact : fit;
   };
-  plumbline.see = { look, textOf, find, tidy, colour };
+  plumbline.see = { look, textOf, find, tidy, colour, iconOf };
 })();

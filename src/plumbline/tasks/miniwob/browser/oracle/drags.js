@@ -100,7 +100,7 @@ oracles["drag-sort-numbers"] = function* () {
 oracles["resize-textarea"] = function* ({ utterance }) {
   const by = utterance.includes("larger") ? 20 : -20;
   const wide = utterance.includes("width");
-  const handle = one(wide ? ".ui-resizable-e" : ".ui-resizable-s");
+  const handle = one(".ui-resizable-se");
   yield drag(handle, near(handle, wide ? by : 0, wide ? 0 : by));
   yield submit();
 };

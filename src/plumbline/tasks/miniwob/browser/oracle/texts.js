@@ -7,7 +7,7 @@ const named = (names, oracle) => names.split(" ").forEach(name => (oracles[name]
 
 const click = on => ({ do: "click", on });
 const type = (on, text) => ({ do: "type", on, text });
-const press = (key, on) => ({ do: "key", key, on });
+const press = (key, on) => (on ? { do: "key", key, on } : { do: "key", key });
 const wait = ms => ({ do: "wait", ms });
 
 /** Types each text into its field, then submits. */
@@ -103,20 +103,21 @@ oracles["unicode-test"] = function* ({ utterance }) {
 oracles["sign-agreement"] = function* ({ utterance }) {
   const [name, button = "Cancel"] = quoted(utterance);
   if (name) {
-    yield { do: "scroll", on: one("#text-area"), by: [0, 2000] };
+    const terms = one("#text-area");
+    yield { do: "scroll", on: terms, by: [0, terms.scrollHeight - terms.clientHeight] };
     yield type(one("#name"), name);
   }
   yield click(all("#area button").find(each => says(each) === button));
 };
 
-/** What was typed is shown in the terminal; its field is one pixel large. */
+/** The terminal takes what is typed into a field that nobody sees: a click on it leads there. */
 oracles.terminal = function* ({ utterance }) {
   const end = utterance.match(/extension (\.\S+)$/)?.[1];
-  const field = one("#terminal-target");
-  yield type(field, "ls");
+  const terminal = one("#terminal");
+  yield type(terminal, "ls");
   yield press("Enter");
   const files = says(all(".terminal-output").at(-1)).split(" ");
-  yield type(field, `rm ${files.find(file => (end ? deletes(file, end.slice(1)) : !file.includes(".")))}`);
+  yield type(terminal, `rm ${files.find(file => (end ? deletes(file, end.slice(1)) : !file.includes(".")))}`);
   yield press("Enter");
 };
 
@@ -125,13 +126,16 @@ const deletes = (file, end) => file.indexOf(end) + end.length === file.length;
 
 // ---- several controls ---------------------------------------------------------------------------------------
 
-/** The slider's handle by keys: from where it is or from the nearer end, whichever is fewer. */
+/** The slider's handle is dragged to where the number is, or goes by keys where that is near. */
 oracles["form-sequence"] = function* ({ utterance }) {
   const [, number, ordinal] = utterance.match(/Select (-?\d+) .* the (\d)\w\w checkbox/);
   const handle = one("#slider .ui-slider-handle");
   const steps = () => number - Number(says(one("#val")));
-  const toEnd = steps() < 0 ? +number + 10 : 10 - number;
-  if (1 + toEnd < Math.abs(steps())) yield press(steps() < 0 ? "Home" : "End", handle);
+  if (Math.abs(steps()) > 3) {
+    const { left, width, top, height } = one("#slider").getBoundingClientRect();
+    const x = Math.round(left + ((+number + 10) / 20) * width);
+    yield { do: "drag", on: handle, to: { x, y: Math.round(top + height / 2) } };
+  }
   while (steps() !== 0) yield press(steps() < 0 ? "ArrowLeft" : "ArrowRight", handle);
   yield { do: "check", on: one(`#checkbox-${ordinal}`) };
   yield click(one("#subbtn"));
