@@ -1,6 +1,7 @@
 """A world of one button and one field, without a browser: what it takes is to type the word and to click Go."""
 
 import re
+from dataclasses import replace
 
 from plumbline.records import Failure, Frame
 from plumbline.tasks.miniwob.actions import Act, Named, Ref, to_json
@@ -27,8 +28,9 @@ class FakeWorld:
     def word(self, task, seed):
         return WORDS[(int(re.sub(r"\D", "", seed)) + len(task)) % len(WORDS)]
 
-    def solve(self, task, seeds):
-        return [self.solved(task, seed) for seed in seeds]
+    def solve(self, task, seeds, *, turns):
+        found = [self.solved(task, seed) for seed in seeds]
+        return found if turns else [one if isinstance(one, Failure) else replace(one, turns=None) for one in found]
 
     def solved(self, task, seed):
         if seed in self.broken:

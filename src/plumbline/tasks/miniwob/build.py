@@ -148,7 +148,7 @@ class _Maker:
         start = PER_SEED * self.options.seed + first
         seeds = [f"{split}-{number}" for number in range(start, start + count)]
         found = []
-        for seed, solved in zip(seeds, self.world.solve(task, seeds), strict=True):
+        for seed, solved in zip(seeds, self.world.solve(task, seeds, turns=self.options.turns > 1), strict=True):
             if isinstance(solved, Failure):
                 raise EpisodeFailed(f"{task} {seed}: {solved}", "try again; the browser broke down twice")
             found.append((seed, solved))

@@ -78,7 +78,8 @@ class MiniwobOptions(Section):
     def records(self) -> dict[str, Any]:
         """The options that decide the records' bytes."""
         counts = self.per_task.model_dump()
-        return {"tasks": list(self.chosen), "held_out": list(self.held), "per_task": counts, "seed": self.seed}
+        pages = {"tasks": list(self.chosen), "held_out": list(self.held)}
+        return {**pages, "per_task": counts, "seed": self.seed, "turn_by_turn": self.turns > 1}
 
 
 _ADVICE = "`python -c 'from plumbline.tasks.miniwob.options import table; print(*table())'` prints all 130"

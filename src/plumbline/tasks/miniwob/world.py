@@ -24,7 +24,7 @@ class Solved:
     """Why these earn no full reward; empty where they do."""
     turns: tuple[Mapping[str, Any], ...] | None
     """The same, one action a turn: the text of the page before it (page) and the action (act) with the numbers of that
-    text. None where an action cannot be told so."""
+    text. None where an action cannot be told so, or nobody asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class World(Protocol):
     at_once: int
     """Calls that gain from running beside one another."""
 
-    def solve(self, task: str, seeds: Sequence[str]) -> list[Solved | Failure]:
-        """Each episode as it begins, with its oracle's plan."""
+    def solve(self, task: str, seeds: Sequence[str], *, turns: bool) -> list[Solved | Failure]:
+        """Each episode as it begins, with its oracle's plan, and that turn by turn where it is asked for."""
         ...
 
     def play(self, task: str, seed: str, plans: Sequence[Sequence[Act]]) -> list[Played | Failure]:

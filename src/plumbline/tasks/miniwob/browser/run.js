@@ -127,10 +127,9 @@
   };
   // The oracle at work: what it did in the words of a plan, and what it earned.
   const gold = async (task, seed, limits) => {
-    await start(seed);
-    look();
+    const begun = await first(seed);
     const acts = [];
-    const told = why => ({ acts, why, ...result([], false) });
+    const told = why => ({ first: begun, acts, why, ...result([], false) });
     if (!oracles[task]) return told("there is no oracle");
     try {
       const steps = oracles[task](pageOf());

@@ -36,26 +36,28 @@ class BrowserWorld:
         self.pool = Pool() if pool is None else pool
         self.at_once = self.pool.at_once
 
-    def solve(self, task: str, seeds: Sequence[str]) -> list[Solved | Failure]:
+    def solve(self, task: str, seeds: Sequence[str], *, turns: bool) -> list[Solved | Failure]:
         """See `World.solve`."""
-        return [self._solved(task, seed) for seed in seeds]
+        return [self._solved(task, seed, turns) for seed in seeds]
 
-    def _solved(self, task: str, seed: str) -> Solved | Failure:
-        first, gold = self.pool.first(task, seed), self.pool.gold(task, seed)
-        if isinstance(first, Failure) or isinstance(gold, Failure):
-            return first if isinstance(first, Failure) else gold  # type: ignore[return-value]  # one of them is
+    def _solved(self, task: str, seed: str, in_turns: bool) -> Solved | Failure:
+        gold = self.pool.gold(task, seed)
+        if isinstance(gold, Failure):
+            return gold
         why, turns = gold.why or ("" if gold.ran.raw == 1 else f"the oracle earns {gold.ran.raw:g}"), None
         if not why:
             (again,) = self.pool.run(task, seed, [gold.acts])
             if isinstance(again, Failure):
                 return again
             why = "" if again.answered and again.raw == 1 else "the plan earns less the second time"
-        if not why:
+        if in_turns and not why:
             turns = self.pool.evaluate(task, _TOLD, [seed, list(gold.acts)])
             if isinstance(turns, Failure):
                 return turns
-        page = Page(tuple(Element(one.ref, one.role, one.name) for one in first.elements))
-        return Solved(first.utterance, first.text, page, gold.acts, why, None if turns is None else tuple(turns))
+        page = Page(tuple(Element(one.ref, one.role, one.name) for one in gold.first.elements))
+        return Solved(
+            gold.first.utterance, gold.first.text, page, gold.acts, why, None if turns is None else tuple(turns)
+        )
 
     def play(self, task: str, seed: str, plans: Sequence[Sequence[Act]]) -> list[Played | Failure]:
         """See `World.play`."""
