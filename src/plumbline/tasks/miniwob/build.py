@@ -34,6 +34,8 @@ RECORDS = "miniwob records"
 NO_ORACLE = "there is no oracle"
 PER_SEED = 100_000
 """Episodes of a page that a seed has for itself."""
+_SCRIPTS = ("clock.js", "see.js", "mouse.js", "keys.js", "hand.js")
+"""What decides what a page shows and what an action does there."""
 _MORE, _TRIES = 2, 3
 """Episodes that are solved beyond those that are wanted, and how many times as many at most."""
 
@@ -48,7 +50,7 @@ def pages_version() -> str:
         pages = version("miniwob")
     except PackageNotFoundError:
         pages = "of no known version"
-    texts = [(files(__package__) / "browser" / name).read_bytes() for name in ("clock.js", "see.js", "hand.js")]
+    texts = [(files(__package__) / "browser" / name).read_bytes() for name in _SCRIPTS]
     return f"miniwob {pages}+{hashlib.sha256(b''.join(texts)).hexdigest()[:6]}"
 
 

@@ -39,6 +39,7 @@
 
   // End what went on before, so that nothing of it falls due in the next episode.
   const finish = async () => {
+    window.jQuery?.datepicker?._hideDatepicker?.();
     if (core.EP_TIMER !== null) core.endEpisode(-1, false, "left");
     await clock.advance(AFTER);
   };

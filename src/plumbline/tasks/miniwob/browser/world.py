@@ -44,7 +44,8 @@ class BrowserWorld:
         gold = self.pool.gold(task, seed)
         if isinstance(gold, Failure):
             return gold
-        why, turns = gold.why or ("" if gold.ran.raw == 1 else f"the oracle earns {gold.ran.raw:g}"), None
+        turns = None
+        why = gold.why or ("" if gold.ran.raw == 1 else f"the oracle earns {gold.ran.raw:g}")
         if not why:
             (again,) = self.pool.run(task, seed, [gold.acts])
             if isinstance(again, Failure):
