@@ -8,11 +8,22 @@ from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.replays import replay_worst
 from plumbline.judging import judge
+from plumbline.recipe import SftSection
 from plumbline.tasks.miniwob.build import EpisodeFailed, build_records, has_records
 from plumbline.tasks.miniwob.options import read_options, table
 from plumbline.tasks.miniwob.task import MiniwobTask
 from plumbline.testing import check_task
+from plumbline.training.sft import demonstrate
 from tests.miniwob.fake import FakeWorld
+
+
+class Shows:
+    """A policy that shows chats as they are."""
+
+    def demonstrate(self, chat, *, allow_truncation):
+        assert not allow_truncation
+        return chat
+
 
 FEW = {"tasks": ["click-button", "enter-text", "login-user"], "held_out": ["login-user"]}
 COUNTS = {"per_task": {"train": 3, "val": 1, "test": 2, "held_out_tasks": 2}}
@@ -73,11 +84,16 @@ def test_the_same_options_give_the_same_records_and_others_are_refused(tmp_path)
     assert {one.id for one in other.examples("test")}.isdisjoint(one.id for one in first.examples("test"))
 
 
-def test_a_browser_that_breaks_down_stops_the_build_and_is_a_counted_failure_afterwards(tmp_path):
+def test_a_browser_that_breaks_down_is_counted_when_records_are_built_and_when_answers_are_judged(tmp_path):
     world = FakeWorld()
     world.broken = {"test-1"}
-    with pytest.raises(EpisodeFailed):
-        opened(tmp_path / "a", world).examples("test")
+    seeds = {one.reference["seed"] for one in opened(tmp_path / "a", world).examples("test")}
+    assert seeds == {"test-0", "test-2"}
+    left_out = json.loads((tmp_path / "a" / "manifest.json").read_text())["left_out"]
+    assert left_out == dict.fromkeys(("click-button", "enter-text"), {"the browser broke down: hang": 1})
+    world.broken = {f"test-{number}" for number in range(3)}
+    with pytest.raises(EpisodeFailed, match="3 of 4 episodes broke down"):
+        opened(tmp_path / "c", world).examples("test")
     world.broken = set()
     task = opened(tmp_path / "b", world)
     example = next(one for one in task.examples("test") if one.reference["seed"] == "test-1")
@@ -147,7 +163,7 @@ def test_an_episode_ends_after_so_many_answers_and_a_whole_plan_is_an_answer_too
 
 
 def test_supervised_training_shows_one_action_a_turn_where_there_are_turns_enough(tmp_path):
-    one, two = opened(tmp_path / "records"), opened(tmp_path / "records", turns=2)
+    one, two = opened(tmp_path / "one"), opened(tmp_path / "records", turns=2)
     example = two.examples("train")[0]
     word = example.gold.split("'")[1]
     whole = one.demonstrations(one.examples("train")[0], 0)
@@ -157,6 +173,10 @@ def test_supervised_training_shows_one_action_a_turn_where_there_are_turns_enoug
     assert second[:-2] == first
     assert second[-2]["content"] == f"The page now:\n[1] textbox 'Word' = '{word}'\n[2] button 'Go'"
     assert second[-1]["content"] == "Click [2]"
+    for task, chats in ((one, whole), (two, [first, second])):
+        task.world.calls.clear()
+        assert demonstrate(Shows(), task, task.examples("train")[0], SftSection(steps=1), 0) == chats
+        assert task.world.calls == []
 
 
 def test_the_prompt_is_the_language_the_instruction_and_the_page(tmp_path):

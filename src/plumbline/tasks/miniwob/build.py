@@ -40,6 +40,11 @@ _MORE, _TRIES = 2, 3
 """Episodes that are solved beyond those that are wanted, and how many times as many at most."""
 
 
+MAX_FAILED = 0.5
+"""Share of a page's episodes on which the browser may break down while records are built."""
+_Found = Sequence[tuple[str, Solved | Failure]]
+
+
 class EpisodeFailed(PlumblineError):  # noqa: N818 - it says what happened
     """A page could not be gone through, through no fault of the plan: a counted failure, never a reward."""
 
@@ -146,19 +151,23 @@ class _Maker:
                 self.progress("miniwob records", self.done, self.total)
         return rows
 
-    def _solve(self, task: str, split: str, first: int, count: int) -> list[tuple[str, Solved]]:
+    def _solve(self, task: str, split: str, first: int, count: int) -> _Found:
         start = PER_SEED * self.options.seed + first
         seeds = [f"{split}-{number}" for number in range(start, start + count)]
-        found = []
-        for seed, solved in zip(seeds, self.world.solve(task, seeds, turns=self.options.turns > 1), strict=True):
-            if isinstance(solved, Failure):
-                raise EpisodeFailed(f"{task} {seed}: {solved}", "try again; the browser broke down twice")
-            found.append((seed, solved))
-        return found
+        found = self.world.solve(task, seeds, turns=self.options.turns > 1)
+        if failures := [one for one in found if isinstance(one, Failure)]:
+            if len(failures) > MAX_FAILED * count:
+                raise EpisodeFailed(
+                    f"{task}: {len(failures)} of {count} episodes broke down ({failures[0]})", "try again"
+                )
+        return list(zip(seeds, found, strict=True))
 
-    def _taken(self, task: str, count: int, each: Iterator[tuple[str, Solved]]) -> list[dict[str, Any]]:
+    def _taken(self, task: str, count: int, each: Iterator[tuple[str, Solved | Failure]]) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
         for seed, solved in each:
+            if isinstance(solved, Failure):
+                self._leave_out(task, f"the browser broke down: {solved.cause}")
+                continue
             prompt = (solved.utterance, solved.text)
             why = solved.why or ("" if _is_told(solved) else "the plan is not read as it was written")
             if prompt in self.seen:
@@ -166,13 +175,16 @@ class _Maker:
             elif why == NO_ORACLE and "oracle" in table()[task]:
                 why = ""
             if why:
-                self.left_out.setdefault(task, Counter())[why.split("\n")[0][:100]] += 1
+                self._leave_out(task, why)
                 continue
             self.seen.add(prompt)
             rows.append(_row(task, seed, solved))
             if len(rows) == count:
                 break
         return rows
+
+    def _leave_out(self, task: str, why: str) -> None:
+        self.left_out.setdefault(task, Counter())[why.split("\n")[0][:100]] += 1
 
 
 def _episodes(
