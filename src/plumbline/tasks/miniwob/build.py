@@ -187,15 +187,11 @@ class _Maker:
         self.left_out.setdefault(task, Counter())[why.split("\n")[0][:100]] += 1
 
 
-def _episodes(
-    first: Sequence[tuple[str, Solved]], count: int, more: Callable[[int, int], Sequence[tuple[str, Solved]]]
-) -> Iterator[tuple[str, Solved]]:
+def _episodes(first: _Found, count: int, more: Callable[[int, int], _Found]) -> Iterator[tuple[str, Solved | Failure]]:
     """The first episodes, and then further ones for as long as they are asked for and there may be something new."""
     yield from first
-    if (
-        all(solved.why == NO_ORACLE for _, solved in first)
-        or len({(solved.utterance, solved.text) for _, solved in first}) == 1
-    ):
+    whole = [solved for _, solved in first if isinstance(solved, Solved)]
+    if all(solved.why == NO_ORACLE for solved in whole) or len({(one.utterance, one.text) for one in whole}) == 1:
         return
     at = len(first)
     while at < _TRIES * count + _MORE:
