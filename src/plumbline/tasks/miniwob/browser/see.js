@@ -66,12 +66,21 @@
   const MARKED = /highlight-text/;
   const BESIDES = ".hour-label, .event, .selectric-input, .ui-helper-hidden-accessible, desc, .cube-image:not(.active)";
   const svg = element => element instanceof SVGElement && element.tagName !== "svg";
+  // What an element listens to for those within it, as jQuery knows it; looked up once in a look.
+  let watched = new Map();
+  const watches = element => {
+    if (!watched.has(element)) {
+      const events = window.jQuery._data(element, "events");
+      const all = events ? MOUSE.flatMap(type => events[type] ?? []).map(one => one.selector) : [];
+      watched.set(element, all.filter(one => one && CSS.supports(`selector(${one})`)).join(", "));
+    }
+    return watched.get(element);
+  };
   const delegated = element => {
-    const data = window.jQuery?._data;
-    if (!data) return false;
+    if (!window.jQuery?._data) return false;
     for (let up = element.parentElement; up && up !== document.body; up = up.parentElement) {
-      const events = data(up, "events");
-      if (events && MOUSE.some(type => events[type]?.some?.(one => one.selector && element.matches(one.selector)))) return true;
+      const where = watches(up);
+      if (where && element.matches(where)) return true;
     }
     return false;
   };
@@ -215,6 +224,7 @@
   // ---- the whole page
   // One look: its elements in their order, and the lines in which they stand.
   const look = () => {
+    watched = new Map();
     const elements = [];
     const lines = [];
     let line = [];
