@@ -4,13 +4,15 @@ Importing it would import gymnasium and selenium, of which nothing is needed her
 """
 
 from functools import cache
-from importlib.util import find_spec
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from plumbline.errors import RecipeError
 from plumbline.imports import missing
 
-RELOADED: frozenset[str] = frozenset()
+RELOADED: frozenset[str] = frozenset(
+    ("scroll-text", "scroll-text-2", "search-engine", "stock-market", "use-colorwheel", "use-colorwheel-2")
+)
 """Tasks whose pages keep something of an episode that the next one would show; they are loaded anew for each. Found by
 `python -m plumbline.tasks.miniwob.browser.try --leaks`."""
 
@@ -22,10 +24,10 @@ def folder() -> Path:
     Raises:
         RecipeError: the package is not installed, or holds no pages.
     """
-    spec = find_spec("miniwob")
-    if spec is None or not spec.submodule_search_locations:
-        raise missing("the miniwob task", "miniwob", RecipeError, extra="miniwob")
-    found = Path(spec.submodule_search_locations[0]) / "html" / "miniwob"
+    try:
+        found = Path(str(distribution("miniwob").locate_file("miniwob/html/miniwob")))
+    except PackageNotFoundError as error:
+        raise missing("the miniwob task", "miniwob", RecipeError, extra="miniwob") from error
     if not (found / "click-button.html").is_file():
         raise RecipeError(f"the package miniwob has no pages in {found}", "install miniwob 1.1.0")
     return found

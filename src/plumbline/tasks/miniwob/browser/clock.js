@@ -56,7 +56,8 @@
     }
     return found;
   };
-  // Let time pass: what falls due runs in its order, and after each the promises and observers that wait for it.
+  // Let time pass: what falls due runs in its order, and after each the promises and observers that wait for it. Returns
+  // how much has run.
   const advance = async milliseconds => {
     const until = now + milliseconds;
     let calls = 0;
@@ -70,6 +71,7 @@
     }
     now = until;
     await null;
+    return calls;
   };
   // Back to the start: what an episode has begun is dropped; what the page began when it was loaded goes on.
   let loaded = 0;

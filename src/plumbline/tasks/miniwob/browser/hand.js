@@ -1,158 +1,20 @@
 // Carries out actions as a user's hand would: with events that the page takes as a user's. Each action is an object
 // (see ../actions.py), each ends as [status, reason]; status is "ok", "not found", "ambiguous" or "refused".
 (() => {
-  const { see, clock } = plumbline;
+  const { see, clock, keys } = plumbline;
+  const {
+    Refusal, refuse, hit, mouse, move, press, release, clickAt, focusable, focus, caret, choose, selected, textual, editable,
+    shown, boxes, open, reach, centre, roll,
+  } = plumbline.mouse;
+  const { stroke, character, selectAll } = keys;
   const OK = ["ok", ""];
   const MOST_TEXT = 1000;
   const FAR = 10000;
   const LONGEST = 60000;
   const STEPS = 9;
   const MOMENT = 10;
-  class Refusal extends Error {
-    constructor(status, reason) { super(reason); this.status = status; }
-  }
-  const refuse = (reason, status = "refused") => { throw new Refusal(status, reason); };
-
-  let pointer, over, clipboard, edited;
-  const reset = () => { pointer = { x: 0, y: 0 }; over = null; clipboard = ""; edited = null; };
-  reset();
-
-  // ---- the mouse
-  const hit = (x, y) => {
-    const found = document.elementFromPoint(x, y);
-    return found && found.id !== "sync-task-cover" ? found : found && document.body;
-  };
-  const mouse = (element, type, { x, y }, more = {}) => {
-    const kind = type.startsWith("pointer") ? PointerEvent : type === "wheel" ? WheelEvent : MouseEvent;
-    const inner = type.endsWith("enter") || type.endsWith("leave");
-    return element.dispatchEvent(new kind(type, {
-      bubbles: !inner, cancelable: !inner, composed: true, view: window, clientX: x, clientY: y, screenX: x, screenY: y,
-      button: 0, buttons: 0, pointerId: 1, pointerType: "mouse", isPrimary: true, ...more,
-    }));
-  };
-  const ancestors = element => { const all = []; for (let up = element; up; up = up.parentElement) all.push(up); return all; };
-  const move = (point, buttons = 0) => {
-    const element = hit(point.x, point.y) ?? document.documentElement;
-    if (over !== element) {
-      const old = over?.isConnected ? over : null;
-      const left = old ? ancestors(old).filter(one => !one.contains(element)) : [];
-      const entered = ancestors(element).filter(one => !old || !one.contains(old)).reverse();
-      if (old) { mouse(old, "pointerout", point, { relatedTarget: element, buttons }); mouse(old, "mouseout", point, { relatedTarget: element, buttons }); }
-      for (const one of left) mouse(one, "mouseleave", point, { relatedTarget: element, buttons });
-      mouse(element, "pointerover", point, { relatedTarget: old, buttons });
-      mouse(element, "mouseover", point, { relatedTarget: old, buttons });
-      for (const one of entered) mouse(one, "mouseenter", point, { relatedTarget: old, buttons });
-      over = element;
-    }
-    pointer = point;
-    mouse(element, "pointermove", point, { buttons });
-    mouse(element, "mousemove", point, { buttons });
-    return element;
-  };
-  const focusable = element => element?.closest(
-    "input:not([type=hidden]),textarea,select,button,a[href],[tabindex],[contenteditable='true'],[contenteditable='']");
-  const settle = () => {
-    if (edited && edited.element.isConnected && edited.before !== edited.element.value) {
-      edited.element.dispatchEvent(new Event("change", { bubbles: true }));
-    }
-    edited = null;
-  };
-  const focus = element => {
-    if (document.activeElement === element) return;
-    if (edited && edited.element !== element) settle();
-    if (element && !element.disabled) element.focus({ preventScroll: true });
-    else if (document.activeElement !== document.body) document.activeElement?.blur?.();
-  };
-  const caret = ({ x, y }) => {
-    const found = document.caretPositionFromPoint?.(x, y);
-    return found && found.offsetNode ? { node: found.offsetNode, offset: found.offset } : null;
-  };
-  const selected = () => document.dispatchEvent(new Event("selectionchange"));
-  const choose = (from, to) => {
-    if (!from || !to) return;
-    if (from.node instanceof HTMLTextAreaElement || from.node instanceof HTMLInputElement) {
-      if (to.node !== from.node || !textual(from.node) || from.node.type === "number") return;
-      from.node.setSelectionRange(Math.min(from.offset, to.offset), Math.max(from.offset, to.offset));
-    } else if (!(to.node instanceof HTMLTextAreaElement || to.node instanceof HTMLInputElement)) {
-      getSelection().setBaseAndExtent(from.node, from.offset, to.node, to.offset);
-    }
-    selected();
-  };
-  const press = (point, detail = 1) => {
-    const element = move(point);
-    mouse(element, "pointerdown", point, { buttons: 1 });
-    const free = mouse(element, "mousedown", point, { buttons: 1, detail });
-    if (free) {
-      const target = focusable(element);
-      focus(target);
-      const there = caret(point);
-      if (target && textual(target)) { if (there?.node === target) choose(there, there); }
-      else if (getComputedStyle(element).userSelect !== "none") choose(there, there);
-    }
-    return { element, free, caret: free ? caret(point) : null };
-  };
-  const release = (pressed, point, detail = 1) => {
-    const element = hit(point.x, point.y) ?? document.documentElement;
-    mouse(element, "pointerup", point);
-    mouse(element, "mouseup", point, { detail });
-    const common = ancestors(pressed).find(one => one.isConnected && one.contains(element));
-    if (common && !common.closest(":disabled")) mouse(common, "click", point, { detail });
-    return common;
-  };
-  const clickAt = point => release(press(point).element, point);
 
   // ---- where a target is
-  const shown = element => element.isConnected && element.checkVisibility({ visibilityProperty: true });
-  const scrollers = element => ancestors(element).filter(one => one.scrollHeight > one.clientHeight || one.scrollWidth > one.clientWidth);
-  const scrolling = (element, work) => {
-    const before = scrollers(element).map(one => [one, one.scrollTop, one.scrollLeft]);
-    work();
-    for (const [one, top, left] of before) {
-      if (one.scrollTop !== top || one.scrollLeft !== left) {
-        (one === document.documentElement ? document : one).dispatchEvent(new Event("scroll", { bubbles: one === document.documentElement }));
-      }
-    }
-  };
-  const belongs = (element, found) => found && (element.contains(found) || found.closest("label")?.control === element);
-  const PARTS = [[.5, .5], [.5, .25], [.5, .75], [.25, .5], [.75, .5], [.2, .2], [.8, .8], [.2, .8], [.8, .2], [.05, .5], [.95, .5], [.5, .05], [.5, .95]];
-  const boxes = element => {
-    const all = element instanceof SVGElement ? [element.getBoundingClientRect()] : [...element.getClientRects()];
-    return all.filter(box => box.width > 0 && box.height > 0);
-  };
-  const open = element => {
-    const through = getComputedStyle(element).pointerEvents === "none";
-    for (const box of boxes(element)) {
-      for (const [across, down] of PARTS) {
-        const point = { x: box.left + across * box.width, y: box.top + down * box.height };
-        const found = document.elementFromPoint(point.x, point.y);
-        if (belongs(element, found) || (through && found?.contains(element))) return point;
-      }
-    }
-    return null;
-  };
-  // A point of an element that the mouse can reach, after scrolling it into view.
-  const reach = element => {
-    if (!shown(element)) refuse("it is not shown now");
-    let point = open(element);
-    if (!point) {
-      scrolling(element, () => element.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" }));
-      point = open(element);
-    }
-    if (!point && !boxes(element).length) {
-      for (const child of element.children) if (shown(child)) return reach(child);
-    }
-    if (!point) refuse("something else lies over it");
-    return point;
-  };
-  const centre = element => {
-    if (!shown(element)) refuse("it is not shown now");
-    const inside = () => {
-      const box = element.getBoundingClientRect();
-      return { x: box.left + box.width / 2, y: box.top + box.height / 2 };
-    };
-    if (!open(element)) scrolling(element, () => element.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" }));
-    return inside();
-  };
   const number = value => typeof value === "number" && Number.isFinite(value) && Math.abs(value) <= FAR;
   const worded = value => typeof value === "string" && value.length <= MOST_TEXT;
   const what = target => [target.role, target.name === undefined ? "" : `'${see.tidy(target.name).slice(0, 60)}'`].filter(Boolean).join(" ");
@@ -183,183 +45,7 @@
   };
   const at = found => found.point ?? reach(found.element);
 
-  // ---- the keyboard
-  const textual = element => element instanceof HTMLTextAreaElement ||
-    (element instanceof HTMLInputElement && !["checkbox", "radio", "button", "submit", "reset", "range", "color", "file", "image", "date", "time"].includes(element.type));
-  const editable = element => element && (textual(element) ? !element.readOnly && !element.disabled : element.isContentEditable);
-  const KEYS = {
-    Enter: 13, Tab: 9, Backspace: 8, Delete: 46, Escape: 27, ArrowLeft: 37, ArrowUp: 38, ArrowRight: 39, ArrowDown: 40,
-    Home: 36, End: 35, PageUp: 33, PageDown: 34, Control: 17, Shift: 16, Alt: 18, Meta: 91, Insert: 45,
-  };
-  const ALIASES = { Return: "Enter", Esc: "Escape", Space: " ", Left: "ArrowLeft", Right: "ArrowRight", Up: "ArrowUp", Down: "ArrowDown", Ctrl: "Control", Cmd: "Control", Del: "Delete" };
-  const PUNCTUATION = { ";": 186, "=": 187, ",": 188, "-": 189, ".": 190, "/": 191, "`": 192, "[": 219, "\\": 220, "]": 221, "'": 222 };
-  const codeOf = key => {
-    if (KEYS[key]) return KEYS[key];
-    const upper = key.toUpperCase();
-    return /^[A-Z0-9 ]$/.test(upper) ? upper.charCodeAt(0) : PUNCTUATION[key] ?? 0;
-  };
-  const keyEvent = (type, key, held) => {
-    const code = type === "keypress" ? (key === "Enter" ? 13 : key.codePointAt(0)) : codeOf(key);
-    const focused = document.activeElement ?? document.body;
-    return focused.dispatchEvent(new KeyboardEvent(type, {
-      bubbles: true, cancelable: true, composed: true, view: window, key,
-      code: key.length > 1 ? key : key === " " ? "Space" : /[a-z]/i.test(key) ? `Key${key.toUpperCase()}` : /\d/.test(key) ? `Digit${key}` : "",
-      keyCode: code, which: code, charCode: type === "keypress" ? code : 0,
-      ctrlKey: held.has("Control"), shiftKey: held.has("Shift"), altKey: held.has("Alt"), metaKey: held.has("Meta"),
-    }));
-  };
-  const begin = () => {
-    const focused = document.activeElement;
-    if (textual(focused) && edited?.element !== focused) edited = { element: focused, before: focused.value };
-  };
-  const edit = (command, text) => {
-    if (!editable(document.activeElement)) return;
-    begin();
-    document.execCommand(command, false, text);
-  };
-  const character = (key, held) => {
-    const down = keyEvent("keydown", key, held);
-    if (down && keyEvent("keypress", key, held)) edit("insertText", key);
-    keyEvent("keyup", key, held);
-  };
-  const selectAll = () => {
-    const focused = document.activeElement;
-    if (textual(focused)) focused.select();
-    else if (focused?.isContentEditable) document.execCommand("selectAll");
-    else getSelection().selectAllChildren(document.getElementById("area") ?? document.body);
-    selected();
-  };
-  const selection = () => {
-    const focused = document.activeElement;
-    if (textual(focused) && focused.selectionStart !== null) return focused.value.slice(focused.selectionStart, focused.selectionEnd);
-    return getSelection().toString();
-  };
-  const clip = type => {
-    const data = new DataTransfer();
-    if (type === "paste") data.setData("text/plain", clipboard);
-    const target = document.activeElement ?? document.body;
-    if (!target.dispatchEvent(new ClipboardEvent(type, { bubbles: true, cancelable: true, clipboardData: data }))) {
-      if (type !== "paste" && data.getData("text/plain")) clipboard = data.getData("text/plain");
-      return;
-    }
-    if (type === "paste") { if (clipboard) edit("insertText", clipboard); return; }
-    const text = selection();
-    if (text) clipboard = text;
-    if (type === "cut" && text) edit("delete");
-  };
-  const tab = back => {
-    const all = [...document.querySelectorAll("input,textarea,select,button,a[href],[tabindex],[contenteditable='true']")]
-      .filter(one => one.tabIndex >= 0 && !one.disabled && shown(one) && !one.closest("#reward-display"));
-    if (!all.length) return;
-    const here = all.indexOf(document.activeElement);
-    const to = all[here < 0 ? (back ? all.length - 1 : 0) : (here + (back ? -1 : 1) + all.length) % all.length];
-    focus(to);
-    if (textual(to) && to.tagName === "INPUT") to.select();
-  };
-  const enter = () => {
-    const focused = document.activeElement;
-    if (focused instanceof HTMLTextAreaElement) edit("insertLineBreak");
-    else if (focused?.isContentEditable) edit("insertParagraph");
-    else if (focused instanceof HTMLButtonElement || (focused instanceof HTMLAnchorElement && focused.href) ||
-      ["button", "submit"].includes(focused?.type)) focused.click();
-    else if (focused instanceof HTMLInputElement) { settle(); focused.form?.requestSubmit(); }
-  };
-  const turn = (focused, key) => {
-    const forward = key === "ArrowDown" || key === "ArrowRight";
-    const told = () => { for (const type of ["input", "change"]) focused.dispatchEvent(new Event(type, { bubbles: true })); };
-    if (focused instanceof HTMLSelectElement) {
-      const to = focused.selectedIndex + (forward ? 1 : -1);
-      if (to >= 0 && to < focused.options.length) { focused.selectedIndex = to; told(); }
-    } else if (focused.type === "radio") {
-      const all = [...document.getElementsByName(focused.name)].filter(one => one.type === "radio");
-      const to = all[(all.indexOf(focused) + (forward ? 1 : -1) + all.length) % all.length];
-      focus(to);
-      to?.click();
-    } else if (focused.type === "number" || focused.type === "range") {
-      const up = focused.type === "range" ? key === "ArrowUp" || key === "ArrowRight" : key === "ArrowUp";
-      if (focused.type === "number" && (key === "ArrowLeft" || key === "ArrowRight")) return;
-      if (up) focused.stepUp(); else focused.stepDown();
-      told();
-    }
-  };
-  const steer = (key, held) => {
-    const focused = document.activeElement;
-    if (focused && (focused instanceof HTMLSelectElement || ["radio", "number", "range"].includes(focused.type))) return turn(focused, key);
-    const words = held.has("Control");
-    const [way, far] = {
-      ArrowLeft: ["backward", words ? "word" : "character"], ArrowRight: ["forward", words ? "word" : "character"],
-      ArrowUp: ["backward", "line"], ArrowDown: ["forward", "line"],
-      Home: ["backward", words ? "documentboundary" : "lineboundary"], End: ["forward", words ? "documentboundary" : "lineboundary"],
-    }[key];
-    if (!editable(focused) && !held.has("Shift")) return undefined;
-    getSelection().modify(held.has("Shift") ? "extend" : "move", way, far);
-    return selected();
-  };
-  const defaultOf = (key, held) => {
-    if (held.has("Control") || held.has("Meta")) {
-      const letter = key.toLowerCase();
-      if (letter === "a") return selectAll();
-      if (letter === "c") return clip("copy");
-      if (letter === "x") return clip("cut");
-      if (letter === "v") return clip("paste");
-      if (letter === "z") return edit("undo");
-    }
-    if (key === "Enter") return enter();
-    if (key === "Tab") return tab(held.has("Shift"));
-    if (key === "Backspace") return edit(held.has("Control") ? "deleteWordBackward" : "delete");
-    if (key === "Delete") return edit("forwardDelete");
-    if (/^Arrow|^Home$|^End$/.test(key)) return steer(key, held);
-    if (key === "PageDown" || key === "PageUp") {
-      const focused = document.activeElement ?? document.body;
-      return roll(focused, 0, (key === "PageDown" ? 0.9 : -0.9) * (scrollable(focused)?.clientHeight ?? 0));
-    }
-    return undefined;
-  };
-  const stroke = name => {
-    if (!worded(name) || !name) refuse("no key");
-    const parts = name === "+" ? ["+"] : name.split("+").map(part => part.trim() || "+");
-    const held = new Set();
-    let key = parts.pop();
-    key = ALIASES[key] ?? key;
-    for (const part of parts) {
-      const modifier = ALIASES[part] ?? part;
-      if (!["Control", "Shift", "Alt", "Meta"].includes(modifier)) refuse(`there is no key '${name.slice(0, 40)}'`);
-      held.add(modifier);
-    }
-    if ([...key].length > 1 && !KEYS[key]) refuse(`there is no key '${name.slice(0, 40)}'`);
-    if ([...key].length === 1 && held.has("Shift") && held.size === 1) key = key.toUpperCase();
-    for (const modifier of held) keyEvent("keydown", modifier, held);
-    const plain = [...key].length === 1 && !held.has("Control") && !held.has("Meta") && !held.has("Alt");
-    if (plain && key === " " && !editable(document.activeElement)) space(held);
-    else if (plain) character(key, held);
-    else {
-      let free = keyEvent("keydown", key, held);
-      if (free && key === "Enter") free = keyEvent("keypress", key, held);
-      if (free) defaultOf(key, held);
-      keyEvent("keyup", key, held);
-    }
-    for (const modifier of held) keyEvent("keyup", modifier, new Set());
-  };
-  const space = held => {
-    const focused = document.activeElement;
-    const free = keyEvent("keydown", " ", held) && keyEvent("keypress", " ", held);
-    const last = keyEvent("keyup", " ", held);
-    if (free && last && (focused instanceof HTMLButtonElement || ["checkbox", "radio", "button", "submit"].includes(focused?.type))) focused.click();
-  };
-
   // ---- the actions
-  const roll = (element, across, down) => {
-    const box = scrollable(element);
-    if (!box) return false;
-    scrolling(box, () => box.scrollBy({ left: across, top: down, behavior: "instant" }));
-    return true;
-  };
-  const scrollable = element => ancestors(element).find(one => {
-    if (one === document.documentElement) return true;
-    const style = getComputedStyle(one);
-    return (one.scrollHeight > one.clientHeight && /auto|scroll/.test(style.overflowY)) ||
-      (one.scrollWidth > one.clientWidth && /auto|scroll/.test(style.overflowX));
-  });
   const fieldOf = found => {
     if (found.point) {
       clickAt(found.point);
@@ -433,19 +119,28 @@
     if (box.checked !== on) clickAt(shown(box) && boxes(box).length ? reach(box) : reach(box.labels[0] ?? box));
     return box.checked === on ? OK : ["refused", `it does not become ${on ? "checked" : "unchecked"}`];
   };
+  // The way of a drag. Over an element it ends a little past the middle, first across and then down: only then does what
+  // is sorted take the place of what it is dropped on.
+  const way = (from, to, past) => {
+    const points = Array.from({ length: STEPS - 1 }, (_, step) => {
+      const part = (step + 1) / (STEPS - 1);
+      return { x: from.x + part * (to.x - from.x), y: from.y + part * (to.y - from.y) };
+    });
+    const x = to.x + (past ? 2 * (Math.sign(Math.round(to.x - from.x)) || 1) : 0);
+    const y = to.y + (past ? 2 * (Math.sign(Math.round(to.y - from.y)) || 1) : 0);
+    return [...points, { x, y: to.y }, ...(past ? [{ x, y }] : [])];
+  };
   // The corner by which a text area is made larger is the browser's own; it answers to no event.
   const corner = (element, point) => {
     if (!(element instanceof HTMLTextAreaElement) || getComputedStyle(element).resize === "none") return false;
     const box = element.getBoundingClientRect();
     return box.right - point.x <= 16 && box.bottom - point.y <= 16;
   };
-  const drag = async (from, to) => {
+  const drag = async (from, points) => {
     const pressed = press(from);
     const grows = pressed.free && corner(pressed.element, from);
     const box = grows ? pressed.element.getBoundingClientRect() : null;
-    for (let step = 1; step <= STEPS; step++) {
-      const part = Math.min(1, step / (STEPS - 1));
-      const point = { x: from.x + part * (to.x - from.x), y: from.y + part * (to.y - from.y) };
+    for (const point of points) {
       move(point, 1);
       if (grows) {
         pressed.element.style.width = `${Math.max(15, box.width + point.x - from.x)}px`;
@@ -455,7 +150,7 @@
       }
       await clock.advance(MOMENT);
     }
-    release(pressed.element, to);
+    release(pressed.element, points.at(-1));
     return OK;
   };
   const double = point => {
@@ -492,9 +187,10 @@
     uncheck: (act, find) => check(find(act.on), false),
     drag: (act, find) => {
       const [one, other] = [find(act.on), find(act.to)];
-      const from = at(one);
+      const first = at(one);
       const to = other.point ?? centre(other.element);
-      return drag(one.point ?? open(one.element) ?? from, to);
+      const from = one.point ?? open(one.element) ?? first;
+      return drag(from, way(from, to, !other.point));
     },
     scroll: (act, find) => scroll(act.on == null ? null : find(act.on), act.by),
     key: (act, find) => {
@@ -559,5 +255,6 @@
     for (const key of ["on", "to"]) if (act[key] != null) told[key] = describe(act[key], seen);
     return told;
   };
-  plumbline.hand = { carryOut, describe: describeAct, reset, settle };
+  const reset = () => { plumbline.mouse.reset(); keys.reset(); };
+  plumbline.hand = { carryOut, describe: describeAct, reset, rest: plumbline.mouse.rest };
 })();

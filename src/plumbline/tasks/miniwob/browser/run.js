@@ -2,13 +2,18 @@
 (() => {
   const { see, hand, clock, oracles, shared } = plumbline;
   const STEP = 100;
-  const AFTER = 3000;
+  const FRAME = 16;
+  const AFTER = 12000;
   let live = null;
   let seen = { elements: [], lines: [] };
 
   const over = () => window.WOB_DONE_GLOBAL === true;
-  // An action takes 100 ms in all, those that it spends itself included.
-  const pass = (act, began) => clock.advance(Math.max(0, (act?.do === "wait" && Number.isFinite(act.ms) ? act.ms : STEP) - (clock.now() - began)));
+  // An action takes 100 ms in all, those that it spends itself included. Time passes by frames, so that the mouse feels
+  // what moves away from it.
+  const pass = async (act, began) => {
+    const until = began + (act?.do === "wait" && Number.isFinite(act.ms) ? act.ms : STEP);
+    while (clock.now() < until) if (await clock.advance(Math.min(FRAME, until - clock.now()))) hand.rest();
+  };
   const look = () => { seen = see.look(); return see.textOf(seen); };
   const utterance = () => {
     const said = core.getUtterance();
@@ -32,6 +37,7 @@
 
   // End what went on before, so that nothing of it falls due in the next episode.
   const finish = async () => {
+    window.jQuery?.datepicker?._hideDatepicker?.();
     if (core.EP_TIMER !== null) core.endEpisode(-1, false, "left");
     await clock.advance(AFTER);
   };

@@ -64,7 +64,7 @@
   const CELLS = ".ttt-row > *, .half-hour";
   const WHOLE = `${CELLS}, .selectric`;
   const MARKED = /highlight-text/;
-  const BESIDES = ".hour-label, .event, .selectric-input, .ui-helper-hidden-accessible, desc";
+  const BESIDES = ".hour-label, .event, .selectric-input, .ui-helper-hidden-accessible, desc, .cube-image:not(.active)";
   const svg = element => element instanceof SVGElement && element.tagName !== "svg";
   const delegated = element => {
     const data = window.jQuery?._data;
@@ -77,7 +77,7 @@
   };
   const answers = (element, style) =>
     element.onclick || plumbline.listens(element, ...MOUSE) || delegated(element) ||
-    element.classList.contains("ui-sortable-handle") || element.classList.contains("ui-draggable-handle") ||
+    element.matches(".ui-sortable > *") || element.classList.contains("ui-draggable-handle") ||
     (style.cursor === "pointer" && element.parentElement && getComputedStyle(element.parentElement).cursor !== "pointer");
   const roleOf = (element, style) => {
     const tag = element.tagName;
@@ -282,7 +282,7 @@
         ref: elements.length + 1, element, role: kind, name, value: valueOf(element, kind), states: statesOf(element, kind),
         looks: looksOf(element, kind, style, box), box,
         at: { x: Math.round(box.left + box.width / 2 + scrollX), y: Math.round(box.top + box.height / 2 + scrollY) },
-        placed: (svg(element) && element.tagName !== "line") || element.classList.contains("ui-draggable-handle") || kind === "box" || (kind === "icon" && !name) || kind === "area",
+        placed: (svg(element) && element.tagName !== "line") || element.matches(".ui-draggable-handle, .ui-resizable-handle") || kind === "box" || (kind === "icon" && !name) || kind === "area",
         wants: !name && (kind === "checkbox" || kind === "radio"),
       };
       elements.push(one);
@@ -337,7 +337,8 @@
         if (node.contains(node.control)) children(node, true);
         return;
       }
-      const breaks = block.test(style.display) && style.float === "none" && !svg(node) && !node.matches(".half-hour") && (!quiet || line.at(-1)?.role !== "item");
+      const floats = style.float !== "none" && !node.matches(".ui-sortable > *");
+      const breaks = block.test(style.display) && !floats && !svg(node) && !node.matches(".half-hour") && (!quiet || line.at(-1)?.role !== "item");
       const cell = style.display === "table-cell";
       if (breaks) flush();
       if (cell && !quiet && line.length) line.push({ bar: true });
