@@ -126,7 +126,7 @@
       if (!SHAPES[element.tagName]) return false;
       return Math.max(box.width, box.height) < 3 || box.right < 1 || box.bottom < 1 || box.left > WIDE || box.top > HIGH + 300;
     }
-    if (box.width === 0 && box.height === 0 && !element.children.length) return true;
+    if ((box.width === 0 || box.height === 0) && !element.childNodes.length) return true;
     return (box.width === 0 || box.height === 0) && style.overflow !== "visible";
   };
 

@@ -1,12 +1,7 @@
-/** Oracles of the tasks about mail, posts, contacts, menus and calendars. */
-const one = (selector, within = document) => within.querySelector(selector);
-const all = (selector, within = document) => [...within.querySelectorAll(selector)];
-const says = element => element.textContent.replace(/\s+/g, " ").trim();
-const quoted = text => [...text.matchAll(/"([^"]*)"/g)].map(found => found[1]);
+// Oracles of the tasks about mail, posts, contacts, menus and calendars.
+const { all, one, textOf, click, type, wait } = shared;
+const quotes = text => [...text.matchAll(/"([^"]*)"/g)].map(found => found[1]);
 const named = (names, oracle) => names.split(" ").forEach(name => (oracles[name] = oracle));
-
-const click = on => ({ do: "click", on });
-const type = (on, text) => ({ do: "type", on, text });
 
 // ---- mail ---------------------------------------------------------------------------------------------------
 
@@ -15,37 +10,36 @@ function errand({ utterance, fields }) {
   if (fields?.by) return { task: fields.to ? "forward" : fields.task, ...fields };
   const [, by, what] = utterance.match(/by (.+?) and (reply|forward|click the trash|click the star)/);
   const task = { reply: "reply", forward: "forward", "click the trash": "delete", "click the star": "star" }[what];
-  return { task, by, message: quoted(utterance)[0], to: utterance.match(/that email to (.+)\.$/)?.[1] };
+  return { task, by, message: quotes(utterance)[0], to: utterance.match(/that email to (.+)\.$/)?.[1] };
 }
 
 const inboxes = ["", "-noscroll", "-delete", "-important", "-reply", "-star-reply", "-nl-turk", "-forward"];
 const forwards = ["-forward-nl", "-forward-nl-turk"];
 named([...inboxes, ...forwards].map(end => `email-inbox${end}`).join(" "), function* (page) {
   const { task, by, message, to } = errand(page);
-  const mail = all("#main .email-thread").find(each => says(one(".email-sender", each)) === by);
+  const mail = all("#main .email-thread").find(each => textOf(one(".email-sender", each)) === by);
   if (task === "delete") return yield click(one(".trash", mail));
   if (task === "star") return yield click(one(".star", mail));
   yield click(mail);
   yield click(one(`#email .email-${task}`));
-  yield task === "reply" ? type(one("#reply-text"), message) : type(one(".forward-sender"), to);
+  yield task === "reply" ? type(message, one("#reply-text")) : type(to, one(".forward-sender"));
   yield click(one(`#send-${task}`));
 });
 
 // ---- posts --------------------------------------------------------------------------------------------------
 
-const posts = user => all(".media").filter(post => says(one(".username", post)) === user);
+const posts = user => all(".media").filter(post => textOf(one(".username", post)) === user);
 
 oracles["social-media"] = function* ({ utterance }) {
   const [, user, button] = utterance.match(/user (@\S+), click on the "(.+)" button/);
   const [post] = posts(user);
-  const icon = one(`.${button.toLowerCase().split(" ")[0]}:not(li)`, post);
-  if (icon) return yield click(icon);
+  if (["Reply", "Retweet", "Like"].includes(button)) return yield click(one(`.${button.toLowerCase()}`, post));
   yield click(one(".more", post));
-  yield click(all("li", post).find(item => says(item).startsWith(button)));
+  yield click(all("li", post).find(item => textOf(item).startsWith(button)));
 };
 
 named("social-media-all social-media-some", function* ({ utterance }) {
-  const [button] = quoted(utterance);
+  const [button] = quotes(utterance);
   const [, user] = utterance.match(/by (@\S+) and/);
   const wanted = utterance.match(/on (\d+) posts?/)?.[1];
   for (const post of posts(user).slice(0, wanted)) yield click(one(`.${button.toLowerCase()}`, post));
@@ -56,16 +50,16 @@ named("social-media-all social-media-some", function* ({ utterance }) {
 
 oracles["phone-book"] = function* ({ utterance }) {
   const [, person, what] = utterance.match(/Find (.+) in the contact book and click on their (\w+)/);
-  while (says(one("#contact .name")) !== person) yield click(one("#pagination .next a"));
+  while (textOf(one("#contact .name")) !== person) yield click(one("#pagination .next a"));
   yield click(one(`#contact .${what}`));
 };
 
 oracles["search-engine"] = function* ({ utterance }) {
   const place = Number(utterance.match(/the (\d)\w\w search result/)[1]) - 1;
   const page = Math.floor(place / 3);
-  yield type(one("#search-text"), quoted(utterance)[0]);
+  yield type(quotes(utterance)[0], one("#search-text"));
   yield click(one("#search"));
-  if (page > 0) yield click(all("#pagination .page-item a").find(link => says(link) === String(page + 1)));
+  if (page > 0) yield click(all("#pagination .page-item a").find(link => textOf(link) === String(page + 1)));
   yield click(all(".search-title")[place % 3]);
 };
 
@@ -76,12 +70,12 @@ oracles["navigate-tree"] = function* ({ utterance }) {
     return inside ? [...around(one(":scope > span", inside)), inside] : [];
   };
   const name = utterance.match(/named "(.+)"\.$/)[1];
-  const wanted = all("#tree span").filter(item => says(item) === name);
+  const wanted = all("#tree span").filter(item => textOf(item) === name);
   const [item] = wanted.sort((left, right) => around(left).length - around(right).length);
   for (const folder of around(item)) {
     if (folder.matches(".expandable")) yield click(one(":scope > span", folder));
   }
-  yield click(item);
+  yield click(item.matches(".file") ? item.closest("li") : item);
 };
 
 // ---- menu and calendar --------------------------------------------------------------------------------------
@@ -91,7 +85,7 @@ oracles["order-food"] = function* ({ utterance }) {
   const names = utterance.match(/each item: (.+)$/)?.[1].split(", ");
   const [, amount, kind] = utterance.match(/Order (\d) items that are (.+)$/) ?? [];
   const wanted = items.filter(item =>
-    names ? names.includes(says(one(".item-name", item))) : one(`img[alt="${kind}"]`, item),
+    names ? names.includes(textOf(one(".item-name", item))) : one(`img[alt="${kind}"]`, item),
   );
   const count = names ? wanted.length : Number(amount);
   for (let n = 0; n < count; n += 1) yield click(one(".add", wanted[n % wanted.length]));
@@ -103,7 +97,7 @@ oracles["daily-calendar"] = function* ({ utterance }) {
   const [, amount, unit, name, first, last] = utterance.match(
     /a ([\d.]+) (hours?|mins) event named "(.+)", between (\w+) and (\w+)/,
   );
-  const length = Number(amount) * (unit === "mins" ? 1 / 30 : 2);
+  const length = unit === "mins" ? amount / 30 : amount * 2;
   const half = time => 2 * ((Number.parseInt(time, 10) % 12) + (time.endsWith("PM") ? 12 : 0));
   const taken = all(".event").map(event => event.getBoundingClientRect());
   const isFree = n => {
@@ -114,15 +108,15 @@ oracles["daily-calendar"] = function* ({ utterance }) {
   let start = half(first);
   while (![...Array(length).keys()].every(n => isFree(start + n)) && start + length < half(last)) start += 1;
   yield { do: "drag", on: one(`#hh-${start}`), to: one(`#hh-${start + length - 1}`) };
-  yield type(one("#event-name"), name);
+  yield type(name, one("#event-name"));
   yield click(one("#create-event .create"));
 };
 
 /** Looks at the price now and then. The limit is the price of the 76th tick, 7.6 s after the start, if none before. */
 oracles["stock-market"] = function* ({ utterance }) {
   const limit = Number(utterance.match(/less than \$([\d.]+)\.$/)[1]);
-  const price = () => Number(says(one("#stock-price")).slice(1));
-  yield { do: "wait", ms: 100 };
-  while (price() > limit) yield { do: "wait", ms: 1500 };
+  const price = () => Number(textOf(one("#stock-price")).slice(1));
+  yield wait(100);
+  while (price() > limit) yield wait(1500);
   yield click(one("#buy"));
 };

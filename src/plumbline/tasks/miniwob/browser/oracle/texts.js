@@ -1,70 +1,66 @@
-/** Oracles of the tasks about typing: fields, tables, texts to copy, dates and flights. */
-const one = (selector, within = document) => within.querySelector(selector);
-const all = (selector, within = document) => [...within.querySelectorAll(selector)];
-const says = element => element.textContent.replace(/\s+/g, " ").trim();
-const quoted = text => [...text.matchAll(/"([^"]*)"/g)].map(found => found[1]);
+// Oracles of the tasks about typing: fields, tables, texts to copy, dates and flights.
+const { all, one, shown, textOf, click, type, wait } = shared;
+const quotes = text => [...text.matchAll(/"([^"]*)"/g)].map(found => found[1]);
 const named = (names, oracle) => names.split(" ").forEach(name => (oracles[name] = oracle));
 
-const click = on => ({ do: "click", on });
-const type = (on, text) => ({ do: "type", on, text });
+const submit = () => click(one("#subbtn"));
 const press = (key, on) => (on ? { do: "key", key, on } : { do: "key", key });
-const wait = ms => ({ do: "wait", ms });
 
 /** Types each text into its field, then submits. */
 function* fill(...texts) {
-  for (const [selector, text] of texts) yield type(one(selector), text);
-  yield click(one("#subbtn"));
+  for (const [selector, text] of texts) yield type(text, one(selector));
+  yield submit();
 }
 
 // ---- fields -------------------------------------------------------------------------------------------------
 
-named("enter-text enter-text-dynamic", ({ utterance }) => fill(["#tt", quoted(utterance)[0]]));
+named("enter-text enter-text-dynamic", ({ utterance }) => fill(["#tt", quotes(utterance)[0]]));
 
 oracles["enter-text-2"] = ({ utterance }) => {
-  const [text] = quoted(utterance);
+  const [text] = quotes(utterance);
   return fill(["#tt", utterance.includes("upper case") ? text.toUpperCase() : text.toLowerCase()]);
 };
 
 oracles["enter-password"] = ({ utterance }) => {
-  const [password] = quoted(utterance);
+  const [password] = quotes(utterance);
   return fill(["#password", password], ["#verify", password]);
 };
 
 oracles["login-user"] = ({ utterance }) => {
-  const [user, password] = quoted(utterance);
+  const [user, password] = quotes(utterance);
   return fill(["#username", user], ["#password", password]);
 };
 
 /** A question may cover the form when a field gets the focus: that field is clicked first and the question turned down. */
 oracles["login-user-popup"] = function* ({ utterance }) {
-  const [user, password] = quoted(utterance);
+  const [user, password] = quotes(utterance);
   for (const [selector, text] of [["#username", user], ["#password", password]]) {
     if (d3.select(selector).on("focus")) {
       yield click(one(selector));
       yield click(one("#popup-cancel"));
     }
-    yield type(one(selector), text);
+    yield type(text, one(selector));
   }
-  yield click(one("#subbtn"));
+  yield submit();
 };
 
 oracles["enter-date"] = ({ utterance }) => fill(["#tt", utterance.match(/\d+\/\d+\/\d+/)[0]]);
 oracles["enter-time"] = ({ utterance }) => fill(["#tt", utterance.match(/\d+:\d+ [AP]M/)[0]]);
-oracles["text-transform"] = () => fill(["#tt", says(one("#captcha"))]);
+oracles["text-transform"] = () => fill(["#tt", textOf(one("#captcha"))]);
 
 oracles["find-word"] = ({ utterance }) => {
-  const words = says(one("#area p")).split(" ");
+  const words = textOf(one("#area p")).split(" ");
   const word = words[Number.parseInt(utterance.match(/the (\d+)/)[1], 10) - 1];
   return fill(["#answer-input", word.replace(/[^a-zA-Z]/g, "")]);
 };
 
-const table = () => new Map(all("#tab tr").map(row => all("td", row).map(says)));
+const table = () => new Map(all("#tab tr").map(row => all("td", row).map(textOf)));
 
 oracles["read-table"] = ({ utterance }) =>
   fill(["#tt", table().get(utterance.match(/the value of (.+) into the text field/)[1])]);
 
 oracles["read-table-2"] = () =>
-  fill(...[1, 2].map(n => [`#tt${n}`, table().get(says(one(`#ll${n}`)).replace(/:$/, ""))]));
+  fill(...[1, 2].map(n => [`#tt${n}`, table().get(textOf(one(`#ll${n}`)).replace(/:$/, ""))]));
 
 /** The text ends in a space that nobody sees, so that it is copied, not typed. */
 named("copy-paste copy-paste-2", function* ({ utterance }) {
@@ -73,51 +69,51 @@ named("copy-paste copy-paste-2", function* ({ utterance }) {
   yield press("Control+A", from);
   yield press("Control+C", from);
   yield press("Control+V", one("#answer-input"));
-  yield click(one("#subbtn"));
+  yield submit();
 });
 
 named("multi-layouts multi-orderings", function* ({ utterance }) {
   const [, genre, director, year] = utterance.match(/for (\S+) movies directed by (.+) from year (\d+)/);
   for (const field of all("#area input")) {
-    const label = says(field.closest("p, .row, tr, .field, .ui-entry"));
-    yield type(field, /genre/i.test(label) ? genre : /director/i.test(label) ? director : year);
+    const label = textOf(field.closest("p, .row, tr, .field, .ui-entry"));
+    yield type(/genre/i.test(label) ? genre : /director/i.test(label) ? director : year, field);
   }
   yield click(one("#area button, #area .final, #area .ui-submit"));
 });
 
-const shown = element => element.checkVisibility();
-const suggested = text => all(".ui-autocomplete li").find(item => shown(item) && says(item).includes(text));
+const suggested = text => all(".ui-autocomplete li").find(item => shown(item) && textOf(item).includes(text));
 
 named("use-autocomplete use-autocomplete-nodelay", function* ({ utterance }) {
-  const [start, end = ""] = quoted(utterance);
+  const [start, end = ""] = quotes(utterance);
   const country = ui_utils.COUNTRIES.find(name => name.startsWith(start) && name.endsWith(end));
-  yield type(one("#tags"), country);
+  yield type(country, one("#tags"));
   if (suggested(country)) yield click(suggested(country)); // the list lies over the button
-  yield click(one("#subbtn"));
+  yield submit();
 });
 
 oracles["unicode-test"] = function* ({ utterance }) {
-  yield click(all("#area button").find(button => says(button) === quoted(utterance)[0]));
+  yield click(all("#area button").find(button => textOf(button) === quotes(utterance)[0]));
 };
 
 oracles["sign-agreement"] = function* ({ utterance }) {
-  const [name, button = "Cancel"] = quoted(utterance);
+  const [name, button = "Cancel"] = quotes(utterance);
   if (name) {
     const terms = one("#text-area");
     yield { do: "scroll", on: terms, by: [0, terms.scrollHeight - terms.clientHeight] };
-    yield type(one("#name"), name);
+    yield type(name, one("#name"));
   }
-  yield click(all("#area button").find(each => says(each) === button));
+  yield click(all("#area button").find(each => textOf(each) === button));
 };
 
 /** The terminal takes what is typed into a field that nobody sees: a click on it leads there. */
 oracles.terminal = function* ({ utterance }) {
   const end = utterance.match(/extension (\.\S+)$/)?.[1];
   const terminal = one("#terminal");
-  yield type(terminal, "ls");
+  yield type("ls", terminal);
   yield press("Enter");
-  const files = says(all(".terminal-output").at(-1)).split(" ");
-  yield type(terminal, `rm ${files.find(file => (end ? deletes(file, end.slice(1)) : !file.includes(".")))}`);
+  const files = textOf(all(".terminal-output").at(-1)).split(" ");
+  const file = files.find(name => (end ? deletes(name, end.slice(1)) : !name.includes(".")));
+  yield type(`rm ${file}`, terminal);
   yield press("Enter");
 };
 
@@ -130,7 +126,7 @@ const deletes = (file, end) => file.indexOf(end) + end.length === file.length;
 oracles["form-sequence"] = function* ({ utterance }) {
   const [, number, ordinal] = utterance.match(/Select (-?\d+) .* the (\d)\w\w checkbox/);
   const handle = one("#slider .ui-slider-handle");
-  const steps = () => number - Number(says(one("#val")));
+  const steps = () => number - Number(textOf(one("#val")));
   if (Math.abs(steps()) > 3) {
     const { left, width, top, height } = one("#slider").getBoundingClientRect();
     const x = Math.round(left + ((+number + 10) / 20) * width);
@@ -138,20 +134,20 @@ oracles["form-sequence"] = function* ({ utterance }) {
   }
   while (steps() !== 0) yield press(steps() < 0 ? "ArrowLeft" : "ArrowRight", handle);
   yield { do: "check", on: one(`#checkbox-${ordinal}`) };
-  yield click(one("#subbtn"));
+  yield submit();
 };
 
 oracles["form-sequence-2"] = function* ({ utterance }) {
   const [, radio, field] = utterance.match(/(\d)\w\w radio .* (\d)\w\w textbox/);
   yield click(all("#area input[type=radio]")[radio - 1]);
-  yield* fill([`#input-${field}`, quoted(utterance)[0]]);
+  yield* fill([`#input-${field}`, quotes(utterance)[0]]);
 };
 
 oracles["form-sequence-3"] = function* ({ utterance }) {
   const height = utterance.match(/Choose (.+) from/)[1];
   yield click(one(".selectric"));
-  yield click(all(".selectric-items li").find(item => says(item) === height));
-  yield click(all("#buttons button").find(button => says(button) === quoted(utterance)[0]));
+  yield click(all(".selectric-items li").find(item => textOf(item) === height));
+  yield click(all("#buttons button").find(button => textOf(button) === quotes(utterance)[0]));
 };
 
 // ---- dates and flights --------------------------------------------------------------------------------------
@@ -160,24 +156,24 @@ oracles["form-sequence-3"] = function* ({ utterance }) {
 function* pickDate(field, date) {
   const [month, day, year] = date.split("/").map(Number);
   const months = () => {
-    const shown = one("#ui-datepicker-div td[data-month]").dataset;
-    return 12 * (year - shown.year) + month - 1 - shown.month;
+    const open = one("#ui-datepicker-div td[data-month]").dataset;
+    return 12 * (year - open.year) + month - 1 - open.month;
   };
   yield click(field);
   while (months() !== 0) yield click(one(months() < 0 ? ".ui-datepicker-prev" : ".ui-datepicker-next"));
-  yield click(all("#ui-datepicker-div td a").find(link => Number(says(link)) === day));
+  yield click(all("#ui-datepicker-div td a").find(link => Number(textOf(link)) === day));
   if (shown(one("#ui-datepicker-div"))) yield wait(300); // it fades
 }
 
 named("choose-date choose-date-easy choose-date-medium choose-date-nodelay", function* ({ utterance }) {
   yield* pickDate(one("#datepicker"), utterance.match(/[\d/]+/)[0]);
-  yield click(one("#subbtn"));
+  yield submit();
 });
 
 /** Types a place's name or code and picks it among what is suggested. */
 function* pickAirport(field, place) {
   const offered = () => suggested(`(${place})`) ?? suggested(place);
-  yield type(field, place);
+  yield type(place, field);
   if (!offered()) yield wait(300);
   yield click(offered());
 }
