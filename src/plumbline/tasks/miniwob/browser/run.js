@@ -17,6 +17,8 @@
   const look = () => { seen = see.look(); return see.textOf(seen); };
   const utterance = () => {
     const said = core.getUtterance();
+    const swatch = document.querySelector("#query .cc");
+    if (swatch) return { utterance: said.replace("color", `color ${see.hex(getComputedStyle(swatch).backgroundColor)}`), fields: {} };
     // An icon in the instruction is said by its name.
     const icon = see.iconOf(document.querySelector("#query .ui-icon"));
     if (icon) return { utterance: said.replace(/the icon/, `the ${icon} icon`), fields: {} };

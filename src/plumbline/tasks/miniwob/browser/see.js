@@ -36,6 +36,8 @@
     return light < 0.3 ? `dark ${name}` : light > 0.75 ? `light ${name}` : name;
   };
 
+  const hex = value => `#${value.match(/\d+/g).slice(0, 3).map(part => Number(part).toString(16).padStart(2, "0")).join("")}`;
+
   // ---- roles
   const INPUTS = {
     button: "button", submit: "button", reset: "button", image: "button", checkbox: "checkbox", radio: "radio",
@@ -52,11 +54,15 @@
     const hour = tidy(element.closest(".hour").querySelector(".hour-label").textContent);
     return element.previousElementSibling ? hour.replace(/(am|pm)/, ":30$1") : hour;
   };
+  const SHADE = element => {
+    const [name, shades] = Object.entries(window.COLOR_MAP ?? {}).find(([, all]) => all.includes(element.dataset.value)) ?? [];
+    return name ? [name, `light ${name}`, `pale ${name}`, `dark ${name}`, `very dark ${name}`][[0, 2, 1, 3, 4].indexOf(shades.indexOf(element.dataset.value))] : "";
+  };
   const HINTS = [
     [".half-hour", HOUR],
     [".ttt-row > [data-index]", one => `row ${Math.floor(one.dataset.index / 3) + 1} column ${one.dataset.index % 3 + 1}`],
     [".ui-spinner-up", () => "up"], [".ui-spinner-down", () => "down"],
-    [".ql-color .ql-picker-label", () => "color"], [".ql-picker-item[data-value]", () => ""],
+    [".ql-editor", () => "editor"], [".ql-color .ql-picker-label", () => "color"], [".ql-picker-item[data-value]", SHADE],
     ["[class*=ql-]:is(button)", one => /ql-(\w+)/.exec(one.className)[1]],
     [".ui-resizable-se", () => "corner"], [".hitarea", () => "expand"], [".selectric", () => "dropdown"],
   ];
@@ -124,7 +130,9 @@
     const box = element.getBoundingClientRect();
     if (svg(element)) {
       if (!SHAPES[element.tagName]) return false;
-      return Math.max(box.width, box.height) < 3 || box.right < 1 || box.bottom < 1 || box.left > WIDE || box.top > HIGH + 300;
+      const drawing = element.ownerSVGElement.getBoundingClientRect();
+      const cut = box.right <= drawing.left || box.left >= drawing.right || box.bottom <= drawing.top || box.top >= drawing.bottom;
+      return cut || Math.max(box.width, box.height) < 3 || box.right < 1 || box.bottom < 1 || box.left > WIDE || box.top > HIGH + 300;
     }
     if ((box.width === 0 || box.height === 0) && !element.childNodes.length) return true;
     return (box.width === 0 || box.height === 0) && style.overflow !== "visible";
@@ -201,7 +209,8 @@
       }
       const size = role === "text" ? parseFloat(style.fontSize) : Math.max(box.width, box.height);
       const grid = element.ownerSVGElement?.id === "area_svg";
-      return `${paint} ${grid && size <= 24 ? (size <= 15 ? "small" : "large") : role === "text" ? "" : extent(box)}`.trim();
+      const outline = stroked && element.tagName !== "path" ? "outline " : "";
+      return `${paint} ${outline}${grid && size <= 24 ? (size <= 15 ? "small" : "large") : role === "text" ? "" : extent(box)}`.trim();
     }
     if (role === "slider") {
       const track = element.closest(".ui-slider")?.getBoundingClientRect();
@@ -245,9 +254,10 @@
       return other.left >= one.right - 2 && Math.abs(one.top + one.height / 2 - other.top - other.height / 2) < 7 && Math.max(one.height, other.height) < 45;
     };
     // From where to where the mouse marks a text.
-    const span = node => {
+    const span = (node, start = 0, end = node.length) => {
       const range = document.createRange();
-      range.selectNodeContents(node);
+      range.setStart(node, start);
+      range.setEnd(node, end);
       const boxes = [...range.getClientRects()].filter(box => box.width);
       const [head, tail] = [boxes[0], boxes.at(-1)];
       return head ? `from ${point(head.left, head.top + head.height / 2)} to ${point(tail.right, tail.top + tail.height / 2)}` : "";
@@ -313,9 +323,21 @@
       return kind && kind !== "icon" && !svg(one) && !hidden(one, styleOf(one));
     });
     const children = (node, quiet) => { for (const child of node.childNodes) walk(child, quiet); };
+    // Each word on a line of its own, with its place: what the mouse is to mark.
+    const wordsIn = node => {
+      const all = document.createTreeWalker(node, NodeFilter.SHOW_TEXT);
+      for (let text = all.nextNode(); text; text = all.nextNode()) {
+        for (const { 0: word, index } of text.data.matchAll(/\S+/g)) {
+          flush();
+          line.push({ text: `${word} ${span(text, index, index + word.length)}`, node: text });
+        }
+      }
+      flush();
+    };
     const enter = (node, kind, quiet) => {
       if (FIELDS.has(kind) || node.tagName === "INPUT") {
         put(node, kind, marked(node));
+        if (node.isContentEditable) wordsIn(node);
         return;
       }
       if (HOLDERS.has(kind) && node.firstElementChild && !node.matches(WHOLE) && holds(node)) { children(node, quiet); return; }
@@ -416,5 +438,5 @@
     const exact = fit.filter(one => one.name === name);
     return exact.length ? exact : fit;
   };
-  plumbline.see = { look, textOf, find, tidy, colour, iconOf };
+  plumbline.see = { look, textOf, find, tidy, colour, hex, iconOf };
 })();

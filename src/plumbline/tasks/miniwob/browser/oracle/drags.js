@@ -143,13 +143,12 @@ oracles["text-editor"] = function* ({ utterance }) {
 };
 
 // Colours are typed: the field takes six hexadecimal digits. Its picker then lies over the button, which answers to Enter.
-const hex = colour => colour.match(/\d+/g).map(part => Number(part).toString(16).padStart(2, "0")).join("");
 const paint = colour => function* ({ utterance }) {
   yield { do: "type", on: one("#col"), text: colour(utterance) };
   yield { do: "key", on: one("#subbtn"), key: "Enter" };
 };
 oracles["use-colorwheel"] = paint(utterance => ui_utils.colorNameToHex(/Select (\w+)/.exec(utterance)[1]).slice(1));
-oracles["use-colorwheel-2"] = paint(() => hex(getComputedStyle(one("#query .cc")).backgroundColor));
+oracles["use-colorwheel-2"] = paint(utterance => /#(\w{6})/.exec(utterance)[1]);
 
 // A drag for the most of the way, arrow keys for what is less than a pixel or a few values away.
 const slide = function* (slider, wanted, keys = 3) {
