@@ -251,7 +251,7 @@
     // Blocks that stand side by side share a line.
     const beside = (before, piece) => {
       const [one, other] = [middle(before), middle(piece)];
-      return other.left >= one.right - 2 && Math.abs(one.top + one.height / 2 - other.top - other.height / 2) < 7 && Math.max(one.height, other.height) < 45;
+      return other.left > one.left + one.width / 2 && Math.abs(one.top + one.height / 2 - other.top - other.height / 2) < 7 && Math.max(one.height, other.height) < 45;
     };
     // From where to where the mouse marks a text.
     const span = (node, start = 0, end = node.length) => {
