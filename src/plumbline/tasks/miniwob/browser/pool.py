@@ -97,6 +97,7 @@ class Ran:
 class Gold:
     """What the oracle did."""
 
+    first: First
     acts: tuple[Json, ...]
     ran: Ran
     why: str
@@ -159,7 +160,11 @@ class Pool:
         """
         work = "([task, seed, limits]) => plumbline.episodes.gold(task, seed, limits)"
         found = self._one(task, work, [task, seed, asdict(self.limits)])
-        return found if isinstance(found, Failure) else Gold(tuple(found["acts"]), _ran(found), found["why"])
+        return (
+            found
+            if isinstance(found, Failure)
+            else Gold(_first(found["first"]), tuple(found["acts"]), _ran(found), found["why"])
+        )
 
     def run(self, task: str, seed: str, plans: Sequence[Sequence[Json]]) -> list[Ran | Failure]:
         """Carry out each plan in an episode of its own, all in one call to one page; one result for each, in order.
@@ -200,6 +205,14 @@ class Pool:
         argument = [visit.number, visit.seed, [list(turn) for turn in visit.turns], asdict(self.limits)]
         found = self._one(visit.task, work, argument, episode=visit.number)
         return found if isinstance(found, Failure) else _ran(found)
+
+    def evaluate(self, task: str, work: str, argument: Any) -> Any:
+        """The result of a script in a page of a task, or a `Failure`.
+
+        Raises:
+            RecipeError: there is no such task.
+        """
+        return self._one(task, work, argument)
 
     def use(self, task: str, work: Callable[["Page"], Coroutine[Any, Any, T]]) -> T:
         """Do something else with a page of a task, such as taking pictures; the page is not used again.

@@ -129,10 +129,9 @@
   };
   // The oracle at work: what it did in the words of a plan, and what it earned.
   const gold = async (task, seed, limits) => {
-    await start(seed);
-    look();
+    const begun = await first(seed);
     const acts = [];
-    const told = why => ({ acts, why, ...result([], false) });
+    const told = why => ({ first: begun, acts, why, ...result([], false) });
     if (!oracles[task]) return told("there is no oracle");
     try {
       const steps = oracles[task](pageOf());
@@ -149,5 +148,5 @@
     }
     return told(over() ? "" : "the page has not answered");
   };
-  plumbline.episodes = { first, run, group, turns, gold };
+  plumbline.episodes = { first, run, group, turns, gold, start, look, act };
 })();

@@ -4,7 +4,7 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-_PARTS = ("clock.js", "see.js", "mouse.js", "keys.js", "hand.js", "run.js")
+_PARTS = ("clock.js", "see.js", "mouse.js", "keys.js", "hand.js", "run.js", "turns.js")
 
 
 def _oracles() -> list[Traversable]:
