@@ -210,7 +210,7 @@
       const size = role === "text" ? parseFloat(style.fontSize) : Math.max(box.width, box.height);
       const grid = element.ownerSVGElement?.id === "area_svg";
       const outline = stroked && element.tagName !== "path" ? "outline " : "";
-      return `${paint} ${outline}${grid && size <= 24 ? (size <= 15 ? "small" : "large") : role === "text" ? "" : extent(box)}`.trim();
+      return `${paint} ${outline}${grid && size < 25 ? (size <= 15 ? "small" : "large") : role === "text" ? "" : extent(box)}`.trim();
     }
     if (role === "slider") {
       const track = element.closest(".ui-slider")?.getBoundingClientRect();
