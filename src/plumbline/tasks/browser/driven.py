@@ -82,7 +82,8 @@ class Driven:
         try:
             await asyncio.wait_for(context.close(), _CLOSING)
         except self.broken:
-            await self.end()
+            if context.browser is self._browser:  # and not one that was started since
+                await self.end()
 
     async def end(self) -> None:
         """End the browser and its driver."""

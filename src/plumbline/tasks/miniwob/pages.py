@@ -11,7 +11,7 @@ from plumbline.errors import RecipeError
 from plumbline.imports import missing
 
 RELOADED: frozenset[str] = frozenset(
-    ("scroll-text", "scroll-text-2", "search-engine", "stock-market", "use-colorwheel", "use-colorwheel-2")
+    ("drag-cube", "scroll-text", "scroll-text-2", "search-engine", "stock-market", "use-colorwheel", "use-colorwheel-2")
 )
 """Tasks whose pages keep something of an episode that the next one would show; they are loaded anew for each. Found by
 `python -m plumbline.tasks.miniwob.browser.try --leaks`."""

@@ -13,7 +13,8 @@
   const stopwatch = performance.now.bind(performance);
 
   const START = Date.UTC(2026, 0, 5, 12);
-  const FRAME = 16;
+  // Animations go by the time, so that a slow screen shows the same at the end, for a third of the work.
+  const FRAME = 50;
   const CALLS = 20000;
   let now = 0;
   let next = 1;

@@ -85,10 +85,11 @@
     }
     return false;
   };
+  const numbered = one => one?.on?.ref !== undefined || one?.to?.ref !== undefined;
   // One plan in an episode of its own; numbers of elements are those of the first page text.
   const run = async (seed, acts, limits) => {
     await start(seed);
-    look();
+    if (acts.some(numbered)) look();
     const attempts = [];
     const cut = await perform(acts, attempts, limits);
     return result(attempts, cut);

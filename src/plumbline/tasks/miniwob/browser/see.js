@@ -72,12 +72,21 @@
   const MARKED = /highlight-text/;
   const BESIDES = ".hour-label, .event, .selectric-input, .ui-helper-hidden-accessible, desc, .cube-image:not(.active)";
   const svg = element => element instanceof SVGElement && element.tagName !== "svg";
+  // What an element listens to for those within it, as jQuery knows it; looked up once in a look.
+  let watched = new Map();
+  const watches = element => {
+    if (!watched.has(element)) {
+      const events = window.jQuery._data(element, "events");
+      const all = events ? MOUSE.flatMap(type => events[type] ?? []).map(one => one.selector) : [];
+      watched.set(element, all.filter(one => one && CSS.supports(`selector(${one})`)).join(", "));
+    }
+    return watched.get(element);
+  };
   const delegated = element => {
-    const data = window.jQuery?._data;
-    if (!data) return false;
+    if (!window.jQuery?._data) return false;
     for (let up = element.parentElement; up && up !== document.body; up = up.parentElement) {
-      const events = data(up, "events");
-      if (events && MOUSE.some(type => events[type]?.some?.(one => one.selector && element.matches(one.selector)))) return true;
+      const where = watches(up);
+      if (where && element.matches(where)) return true;
     }
     return false;
   };
@@ -201,7 +210,7 @@
       const size = role === "text" ? parseFloat(style.fontSize) : Math.max(box.width, box.height);
       const grid = element.ownerSVGElement?.id === "area_svg";
       const outline = stroked && element.tagName !== "path" ? "outline " : "";
-      return `${paint} ${outline}${grid && size <= 24 ? (size <= 15 ? "small" : "large") : role === "text" ? "" : extent(box)}`.trim();
+      return `${paint} ${outline}${grid && size < 25 ? (size <= 15 ? "small" : "large") : role === "text" ? "" : extent(box)}`.trim();
     }
     if (role === "slider") {
       const track = element.closest(".ui-slider")?.getBoundingClientRect();
@@ -224,6 +233,7 @@
   // ---- the whole page
   // One look: its elements in their order, and the lines in which they stand.
   const look = () => {
+    watched = new Map();
     const elements = [];
     const lines = [];
     let line = [];
@@ -241,7 +251,7 @@
     // Blocks that stand side by side share a line.
     const beside = (before, piece) => {
       const [one, other] = [middle(before), middle(piece)];
-      return other.left >= one.right - 2 && Math.abs(one.top + one.height / 2 - other.top - other.height / 2) < 7 && Math.max(one.height, other.height) < 45;
+      return other.left > one.left + one.width / 2 && Math.abs(one.top + one.height / 2 - other.top - other.height / 2) < 7 && Math.max(one.height, other.height) < 45;
     };
     // From where to where the mouse marks a text.
     const span = (node, start = 0, end = node.length) => {

@@ -111,16 +111,8 @@ oracles["identify-shape"] = function* () {
   yield click(one(`button[data-type="${type === "shape" ? text : type}"]`));
 };
 oracles["count-sides"] = function* () {
-  const canvas = one("#c");
-  const { data, width, height } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-  // A circle just inside of the corners (radius 35) crosses the outline near each corner and nowhere else.
-  const inked = Array.from({ length: 720 }, (_, k) => {
-    const turn = (k * Math.PI) / 360;
-    const [x, y] = [width / 2 + 34.2 * Math.cos(turn), height / 2 + 34.2 * Math.sin(turn)];
-    return data[4 * (Math.floor(y) * width + Math.floor(x)) + 3] > 100;
-  });
-  const before = k => Array.from({ length: 12 }, (_, back) => inked.at(k - 1 - back));
-  const sides = inked.filter((ink, k) => ink && !before(k).includes(true)).length;
+  // The outline ends where it begins.
+  const sides = plumbline.drawn.get(one("#c")).length - 1;
   yield click(one(`button[data-sides="${sides}"]`));
 };
 
