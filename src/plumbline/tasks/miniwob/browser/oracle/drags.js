@@ -142,7 +142,7 @@ oracles["text-editor"] = function* ({ utterance }) {
   yield submit();
 };
 
-// Colours are typed: the field takes six hexadecimal digits. Its picker then lies over the button, which answers to Enter.
+// Colours are typed, as six hexadecimal digits. The picker then lies over the button, which answers to Enter.
 const paint = colour => function* ({ utterance }) {
   yield { do: "type", on: one("#col"), text: colour(utterance) };
   yield { do: "key", on: one("#subbtn"), key: "Enter" };
