@@ -42,7 +42,9 @@ oracles["drag-shapes"] = oracles["drag-shapes-2"] = function* ({ utterance }) {
 };
 
 // The cube turns on after a drag; in a fresh page a drag from (80, 130) to here ends with this side in front.
-const TURNS = { 1: { x: 80, y: 110 }, 2: { x: 20, y: 70 }, 3: { x: 140, y: 70 }, 4: { x: 95, y: 70 }, 5: { x: 55, y: 70 } };
+const TURNS = {
+  1: { x: 80, y: 110 }, 2: { x: 20, y: 70 }, 3: { x: 140, y: 70 }, 4: { x: 95, y: 70 }, 5: { x: 55, y: 70 },
+};
 oracles["drag-cube"] = function* ({ utterance }) {
   const side = /"(\d)"/.exec(utterance)[1];
   if (TURNS[side]) {
@@ -142,7 +144,7 @@ oracles["text-editor"] = function* ({ utterance }) {
   yield submit();
 };
 
-// Colours are typed: the field takes six hexadecimal digits. Its picker then lies over the button, which answers to Enter.
+// Colours are typed, as six hexadecimal digits. The picker then lies over the button, which answers to Enter.
 const paint = colour => function* ({ utterance }) {
   yield { do: "type", on: one("#col"), text: colour(utterance) };
   yield { do: "key", on: one("#subbtn"), key: "Enter" };

@@ -72,7 +72,7 @@ oracles["draw-line"] = function* ({ utterance }) {
   yield submit();
 };
 
-// No drag is round: this is a straight stroke, as far from the mark as the drawing allows and across the way to it, where
+// No drag is round: this is a straight stroke across the way to the mark, as far from it as the drawing allows, where
 // all of its points are about equally far from the mark, which is what the page measures.
 oracles["draw-circle"] = function* () {
   const { x, y } = middle(one("#circ"));
