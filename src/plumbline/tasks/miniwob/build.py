@@ -155,11 +155,9 @@ class _Maker:
         start = PER_SEED * self.options.seed + first
         seeds = [f"{split}-{number}" for number in range(start, start + count)]
         found = self.world.solve(task, seeds, turns=self.options.turns > 1)
-        if failures := [one for one in found if isinstance(one, Failure)]:
-            if len(failures) > MAX_FAILED * count:
-                raise EpisodeFailed(
-                    f"{task}: {len(failures)} of {count} episodes broke down ({failures[0]})", "try again"
-                )
+        failures = [one for one in found if isinstance(one, Failure)]
+        if len(failures) > MAX_FAILED * count:
+            raise EpisodeFailed(f"{task}: {len(failures)} of {count} episodes broke down ({failures[0]})", "try again")
         return list(zip(seeds, found, strict=True))
 
     def _taken(self, task: str, count: int, each: Iterator[tuple[str, Solved | Failure]]) -> list[dict[str, Any]]:
