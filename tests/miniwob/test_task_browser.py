@@ -62,3 +62,12 @@ def test_a_film_has_a_picture_before_and_after_each_action(world, folder):
     assert all(frame.image.startswith(b"\xff\xd8") for frame in frames)
     assert task.mistakes(example, example.gold) == []
     assert task.mistakes(example, "Click [99]")[0].received.startswith("the page has not ended the episode; action 1")
+
+
+def test_what_is_typed_without_a_field_goes_to_what_has_the_focus(world, folder):
+    task = opened(world, folder)
+    example = next(one for one in task.examples("test") if one.stratum == "enter-text")
+    typed, sent = example.gold.split("\n")
+    text = typed.partition(" into ")[0]
+    assert task.judge(example, f"Click [1]\n{text}\n{sent}")[1].total == 1
+    assert task.judge(example, f"{text}\n{sent}")[0].facts["failed"] == {1: "refused: nothing has the focus"}

@@ -72,6 +72,10 @@
     parts = /^\s*(\d{1,2}):(\d{2})\s*$/.exec(text);
     return parts ? `${two(parts[1])}:${parts[2]}` : null;
   };
+  const focused = () => {
+    const element = document.activeElement ?? document.body;
+    return element === document.body ? refuse("nothing has the focus") : { element };
+  };
   const type = (found, text) => {
     if (!worded(text)) refuse(`a text is a string of at most ${MOST_TEXT} characters`);
     const field = fieldOf(found);
@@ -181,7 +185,7 @@
     click: (act, find) => click(find(act.on)),
     double: (act, find) => double(at(find(act.on))),
     hover: (act, find) => { move(at(find(act.on))); return OK; },
-    type: (act, find) => type(find(act.on), act.text),
+    type: (act, find) => type(act.on == null ? focused() : find(act.on), act.text),
     select: (act, find) => select(find(act.on), act.option),
     check: (act, find) => check(find(act.on), true),
     uncheck: (act, find) => check(find(act.on), false),
