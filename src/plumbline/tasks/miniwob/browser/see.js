@@ -363,8 +363,8 @@
       }
       if (!(node instanceof Element) || SILENT.has(node.tagName) || SKIPPED.has(node.id)) return;
       const style = styleOf(node);
-      if (hidden(node, style)) return;
       if (node.tagName === "BR") { if (!quiet) flush(); return; }
+      if (hidden(node, style)) return;
       if (node.tagName === "LABEL" && node.control && !hidden(node.control, styleOf(node.control)) && role(node.control)) {
         if (node.contains(node.control)) children(node, true);
         return;
