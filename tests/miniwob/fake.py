@@ -40,7 +40,7 @@ class FakeWorld:
         given = tuple(map(to_json, acts))
         pages = [text_of(""), text_of(word)]
         turns = tuple({"page": page, "act": act} for page, act in zip(pages, given, strict=True))
-        why = "there is no oracle" if task == "chase-circle" else ""
+        why = "there is no oracle" if task == "hover-shape" else ""
         asked = f"{task}: send the word {word} ({seed.split('-')[0]})"
         return Solved(asked, pages[0], PAGE, () if why else given, why, None if why else turns)
 

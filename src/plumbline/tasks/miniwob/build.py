@@ -170,7 +170,7 @@ class _Maker:
             why = solved.why or ("" if _is_told(solved) else "the plan is not read as it was written")
             if prompt in self.seen:
                 why = "the same prompt again"
-            elif why == NO_ORACLE and "oracle" in table()[task]:
+            elif why and "oracle" in table()[task]:
                 why = ""
             if why:
                 self._leave_out(task, why)
