@@ -123,7 +123,7 @@ class Pool:
 
         Args:
             limits: of every episode.
-            keep: pages that stay open [about 30 MB each].
+            keep: pages that stay open [about 65 MB each].
             at_once: pages that work at the same time.
             recycle: episodes after which a page is closed and another one opened.
 
