@@ -34,8 +34,8 @@ from plumbline.serve.app import application
 from plumbline.serve.oracle import OraclePlanner
 from plumbline.serve.served import Asked, Piece, Served
 from plumbline.tasks import silent
+from plumbline.tasks.browser.chromium import find_chromium
 from plumbline.tasks.forms.build import values_of, write_gold
-from plumbline.tasks.forms.executors.browser.chromium import find_chromium
 from plumbline.tasks.forms.executors.executor import Execution
 from plumbline.tasks.forms.executors.request import stub
 from plumbline.tasks.forms.mistakes import mistakes_of

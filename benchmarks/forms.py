@@ -20,7 +20,7 @@ from pathlib import Path
 
 from playwright.async_api import Page, async_playwright
 
-from plumbline.tasks.forms.executors.browser.chromium import find_chromium
+from plumbline.tasks.browser.chromium import find_chromium
 from plumbline.tasks.forms.executors.browser.executor import BrowserExecutor
 from plumbline.tasks.forms.executors.direct import DirectExecutor
 from plumbline.tasks.forms.executors.executor import Case, Execution

@@ -17,6 +17,7 @@ EXTRAS = {
     "forms": ("selectolax", "uvicorn"),
     "browser": ("playwright",),
     "formfactory": ("flask",),
+    "miniwob": ("miniwob",),
     "vllm": ("httpx",),
     "ray": ("ray",),
     "remote": ("fsspec", "s3fs"),
@@ -30,6 +31,10 @@ EXTRAS = {
     "openenv": ("openenv",),
 }
 """Which modules each extra of the package brings."""
+
+
+LIGHTER = {"miniwob": "; or `pip install --no-deps miniwob` and '.[browser]', which leaves out selenium and gymnasium"}
+"""What to add to the advice for a module that brings much that nothing here needs."""
 
 
 def extra_of(module: str) -> str | None:
@@ -55,6 +60,7 @@ def missing(
     advice = (
         f"pip install '.[{brings}]' in a clone of Plumbline" if brings else f"pip install {module.partition('.')[0]}"
     )
+    advice += LIGHTER.get(module, "")
     return kind(f"{what} needs {module}, which is not installed", advice)
 
 

@@ -88,6 +88,9 @@ def test_the_detail_is_json_and_says_whether_controls_keep_their_limits(task, ev
     assert summary["by"]["parity"]["even"]["text_rate"]["n"] == 4
     assert summary["figures"]["letter_accuracy"]["mean"] == summary["parts"]["letters"]["mean"]
     assert summary["references"]["oracle"]["mean_reward"]["mean"] == 1
+    earned = {name: one["mean_reward"]["mean"] for name, one in summary["references"].items() if name != "oracle"}
+    assert set(summary["floors"]) == {"even", "odd"}
+    assert sum(summary["floors"].values()) / 2 >= max(earned.values())
     assert summary["limits"]["blank"] == {"limit": 0.05, "mean": 0.0, "holds": True}
     assert summary["limits"]["constant"] == {"limit": 0.1, "mean": 0.25, "holds": False}
     assert (summary["note"], summary["prefix"]) == ("a toy", "kind-")

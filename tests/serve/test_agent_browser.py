@@ -10,7 +10,7 @@ from plumbline.errors import RecipeError
 from plumbline.serve.agent import AgentServed
 from plumbline.serve.oracle import OraclePlanner
 from plumbline.tasks import open_task
-from plumbline.tasks.forms.executors.browser.chromium import find_chromium
+from plumbline.tasks.browser.chromium import find_chromium
 
 
 def test_browser_use_fills_in_a_form():

@@ -7,7 +7,7 @@ from plumbline.errors import DataError, PlumblineError
 from plumbline.evaluation.figures import EARNED
 from plumbline.records import Evaluation, Example, Judged
 from plumbline.runs.replays import Replay
-from plumbline.tasks.task import Replayable, Task
+from plumbline.tasks.task import Continued, Replayable, Task
 
 MOST = 4
 """Episodes that are replayed at most."""
@@ -51,6 +51,10 @@ def check_replayable(task: Task, count: int) -> Replayable:
 def _replay(task: Replayable, example: Example, row: Judged) -> Replay:
     replay = Replay(id=row.id, stratum=row.stratum, reward=row.reward)
     try:
+        if isinstance(task, Continued):
+            mistakes, pictures = task.replay_episode(example, row.turns or (row.completion,))
+            replay = replace(replay, mistakes=tuple(mistakes), frames=tuple(pictures))
+            return replay if pictures else replace(replay, problem="no picture was taken")
         replay = replace(replay, mistakes=tuple(task.mistakes(example, row.completion)))
         for number, text in enumerate(row.turns or (row.completion,), 1):
             turn = f"Turn {number}: " if row.turns else ""

@@ -63,9 +63,9 @@ def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict
 
     Returns:
         The summary with `titles` (figures' names for people), `by` (what is broken down by: its values: their
-        figures), `references`, `limits` (what a control may earn, what it earns, whether that holds, which it does
-        unless the 95 % interval of what it earns lies above), `note`
-        and `prefix` (of the parts that `by` has without it).
+        figures), `floors` (for each stratum the mean reward of the control that earns most there), `references`,
+        `limits` (what a control may earn, what it earns, whether that holds, which it does unless the 95 % interval of
+        what it earns lies above), `note` and `prefix` (of the parts that `by` has without it).
     """
     headline = evaluation.headline
     by = {headline.stratum if headline else "stratum": by_stratum(evaluation)}
@@ -75,6 +75,7 @@ def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict
     return summarise(evaluation, references) | {
         "titles": titles(headline),
         "by": {what: {name: _plain(found) for name, found in values.items()} for what, values in by.items() if values},
+        "floors": _floors(evaluation, references),
         "references": {name: _plain(figures(one.rows, headline)) for name, one in references.items()},
         "limits": {
             name: {
@@ -88,6 +89,21 @@ def detail(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict
         "note": headline.note if headline else "",
         "prefix": headline.prefix if headline else "",
     }
+
+
+def _floors(evaluation: Evaluation, references: Mapping[str, Evaluation]) -> dict[str, float]:
+    """What the best control earns on each stratum, where there are several."""
+    earned: dict[str, list[float]] = {}
+    for name, control in references.items():
+        if name == ORACLE:
+            continue
+        by_name: dict[str, list[float]] = {}
+        for row in control.rows:
+            by_name.setdefault(row.stratum, []).append(row.reward)
+        for stratum, rewards in by_name.items():
+            earned.setdefault(stratum, []).append(sum(rewards) / len(rewards))
+    several = len({row.stratum for row in evaluation.rows}) > 1
+    return {stratum: max(means) for stratum, means in sorted(earned.items())} if several else {}
 
 
 def _plain(intervals: Mapping[str, Interval]) -> dict[str, dict[str, Any]]:

@@ -111,13 +111,16 @@ def _breakdown(summary: Values, what: str) -> Table:
     values: Mapping[str, Values] = summary["by"][what]
     keys = list(next(iter(values.values())))
     titles = {ACCURACY: "Accuracy", RIGHT: "All right", **summary["titles"]}
+    floors: Mapping[str, float] = summary["floors"] if values.keys() <= summary["floors"].keys() else {}
     columns = (
         Column(what, what.capitalize()),
         Column("n", "n", "count"),
         *(Column(key, titles[key], "interval") for key in keys),
+        *((Column("floor", "Best control", "number", 3),) if floors else ()),
     )
     rows = tuple(
-        Row((name, found[keys[0]]["n"], *(recorded(found[key]) for key in keys))) for name, found in values.items()
+        Row((name, found[keys[0]]["n"], *(recorded(found[key]) for key in keys), *([floors[name]] if floors else [])))
+        for name, found in values.items()
     )
     return Table(f"by-{what}", f"By {what}: {summary['source']}, {_where(summary)}", columns, rows)
 

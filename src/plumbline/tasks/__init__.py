@@ -19,6 +19,7 @@ TASKS = {
     "commerce": "plumbline.tasks.commerce.task:open_commerce",
     "forms": "plumbline.tasks.forms.task:open_forms",
     "jsonl": "plumbline.tasks.jsonl.task:open_jsonl",
+    "miniwob": "plumbline.tasks.miniwob.task:open_miniwob",
 }
 
 VARIANTS = {"commerce": "plumbline.tasks.commerce.build:each_job"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from plumbline.errors import DataError, RecipeError
-from plumbline.records import Example, Frame, Headline, Item, Mistake, Outcome, Score
+from plumbline.records import Example, Frame, Headline, Item, Message, Mistake, Outcome, Score
 from plumbline.tasks.episode import Episode, OneTurn
 
 Control = Callable[[Sequence[Example]], list[str]]
@@ -22,8 +22,8 @@ class Task(Protocol):
     control does on average, a better answer never scores lower, and hostile text never raises. A task whose examples
     have no gold answers has no oracle.
 
-    What a task may have besides: `Episodic`, `Threaded`, `Grouped`, `Headlined`, `Replayable`, `Itemised`,
-    `Prechecked`, `Sharing`, `Showing`, `Sketched`, `Telling`.
+    What a task may have besides: `Episodic`, `Guided`, `Threaded`, `Grouped`, `Headlined`, `Replayable`, `Continued`,
+    `Itemised`, `Prechecked`, `Sharing`, `Showing`, `Sketched`, `Telling`.
     """
 
     name: str
@@ -80,6 +80,19 @@ class Episodic(Protocol):
 
 
 @runtime_checkable
+class Guided(Protocol):
+    """A task of several turns whose gold answer is another one at each, and that knows them without an episode."""
+
+    def demonstrations(self, example: Example, seed: int) -> Sequence[Sequence[Message]]:
+        """The chats that supervised training shows of an example, turn by turn, each with its answer at the end.
+
+        Raises:
+            DataError: there is no gold answer to show.
+        """
+        ...
+
+
+@runtime_checkable
 class Threaded(Protocol):
     """A task whose verdicts take time, so that threads judge while the model goes on sampling."""
 
@@ -121,6 +134,19 @@ class Replayable(Protocol):
 
         Raises:
             PlumblineError: what is needed to take them (a browser) is not there, or broke down.
+        """
+        ...
+
+
+@runtime_checkable
+class Continued(Protocol):
+    """A task whose turns go on where the one before ended, so that the answers of an episode are replayed together."""
+
+    def replay_episode(self, example: Example, completions: Sequence[str]) -> tuple[Sequence[Mistake], Sequence[Frame]]:
+        """What `Replayable.mistakes` and `Replayable.replay` give, for all answers of an episode.
+
+        Raises:
+            PlumblineError: see `Replayable.replay`.
         """
         ...
 

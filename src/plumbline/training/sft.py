@@ -6,7 +6,7 @@ however many passes it was cut into. Of several tasks every batch has each task'
 shares are of examples, so a task with longer answers, or with more turns, has more of the targets.
 
 Where a task asks again, its second turn is shown, too: the chat with what the careless first answer came to, and the
-gold answer to it.
+gold answer to it. A task whose gold answer differs from turn to turn (`tasks.task.Guided`) says what each turn shows.
 
 A policy may lay a pass's sequences end to end, each of which sees itself alone; sorting by length leaves little padding
 to those that do not.
@@ -14,7 +14,7 @@ to those that do not.
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -29,7 +29,7 @@ from plumbline.runs.changes import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import derive, generator
 from plumbline.tasks.source import Source
-from plumbline.tasks.task import Task, episode_of, gold_of, turns_of
+from plumbline.tasks.task import Guided, Task, episode_of, gold_of, turns_of
 from plumbline.training import guards
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.stage import Stage
@@ -113,21 +113,29 @@ def demonstrate(policy: Policy, task: Task, example: Example, section: SftSectio
     Raises:
         DataError: a turn exceeds the context.
     """
-    answer = task.demonstration(example, derive(seed, "demonstration", example.id))
-    episode, shown = episode_of(task, example), list[Demonstration]()
-    for left in reversed(range(turns_of(task))):
-        asked = episode.ask()
-        if asked is None:
-            break
-        chat: list[Message] = [*asked, {"role": "assistant", "content": answer}]
+    own = derive(seed, "demonstration", example.id)
+    chats = task.demonstrations(example, own) if isinstance(task, Guided) else _gone_through(task, example, own)
+    shown = []
+    for chat in chats:
         try:
             shown.append(policy.demonstrate(chat, allow_truncation=section.allow_truncation))
         except DataError as error:
             raise DataError(f"example {example.id}: {error.cause}", error.fix) from error
+    return shown
+
+
+def _gone_through(task: Task, example: Example, seed: int) -> Iterator[list[Message]]:
+    """The chats of an episode, with the demonstration first and the gold answer to whatever is asked after it."""
+    answer = task.demonstration(example, seed)
+    episode = episode_of(task, example)
+    for left in reversed(range(turns_of(task))):
+        asked = episode.ask()
+        if asked is None:
+            break
+        yield [*asked, {"role": "assistant", "content": answer}]
         if left:
             episode.tell(answer)
             answer = gold_of(example)
-    return shown
 
 
 def epoch_batches(

@@ -3,7 +3,7 @@
 import pytest
 
 from plumbline.errors import RecipeError
-from plumbline.tasks.forms.executors.browser.chromium import find_chromium, import_playwright
+from plumbline.tasks.browser.chromium import find_chromium, import_playwright
 
 
 def pytest_collection_modifyitems(items):

@@ -10,7 +10,7 @@ import pytest
 
 from plumbline.errors import RecipeError
 from plumbline.records import Failure
-from plumbline.tasks.forms.executors.browser.chromium import VARIABLE, find_chromium
+from plumbline.tasks.browser.chromium import VARIABLE, find_chromium
 from plumbline.tasks.forms.executors.browser.executor import BrowserExecutor
 from plumbline.tasks.forms.executors.executor import Case, Execution, Limits
 from plumbline.tasks.forms.plans.actions import Plan, Submit, Type

@@ -3,7 +3,7 @@
 import pytest
 
 from plumbline.errors import DataError, RecipeError
-from plumbline.tasks.forms.executors.browser.chromium import find_chromium, import_playwright
+from plumbline.tasks.browser.chromium import find_chromium, import_playwright
 from plumbline.tasks.forms.formfactory.figures import levels_table, notes_table, rewards_table
 from plumbline.tasks.forms.formfactory.importer import deal
 from plumbline.tasks.forms.formfactory.table import row_of

@@ -7,7 +7,6 @@ counts as it is. So foreign JSON is read by its actions alone, and nothing can b
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,7 +31,7 @@ from plumbline.tasks.forms.plans.read import MAX_CHARACTERS, MAX_STEPS, MAX_VALU
 from plumbline.tasks.forms.plans.vocabulary import SUBMIT_WORDS
 from plumbline.tasks.forms.plans.write import write_step
 from plumbline.tasks.forms.suite.declaration import Language
-from plumbline.tasks.text.lenient_json import read_json
+from plumbline.tasks.text.json_values import values_in, whole
 
 ACTIONS_PER_OUTPUT = 4
 """How many actions browser agents carry out at once; they drop what is beyond without a word."""
@@ -45,11 +44,6 @@ _NAMES = {
     "select_dropdown_option": "select_dropdown",
 }
 """Older names of the same actions, accepted when reading."""
-_JSON = re.compile(
-    r"""^[^\w'"“‘]{0,16}(?:json\s{0,4})?[\[{][\s\[]*(?:\{\s*)?(?:["'“‘]|\w+\s*:)|["'“‘]?\baction["'”’]?\s*:\s*[\[{]""",
-    re.M,
-)
-"""What a text that may hold such JSON has in it: a line that begins with it, or actions."""
 _IDLE = frozenset({"wait", "scroll", "screenshot", "dropdown_options", "find_text", "get_dropdown_options"})
 """Actions that change nothing on a page: no fault, unless there are more of them than a form could need."""
 
@@ -82,9 +76,9 @@ def write_agent(
 
 def read_plan(text: str, elements: Sequence[Element]) -> Plan:
     """Read a completion in either language; a text that holds no AgentOutput is read as steps. Never raises."""
-    text = _whole(text)
+    text = whole(text)
     names = names_of(tuple(elements))
-    values = _values(text[:MAX_CHARACTERS])
+    values = values_in(text[:MAX_CHARACTERS], MAX_STEPS)
     outputs = [value for value in values if _is_output(value)]
     read = _read_outputs(outputs, elements) if outputs else _read_objects(values, elements, names)
     if read is None:
@@ -141,39 +135,6 @@ def _spoken(item: Mapping[str, Any], names: Names) -> tuple[Action, ...] | None:
     """The actions of the sentence that an object holds: {"step": 1, "action": "Type 'Ann' into the 'Name' field"}."""
     texts = [value for value in item.values() if isinstance(value, str) and " " in value.strip()]
     return read_line(texts[0], names) if len(texts) == 1 else None
-
-
-def _whole(text: str) -> str:
-    """Without halves of surrogate pairs, which no browser could send."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _values(text: str) -> list[Any]:
-    """The JSON of a text: one value, a list of them, or one after the other; [] where it has none."""
-    if _JSON.search(text) is None:
-        return []
-    decoder = json.JSONDecoder()
-    found: list[Any] = []
-    at = min((place for sign in "[{" if (place := text.find(sign)) >= 0), default=-1)
-    while 0 <= at < len(text) and len(found) < MAX_STEPS:
-        try:
-            value, at = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            found = []
-            break
-        found += value if isinstance(value, list) else [value]
-        while at < len(text) and text[at] not in "[{":
-            at += 1
-    if any(isinstance(value, dict) for value in found):
-        return found
-    lines = [line for line in text.splitlines() if line.strip().startswith("{") and line.rstrip(" ,;").endswith("}")]
-    each = [read_json(line).value for line in lines[:MAX_STEPS]] if len(lines) > 1 else []
-    if each and all(isinstance(value, dict) for value in each) and not text.lstrip(" \n`json").startswith("["):
-        return each
-    value = read_json(text).value
-    return value if isinstance(value, list) else [value]
 
 
 def _is_output(value: object) -> bool:

@@ -64,8 +64,8 @@ def read_steps(text: str, names: Names = UNKNOWN) -> Plan:
         elif said == (Submit(),) and at + 1 < len(steps) and _heads(line, steps[at + 1], names):
             said = ()
         topic = _topic_after(line, said, topic, names)
-        unread += said is None and topic == "" and _claims(line)
-        idle += said == () or (said is None and topic != "" and _claims(line))
+        unread += said is None and topic == "" and claims(line)
+        idle += said == () or (said is None and topic != "" and claims(line))
         actions += said or ()
         if len(actions) > MAX_STEPS:
             break
@@ -79,7 +79,7 @@ def _steps(text: str, names: Names) -> list[str]:
     """The lines that may be steps, without empty ones; a quotation that is open goes on in the next line."""
     steps: list[str] = []
     pending, lines = "", 0
-    for line in _clean(text).split("\n"):
+    for line in cleaned(text).split("\n"):
         # Inside a quotation, or after a step that nobody will understand?
         may_go_on = opens(pending) and len(pending) < MAX_LINE and lines < _MOST_LINES and not _starts(line)
         if may_go_on and read_line(pending, names) is None:
@@ -93,14 +93,14 @@ def _steps(text: str, names: Names) -> list[str]:
     return [one for one in (*steps, pending) if one]
 
 
-def _clean(text: str) -> str:
+def cleaned(text: str) -> str:
     """Without a thought before the answer, and with one kind of line break."""
     if "</think>" in text:
         text = text.rpartition("</think>")[2]
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _cut(line: str) -> tuple[re.Match[str], str]:
+def cut(line: str) -> tuple[re.Match[str], str]:
     """The marker of a line, and what it says."""
     marker = _MARKER.match(line)
     assert marker is not None
@@ -109,14 +109,14 @@ def _cut(line: str) -> tuple[re.Match[str], str]:
 
 def _starts(line: str) -> bool:
     """Whether a line begins a step: with a marker, or with a verb of the table."""
-    marker, rest = _cut(line)
+    marker, rest = cut(line)
     marked = marker.group("word") is not None and marker.group("number") is not None
     return marked or _begins_with_verb(rest)
 
 
-def _claims(line: str) -> bool:
+def claims(line: str) -> bool:
     """Whether a line that was not understood claims to be a step."""
-    marker, rest = _cut(line)
+    marker, rest = cut(line)
     return bool(rest.strip(" .:-*_`")) and (marker.group("number") is not None or _begins_with_verb(rest))
 
 
@@ -159,18 +159,18 @@ def _topic_after(line: str, said: tuple[Action, ...] | None, topic: str, names: 
         return topic if names.kind(topic) in {"multiselect", "checkboxes"} else ""
     if said == ():
         return topic
-    named = mentions(_cut(line)[1], names)
+    named = mentions(cut(line)[1], names)
     if len(named) != 1 or not names.kind(named[0].text):
         return ""
     roles = _TITLE_ROLES | ({"verb", "link"} if _is_title(line) else frozenset())
-    tokens = tokens_of(_cut(line)[1], named) or []
+    tokens = tokens_of(cut(line)[1], named) or []
     only = all(token.argument is not None or is_sign(token) or token.roles.keys() & roles for token in tokens)
     return named[0].text if only else ""
 
 
 def _about(topic: str, line: str, said: tuple[Action, ...] | None, names: Names) -> tuple[Action, ...] | None:
     """What a line enters into the control that an earlier one named; None where it says itself what it is about."""
-    body = _cut(line)[1]
+    body = cut(line)[1]
     if said is not None and not (
         len(said) == 1 and isinstance(said[0], Click | Submit) and not names.knows(said[0].label)
     ):
@@ -198,7 +198,7 @@ def read_line(line: str, names: Names = UNKNOWN) -> tuple[Action, ...] | None:
     """
     if len(line) > MAX_LINE:
         return None
-    return _read(_cut(line)[1], names)
+    return _read(cut(line)[1], names)
 
 
 # A group of rollouts says the same things again and again, whatever their numbers.

@@ -10,10 +10,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from plumbline.errors import PlumblineError
 from plumbline.records import Failure
+from plumbline.tasks.browser.chromium import VIEWPORT
+from plumbline.tasks.browser.driven import Driven, failure, within
 from plumbline.tasks.forms.executors.browser import in_page, served
-from plumbline.tasks.forms.executors.browser.chromium import VIEWPORT, launch
 from plumbline.tasks.forms.executors.browser.course import Course
 from plumbline.tasks.forms.executors.browser.steps import hand
 from plumbline.tasks.forms.executors.executor import Case, Execution, Limits
@@ -21,7 +21,7 @@ from plumbline.tasks.forms.plans.actions import Plan
 from plumbline.tasks.forms.site.site import Site
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, BrowserContext, Dialog, Download, Page, Playwright, Request
+    from playwright.async_api import BrowserContext, Dialog, Download, Page, Request
 
 T = TypeVar("T")
 _GRACE = 5.0
@@ -56,15 +56,6 @@ class Seat:
     notes: list[str] = field(default_factory=list)
 
 
-class Hung(PlumblineError):  # noqa: N818 - it says what happened
-    """A page did not come to an end, or the driver is gone."""
-
-
-def broken(api: Any) -> tuple[type[BaseException], ...]:
-    """What is raised where a browser, its driver or a page broke down."""
-    return (api.Error, Hung, OSError)
-
-
 class Engine:
     """The driver, the browser and its seats. Every method runs in one loop."""
 
@@ -77,11 +68,9 @@ class Engine:
             settings: see there.
         """
         self.site, self.address, self.settings = site, address, settings
-        self.broken = broken(settings.api)
-        self.driver: Playwright | None = None
-        self.browser: Browser | None = None
+        self.driven = Driven(settings.api, settings.path, address)
+        self.broken = self.driven.broken
         self.free: list[Seat] = []
-        self.starting = asyncio.Lock()
         self.seats = asyncio.Semaphore(settings.pages)
 
     async def run(self, case: Case, plans: Sequence[Plan]) -> list[Execution | Failure]:
@@ -100,7 +89,7 @@ class Engine:
                 return (await self._group(case, [plan]))[0]
             except self.broken as error:
                 if attempt == 2:
-                    return Failure(cause=_cause(error), detail=str(error).strip().split("\n")[0][:300])
+                    return failure(error)
         raise AssertionError("unreachable")
 
     async def _group(self, case: Case, plans: Sequence[Plan]) -> list[Execution]:
@@ -127,24 +116,19 @@ class Engine:
         async with self.seats:
             seat = self.free.pop() if self.free else await self._open()
             try:
-                seconds = episodes * self.settings.limits.seconds + _GRACE
-                result = await asyncio.wait_for(work(seat), seconds)
-            except BaseException as error:
-                await self._discard(seat)
-                if isinstance(error, TimeoutError):
-                    raise Hung(f"the page did not come to an end within {seconds:.0f} s") from error
-                if type(error) is Exception:  # Playwright's way of saying that its driver is gone
-                    raise Hung(str(error)) from error
+                result = await within(episodes * self.settings.limits.seconds + _GRACE, work(seat))
+            except BaseException:
+                await self.driven.discard(seat.context)
                 raise
             seat.used += episodes
             if seat.used >= self.settings.recycle:
-                await self._discard(seat)
+                await self.driven.discard(seat.context)
             else:
                 self.free.append(seat)
             return result
 
     async def _open(self) -> Seat:
-        browser = await self._alive()
+        browser = await self.driven.browser(self.free.clear)
         context = await browser.new_context(
             accept_downloads=False, service_workers="block", locale="en-US", viewport=VIEWPORT
         )
@@ -159,42 +143,10 @@ class Engine:
             await page.goto("about:blank")
         return seat
 
-    async def _alive(self) -> "Browser":
-        """The browser, started anew where it or its driver died."""
-        async with self.starting:
-            if self.browser is None or not self.browser.is_connected():
-                self.free.clear()
-                await self._end()
-                self.driver = await self.settings.api.async_playwright().start()
-                self.browser = await launch(self.driver, self.settings.path, self.address)
-            return self.browser
-
-    async def _discard(self, seat: Seat) -> None:
-        """Close a seat; a browser that cannot even do that is ended."""
-        try:
-            await asyncio.wait_for(seat.context.close(), _CLOSING)
-        except self.broken:
-            await self._end()
-
-    async def _end(self) -> None:
-        browser, driver, self.browser, self.driver = self.browser, self.driver, None, None
-        for close in (browser.close if browser else None, driver.stop if driver else None):
-            if close is not None:
-                try:
-                    await asyncio.wait_for(close(), _CLOSING)
-                except self.broken:  # it is being replaced because it does not answer
-                    continue
-
     async def stop(self) -> None:
         """End the browser and its driver."""
         self.free.clear()
-        await self._end()
-
-
-def _cause(error: BaseException) -> str:
-    if isinstance(error, Hung):
-        return "hang"
-    return "timeout" if type(error).__name__ == "TimeoutError" else "browser"
+        await self.driven.end()
 
 
 async def _accept(seat: Seat, dialog: "Dialog") -> None:

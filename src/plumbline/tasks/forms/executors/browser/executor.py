@@ -1,6 +1,5 @@
 """The browser executors: the call that every executor has, before an engine that lives in a loop of its own."""
 
-import asyncio
 import atexit
 import threading
 from collections.abc import Callable, Coroutine, Sequence
@@ -8,8 +7,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plumbline.records import Failure
-from plumbline.tasks.forms.executors.browser.chromium import find_chromium, import_playwright
-from plumbline.tasks.forms.executors.browser.engine import Engine, Settings, broken
+from plumbline.tasks.browser.chromium import find_chromium, import_playwright
+from plumbline.tasks.browser.driven import Loop, broken
+from plumbline.tasks.forms.executors.browser.engine import Engine, Settings
 from plumbline.tasks.forms.executors.executor import Case, Execution, Limits
 from plumbline.tasks.forms.plans.actions import Plan
 from plumbline.tasks.forms.site.serve import serve
@@ -23,8 +23,6 @@ PAGES = 3
 """Pages that are open at once: while two keep two cores busy, a third waits for its server (10 % faster than two)."""
 RECYCLE = 200
 """Episodes after which a context is closed and another one opened."""
-_CLOSING = 15.0
-"""Seconds that closing the browser may take."""
 
 
 class BrowserExecutor:
@@ -59,7 +57,7 @@ class BrowserExecutor:
         self._settings = Settings(import_playwright(), find_chromium(), pages, recycle, self.limits)
         self._navigates = navigates
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: Loop | None = None
         self._engine: Engine | None = None
         self._served = ExitStack()
 
@@ -86,24 +84,15 @@ class BrowserExecutor:
             loop, engine, self._loop, self._engine = self._loop, self._engine, None, None
             if loop is not None and engine is not None:
                 atexit.unregister(self.close)
-                closing = asyncio.run_coroutine_threadsafe(engine.stop(), loop)
-                try:
-                    closing.result(_CLOSING)
-                except self.broken:  # a browser that cannot be closed is left to the system
-                    closing.cancel()
-                loop.call_soon_threadsafe(loop.stop)
+                loop.stop(engine.stop(), self.broken)
             self._served.close()
 
     def _call(self, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
         with self._lock:
             if self._loop is None or self._engine is None:
-                # Playwright belongs to the loop that started it, and the caller may have none, or another.
-                self._loop = asyncio.new_event_loop()
-                # Where a driver dies, Playwright leaves futures behind that nobody waits for; the callers were told.
-                self._loop.set_exception_handler(lambda *_: None)
-                threading.Thread(target=self._loop.run_forever, name="forms-browser", daemon=True).start()
+                self._loop = Loop("forms-browser")
                 address = self._served.enter_context(serve(self.site)) if self._navigates else None
                 self._engine = Engine(self.site, address, self._settings)
                 atexit.register(self.close)
             loop, engine = self._loop, self._engine
-        return asyncio.run_coroutine_threadsafe(work(engine), loop).result()
+        return loop.call(work(engine))

@@ -1,0 +1,1 @@
+"""A Chromium of its own for tasks whose answers are carried out in a browser."""

@@ -1,0 +1,22 @@
+"""The script that is installed in every page before the page's own."""
+
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+_PARTS = ("clock.js", "see.js", "mouse.js", "keys.js", "hand.js", "run.js", "turns.js")
+
+
+def _oracles() -> list[Traversable]:
+    found = [one for one in (files(__package__) / "oracle").iterdir() if one.name.endswith(".js")]
+    return sorted(found, key=lambda one: (one.name != "shared.js", one.name))
+
+
+@cache
+def script() -> str:
+    """Clock, eyes, hand and oracles as one text; each oracle's file has names of its own."""
+    parts = [(files(__package__) / name).read_text(encoding="utf-8") for name in _PARTS]
+    for one in _oracles():
+        body = one.read_text(encoding="utf-8")
+        parts.append(f"((oracles, shared, see) => {{\n{body}\n}})(plumbline.oracles, plumbline.shared, plumbline.see);")
+    return "\n".join(parts)

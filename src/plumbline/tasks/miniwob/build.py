@@ -1,0 +1,218 @@
+"""From pages and seeds to records: how each episode begins, and the plan that its oracle goes through it with.
+
+No prompt stands in two splits. Many pages come in few ways (one of them always says "Click Me!"), so examples are dealt
+to what is held out first, and train gets those that are left; a page that has fewer ways than a split has places fills
+fewer of them.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from plumbline import claims
+from plumbline.errors import DataError, PlumblineError
+from plumbline.records import Failure
+from plumbline.storage import read_object, write_json, write_jsonl
+from plumbline.tasks import Progress, silent
+from plumbline.tasks.miniwob.actions import from_json, to_json
+from plumbline.tasks.miniwob.options import MiniwobOptions, table
+from plumbline.tasks.miniwob.reading import read_plan
+from plumbline.tasks.miniwob.world import Solved, World
+from plumbline.tasks.miniwob.writing import write_steps
+
+HELD_OUT_TASKS = "held-out-tasks"
+DEALT = (HELD_OUT_TASKS, "test", "val", "train")
+"""The splits in the order in which prompts are dealt to them."""
+MANIFEST = "manifest.json"
+RECORDS = "miniwob records"
+NO_ORACLE = "there is no oracle"
+PER_SEED = 100_000
+"""Episodes of a page that a seed has for itself."""
+_SCRIPTS = ("clock.js", "see.js", "mouse.js", "keys.js", "hand.js")
+"""What decides what a page shows and what an action does there."""
+_MORE, _TRIES = 2, 3
+"""Episodes that are solved beyond those that are wanted, and how many times as many at most."""
+
+
+MAX_FAILED = 0.5
+"""Share of a page's episodes on which the browser may break down while records are built."""
+_Found = Sequence[tuple[str, Solved | Failure]]
+
+
+class EpisodeFailed(PlumblineError):  # noqa: N818 - it says what happened
+    """A page could not be gone through, through no fault of the plan: a counted failure, never a reward."""
+
+
+def pages_version() -> str:
+    """The version of the pages and of what looks at them: records of another one have other numbers of elements."""
+    try:
+        pages = version("miniwob")
+    except PackageNotFoundError:
+        pages = "of no known version"
+    texts = [(files(__package__) / "browser" / name).read_bytes() for name in _SCRIPTS]
+    return f"miniwob {pages}+{hashlib.sha256(b''.join(texts)).hexdigest()[:6]}"
+
+
+def splits_of(options: MiniwobOptions) -> tuple[str, ...]:
+    """The splits that the options have."""
+    return ("train", "val", "test", *((HELD_OUT_TASKS,) if options.held else ()))
+
+
+def sizes_of(options: MiniwobOptions) -> dict[str, int]:
+    """How many examples each split has at most."""
+    return {split: sum(_wanted(options, split).values()) for split in splits_of(options)}
+
+
+def has_records(options: MiniwobOptions, folder: Path) -> bool:
+    """Whether `folder` holds the records already; if not, they can be built there.
+
+    Raises:
+        DataError: they are of other options, or of other pages.
+        StorageError: it holds what is not ours.
+    """
+    if not (folder / MANIFEST).is_file():
+        claims.check(folder, RECORDS, lambda _: False)
+        return False
+    there, wanted = read_object(folder / MANIFEST), {"options": options.records(), "pages": pages_version()}
+    differing = [key for key, value in wanted.items() if there.get(key) != value]
+    if differing:
+        raise DataError(
+            f"{folder} holds other records (their {' and '.join(differing)} differ)",
+            "give another folder, or remove this one to build it anew",
+        )
+    return True
+
+
+def build_records(options: MiniwobOptions, folder: Path, world: World, progress: Progress = silent) -> dict[str, Any]:
+    """Write a file for each split, and what was left out into the manifest.
+
+    Returns:
+        The manifest: options, pages, rows of each split, and for each page why seeds of it were left out.
+
+    Raises:
+        DataError: a split comes out empty.
+        EpisodeFailed: the browser broke down.
+        StorageError: the disk is full, or the folder holds what is not ours.
+    """
+    claims.claim(folder, RECORDS, lambda _: False)
+    maker = _Maker(options, world, progress)
+    rows = {split: maker.split(split) for split in DEALT if split in splits_of(options)}
+    if empty := [split for split, members in rows.items() if not members]:
+        reasons = [why for counts in maker.left_out.values() for why in counts]
+        raise DataError(
+            f"no example of {', '.join(empty)} could be built ({Counter(reasons).most_common(1)[0][0]})",
+            "choose other pages in task.options.tasks",
+        )
+    for split, members in rows.items():
+        write_jsonl(folder / f"{split}.jsonl", members)
+    manifest = {
+        "options": options.records(),
+        "pages": pages_version(),
+        "splits": {split: len(rows[split]) for split in splits_of(options)},
+        "left_out": {task: dict(counts) for task, counts in sorted(maker.left_out.items())},
+    }
+    write_json(folder / MANIFEST, manifest)
+    return manifest
+
+
+def _wanted(options: MiniwobOptions, split: str) -> dict[str, int]:
+    """How many examples of each page a split wants."""
+    counts = options.per_task.model_dump()
+    count = counts[split.replace("-", "_")]
+    return {name: count for name in options.chosen if (name in options.held) == (split == HELD_OUT_TASKS)}
+
+
+class _Maker:
+    """Solves episodes side by side, and takes them in the order of their seeds."""
+
+    def __init__(self, options: MiniwobOptions, world: World, progress: Progress) -> None:
+        self.options, self.world, self.progress = options, world, progress
+        self.seen: set[tuple[str, str]] = set()
+        self.left_out: dict[str, Counter[str]] = {}
+        self.done = 0
+        self.total = sum(len(_wanted(options, split)) for split in splits_of(options))
+
+    def split(self, split: str) -> list[dict[str, Any]]:
+        """The rows of a split, page after page."""
+        wanted = _wanted(self.options, split)
+        rows: list[dict[str, Any]] = []
+        with ThreadPoolExecutor(max(1, self.world.at_once)) as threads:
+            first = threads.map(lambda task: self._solve(task, split, 0, wanted[task] + _MORE), wanted)
+            for task, solved in zip(wanted, first, strict=True):
+                more = partial(self._solve, task, split)
+                rows += self._taken(task, wanted[task], _episodes(solved, wanted[task], more))
+                self.done += 1
+                self.progress("miniwob records", self.done, self.total)
+        return rows
+
+    def _solve(self, task: str, split: str, first: int, count: int) -> _Found:
+        start = PER_SEED * self.options.seed + first
+        seeds = [f"{split}-{number}" for number in range(start, start + count)]
+        found = self.world.solve(task, seeds, turns=self.options.turns > 1)
+        failures = [one for one in found if isinstance(one, Failure)]
+        if len(failures) > MAX_FAILED * count:
+            raise EpisodeFailed(f"{task}: {len(failures)} of {count} episodes broke down ({failures[0]})", "try again")
+        return list(zip(seeds, found, strict=True))
+
+    def _taken(self, task: str, count: int, each: Iterator[tuple[str, Solved | Failure]]) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        for seed, solved in each:
+            if isinstance(solved, Failure):
+                self._leave_out(task, f"the browser broke down: {solved.cause}")
+                continue
+            prompt = (solved.utterance, solved.text)
+            why = solved.why or ("" if _is_told(solved) else "the plan is not read as it was written")
+            if prompt in self.seen:
+                why = "the same prompt again"
+            elif why and "oracle" in table()[task]:
+                why = ""
+            if why:
+                self._leave_out(task, why)
+                continue
+            self.seen.add(prompt)
+            rows.append(_row(task, seed, solved))
+            if len(rows) == count:
+                break
+        return rows
+
+    def _leave_out(self, task: str, why: str) -> None:
+        self.left_out.setdefault(task, Counter())[why.split("\n")[0][:100]] += 1
+
+
+def _episodes(first: _Found, count: int, more: Callable[[int, int], _Found]) -> Iterator[tuple[str, Solved | Failure]]:
+    """The first episodes, and then further ones for as long as they are asked for and there may be something new."""
+    yield from first
+    whole = [solved for _, solved in first if isinstance(solved, Solved)]
+    if all(solved.why == NO_ORACLE for solved in whole) or len({(one.utterance, one.text) for one in whole}) == 1:
+        return
+    at = len(first)
+    while at < _TRIES * count + _MORE:
+        yield from more(at, count)
+        at += count
+
+
+def _is_told(solved: Solved) -> bool:
+    """Whether the plan, written and read, is the oracle's own."""
+    acts = tuple(map(from_json, solved.acts))
+    return read_plan(write_steps(acts), solved.page).acts == acts
+
+
+def _row(task: str, seed: str, solved: Solved) -> dict[str, Any]:
+    acts = None if solved.why else [to_json(from_json(act)) for act in solved.acts]
+    turns = [{"page": one["page"], "act": to_json(from_json(one["act"]))} for one in solved.turns or ()]
+    return {
+        "id": f"{task}-{seed}",
+        "task": task,
+        "seed": seed,
+        "utterance": solved.utterance,
+        "page": solved.text,
+        "elements": [[one.role, one.name] for one in solved.page.elements],
+        "acts": acts,
+        "turns": turns,
+    }

@@ -1,0 +1,81 @@
+"""An episode is decided by its seed and its acts: not by its page, not by the episodes before, not by the turns."""
+
+import re
+
+import pytest
+
+from plumbline.tasks.miniwob.browser.pool import Visit
+
+
+def waiting(pool, seed):
+    """Press ONE, wait as long as this seed says, press TWO."""
+    seconds = int(re.search(r"wait (\d+)", pool.first("button-delay", seed).utterance)[1])
+    one, two = ({"do": "click", "on": {"role": "button", "name": name}} for name in ("ONE", "TWO"))
+    return [one, {"do": "wait", "ms": 1000 * seconds}, two]
+
+
+POKES = [
+    {"do": "type", "on": {"ref": 1}, "text": "abc"},
+    {"do": "click", "on": {"ref": 1}},
+    {"do": "drag", "on": {"x": 40, "y": 90}, "to": {"x": 90, "y": 120}},
+    {"do": "scroll", "on": {"x": 40, "y": 90}, "by": [0, 60]},
+]
+
+
+@pytest.mark.parametrize("task", ["choose-date", "drag-box", "use-autocomplete"])
+def test_the_same_seed_and_plan_come_to_the_same_in_a_fresh_page_and_after_other_episodes(pool, task):
+    pool.forget()
+    first, plan = pool.first(task, "a-0"), pool.run(task, "a-0", [POKES])
+    pool.run(task, "a-1", [POKES[:2]])
+    assert (pool.first(task, "a-0"), pool.run(task, "a-0", [POKES])) == (first, plan)
+    assert pool.first(task, "a-1").text != first.text or pool.first(task, "a-1").utterance != first.utterance
+
+
+def test_time_is_the_pages_own_and_passes_by_actions_alone(pool):
+    plan = waiting(pool, "a-0")
+    plans = [plan, [plan[0], plan[2]], [{"do": "wait", "ms": 20000}]]
+    waits, hurries, sleeps = pool.run("button-delay", "a-0", plans)
+    assert (waits.raw, waits.answered, waits.ms) == (1, True, 200 + plan[1]["ms"])
+    assert hurries.raw <= 0
+    assert (sleeps.raw, sleeps.answered, sleeps.reason) == (-1, True, "timed out")
+
+
+def test_plans_of_a_group_do_not_see_one_another(pool):
+    right = pool.gold("enter-text", "a-3").acts
+    wrong = [{**right[0], "text": "x"}, right[1]]
+    results = pool.run("enter-text", "a-3", [wrong, right, [right[0]], [], right])
+    assert [one.raw for one in results] == [-1, 1, 0, 0, 1]
+    assert [one.answered for one in results] == [True, True, False, False, True]
+    assert results[3].text == pool.first("enter-text", "a-3").text
+
+
+def test_turns_come_to_what_the_whole_plan_comes_to_wherever_they_are_played(pool):
+    plan = waiting(pool, "a-0")
+    visit = pool.start("button-delay", "a-0")
+    assert isinstance(visit, Visit)
+    shown = pool.act(visit, plan[:1])
+    assert not shown.answered
+    pool.run("button-delay", "a-1", [plan])  # the page is used by others in between
+    pool.act(visit, plan[1:2])
+    pool.forget()
+    ended = pool.act(visit, plan[2:])
+    assert ended == pool.run("button-delay", "a-0", [plan])[0]
+    assert ended.raw == 1
+
+
+def test_numbers_are_those_of_the_text_before_the_turn(pool):
+    visit = pool.start("click-tab-2-easy", "a-0")
+    before = visit.first.elements
+    number = next(one.ref for one in before if one.role == "tab")
+    shown = pool.act(visit, [{"do": "click", "on": {"ref": number}}])
+    assert shown.attempts[0].status == "ok"
+    late = pool.act(visit, [{"do": "click", "on": {"ref": 99}}])
+    assert [one.status for one in late.attempts] == ["ok", "not found"]
+
+
+def test_limits_end_an_episode_and_say_so(pool):
+    (long,) = pool.run("book-flight", "a-0", [[{"do": "hover", "on": {"x": 9, "y": 9}}] * 150])
+    assert (len(long.attempts), long.cut, long.answered) == (100, True, False)
+    (late,) = pool.run("focus-text", "a-0", [[{"do": "wait", "ms": 60000}] * 3])
+    assert late.answered
+    assert len(late.attempts) == 1
