@@ -116,7 +116,7 @@ class Varied(Asks):
 @pytest.mark.parametrize("family", LAWS)
 def test_both_laws_hold_over_whole_episodes(family, folders):
     task = Asks({"size": 1})
-    laws = check_episodes(opened(family, folders), task, task.examples("val")[0], LAWS[family], draws=3000)
+    laws = check_episodes(opened(family, folders), task, task.examples("val")[0], LAWS[family], draws=1500)
     assert laws.gap < 2e-5
     assert laws.chi_square_p > 1e-3
     assert 0.97 < laws.mass < 1 + 1e-4, "all that can happen has been drawn"
@@ -145,7 +145,7 @@ def test_turns_that_share_random_numbers_break_the_second_law_alone(tiny_policy)
 
     task = Asks({"size": 1})
     wrong = Wrong(tiny_policy, sample=sample)
-    laws = check_episodes(wrong, task, task.examples("val")[0], SMALL, draws=3000)
+    laws = check_episodes(wrong, task, task.examples("val")[0], SMALL, draws=1500)
     assert laws.gap < 2e-5
     assert laws.chi_square_p < 1e-6
 

@@ -1,6 +1,6 @@
 """Ctrl-C, kill -9 at any moment, and a full disk leave a run that resumes to the same result, bit for bit.
 
-One helper process imports torch once, then forks a child for each attempt, so that a kill costs no imports.
+One helper process imports torch once, then forks a child for each attempt of each run, so that a kill costs no imports.
 """
 
 import hashlib
@@ -33,10 +33,9 @@ DRIVER = """
     from plumbline.recipe import parse
     gc.freeze()  # the children collect garbage before each model, and need not look through what is imported
 
-    recipe, folder, mode = parse(json.loads(sys.argv[1])), Path(sys.argv[2]), sys.argv[3]
-    seed, longest = int(sys.argv[4]), float(sys.argv[5])  # longest: the latest moment of a kill, in seconds
+    recipe, folder = parse(json.loads(sys.argv[1])), Path(sys.argv[2])
 
-    def attempt():
+    def attempt(folder):
         # Python loses an interrupt that comes inside the callbacks of a fork, and a busy machine may be long in them.
         ready, tell = os.pipe()
         pid = os.fork()
@@ -56,39 +55,34 @@ DRIVER = """
         os.close(ready)
         return pid
 
-    random.seed(seed)
-    kills = 0
-    began = time.monotonic()
-    while True:
-        pid = attempt()
-        if mode != "whole" and kills < 20:
-            time.sleep(random.uniform(0.02, longest))
-            try:
-                os.kill(pid, signal.SIGKILL if mode == "kill" else signal.SIGINT)
-            except ProcessLookupError:
-                pass
-        _, status = os.waitpid(pid, 0)
-        if status == 0:
-            break
-        kills += 1
-        if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 1:
-            sys.exit(1)
-    print(json.dumps({"kills": kills, "seconds": time.monotonic() - began}))
+    def drive(mode, seed, longest):  # longest: the latest moment of a kill, in seconds
+        random.seed(seed)
+        kills = 0
+        began = time.monotonic()
+        while True:
+            pid = attempt(folder / mode)
+            if mode != "whole" and kills < 20:
+                time.sleep(random.uniform(0.02, longest))
+                try:
+                    os.kill(pid, signal.SIGKILL if mode == "kill" else signal.SIGINT)
+                except ProcessLookupError:
+                    pass
+            _, status = os.waitpid(pid, 0)
+            if status == 0:
+                break
+            kills += 1
+            if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 1:
+                sys.exit(1)
+        return {"kills": kills, "seconds": time.monotonic() - began}
+
+    driven = {"whole": drive("whole", 0, 0)}
+    for mode, (seed, share) in json.loads(sys.argv[3]).items():
+        driven[mode] = drive(mode, seed, share * driven["whole"]["seconds"])
+    print(json.dumps(driven))
 """
-
-
-def drive(recipe: dict, folder: Path, mode: str, seed: int = 0, longest: float = 0.0) -> dict[str, float]:
-    """Run to the end, killed in between; the number of kills, and the seconds."""
-    arguments = [json.dumps(recipe), str(folder), mode, str(seed), str(longest)]
-    result = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(DRIVER), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=Path(__file__).parents[1],
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    return json.loads(result.stdout.strip().splitlines()[-1])
+KILLED = {"kill": (1, 0.2), "interrupt": (3, 0.12)}
+"""How: the seed of the moments, and the latest as a share of the whole run's seconds. Ctrl-C keeps each step, and must
+come sooner to come often."""
 
 
 def fingerprint(folder: Path, lived: str = "") -> dict[str, str]:
@@ -108,23 +102,35 @@ def recipe(tiny_folder):
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(recipe, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    measured = drive(recipe, folder, "whole")
-    assert measured["kills"] == 0
-    return fingerprint(folder), measured["seconds"]
+def driven(recipe, tmp_path_factory):
+    """The folder of the run that was left alone and of those that were killed, and of each its kills and seconds."""
+    folder = tmp_path_factory.mktemp("driven")
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(DRIVER), json.dumps(recipe), str(folder), json.dumps(KILLED)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        cwd=Path(__file__).parents[1],
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    return folder, json.loads(result.stdout.strip().splitlines()[-1])
 
 
-@pytest.mark.parametrize(("mode", "seed", "longest"), [("kill", 1, 0.2), ("interrupt", 3, 0.12)])
-def test_a_run_killed_at_random_moments_is_the_same_run(recipe, uninterrupted, tmp_path, mode, seed, longest):
-    """`longest`: of the whole run's seconds. Ctrl-C keeps each step, so it must come sooner to come often."""
-    wanted, seconds = uninterrupted
-    measured = drive(recipe, tmp_path / "run", mode, seed, longest * seconds)
+@pytest.fixture(scope="module")
+def uninterrupted(driven):
+    folder, measured = driven
+    assert measured["whole"]["kills"] == 0
+    return fingerprint(folder / "whole")
+
+
+@pytest.mark.parametrize("mode", KILLED)
+def test_a_run_killed_at_random_moments_is_the_same_run(driven, uninterrupted, mode):
+    folder, measured = driven[0] / mode, driven[1][mode]
     print(f"{mode}: {measured['kills']} times, by {measured['seconds']:.0f} s")
     assert measured["kills"] >= 10, "it ended before it was interrupted often enough to say anything"
-    assert fingerprint(tmp_path / "run") == wanted
-    assert not list((tmp_path / "run").rglob("*.tmp"))
-    assert not list((tmp_path / "run").rglob(".writing-*"))
+    assert fingerprint(folder) == uninterrupted
+    assert not list(folder.rglob("*.tmp"))
+    assert not list(folder.rglob(".writing-*"))
 
 
 def has_small_disks() -> bool:
@@ -213,7 +219,7 @@ def test_a_disk_that_is_full_at_any_kind_of_write_is_an_error_and_loses_nothing(
         error = (folder / "error.txt").read_text()
         assert "No space left on device" in error, part
         assert "--resume" in error, part
-        assert fingerprint(folder / "run", "/mnt/run") == uninterrupted[0], part
+        assert fingerprint(folder / "run", "/mnt/run") == uninterrupted, part
         assert not [path for path in (folder / "run").rglob("*") if path.suffix == ".tmp" or ".writing" in path.name]
 
 

@@ -28,7 +28,7 @@ RECIPE = {
     "run": {"checkpoint_every": 1, "preflight": False},
     "checks": {"every": 0},
 }
-SCALE = {"verdicts": 2, "samplers": 1}
+SCALE = {"verdicts": 1, "samplers": 1}
 DRIVER = """
     import json, os, signal, subprocess, sys, threading, time
     from pathlib import Path

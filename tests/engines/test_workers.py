@@ -49,25 +49,38 @@ def cluster():
     cluster.shutdown()
 
 
-@pytest.fixture
-def spread(cluster, tmp_path):
-    """Opens a task with workers for its verdicts; they are ended after the test."""
+def spread_over(folder, name=FAULTY, count=2, timeout=30.0, **options):
+    """A task, and the same with workers for its verdicts, which somebody has to end."""
     from plumbline.engines.workers import spread_verdicts
 
+    scale = {"verdicts": count, "timeout": timeout}
+    recipe = parse(
+        {"name": "spread", "model": {"name": "nowhere"}, "task": {"name": name, "options": options}, "scale": scale}
+    )
+    task = open_task(name, options, folder / "data")
+    return task, spread_verdicts(recipe, task, "", SimpleNamespace(folder=folder))
+
+
+@pytest.fixture
+def spread(cluster, tmp_path):
+    """Opens a task with workers of its own; they are ended after the test."""
     opened = []
 
-    def spread(name=FAULTY, count=2, timeout=30.0, **options):
-        scale = {"verdicts": count, "timeout": timeout}
-        recipe = parse(
-            {"name": "spread", "model": {"name": "nowhere"}, "task": {"name": name, "options": options}, "scale": scale}
-        )
-        task = open_task(name, options, tmp_path / "data")
-        opened.append(spread_verdicts(recipe, task, "", SimpleNamespace(folder=tmp_path)))
-        return task, opened[-1]
+    def spread(*what, **options):
+        opened.append(spread_over(tmp_path, *what, **options))
+        return opened[-1]
 
     yield spread
-    for task in opened:
+    for _, task in opened:
         task.pool.close()
+
+
+@pytest.fixture(scope="class")
+def pair(cluster, tmp_path_factory):
+    """A task of two turns, and the same with two workers, which no test may end: to start one takes a second."""
+    own, far = spread_over(tmp_path_factory.mktemp("pair"), turns=2)
+    yield own, far
+    far.pool.close()
 
 
 def pids(pool) -> list[int]:
@@ -96,19 +109,46 @@ def test_a_spread_task_has_what_the_task_has(spread, tmp_path, name):
     assert threads_of(far) == 3
 
 
-def test_verdicts_are_those_of_one_process(spread):
-    own, far = spread()
-    examples = own.examples("val")
-    texts = ["aaa", "bab", "", "breaks"]
-    with Judging(far, examples) as judging:
-        for prompt in range(len(examples)):
+class TestWorkersThatLive:
+    def test_verdicts_are_those_of_one_process(self, pair):
+        own, far = pair
+        examples = own.examples("val")
+        texts = ["aaa", "bab", "", "breaks"]
+        with Judging(far, examples) as judging:
+            for prompt in range(len(examples)):
+                for copy, text in enumerate(texts):
+                    judging.tell(prompt, copy, text)
+        for prompt, example in enumerate(examples):
             for copy, text in enumerate(texts):
-                judging.tell(prompt, copy, text)
-    for prompt, example in enumerate(examples):
-        for copy, text in enumerate(texts):
-            assert judging.verdict(prompt, copy) == judge(own, example, text)
-    assert judging.verdict(0, 3)[2].cause == "TwoPartsError"
-    assert judging.verdict(0, 3)[2].detail == "the page and its server"
+                assert judging.verdict(prompt, copy) == judge(own, example, text)
+        assert judging.verdict(0, 3)[2].cause == "TwoPartsError"
+        assert judging.verdict(0, 3)[2].detail == "the page and its server"
+
+    def test_an_episode_stays_where_it_lives(self, pair):
+        own, far = pair
+        first = episode_of(far, own.examples("val")[0])
+        first.tell("um")
+        lives = first._lives
+        for _ in range(3):
+            episode_of(far, own.examples("val")[1]).tell("outro")
+        first.tell("dois")
+        assert first._lives == lives
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+    def test_a_worker_whose_disk_is_full_fails_the_verdicts_that_write_and_lives(self, pair):
+        own, far = pair
+        example = own.examples("val")[0]
+        far.judge(example, "aa")
+        there = set(far.pool._workers)
+        with Judging(far, [example] * 3) as judging:
+            for prompt, text in enumerate(("aa", "full", "ab")):
+                judging.tell(prompt, 0, text)
+        full = judging.verdict(1, 0)[2]
+        assert (full.cause, "No space left on device" in full.detail) == ("OSError", True)
+        assert judging.verdict(0, 0)[1] == own.judge(example, "aa")[1]
+        assert judging.verdict(2, 0)[1] == own.judge(example, "ab")[1]
+        far.judge(example, "aa")
+        assert set(far.pool._workers) == there
 
 
 def test_an_episode_goes_on_in_another_worker_where_its_own_died(spread):
@@ -128,19 +168,8 @@ def test_an_episode_goes_on_in_another_worker_where_its_own_died(spread):
     assert len(lived) == 2
 
 
-def test_an_episode_stays_where_it_lives(spread):
-    own, far = spread(turns=2)
-    first = episode_of(far, own.examples("val")[0])
-    first.tell("um")
-    lives = first._lives
-    for _ in range(3):
-        episode_of(far, own.examples("val")[1]).tell("outro")
-    first.tell("dois")
-    assert first._lives == lives
-
-
 def test_what_hangs_and_what_kills_are_failures_of_their_own(spread, tmp_path, monkeypatch):
-    monkeypatch.setitem(workers_pool.MOST, ChildProcessError, 2)
+    monkeypatch.setitem(workers_pool.MOST, "ChildProcessError", 2)
     own, far = spread(timeout=1.5)
     example = own.examples("val")[0]
     texts = ["hangs", "dies", f"once {tmp_path / 'died'}", "aa"]
@@ -152,21 +181,6 @@ def test_what_hangs_and_what_kills_are_failures_of_their_own(spread, tmp_path, m
     assert "scale.timeout" in hung[2].detail
     assert (once[2], fine[2]) == (None, None)
     assert fine[1] == own.judge(example, "aa")[1]
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-def test_a_worker_whose_disk_is_full_fails_the_verdicts_that_write_and_lives(spread):
-    own, far = spread(count=1)
-    example = own.examples("val")[0]
-    with Judging(far, [example] * 3) as judging:
-        for prompt, text in enumerate(("aa", "full", "ab")):
-            judging.tell(prompt, 0, text)
-    (alone,) = far.pool._workers
-    full = judging.verdict(1, 0)[2]
-    assert (full.cause, "No space left on device" in full.detail) == ("OSError", True)
-    assert [judging.verdict(prompt, 0)[1] for prompt in (0, 2)] == [own.judge(example, one)[1] for one in ("aa", "ab")]
-    far.judge(example, "aa")
-    assert list(far.pool._workers) == [alone]
 
 
 def test_a_worker_that_cannot_be_opened_says_why_at_once(spread):

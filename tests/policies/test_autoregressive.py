@@ -103,7 +103,7 @@ def test_every_engine_gives_the_same_draws_and_scores(architectures, name):
     ids=str,
 )
 def test_both_laws_hold(tiny_policy, sampling):
-    laws = check_policy(tiny_policy, CHATS[0], sampling, draws=6000, seed=11)
+    laws = check_policy(tiny_policy, CHATS[0], sampling, draws=2500, seed=11)
     assert laws.gap < 2e-5
     assert laws.chi_square_p > 1e-3
     assert laws.mass < 1 + 1e-4
@@ -121,7 +121,7 @@ def test_a_sampler_that_does_not_draw_its_law_fails_law_2(tiny_policy, monkeypat
     """It records true log-probabilities, so law 1 passes; only the counts give it away."""
     true_draw = sampler.draw
     monkeypatch.setattr(sampler, "draw", lambda logits, uniforms, law: true_draw(logits, uniforms**1.3, law))
-    laws = check_policy(tiny_policy, CHATS[0], Sampling(top_k=4, max_tokens=2), draws=6000, seed=0)
+    laws = check_policy(tiny_policy, CHATS[0], Sampling(top_k=4, max_tokens=2), draws=2500, seed=0)
     assert laws.gap < 2e-5
     assert laws.chi_square_p < 1e-6
 

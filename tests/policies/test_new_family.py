@@ -55,7 +55,7 @@ def test_they_would_not_for_a_sampler_of_another_law(opened, monkeypatch):
     module = sys.modules["tabular_family"]
     honest = module.draw
     monkeypatch.setattr(module, "draw", lambda logits, uniforms, law: honest(logits * 1.2, uniforms, law))
-    laws = check_policy(opened, [{"role": "user", "content": "?"}], Sampling(max_tokens=2))
+    laws = check_policy(opened, [{"role": "user", "content": "?"}], Sampling(max_tokens=2), draws=5000)
     assert laws.gap > 1e-3
     assert laws.chi_square_p < 1e-3
 

@@ -35,7 +35,7 @@ def test_both_laws_hold(tmp_path, kernel, options, monkeypatch):
     """With a start that is always the same (the noise has no term), one place, and few tokens that matter."""
     policy = opened(make(tmp_path / "m", source="mask"))
     law = FlowSampling(max_tokens=1, steps=3, top_k=4, kernel=kernel, **options)
-    laws = check_policy(policy, CHATS[0], law, draws=6000)
+    laws = check_policy(policy, CHATS[0], law, draws=2500)
     assert laws.gap < 1e-5
     assert laws.chi_square_p > 1e-3
     assert 0.97 < laws.mass < 1 + 1e-5
@@ -46,7 +46,7 @@ def test_the_laws_hold_from_one_noisy_start(flow_folder, kernel, monkeypatch):
     policy = opened(flow_folder)
     start = torch.tensor([5, 9])
     monkeypatch.setattr(policy, "_noise", lambda places, generator: start[:places])
-    laws = check_policy(policy, CHATS[1], FlowSampling(max_tokens=2, steps=2, top_k=2, kernel=kernel), draws=6000)
+    laws = check_policy(policy, CHATS[1], FlowSampling(max_tokens=2, steps=2, top_k=2, kernel=kernel), draws=2500)
     assert laws.gap < 1e-5
     assert laws.chi_square_p > 1e-3
     assert 0.97 < laws.mass < 1 + 1e-5
@@ -62,7 +62,7 @@ def test_a_scorer_of_another_law_breaks_them(flow_folder, monkeypatch, wrong):
     monkeypatch.setattr(
         policy, "score", lambda ts: honest([replace(t, sampling=replace(t.sampling, **wrong)) for t in ts])
     )
-    laws = check_policy(policy, CHATS[0], FlowSampling(max_tokens=1, steps=2, top_k=3, temperature=3.0), draws=6000)
+    laws = check_policy(policy, CHATS[0], FlowSampling(max_tokens=1, steps=2, top_k=3, temperature=3.0), draws=2500)
     assert laws.gap > 1e-3
     assert laws.chi_square_p < 1e-3
 
