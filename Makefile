@@ -36,6 +36,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .venv/dev.stamp: .venv/torch.stamp pyproject.toml
 	@echo "installing plumbline and what training and the tests need"
 	@$(PIP) install -c constraints.txt -e '.[train,forms,commerce,serve,constrained,vllm,ray,remote,trackio,wandb,tensorboard,dev]'
+	@$(PIP) install --no-deps "$$(grep '^miniwob==' constraints.txt)"  # of which only the pages are used
 	@touch .venv/train.stamp $@
 
 demo: .venv/train.stamp
