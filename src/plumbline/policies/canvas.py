@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from plumbline.errors import DataError, RecipeError
 from plumbline.policies.chunks import Chunk, Law, Watch
 from plumbline.policies.policy import Demonstration
+from plumbline.policies.pretrained.adapters import ORIGINAL, lora_layers
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.saved import saved_settings
 from plumbline.records import Finish, Message, Request, Step, Trajectory
@@ -34,6 +35,12 @@ class CanvasPolicy(PretrainedPolicy):
     """The token of a hidden place; None where a canvas begins as noise."""
     watch: Watch | None = None
     """Hears what each canvas holds after each step, from the thread that draws."""
+
+    def facts(self) -> dict[str, str]:
+        """See `PretrainedPolicy.facts`; a model with adapters says how they run."""
+        layers = [] if self.adapter is None else lora_layers(self.model)
+        run = "in few products" if layers and all(hasattr(layer, ORIGINAL) for layer in layers) else "by peft"
+        return {**super().facts(), **({"adapters": run} if layers else {})}
 
     def settled(self, source: str) -> Mapping[str, Any]:
         """What the model at `source` says about its use, in its own config or in its directory."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.policies.masked.json_form import read_form
-from plumbline.policies.options import SOME_STEPS, STEPS, DenoisingModel, PretrainedModel
+from plumbline.policies.options import SOME_STEPS, STEPS, DenoisingModel, HidingModel, PretrainedModel
 from plumbline.recipe import FamilyOptions
 from plumbline.records import SteppedSampling
 
@@ -15,10 +15,12 @@ Selector = Literal[
 """How a step chooses the positions that it fills (see `selectors`)."""
 
 
-class MaskedModel(PretrainedModel, DenoisingModel):
+class MaskedModel(PretrainedModel, HidingModel, DenoisingModel):
     """Its `model` section."""
 
     family: str = "masked"
+    predicts_next: bool | None = None
+    """Whether a place is predicted at the place before it, as a causal model does (Dream); None: as its config says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
