@@ -17,7 +17,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,8 @@ def run_arm(known: Mapping[str, Any], task: str, name: str, seed: int, plan: Pla
     start = train(start_recipe(task, known["starts"][arm["start"]], seed, plan), start_folder, plan)
     evaluate(start, "sft", splits, plan, start.recipe)
     run = train(arm_recipe(task, known, name, start, plan), plan.runs / f"{task}-{name}-seed{seed}", plan)
-    evaluate(run, "rl", splits, plan, run.recipe)
+    few = replace(plan, n=min(plan.n, arm.get("few", plan.n)))
+    evaluate(run, "rl", splits, few, run.recipe)
     if arm.get("law") == "start":
         evaluate(run, "rl", splits, plan, start.recipe, "-by-start")
 

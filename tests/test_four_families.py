@@ -61,8 +61,7 @@ def test_arms_are_trained_evaluated_and_put_into_tables(backbone, tmp_path, monk
     words = ["run", "extraction", "--only", "flow", "masked-just", "--seeds", "0", "--n", "3", "--runs", str(runs)]
     words += ["--seconds", "2", "--model", str(backbone), "--set", *SMALL]
     ticks = iter(range(10**6))
-    for module in ("sft", "rl"):
-        monkeypatch.setattr(f"plumbline.training.{module}.time.process_time", lambda: float(next(ticks)))
+    monkeypatch.setattr("time.process_time", lambda: float(next(ticks)))
     with pytest.raises(SystemExit) as ended:
         four_families.main(words)
     log = runs / "progress.log"
@@ -70,7 +69,7 @@ def test_arms_are_trained_evaluated_and_put_into_tables(backbone, tmp_path, monk
     flow = Run.read(runs / "extraction-flow-seed0")
     assert (len(Run.read(runs / "extraction-sft-flow-seed0").rows("sft")), len(flow.rows("rl"))) == (2, 1)
     measured = read_object(flow.folder / "measured.json")
-    assert measured["rl.test.sampled"]["passes"] == 16
+    assert measured["rl.test.sampled"]["passes"] == 8
     just = read_object(runs / "extraction-masked-just-seed0" / "measured.json")
     assert set(just) == {f"rl.test.{mode}{law}" for mode in ("greedy", "sampled") for law in ("", "-by-start")}
     said, rows = log.read_text(), flow.rows("rl")

@@ -10,7 +10,7 @@ from plumbline.policies import open_policy
 from plumbline.recipe import SftSection, parse
 from plumbline.runs.run import Run
 from plumbline.tasks.source import Source
-from plumbline.training import rl, sft
+from plumbline.training import rl
 from plumbline.training.sft import train_sft
 from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe, train_toy
@@ -22,8 +22,7 @@ FALLS = {"learning_rate": 1e-3, "schedule": "linear", "warmup": 0}
 def ticking(monkeypatch):
     """A clock that goes on by a second whenever it is looked at: a step of SFT takes one, and one of RL two."""
     clock = itertools.count()
-    monkeypatch.setattr(sft.time, "process_time", lambda: float(next(clock)))
-    monkeypatch.setattr(rl.time, "process_time", lambda: float(next(clock)))
+    monkeypatch.setattr("time.process_time", lambda: float(next(clock)))
 
 
 def supervise(folder, model, resume=False, every=100, **section):

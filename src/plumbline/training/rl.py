@@ -5,7 +5,6 @@ with weights that are older than this step.
 Groups without signal cost neither a forward nor a backward pass; the denominator counts them all the same.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -28,7 +27,7 @@ from plumbline.training.credit import credit, locate_by_task
 from plumbline.training.metrics import sample_rows, step_metrics
 from plumbline.training.noise import smoothed_ratio
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.stage import Stage
+from plumbline.training.stage import Laps, Stage
 from plumbline.training.update import update_policy
 
 STAGE = "rl"
@@ -83,12 +82,10 @@ def train_rl(
             if step == 0 and (before := _evaluated(evaluate, recipe, 0, last=False)):
                 run.metrics(STAGE, 0, before)
 
-            rate, clock = optimiser.learning_rate(step), [time.process_time()]
-            began = time.perf_counter()
+            rate, laps = optimiser.learning_rate(step), Laps()
             begin_peak(optimiser.passes.device)
             drawn = rollouts_of(step)
-            sampled = time.perf_counter()
-            clock.append(time.process_time())
+            laps.lap("rollouts")
 
             shuffle = generator(recipe.seed, STAGE, "shuffle", step)
             credits_ = credit(drawn.groups, section, shuffle, items, recipe.controls, turns)
@@ -96,9 +93,8 @@ def train_rl(
             update = update_policy(policy, optimiser, credits_, recipe, step, beta)
             policy.publish(done)
             guards.adapt_beta(section, update.kl, progress.memory)
-            updated = time.perf_counter()
-            clock.append(time.process_time())
-            progress.spend(clock[2] - clock[0])
+            laps.lap("update")
+            progress.spend(laps.seconds["cpu/rollouts"] + laps.seconds["cpu/update"])
 
             rows = sample_rows(drawn.groups, credits_, done)
             for row in rows:
@@ -116,14 +112,8 @@ def train_rl(
             progress.record(done, values, rows)
             if (fired := watcher.look({"step": done, **values})) and not progress.is_last(done):
                 progress.halt(_stopped_by(fired), fired.facts())
-            ended = time.perf_counter()
-            seconds = {"rollouts": sampled - began, "update": updated - sampled, "rest": ended - updated}
-            beside = {
-                "cpu/rollouts": clock[1] - clock[0],
-                "cpu/update": clock[2] - clock[1],
-                "memory/peak_gb": peak(optimiser.passes.device) / 1e9,
-            }
-            run.timings(STAGE, done, {f"time/{name}": spent for name, spent in seconds.items()} | beside)
+            laps.lap("rest")
+            run.timings(STAGE, done, laps.seconds | {"memory/peak_gb": peak(optimiser.passes.device) / 1e9})
 
 
 def _evaluated(evaluate: Evaluator | None, recipe: Recipe, done: int, *, last: bool) -> Mapping[str, float]:

@@ -6,6 +6,7 @@ at once, and the last checkpoint stands.
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,21 @@ from plumbline.training.optimiser import Optimiser
 
 SPENT = "spent"
 """In a stage's memory: the processor-seconds of its steps, where it has a budget of them."""
+
+
+class Laps:
+    """Where a step's seconds go, by kind of work: of the wall (`time/...`), and of this process (`cpu/...`)."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter(), time.process_time()
+
+    def lap(self, name: str) -> None:
+        """What was done since the last lap was of this kind."""
+        now = time.perf_counter(), time.process_time()
+        for clock, before, after in zip(("time", "cpu"), self._last, now, strict=True):
+            self.seconds[f"{clock}/{name}"] = after - before
+        self._last = now
 
 
 class Stage:
