@@ -38,9 +38,8 @@ class CanvasPolicy(PretrainedPolicy):
 
     def facts(self) -> dict[str, str]:
         """See `PretrainedPolicy.facts`; a model with adapters says how they run."""
-        layers = [] if self.adapter is None else lora_layers(self.model)
-        run = "in few products" if layers and all(hasattr(layer, ORIGINAL) for layer in layers) else "by peft"
-        return {**super().facts(), **({"adapters": run} if layers else {})}
+        fused = self.adapter is not None and all(hasattr(layer, ORIGINAL) for layer in lora_layers(self.model))
+        return {**super().facts(), "adapters": "none" if self.adapter is None else "fused" if fused else "peft"}
 
     def settled(self, source: str) -> Mapping[str, Any]:
         """What the model at `source` says about its use, in its own config or in its directory."""
