@@ -102,6 +102,8 @@ def test_an_override_of_a_tasks_option_is_a_number_where_it_reads_as_one(tmp_pat
         ({**MINIMAL, "rl": {"steps": 1, "optimiser": {"betas": [5, -3]}}}, r"betas\.0: Input should be less than 1"),
         ({"name": "x", "model": {"name": "m", "dtype": "float16"}}, "model.dtype: Input should be 'auto', 'float32'"),
         ({"name": "x", "model": {"name": "m", "dtype": "float8"}}, "model.dtype"),
+        ({"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, "seconds": 9, "lag": 1}}, "leave out rl.lag"),
+        ({"name": "x", "model": {"name": "m"}, "sft": {"steps": 1, "seconds": 0}}, "sft.seconds"),
         ({"name": "x", "model": {"name": "m", "quantize": "4bit"}}, "set model.lora"),
     ],
 )
@@ -151,7 +153,7 @@ def test_every_recipe_that_comes_along_is_valid(name):
         ("slots", {"rl": {"steps": 1, "algorithm": "espo"}}, "rl.algorithm: espo is for masked"),
         ("slots", {"rl": {"steps": 1, "algorithm": {"keep": 2}}}, "rl.algorithm.keep: 2 is read by masked and flow"),
         ("flow", {"model": {"slot": 8}}, "model.slot is read by slots only"),
-        ("flow", {"model": {"lora": {"rank": 4}}}, "model.lora is read by autoregressive and masked and slots only"),
+        ("flow", {"model": {"mask_token": "x"}}, "model.mask_token is read by masked and slots only"),
         (
             "flow",
             {"evaluation": {"steps": 4}, "sampling": {"blocks": 2}},

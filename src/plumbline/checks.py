@@ -74,6 +74,7 @@ def problems(recipe: Recipe) -> Iterator[PlumblineError]:
     for problem in refused(check_model, recipe.model, recipe.model.name):
         made = _what_makes(recipe.model.name or "") if isinstance(problem, ModelError) else None
         yield ModelError(problem.cause, made) if made else problem
+    yield from refused(check_budgets, recipe)
     if recipe.engine is not None:
         from plumbline.engines.vllm import check_engine
 
@@ -102,6 +103,21 @@ def _what_makes(model: str) -> str | None:
 def _of_task(name: str, error: RecipeError) -> RecipeError:
     """An error of a task's options, which says which of several tasks it is about."""
     return RecipeError(f"tasks.{name}: {error.cause}", error.fix) if name else error
+
+
+def check_budgets(recipe: Recipe) -> None:
+    """Refuse a budget of this process's seconds where other processes do some of the work.
+
+    Raises:
+        RecipeError: names the key.
+    """
+    elsewhere = "engine" if recipe.engine is not None else "scale" if recipe.scale.spread else ""
+    for name, section in (("sft", recipe.sft), ("rl", recipe.rl)):
+        if elsewhere and section is not None and section.seconds is not None:
+            raise RecipeError(
+                f"{name}.seconds counts the seconds of this process, and {elsewhere} has others work for it",
+                f"leave out {elsewhere} or {name}.seconds",
+            )
 
 
 def check_task(recipe: Recipe, task: Task) -> None:

@@ -8,8 +8,8 @@ from transformers import AutoModelForCausalLM, MambaConfig
 
 from plumbline.policies.autoregressive import probe as probing
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.policies.autoregressive.probe import FILLED, probe
-from plumbline.policies.pretrained.adapters import lora_layers
+from plumbline.policies.autoregressive.probe import probe
+from plumbline.policies.pretrained.adapters import FILLED, lora_layers
 from plumbline.policies.pretrained.loading import load
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.pretrained.trial import Trial, in_float32
@@ -111,7 +111,7 @@ def test_of_several_sequences_the_middle_one_decides():
 @pytest.mark.parametrize("at_once", [False, True])
 def test_in_float32_gives_the_logits_of_a_float32_copy(folder, at_once):
     model = opened(folder, "bfloat16")
-    with probing._adapters_filled(model), torch.no_grad():
+    with probing.filled(model), torch.no_grad():
         wanted, before = copy.deepcopy(model).float()(IDS).logits, bits(model)
         own = model(IDS).logits.float()
         with in_float32(model, at_once=at_once):
@@ -155,7 +155,7 @@ def test_filled_adapters_do_something_and_are_restored_to_the_bit(folder):
     places = [weight.data_ptr() for weight in model.parameters()]
 
     def filled_and_broken():
-        with torch.no_grad(), probing._adapters_filled(model):
+        with torch.no_grad(), probing.filled(model):
             for layer in lora_layers(model):
                 product = layer.lora_B["default"].weight @ layer.lora_A["default"].weight * layer.scaling["default"]
                 # kaiming_uniform of width H is uniform within 1 / sqrt(H): a fifth of that size.

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from plumbline.errors import DataError, RecipeError
 from plumbline.policies.chunks import Chunk, Law, Watch
 from plumbline.policies.policy import Demonstration
+from plumbline.policies.pretrained.adapters import ORIGINAL, lora_layers
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.saved import saved_settings
 from plumbline.records import Finish, Message, Request, Step, Trajectory
@@ -34,6 +35,11 @@ class CanvasPolicy(PretrainedPolicy):
     """The token of a hidden place; None where a canvas begins as noise."""
     watch: Watch | None = None
     """Hears what each canvas holds after each step, from the thread that draws."""
+
+    def facts(self) -> dict[str, str]:
+        """See `PretrainedPolicy.facts`; a model with adapters says how they run."""
+        fused = self.adapter is not None and all(hasattr(layer, ORIGINAL) for layer in lora_layers(self.model))
+        return {**super().facts(), "adapters": "none" if self.adapter is None else "fused" if fused else "peft"}
 
     def settled(self, source: str) -> Mapping[str, Any]:
         """What the model at `source` says about its use, in its own config or in its directory."""

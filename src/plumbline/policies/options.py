@@ -42,6 +42,14 @@ class CanvasModel(ModelSection):
     """Places for an answer; None takes `sampling.max_tokens`."""
 
 
+class HidingModel(CanvasModel):
+    """Of a model whose empty places hold a mask."""
+
+    mask_token: str | None = None
+    """A token of the tokenizer's that no text has, for a model whose tokenizer and config name no mask: so any causal
+    model is one with a mask, with every weight as it is."""
+
+
 class DenoisingModel(CanvasModel):
     """Of a model that fills its canvas over a denoising time."""
 

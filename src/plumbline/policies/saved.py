@@ -130,7 +130,7 @@ def check_settings(section: ModelSection, source: str) -> None:
             f"the model in {source} is of family {saved['family']}, not {section.family}",
             f"set model.family to {saved['family']}",
         )
-    values = section.model_dump(include={"attention", "quantize"})
+    values = section.model_dump(include={"attention", "quantize", "predicts_next"})
     for key, value in values.items():
         if saved.get(key, value) != value:
             raise ModelError(

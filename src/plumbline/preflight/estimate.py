@@ -187,14 +187,15 @@ def seconds(work: Work, machine: Machine) -> dict[str, float]:
         found["base"] = tiny.steps * BEHIND[machine.dtype, False].supervised * full
     if (sft := recipe.sft) is not None:
         step = _training(work, sft.batch_size * example, sft.batch_size * lengths.answer, machine)
-        found["sft"] = work.sft_steps * behind.supervised * step
+        found["sft"] = min(work.sft_steps * behind.supervised * step, sft.seconds or math.inf)
     if (rl := recipe.rl) is not None:
         answer = min(recipe.sampling.max_tokens, lengths.answer)
         answers = rl.prompts_per_step * rl.group_size
         step = _training(work, rl.prompts_per_step * lengths.prompt + answers * answer, answers * answer, machine)
         drawing = draws(work, machine, answers, answer, prompts=rl.prompts_per_step)
-        found["rl rollouts"] = rl.steps * drawing
-        found["rl updates"] = rl.steps * rl.inner_epochs * behind.update * step
+        updating = rl.inner_epochs * behind.update * step
+        steps = min(rl.steps, (rl.seconds or math.inf) / (drawing + updating))
+        found["rl rollouts"], found["rl updates"] = steps * drawing, steps * updating
     trained = (recipe.sft is not None) + (recipe.rl is not None)
     untrained = recipe.model.name is not None
     answered = (trained + (not untrained)) * work.evaluated + trained * work.voting + work.inside

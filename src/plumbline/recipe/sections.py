@@ -22,6 +22,7 @@ from plumbline.section import PositiveInt, Section, no_flags
 
 Schedule = Literal["constant", "constant_with_warmup", "cosine", "linear"]
 Share = Annotated[float, Field(ge=0, le=1)]
+Budget = Annotated[float | None, Field(gt=0)]
 TIS = 2.0
 """Cap of the importance weights where an engine draws: that of the published uses (Yao and others 2025)."""
 
@@ -157,6 +158,9 @@ class SftSection(Section):
 
     steps: PositiveInt | None = None
     epochs: float | None = Field(default=None, gt=0)
+    seconds: Budget = None
+    """Processor-seconds of this process that steps may take: the stage ends with the step that reaches them, if `steps`
+    or `epochs` do not end it before, and the learning rate's schedule follows the larger share of the two."""
     batch_size: PositiveInt = 16
     tasks: list[str] | None = None
     """Of several tasks those whose demonstrations are shown; None shows all."""
@@ -198,6 +202,8 @@ class RlSection(Section):
     on_cpu: ClassVar[int] = 8192
 
     steps: PositiveInt
+    seconds: Budget = None
+    """As in SFT: of drawing, judging and updating; evaluations and other processes are not in it."""
     algorithm: SerializeAsAny[Algorithm] = Grpo()
     """A name, or {name: ..., its options} (see `plumbline.algorithms` and docs/algorithms.md)."""
     prompts_per_step: PositiveInt = 4
@@ -257,6 +263,8 @@ class RlSection(Section):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self.optimiser.check_warmup(self.steps)
+        if self.seconds is not None and self.lag:
+            raise ValueError("rl.seconds counts the work of steps one after the other: leave out rl.lag")
         how = self.algorithm
         if not how.has_ratio and (self.inner_epochs > 1 or self.beta > 0):
             raise ValueError(f"rl.algorithm: {how.name} has no ratio and no KL: one inner epoch, beta 0")

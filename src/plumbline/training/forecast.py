@@ -114,8 +114,8 @@ def forecast(policy: Policy, source: Source, recipe: Recipe, answers: int) -> Ma
     seconds = {"evaluations": answers * (a_step * written / math.prod(rows) + (1 + later) * a_token * prompt / 3)}
     if (sft := recipe.sft) is not None:
         steps = sft.steps or (sft.epochs or 0) * source.size / sft.batch_size
-        seconds["sft"] = steps * sft.batch_size * (prompt + length) * a_token
+        seconds["sft"] = min(steps * sft.batch_size * (prompt + length) * a_token, sft.seconds or math.inf)
     if (rl := recipe.rl) is not None:
         learnt = rl.prompts_per_step * (prompt + rl.group_size * length) * a_token * rl.inner_epochs
-        seconds["rl"] = rl.steps * (reading + a_step * length + learnt)
+        seconds["rl"] = min(rl.steps * (reading + a_step * length + learnt), rl.seconds or math.inf)
     return seconds

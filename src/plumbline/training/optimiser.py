@@ -38,6 +38,8 @@ class Optimiser:
         self.weights = dict(weights)
         self.section, self.total, self.rate_key = section, total, rate_key
         self.warmup = warmup_steps(section.warmup, total)
+        self.gone = 0.0
+        """The share of a budget of seconds that is spent; the schedule follows it where it is ahead of the steps'."""
         self.masters = {
             name: weight.detach().float().clone() if weight.dtype in (torch.bfloat16, torch.float16) else weight
             for name, weight in self.weights.items()
@@ -55,7 +57,8 @@ class Optimiser:
 
     def learning_rate(self, step: int) -> float:
         """The learning rate of `step` (from 0)."""
-        return self.section.learning_rate * schedule(self.section.schedule, step, self.total, self.warmup)
+        at = max(float(step), self.gone * self.total)
+        return self.section.learning_rate * schedule(self.section.schedule, at, self.total, self.warmup)
 
     def step(self, step: int) -> float:
         """Clip the gradients, update the weights, clear the gradients; the norm [nats / weight] before clipping.

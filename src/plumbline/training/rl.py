@@ -5,7 +5,6 @@ with weights that are older than this step.
 Groups without signal cost neither a forward nor a backward pass; the denominator counts them all the same.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
@@ -28,7 +27,7 @@ from plumbline.training.credit import credit, locate_by_task
 from plumbline.training.metrics import sample_rows, step_metrics
 from plumbline.training.noise import smoothed_ratio
 from plumbline.training.optimiser import Optimiser
-from plumbline.training.stage import Stage
+from plumbline.training.stage import Laps, Stage
 from plumbline.training.update import update_policy
 
 STAGE = "rl"
@@ -69,7 +68,7 @@ def train_rl(
     optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps, RATES[STAGE])
     optimiser.passes.tell(run, STAGE, policy)
     optimiser.passes.helpers = helpers
-    progress = Stage(run, STAGE, optimiser)
+    progress = Stage(run, STAGE, optimiser, section.seconds)
     watcher = Watcher(run, progress)
 
     def draw(sampler: Sampler, step: int) -> list[Group]:
@@ -80,13 +79,13 @@ def train_rl(
             policy.keep_reference()  # before the stage resumes: the weights that this stage began with
         for step in progress.steps():
             done = step + 1
-            if step == 0 and (before := _evaluated(evaluate, recipe, 0)):
+            if step == 0 and (before := _evaluated(evaluate, recipe, 0, last=False)):
                 run.metrics(STAGE, 0, before)
 
-            began = time.perf_counter()
+            rate, laps = optimiser.learning_rate(step), Laps()
             begin_peak(optimiser.passes.device)
             drawn = rollouts_of(step)
-            sampled = time.perf_counter()
+            laps.lap("rollouts")
 
             shuffle = generator(recipe.seed, STAGE, "shuffle", step)
             credits_ = credit(drawn.groups, section, shuffle, items, recipe.controls, turns)
@@ -94,7 +93,8 @@ def train_rl(
             update = update_policy(policy, optimiser, credits_, recipe, step, beta)
             policy.publish(done)
             guards.adapt_beta(section, update.kl, progress.memory)
-            updated = time.perf_counter()
+            laps.lap("update")
+            progress.spend(laps.seconds["cpu/rollouts"] + laps.seconds["cpu/update"])
 
             rows = sample_rows(drawn.groups, credits_, done)
             for row in rows:
@@ -103,26 +103,24 @@ def train_rl(
                 **step_metrics(drawn, update, section, step, source.tasks),
                 **drawn.figures,
                 "train/grad_snr": smoothed_ratio(update.gradient, progress.memory),
-                "train/learning_rate": optimiser.learning_rate(step),
+                "train/learning_rate": rate,
                 "train/epoch": done * section.prompts_per_step / source.size,
                 **source.epochs(section.prompts_per_step, done, STAGE, recipe.seed),
                 **({} if section.kl_target is None else {"train/beta": beta}),
             }
-            values |= _evaluated(evaluate, recipe, done)
+            values |= _evaluated(evaluate, recipe, done, last=progress.is_last(done))
             progress.record(done, values, rows)
-            if (fired := watcher.look({"step": done, **values})) and done < section.steps:
+            if (fired := watcher.look({"step": done, **values})) and not progress.is_last(done):
                 progress.halt(_stopped_by(fired), fired.facts())
-            ended = time.perf_counter()
-            seconds = {"rollouts": sampled - began, "update": updated - sampled, "rest": ended - updated}
-            memory = {"memory/peak_gb": peak(optimiser.passes.device) / 1e9}
-            run.timings(STAGE, done, {f"time/{name}": spent for name, spent in seconds.items()} | memory)
+            laps.lap("rest")
+            run.timings(STAGE, done, laps.seconds | {"memory/peak_gb": peak(optimiser.passes.device) / 1e9})
 
 
-def _evaluated(evaluate: Evaluator | None, recipe: Recipe, done: int) -> Mapping[str, float]:
+def _evaluated(evaluate: Evaluator | None, recipe: Recipe, done: int, *, last: bool) -> Mapping[str, float]:
     """The metrics of an evaluation after so many steps; none where none is due."""
     assert recipe.rl is not None
     every = recipe.evaluation.every
-    due = every > 0 and (done % every == 0 or done == recipe.rl.steps)
+    due = every > 0 and (done % every == 0 or last)
     return evaluate(done) if due and evaluate is not None else {}
 
 

@@ -5,8 +5,8 @@ import math
 from plumbline.recipe import Schedule
 
 
-def schedule(kind: Schedule, step: int, total: int, warmup: int) -> float:
-    """The factor on the learning rate at `step` (from 0) of `total`.
+def schedule(kind: Schedule, step: float, total: int, warmup: int) -> float:
+    """The factor on the learning rate at `step` (from 0, not always a whole one) of `total`.
 
     The warm-up rises linearly and its first step already moves: (step + 1) / warmup. After it `constant` and
     `constant_with_warmup` stay at 1, `linear` falls to 0 at `total`, `cosine` falls along half a cosine.

@@ -47,7 +47,7 @@ def train_sft(
     source: Source,
     stage: str = "sft",
 ) -> None:
-    """Train on demonstrations until the section's steps or epochs are done.
+    """Train on demonstrations until the section's steps or epochs are done, or its seconds spent.
 
     Args:
         policy: any family.
@@ -72,11 +72,11 @@ def train_sft(
     if truncated:
         run.event("truncated", f"{truncated} of {len(shown)} demonstrations were cut to the context")
     optimiser.passes.tell(run, stage, policy)
-    progress = Stage(run, stage, optimiser)
+    progress = Stage(run, stage, optimiser, section.seconds)
     batches: list[list[int]] = []
     epoch = -1
     for step in progress.steps():
-        began = time.perf_counter()
+        began, clock, rate = time.perf_counter(), time.process_time(), optimiser.learning_rate(step)
         begin_peak(optimiser.passes.device)
         if len(demonstrations) > 1:
             dealt = source.deal(section.batch_size, step, stage, seed)
@@ -91,20 +91,21 @@ def train_sft(
         loss = optimiser.passes.fitting(cut, work, optimiser.passes.tokens(cut, work, section))
         guards.check_finite(loss, "loss", step, optimiser.rate_key)
         norm = optimiser.step(step)
+        progress.spend(spent := time.process_time() - clock)
         progress.record(
             step + 1,
             {
                 "train/loss": loss,
                 "train/grad_norm": norm,
-                "train/learning_rate": optimiser.learning_rate(step),
+                "train/learning_rate": rate,
                 "train/epoch": (step + 1) / per_epoch,
                 **source.epochs(section.batch_size, step + 1, stage, seed),
                 "train/tokens": sum(len(demonstration.tokens) for demonstration in batch),
                 "train/frac_truncated": truncated / len(shown),
             },
         )
-        memory = {"memory/peak_gb": peak(optimiser.passes.device) / 1e9}
-        run.timings(stage, step + 1, {"time/step": time.perf_counter() - began} | memory)
+        beside = {"cpu/step": spent, "memory/peak_gb": peak(optimiser.passes.device) / 1e9}
+        run.timings(stage, step + 1, {"time/step": time.perf_counter() - began} | beside)
 
 
 def demonstrate(policy: Policy, task: Task, example: Example, section: SftSection, seed: int) -> list[Demonstration]:

@@ -6,6 +6,7 @@ at once, and the last checkpoint stands.
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,24 @@ from plumbline.storage import read_object, write_json
 from plumbline.training import checkpoints
 from plumbline.training.optimiser import Optimiser
 
+SPENT = "spent"
+"""In a stage's memory: the processor-seconds of its steps, where it has a budget of them."""
+
+
+class Laps:
+    """Where a step's seconds go, by kind of work: of the wall (`time/...`), and of this process (`cpu/...`)."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._last = time.perf_counter(), time.process_time()
+
+    def lap(self, name: str) -> None:
+        """What was done since the last lap was of this kind."""
+        now = time.perf_counter(), time.process_time()
+        for clock, before, after in zip(("time", "cpu"), self._last, now, strict=True):
+            self.seconds[f"{clock}/{name}"] = after - before
+        self._last = now
+
 
 class Stage:
     """A stage of a run (base, sft, rl) that can be stopped and resumed at any step.
@@ -28,10 +47,12 @@ class Stage:
         run: where records and checkpoints go; its recipe says how often to leave one, and how many to keep.
         name: of the stage.
         optimiser: holds all weights and moments that change.
+        seconds: processor-seconds that its steps may take; None for no limit.
     """
 
-    def __init__(self, run: Run, name: str, optimiser: Optimiser) -> None:
+    def __init__(self, run: Run, name: str, optimiser: Optimiser, seconds: float | None = None) -> None:
         self.run, self.name, self.optimiser, self.section = run, name, optimiser, run.recipe.run
+        self.seconds = seconds
         self.folder: Path = run.checkpoints(name)
         self.memory: dict[str, Any] = {}
         """Plain values that the loop must remember across a resume."""
@@ -56,7 +77,18 @@ class Stage:
         self.older = {key: tensor for key, tensor in tensors.items() if key.partition(":")[0].isdigit()}
         self.run.rewind(state["marks"])
         self.memory = state["memory"]
+        self.spend(0.0)
         return int(state["step"])
+
+    def spend(self, seconds: float) -> None:
+        """A step took so many processor-seconds; those of steps that a kill undid are not counted."""
+        if self.seconds is not None:
+            self.memory[SPENT] = self.memory.get(SPENT, 0.0) + seconds
+            self.optimiser.gone = min(1.0, self.memory[SPENT] / self.seconds)
+
+    def is_last(self, done: int) -> bool:
+        """Whether nothing is left to do after so many steps."""
+        return done >= self.optimiser.total or self.optimiser.gone >= 1
 
     def steps(self) -> Iterator[int]:
         """Yield each step that is still to do; after each, leave a checkpoint where one is due.
@@ -72,9 +104,11 @@ class Stage:
             if asked():
                 raise KeyboardInterrupt
             for step in range(done, total):
+                if self.is_last(step):
+                    return
                 yield step
                 stopping = asked() or self._halt is not None
-                if stopping or (step + 1) % self.section.checkpoint_every == 0 or step + 1 == total:
+                if stopping or (step + 1) % self.section.checkpoint_every == 0 or self.is_last(step + 1):
                     self._save(step + 1)
                 if self._halt is not None:
                     self.run.halt({"stage": self.name, "step": step + 1, **self._halt[1]})
@@ -94,8 +128,10 @@ class Stage:
         """
         self.run.metrics(self.name, step, values)
         self.remember_best(step, values)
+        if self.is_last(step):
+            self._checker.total = step
         found = self._checker.look({"step": step, **values}, samples)
-        if found is not None and step < self.optimiser.total:
+        if found is not None and not self.is_last(step):
             ignored = ", ".join([*self.run.recipe.checks.ignore, found.check])
             fix = f"{found.fix}. Or --resume with --set 'checks.ignore=[{ignored}]' to go on without this check"
             error = TrainingStopped(f"the check {found.check}: {found.what}", fix)

@@ -9,10 +9,9 @@ import torch
 from safetensors.torch import save_file
 
 from plumbline.errors import DataError, ModelError, RecipeError
-from plumbline.policies import open_policy
 from plumbline.policies.draws import noises
 from plumbline.policies.flow.network import FlowNetwork
-from plumbline.policies.flow.options import FlowModel, FlowSampling
+from plumbline.policies.flow.options import FlowSampling
 from plumbline.testing import check_policy, sampled
 from tests.policies.flow.conftest import make, opened
 
@@ -193,7 +192,9 @@ def test_what_cannot_be_is_said(flow_folder, masked_like, tmp_path):
     with pytest.raises(DataError, match="canvas has 4 places"):
         sampled(policy, [CHATS[0]], 1, FlowSampling(max_tokens=5, steps=2), 0)
     with pytest.raises(ModelError, match="holds no flow model"):
-        open_policy(FlowModel(name="x"), str(masked_like))
+        FlowNetwork.from_pretrained(masked_like)
+    with pytest.raises(ModelError, match="whose weights are all trained"):
+        opened(flow_folder, lora={"rank": 2, "alpha": 4})
     broken = make(tmp_path / "broken")
     config = json.loads((broken / "config.json").read_text())
     (broken / "config.json").write_text(json.dumps({**config, "hidden": 32}))

@@ -9,8 +9,7 @@ the log-probabilities of the tokens that are plausible there; the largest differ
 a token that is never drawn. Only what agrees is used; what is used, and what is left out, is recorded with the run.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +21,11 @@ from torch import Tensor, nn
 from plumbline.policies.autoregressive.decoders.graphs import Graphs
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder, unsupported
 from plumbline.policies.autoregressive.packing import Pack, install_shared_attention, pack, remove_shared_attention
-from plumbline.policies.pretrained.adapters import fuse, lora_layers, unfuse
+from plumbline.policies.pretrained.adapters import filled, fuse, unfuse
 from plumbline.policies.pretrained.inputs import additive, by_onednn
 from plumbline.policies.pretrained.trial import Trial
 from plumbline.records import Sampling, Step, Trajectory
 
-FILLED = 0.2
-"""Size of B A while adapters are tried, as a share of a usual weight matrix of that width."""
 ANSWER = 8
 SHARED_TOKENS = 4
 """That both prompts of a trial begin with."""
@@ -76,7 +73,7 @@ def probe(model: Any) -> Abilities:
     prompts[1][:SHARED_TOKENS] = prompts[0][:SHARED_TOKENS]
     # Answers repeat tokens of their prompt, so that what is attended to, and where, decides what is likely.
     answers = np.stack([rng.choice(prompts[index // 2], ANSWER) for index in range(4)])
-    with _adapters_filled(model):
+    with filled(model):
         trial = Trial.of(model, lambda: _plain(model, prompts, answers))
         fuse(model)
         adapters = trial.agrees(_plain(model, prompts, answers))
@@ -96,25 +93,6 @@ def probe(model: Any) -> Abilities:
             for _ in range(2):  # captured, and then kept
                 why = why or _why_not(trial, lambda: _decoded(model, prompts, answers, kept))
     return Abilities(linear_head, packing, shared, not reason, adapters, reason or "", graphs and not why, why)
-
-
-@contextmanager
-def _adapters_filled(model: Any) -> Iterator[None]:
-    """While open, adapters do something: new ones start as 0, and a wrong scale on 0 would not be seen."""
-    before: list[tuple[Tensor, Tensor]] = []
-    generator = torch.Generator().manual_seed(0)
-    for layer in lora_layers(model):
-        for name, up in layer.lora_B.items():
-            if name not in layer.lora_A:
-                continue
-            before.append((up.weight, up.weight.data))
-            size = FILLED / (layer.scaling[name] * up.weight.shape[1] ** 0.5)
-            up.weight.data = (torch.randn(up.weight.shape, generator=generator) * size).to(up.weight)
-    try:
-        yield
-    finally:
-        for weight, data in before:
-            weight.data = data
 
 
 Tokens = Sequence[NDArray[np.int64]]

@@ -85,10 +85,10 @@ class FlowNetwork(nn.Module):
         size = config.conditioning
         self.embed = nn.Embedding(config.tokens, config.hidden)
         self.time = TimeEmbedding(size)
-        self.width = TimeEmbedding(size) if config.step_conditioned else None
-        self.fuse = nn.Linear(2 * size, 2 * size) if config.step_conditioned else None
+        self.width: TimeEmbedding | None = TimeEmbedding(size) if config.step_conditioned else None
+        self.fuse: nn.Linear | None = nn.Linear(2 * size, 2 * size) if config.step_conditioned else None
         self.layers = nn.ModuleList(Layer(config) for _ in range(config.layers))
-        self.norm = Norm(config.hidden)
+        self.norm: nn.Module = Norm(config.hidden)
         self.modulation = Modulation(config, 2)
         self.head = nn.Linear(config.hidden, config.tokens)
         nn.init.normal_(self.embed.weight, std=0.02)
@@ -154,9 +154,17 @@ class FlowNetwork(nn.Module):
             for layer in self.layers:
                 states, _, _ = layer(states, condition, rotation, seen, None)
             states = states.gather(1, within.unsqueeze(-1).expand(-1, -1, states.shape[-1]))
+        return self._read_out(states, condition)
+
+    def _read_out(self, states: Tensor, condition: Tensor) -> Tensor:
+        """Hidden states before the head, of those behind the last layer [R, L, H]."""
         shift, scale = self.modulation(condition)
         result: Tensor = self.norm(states) * (1 + scale) + shift
         return result
+
+    def get_decoder(self) -> nn.Module:
+        """The layers, under transformers' name."""
+        return self.layers
 
     def _condition(self, time: Tensor, width: Tensor) -> Tensor:
         embedded = self.time(time)

@@ -3,18 +3,21 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from plumbline.policies.options import SOME_STEPS, STEPS, DenoisingModel
+from plumbline.policies.options import SOME_STEPS, STEPS, DenoisingModel, PretrainedModel
 from plumbline.recipe import FamilyOptions
 from plumbline.records import SteppedSampling
+from plumbline.section import PositiveInt
 
 Kernel = Literal["conditional", "marginal"]
 """How a step jumps (see `kernels`)."""
 
 
-class FlowModel(DenoisingModel):
-    """Its `model` section."""
+class FlowModel(PretrainedModel, DenoisingModel):
+    """Its `model` section: of a flow network (FS-DFM), or of a causal model that becomes one (`backbone`)."""
 
     family: str = "flow"
+    conditioning: PositiveInt = 64
+    """Of a causal model: the size of the vector that tells it the time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,15 @@ answers are, and nothing depends on tails that no record ever showed it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from plumbline.errors import ModelError
 from plumbline.policies.canvas import distinct_prompts, split
@@ -21,16 +24,27 @@ from plumbline.policies.chunks import Chunk
 from plumbline.policies.denoising import DenoisingPolicy, Exploration
 from plumbline.policies.draws import Noise, uniforms
 from plumbline.policies.flow import kernels
-from plumbline.policies.flow.network import FlowNetwork, Prefix
+from plumbline.policies.flow.backbone import TimedBackbone
+from plumbline.policies.flow.network import MODEL_TYPE, FlowNetwork, Prefix
 from plumbline.policies.flow.options import FlowModel, FlowSampling
 from plumbline.policies.flow.sampler import Flowed, flow
 from plumbline.policies.flow.schedule import Tick, kappa, tick, ticks
 from plumbline.policies.places import Places
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.chat import Chat
-from plumbline.policies.pretrained.loading import Loaded, choose_device, choose_dtype, load_tokenizer, quieten
+from plumbline.policies.pretrained.loading import (
+    Loaded,
+    checkpoint_layers,
+    choose_device,
+    choose_dtype,
+    load,
+    load_tokenizer,
+    quieten,
+)
+from plumbline.policies.saved import check_source
 from plumbline.policies.token_law import restrict
 from plumbline.records import Request, Trajectory
+from plumbline.storage import read_object
 
 LATEST = 1 - 1e-3
 """The last time that training looks at; the path's rate is infinite at 1."""
@@ -65,12 +79,20 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
         self.mask_id = config.vocabulary if config.source == "mask" else None
 
     @classmethod
-    def open(cls, section: FlowModel, source: str, seed: int = 0) -> Self:  # noqa: ARG003 - nothing is drawn here
-        """Load a flow model's directory.
+    def open(cls, section: FlowModel, source: str, seed: int = 0) -> Self:
+        """Load a flow model's directory, or a causal model as a flow (see `backbone`).
 
         Raises:
-            ModelError: there is none, or its weights do not fit.
+            ModelError: there is none, or its weights do not fit; a causal model of another kind of layers.
         """
+        check_source(source)
+        if not _is_network(source):
+            return cls._on_backbone(section, source, seed)
+        if section.lora is not None or section.quantize is not None:
+            raise ModelError(
+                f"{source} is a flow network, whose weights are all trained, and in 16 or 32 bits",
+                "leave out model.lora and model.quantize, or give a causal model",
+            )
         quieten()
         if section.threads is not None:
             torch.set_num_threads(section.threads)
@@ -87,15 +109,24 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
         context = min(section.context or network.config.context, network.config.context)
         return cls(Loaded(model=network, adapter=None, chat=chat, context=context), section, source)
 
+    @classmethod
+    def _on_backbone(cls, section: FlowModel, source: str, seed: int) -> Self:
+        loaded = load(section, source, seed)
+        network = TimedBackbone.of(loaded.model, section, source, loaded.context, seed)
+        if section.gradient_checkpointing is True:
+            checkpoint_layers(network)
+        return cls(replace(loaded, model=network), section, source)
+
     @property
     def engine(self) -> Mapping[str, str]:
         """See `Policy.engine`."""
-        config = self.network.config
+        network, config = self.network, self.network.config
         return {
             "family": self.family,
             "attention": config.attention,
             "source": config.source,
             "step_conditioned": str(config.step_conditioned),
+            **({"backbone": network.backbone.config.model_type} if isinstance(network, TimedBackbone) else {}),
             **self.facts(),
         }
 
@@ -211,6 +242,36 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
 
     # -- training ------------------------------------------------------------------------------------------------
 
+    def keep_reference(self) -> None:
+        """See `Policy.keep_reference`; beside an adapter, of which a copy is kept, the conditioning is another."""
+        super().keep_reference()
+        if self.adapter is not None:
+            self._reference_clock = {name: weight.detach().clone() for name, weight in self._clock().items()}
+
+    @contextmanager
+    def as_reference(self) -> Iterator[Any]:
+        """See `PretrainedPolicy.as_reference`."""
+        with super().as_reference() as model:
+            mine = self._clock() if self.adapter is not None else {}
+            kept = {name: weight.data for name, weight in mine.items()}
+            for name, weight in mine.items():
+                weight.data = self._reference_clock[name]
+            try:
+                yield model
+            finally:
+                for name, weight in mine.items():
+                    weight.data = kept[name]
+
+    def _clock(self) -> dict[str, Parameter]:
+        assert isinstance(self.network, TimedBackbone)
+        return self.network.clock()
+
+    def write(self, folder: Path) -> None:
+        """See `PretrainedPolicy.write`."""
+        super().write(folder)
+        if isinstance(self.network, TimedBackbone):
+            self.network.save_clock(folder)
+
     def supervised_loss(self, batch: Sequence[Demonstration], noise: Sequence[Noise]) -> Tensor:
         """See `Policy.supervised_loss`: the generalised KL of the path (`kernels.path_loss`) at `Noise.time`."""
         prompts, canvases = zip(*map(split, batch), strict=True)
@@ -230,3 +291,9 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
 
         flat = (noisy.flatten(), canvas.flatten(), rate.float().repeat_interleave(canvas.shape[1]))
         return laws.each(work, *(value.to(self.device) for value in flat)).sum()
+
+
+def _is_network(source: str) -> bool:
+    """Whether a model is a flow network of its own, and no causal model."""
+    config = Path(source) / "config.json"
+    return config.is_file() and read_object(config).get("model_type") == MODEL_TYPE

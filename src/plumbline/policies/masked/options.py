@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from plumbline.policies.masked.json_form import read_form
-from plumbline.policies.options import SOME_STEPS, STEPS, DenoisingModel, PretrainedModel
+from plumbline.policies.options import SOME_STEPS, STEPS, DenoisingModel, HidingModel, PretrainedModel
 from plumbline.recipe import FamilyOptions
 from plumbline.records import SteppedSampling
 from plumbline.section import PositiveInt
@@ -18,13 +18,15 @@ Selector = Literal[
 """How a step chooses the positions that it fills (see `selectors`)."""
 
 
-class MaskedModel(PretrainedModel, DenoisingModel):
+class MaskedModel(PretrainedModel, HidingModel, DenoisingModel):
     """Its `model` section."""
 
     family: str = "masked"
     block: PositiveInt | None = None
     """Tokens of a block, for a model that writes block after block (SDAR): a block sees itself and all before it. None
     takes what its config.json says (block_size), and no blocks where it says nothing."""
+    predicts_next: bool | None = None
+    """Whether a place is predicted at the place before it, as a causal model does (Dream); None: as its config says."""
 
     @model_validator(mode="after")
     def _blocks_of_one_text(self) -> Self:

@@ -58,6 +58,8 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         super().__init__(loaded, section, source)
         self.mask_id = _mask_id(self.model, self.chat.tokenizer, source)
         self.canvas = section.canvas or self.settled(source).get("canvas")
+        if section.predicts_next is not None:
+            self.model.config.predicts_next = section.predicts_next
         shifted = bool(getattr(self.model.config, "predicts_next", False))
         block = _block(self.model.config, section, source)
         self.network = Network(
@@ -253,8 +255,9 @@ def _mask_id(model: Any, tokenizer: Any, source: str) -> int:
     if token is None:
         raise ModelError(
             f"neither the tokenizer nor the config of {source} names a mask token",
-            "set mask_token in its tokenizer_config.json (for a causal model, add one: tokenizer.add_special_tokens("
-            '{"mask_token": "<|mask|>"}), then resize the embeddings and save both)',
+            "name a token of its that no text has (model.mask_token), or set mask_token in its tokenizer_config.json "
+            '(for a causal model, add one: tokenizer.add_special_tokens({"mask_token": "<|mask|>"}), then resize the '
+            "embeddings and save both)",
         )
     rows = model.get_input_embeddings().weight.shape[0]
     if not 0 <= token < rows:

@@ -8,10 +8,12 @@ matrix written as the sum of two 16-bit ones, high + low (16 bits of mantissa): 
 merging it into W, would drop updates of the size that RL makes. The products with the low halves are never added to
 those with the high ones in 16 bits, where they would be rounded away; they meet in the accumulator of the last product:
 s (B_high A_high x + B_high A_low x + B_low A_high x). Layers that read the same input share one product
-with their A's. Used only after `autoregressive/probe.py` has compared it with peft's own forward pass.
+with their A's. Used only after it was compared with peft's own forward pass (`fuse_if_right`, and by a causal model
+`autoregressive/probe.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -19,8 +21,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from plumbline.policies.pretrained.trial import Trial
+
 ORIGINAL = "plumbline_original_forward"
 """The attribute of a LoRA layer that keeps peft's forward pass while ours is in place."""
+FILLED = 0.2
+"""Size of B A while adapters are tried, as a share of a usual weight matrix of that width."""
 
 
 def lora_layers(model: Any) -> list[Any]:
@@ -44,6 +50,47 @@ def unfuse(model: Any) -> None:
         if hasattr(layer, ORIGINAL):
             layer.forward = getattr(layer, ORIGINAL)
             delattr(layer, ORIGINAL)
+
+
+def fuse_if_right(model: Any, plain: Callable[[], Tensor], sequences: int) -> bool:
+    """Give a model's LoRA layers the forward pass of this module where it gives what peft's does.
+
+    Args:
+        model: with or without adapters.
+        plain: a forward pass of it, which gives logits [M, V].
+        sequences: how many the M positions are of (see `Trial`).
+
+    Returns:
+        Whether it is in place; False where there are no adapters.
+    """
+    if not lora_layers(model):
+        return False
+    with filled(model), torch.no_grad():
+        trial = Trial.of(model, plain, sequences)
+        fuse(model)
+        if trial.agrees(plain()):
+            return True
+    unfuse(model)
+    return False
+
+
+@contextmanager
+def filled(model: Any) -> Iterator[None]:
+    """While open, adapters do something: new ones start as 0, and a wrong scale on 0 would not be seen."""
+    before: list[tuple[Tensor, Tensor]] = []
+    generator = torch.Generator().manual_seed(0)
+    for layer in lora_layers(model):
+        for name, up in layer.lora_B.items():
+            if name not in layer.lora_A:
+                continue
+            before.append((up.weight, up.weight.data))
+            size = FILLED / (layer.scaling[name] * up.weight.shape[1] ** 0.5)
+            up.weight.data = (torch.randn(up.weight.shape, generator=generator) * size).to(up.weight)
+    try:
+        yield
+    finally:
+        for weight, data in before:
+            weight.data = data
 
 
 class Projection:

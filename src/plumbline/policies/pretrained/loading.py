@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from plumbline.errors import ModelError
-from plumbline.policies.options import PretrainedModel
+from plumbline.policies.options import HidingModel, PretrainedModel
 from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.gguf_file import as_plain, header, is_gguf, split_as_trained, where, without_bars
 from plumbline.policies.pretrained.stock import stock_tokenizer
@@ -138,7 +138,33 @@ def load_tokenizer(source: str, section: ModelSection) -> Any:
         raise ModelError(f"cannot load a tokenizer from {source}: {_first_line(error)}", fix) from error
     if is_gguf(source):
         split_as_trained(tokenizer, source)
+    if isinstance(section, HidingModel) and section.mask_token is not None:
+        _name_mask(tokenizer, section.mask_token, source)
     return tokenizer
+
+
+def _name_mask(tokenizer: Any, token: str, source: str) -> None:
+    """Make a token of a tokenizer its mask; it is saved with it.
+
+    Raises:
+        ModelError: it has no such token, or another mask.
+    """
+    if token not in tokenizer.get_vocab():
+        raise ModelError(
+            f"model.mask_token is {token}, which the tokenizer of {source} does not have",
+            f"name one that it has and no text does; the last of its special tokens are {_special(tokenizer)}",
+        )
+    if tokenizer.mask_token not in {None, token}:
+        raise ModelError(
+            f"model.mask_token is {token}, and the tokenizer of {source} already has the mask {tokenizer.mask_token}",
+            "leave out model.mask_token",
+        )
+    tokenizer.mask_token = token
+
+
+def _special(tokenizer: Any) -> str:
+    special = [str(one) for one in tokenizer.added_tokens_decoder.values() if one.special]
+    return ", ".join(special[-12:]) or "none"
 
 
 def _gguf_fix(source: str) -> str:

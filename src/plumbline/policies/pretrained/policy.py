@@ -4,6 +4,7 @@ import copy
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
@@ -164,7 +165,7 @@ class PretrainedPolicy:
                     parameter.requires_grad_(False)
         self._reference = "adapter"
 
-    def as_reference(self) -> "_ReferenceWeights":
+    def as_reference(self) -> AbstractContextManager[Any]:
         """A context in which the model holds the reference's weights; it yields that model."""
         if self._reference is None:
             raise ValueError("no reference is kept: call keep_reference first")

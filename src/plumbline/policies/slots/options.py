@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.policies.options import STEPS, CanvasModel, PretrainedModel
+from plumbline.policies.options import STEPS, HidingModel, PretrainedModel
 from plumbline.recipe import FamilyOptions
 from plumbline.section import PositiveInt
 
 
-class SlotModel(PretrainedModel, CanvasModel):
+class SlotModel(PretrainedModel, HidingModel):
     """Its `model` section."""
 
     family: str = "slots"

@@ -85,13 +85,19 @@ def identity(view: View) -> list[tuple[str, str]]:
         found.append(("Log-probability", f"{likelihood.get('kind')}, {exact}"))
     if recipe.sft is not None:
         length = f"{recipe.sft.steps} steps" if recipe.sft.steps else f"{recipe.sft.epochs:g} epochs"
+        length += _budget(recipe.sft.seconds)
         rate = _rate(view, "sft", recipe.sft.optimiser.learning_rate)
         found.append(("SFT", f"{length} of {recipe.sft.batch_size}, {rate}"))
     if recipe.rl is not None:
         rl = recipe.rl
-        length = f"{rl.algorithm.name}, {rl.steps} steps of {rl.prompts_per_step} prompts × {rl.group_size} answers"
+        length = f"{rl.algorithm.name}, {rl.steps} steps{_budget(rl.seconds)}"
+        length += f" of {rl.prompts_per_step} prompts × {rl.group_size} answers"
         found.append(("GRPO", f"{length}, {_rate(view, 'rl', rl.optimiser.learning_rate)}, beta {rl.beta:g}"))
     return found
+
+
+def _budget(seconds: float | None) -> str:
+    return "" if seconds is None else f" or {numbers.duration(seconds)} of processor time"
 
 
 def _rate(view: View, stage: str, rate: float) -> str:
