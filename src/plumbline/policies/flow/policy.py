@@ -86,8 +86,13 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
             ModelError: there is none, or its weights do not fit; a causal model of another kind of layers.
         """
         check_source(source)
-        if not _is_network(source):
-            return cls._on_backbone(section, source, seed)
+        loaded = cls._network(section, source) if _is_network(source) else cls._on_backbone(section, source, seed)
+        if section.gradient_checkpointing is True:
+            checkpoint_layers(loaded.model)
+        return cls(loaded, section, source)
+
+    @staticmethod
+    def _network(section: FlowModel, source: str) -> Loaded:
         if section.lora is not None or section.quantize is not None:
             raise ModelError(
                 f"{source} is a flow network, whose weights are all trained, and in 16 or 32 bits",
@@ -107,15 +112,12 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
             )
         chat = Chat(tokenizer, (), section.chat_template)
         context = min(section.context or network.config.context, network.config.context)
-        return cls(Loaded(model=network, adapter=None, chat=chat, context=context), section, source)
+        return Loaded(model=network, adapter=None, chat=chat, context=context)
 
-    @classmethod
-    def _on_backbone(cls, section: FlowModel, source: str, seed: int) -> Self:
+    @staticmethod
+    def _on_backbone(section: FlowModel, source: str, seed: int) -> Loaded:
         loaded = load(section, source, seed)
-        network = TimedBackbone.of(loaded.model, section, source, loaded.context, seed)
-        if section.gradient_checkpointing is True:
-            checkpoint_layers(network)
-        return cls(replace(loaded, model=network), section, source)
+        return replace(loaded, model=TimedBackbone.of(loaded.model, section, source, loaded.context, seed))
 
     @property
     def engine(self) -> Mapping[str, str]:
