@@ -210,6 +210,33 @@ def test_held_out_forms_are_checked():
     assert {example.stratum for example in task.examples("held-out-forms")} == {"film-permit"}
 
 
+@pytest.mark.parametrize("noise", [{}, NOISE])
+def test_forms_that_are_made_up_can_be_filled_in_and_tell_nothing_of_those_held_out(noise):
+    task = open_forms(mixed=300, records=10, noise=noise)
+    examples = task.examples("train")
+    made = [one for one in examples if one.stratum == "mixed"]
+    assert len(made) == 300 == len({one.id for one in made})
+    assert {one.stratum for split in task.splits[1:] for one in task.examples(split)} == set(FORMS), "in train alone"
+    others = open_forms(records=10, noise=noise)
+    assert {one.stratum for one in others.examples("train")} == set(FORMS) - set(HELD_OUT)
+    assert task.rubric == others.rubric, "what is judged is the same"
+    assert [task.judge(one, one.gold)[1].total for one in made] == pytest.approx([1.0] * 300)
+    fields = [field for one in made for field in task.view_of(one).form.fields]
+    seen = {field.label for name, form in FORMS.items() if name not in HELD_OUT for field in form.fields}
+    assert {field.label for field in fields} <= seen
+    kinds = {label: {field.kind for field in fields if field.label == label} for label in seen}
+    assert sum(len(found) > 1 for found in kinds.values()) > 100, "a label does not say what its control is"
+    fewer = {one.id: one.gold for one in open_forms(mixed=40, records=10, noise=noise).examples("train")}
+    assert fewer.items() <= {one.id: one.gold for one in examples}.items(), "the same seed makes the same forms"
+
+
+def test_forms_that_are_made_up_are_as_narrow_as_the_others():
+    task = open_forms(mixed=50, records=10, max_fields=3, forms=["film-permit", "vpn-access"], held_out=[])
+    made = [task.view_of(one).form for one in task.examples("train") if one.stratum == "mixed"]
+    assert len(made) == 50
+    assert {len(form.fields) for form in made} == {3}
+
+
 def declared(*fields, rules=()):
     return Form(name="f", domain="d", title="F", pages=(Page(tuple(fields)),), button="Go", rules=rules)
 

@@ -4,7 +4,7 @@ Nothing is written: the records are drawn in a tenth of a second, so there is no
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -24,11 +24,14 @@ from plumbline.tasks.forms.site.application import Application
 from plumbline.tasks.forms.site.view import View
 from plumbline.tasks.forms.suite.catalogue import FORMS, HELD_OUT, VERSION
 from plumbline.tasks.forms.suite.declaration import TYPED, Form, Value
+from plumbline.tasks.forms.suite.mixed import mixed_forms
 from plumbline.tasks.forms.suite.records import draw_record, is_shown, narrow
 from plumbline.tasks.forms.telling import tell
 
 SEEN = ("train", "val", "test")
 HELD_OUT_FORMS = "held-out-forms"
+MIXED = "mixed"
+"""The stratum of forms that are made up."""
 SHARES = {"val": 0.1, "test": 0.1}
 """Of each form's records; the rest is train."""
 _REDRAWS = 1000
@@ -59,8 +62,10 @@ def held_out_of(options: FormsOptions, forms: Mapping[str, Form]) -> tuple[str, 
     return held
 
 
-def build_split(split: str, options: FormsOptions, forms: Mapping[str, Form]) -> list[Example]:
-    """The examples of a split, shuffled over the forms.
+def build_split(
+    split: str, options: FormsOptions, forms: Mapping[str, Form], mixed: Mapping[str, Form]
+) -> list[Example]:
+    """The examples of a split, shuffled over the forms; of a form that is made up one, in train.
 
     Raises:
         DataError: a form is so narrow that it has too few different records, or the split is empty.
@@ -73,6 +78,9 @@ def build_split(split: str, options: FormsOptions, forms: Mapping[str, Form]) ->
         records = distinct_records(form, options)
         members = range(len(records)) if name in held else _split(name, options)[split]
         examples += [_example(form, records[index], index, options) for index in members]
+    if split == "train":
+        made = (_example(form, draw_record(form, options.seed, 0), 0, options) for form in mixed.values())
+        examples += [replace(one, stratum=MIXED) for one in made]
     order = generator(options.seed, "forms", "order", split).permutation(len(examples))
     return [examples[index] for index in order]
 
@@ -209,9 +217,11 @@ def own_suite(options: FormsOptions) -> Suite:
     forms = forms_of(options)
     held = held_out_of(options, forms)
     narrow = "" if options.max_fields is None else f":{options.max_fields} fields"
+    seen = {name: form for name, form in forms.items() if name not in held}
+    mixed = mixed_forms(seen, options.mixed, options.seed, options.max_fields)
     return Suite(
-        forms,
+        {**forms, **mixed},
         (*SEEN, HELD_OUT_FORMS) if held else SEEN,
         f"suite {VERSION}{narrow}",
-        partial(build_split, options=options, forms=forms),
+        partial(build_split, options=options, forms=forms, mixed=mixed),
     )

@@ -69,6 +69,8 @@ class FormsOptions(Section):
     benchmark none."""
     records: int = Field(default=RECORDS, ge=3, le=1000)
     """Records of each form."""
+    mixed: int = Field(default=0, ge=0, le=9999)
+    """Forms that are made up of the fields of those that are trained on, one example each, in train alone."""
     max_fields: int | None = Field(default=None, ge=1)
     """Only so many fields of each form (the site serves it so), for tiny models."""
     surface: Literal["values", "document"] = "values"
@@ -123,7 +125,7 @@ def read_options(values: dict[str, Any]) -> FormsOptions:
     options = section(FormsOptions, values, inside="task.options.", advice=f"the forms task knows {known}")
     foreign = {
         "own": ("path", "assets", "splits"),
-        "formfactory": ("records", "max_fields", "noise", "sloppiness"),
+        "formfactory": ("records", "mixed", "max_fields", "noise", "sloppiness"),
     }
     set_for_another = [
         f"task.options.{name}"

@@ -1,0 +1,114 @@
+"""Forms that are made up for training, so that a model learns to read a form and not to know twenty of them.
+
+A form is put together from fields of others. Half of the time their labels are dealt anew, and some fields are of
+another kind: a label then says nothing about what to do with its control, and only the page does.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import InvalidOperation
+
+import numpy as np
+
+from plumbline.seeds import generator
+from plumbline.tasks.forms.suite.declaration import Field, Form, Kind, Page
+from plumbline.tasks.forms.suite.drawing import Drawing
+
+FEWEST, MOST = 4, 14
+"""Fields of a form, before those that would say the same twice are left out."""
+RELABELLED, CHANGED, TWO_PAGES = 0.5, 0.25, 0.2
+"""Of forms: labels are dealt anew; of fields: of another kind; of forms: a second page."""
+_KINDS: Mapping[Kind, Kind] = {
+    "text": "textarea",
+    "email": "text",
+    "tel": "text",
+    "url": "text",
+    "number": "text",
+    "date": "text",
+    "time": "text",
+    "select": "radio",
+    "radio": "select",
+    "multiselect": "checkboxes",
+    "checkboxes": "multiselect",
+}
+"""What a field may become, such that each of its values can still be entered."""
+
+
+def mixed_forms(forms: Mapping[str, Form], count: int, seed: int, most: int | None = None) -> dict[str, Form]:
+    """So many forms of the fields of others, each by its name.
+
+    Args:
+        forms: whose fields, titles and buttons are taken; a form keeps to one language.
+        count: how many are made.
+        seed: the same seed makes the same forms.
+        most: fields of each, where it is below `MOST`.
+    """
+    usable = {name: [one for one in form.fields if _stands_alone(one, form)] for name, form in forms.items()}
+    most = MOST if most is None else min(most, MOST)
+    made = {}
+    for index in range(count):
+        rng = generator(seed, "forms", "mixed", index)
+        like = list(forms.values())[int(rng.integers(len(forms)))]
+        pool = [one for name, form in forms.items() if form.language == like.language for one in usable[name]]
+        fields = _fields(pool, int(rng.integers(min(FEWEST, most), most + 1)), rng)
+        cut = int(rng.integers(1, len(fields))) if len(fields) > 1 and rng.random() < TWO_PAGES else len(fields)
+        name = f"mixed-{index:04d}"
+        made[name] = Form(
+            name=name,
+            domain=like.domain,
+            title=like.title,
+            pages=tuple(Page(part) for part in (fields[:cut], fields[cut:]) if part),
+            button=like.button,
+            language=like.language,
+            asides=like.asides,
+        )
+    return made
+
+
+def _fields(pool: Sequence[Field], count: int, rng: np.random.Generator) -> tuple[Field, ...]:
+    chosen: list[Field] = []
+    names: set[str] = set()
+    labels: set[str] = set()
+    texts: set[str] = set()
+    for place in rng.permutation(len(pool)):
+        one = pool[int(place)]
+        label, said = one.label.casefold(), {option.text.casefold() for option in one.options}
+        # An option that reads as a label would be another control of that name.
+        if len(chosen) == count or one.name in names or label in labels | texts or said & labels:
+            continue
+        chosen.append(one)
+        names.add(one.name)
+        labels.add(label)
+        texts |= said
+    fields = [_changed(one) if one.kind in _KINDS and rng.random() < CHANGED else one for one in chosen]
+    if rng.random() >= RELABELLED:
+        return tuple(fields)
+    # What a box says is a sentence, which names nothing that could be typed or chosen.
+    places = [place for place, one in enumerate(fields) if one.kind != "checkbox"]
+    called = [fields[place] for place in places]
+    for place, other in zip(places, rng.permutation(len(places)), strict=True):
+        given = called[int(other)]
+        fields[place] = replace(fields[place], label=given.label, name=given.name, alias=given.alias)
+    return tuple(fields)
+
+
+def _changed(one: Field) -> Field:
+    kind = _KINDS[one.kind]
+    blank = "-" if kind == "select" else None
+    # A text is held to no range, and a pattern is not asked of several lines.
+    return replace(
+        one, kind=kind, blank=blank, named_by="for", minimum=None, maximum=None, step=None, pattern=None, placeholder=""
+    )
+
+
+def _stands_alone(one: Field, form: Form) -> bool:
+    """Whether a field can be entered without the others of its form: no value of theirs decides its own."""
+    if one.draw is None or one.shown_if is not None or one.named_by == "name":
+        return False
+    if any(one.name == rule.names()[-1] for rule in form.rules):
+        return False
+    try:
+        one.draw(Drawing(generator(0, "forms", "alone", one.name), form.language, now=one))
+    except (ValueError, InvalidOperation):  # a date, time or number after one that is not there
+        return False
+    return True
