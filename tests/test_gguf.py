@@ -105,9 +105,7 @@ def test_without_the_package_gguf_it_says_what_to_install(tiny_gguf, monkeypatch
     assert "pip install '.[train]'" in caught.value.fix
 
 
-@pytest.mark.parametrize(
-    ("family", "message"), [("masked", "mask token"), ("slots", "no mask token"), ("flow", "holds no flow model")]
-)
+@pytest.mark.parametrize(("family", "message"), [("masked", "mask token"), ("slots", "no mask token")])
 def test_the_other_families_say_what_they_lack(tiny_gguf, family, message):
     with pytest.raises(ModelError, match=message):
         opened(tiny_gguf, family=family)

@@ -134,22 +134,6 @@ class TestWorkersThatLive:
         first.tell("dois")
         assert first._lives == lives
 
-    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
-    def test_a_worker_whose_disk_is_full_fails_the_verdicts_that_write_and_lives(self, pair):
-        own, far = pair
-        example = own.examples("val")[0]
-        far.judge(example, "aa")
-        there = set(far.pool._workers)
-        with Judging(far, [example] * 3) as judging:
-            for prompt, text in enumerate(("aa", "full", "ab")):
-                judging.tell(prompt, 0, text)
-        full = judging.verdict(1, 0)[2]
-        assert (full.cause, "No space left on device" in full.detail) == ("OSError", True)
-        assert judging.verdict(0, 0)[1] == own.judge(example, "aa")[1]
-        assert judging.verdict(2, 0)[1] == own.judge(example, "ab")[1]
-        far.judge(example, "aa")
-        assert set(far.pool._workers) == there
-
 
 def test_an_episode_goes_on_in_another_worker_where_its_own_died(spread):
     own, far = spread(turns=2)
@@ -166,6 +150,21 @@ def test_an_episode_goes_on_in_another_worker_where_its_own_died(spread):
             os.kill(pid, signal.SIGKILL)
     assert there.ask() is None
     assert len(lived) == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_worker_whose_disk_is_full_fails_the_verdicts_that_write_and_lives(spread):
+    own, far = spread(count=1)
+    example = own.examples("val")[0]
+    with Judging(far, [example] * 3) as judging:
+        for prompt, text in enumerate(("aa", "full", "ab")):
+            judging.tell(prompt, 0, text)
+    (alone,) = far.pool._workers
+    full = judging.verdict(1, 0)[2]
+    assert (full.cause, "No space left on device" in full.detail) == ("OSError", True)
+    assert [judging.verdict(prompt, 0)[1] for prompt in (0, 2)] == [own.judge(example, one)[1] for one in ("aa", "ab")]
+    far.judge(example, "aa")
+    assert list(far.pool._workers) == [alone]
 
 
 def test_what_hangs_and_what_kills_are_failures_of_their_own(spread, tmp_path, monkeypatch):
