@@ -59,7 +59,7 @@ demo: .venv/train.stamp
 
 # In the order of their names: files with many tests first, as xdist would have them, leave the longest to the end.
 test: .venv/dev.stamp
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 gpu: .venv/dev.stamp
 	@$(BIN)/python -c 'import sys, torch; sys.exit("make gpu needs a CUDA device" * (not torch.cuda.is_available()))'
