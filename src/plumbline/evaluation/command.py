@@ -157,7 +157,7 @@ def records_folder(task: str, given: Path | None) -> Path:
     if not given.exists():
         raise DataError(
             f"there is no folder {given}",
-            f"check --data; `plumbline data commerce --out {given}` builds records there, and without --data those of "
-            "data/commerce are used",
+            f"check --data; records are built in a folder that is there and empty (`mkdir {given}`), and without "
+            f"--data those of data/{task} are used",
         )
     return given
