@@ -8,6 +8,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import functools
 import gc
+import signal
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -22,7 +23,12 @@ def pytest_configure(config: pytest.Config) -> None:
     Where a device is "auto" GPUs would be taken, and round otherwise. No test pulls the plug, and a run of a tiny model
     waits longer for the disk than it computes; a file that is closed stays an error. No package and no command is added
     while tests run: versions are looked up once, and the command line is built once, which takes longer than an error.
+
+    A shell starts what it puts into the background (`make test &`) deaf to Ctrl-C, and so is every child of it; tests
+    that interrupt something would then wait for nothing.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.markexpr != "gpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.fsync = lambda descriptor: os.fstat(descriptor) and None
