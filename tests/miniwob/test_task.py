@@ -1,6 +1,7 @@
 """The task on a world without a browser: records, splits, verdicts, episodes, demonstrations, controls."""
 
 import json
+import time
 
 import pytest
 
@@ -9,7 +10,7 @@ from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.replays import replay_worst
 from plumbline.judging import judge
 from plumbline.recipe import SftSection
-from plumbline.tasks.miniwob.build import EpisodeFailed, build_records, has_records
+from plumbline.tasks.miniwob.build import EpisodeFailed, build_records, has_records, sizes_of
 from plumbline.tasks.miniwob.options import read_options, table
 from plumbline.tasks.miniwob.task import MiniwobTask
 from plumbline.testing import check_task
@@ -47,6 +48,27 @@ def test_the_laws_of_a_task(task):
         assert laws.raised == ()
         assert laws.controls["blank"] == laws.controls["click-everything"] == 0
         assert max(laws.controls.values()) <= 0.5  # the fake has twelve words only
+
+
+def test_ctrl_c_while_records_are_built_waits_for_no_further_page(tmp_path):
+    options = read_options({"tasks": [name for name, about in table().items() if "oracle" not in about], **COUNTS})
+    world, began, told = FakeWorld(), set(), []
+    solved = world.solved
+
+    def slowly(task, seed):
+        began.add(task)
+        time.sleep(0.001)
+        return solved(task, seed)
+
+    def interrupt(what, done, total):
+        told.append((done, total))
+        raise KeyboardInterrupt
+
+    world.solved = slowly
+    with pytest.raises(KeyboardInterrupt):
+        build_records(options, tmp_path / "records", world, interrupt)
+    assert told == [(2, sum(sizes_of(options).values()))]
+    assert len(began) < 10 < len(options.held)
 
 
 def test_splits_have_no_prompt_in_common_and_what_is_held_out_is_in_one(task):

@@ -136,19 +136,22 @@ class _Maker:
         self.seen: set[tuple[str, str]] = set()
         self.left_out: dict[str, Counter[str]] = {}
         self.done = 0
-        self.total = sum(len(_wanted(options, split)) for split in splits_of(options))
+        self.total = sum(sizes_of(options).values())
 
     def split(self, split: str) -> list[dict[str, Any]]:
         """The rows of a split, page after page."""
         wanted = _wanted(self.options, split)
         rows: list[dict[str, Any]] = []
-        with ThreadPoolExecutor(max(1, self.world.at_once)) as threads:
+        threads = ThreadPoolExecutor(max(1, self.world.at_once))
+        try:
             first = threads.map(lambda task: self._solve(task, split, 0, wanted[task] + _MORE), wanted)
             for task, solved in zip(wanted, first, strict=True):
                 more = partial(self._solve, task, split)
                 rows += self._taken(task, wanted[task], _episodes(solved, wanted[task], more))
-                self.done += 1
-                self.progress("miniwob records", self.done, self.total)
+                self.done += wanted[task]  # or fewer, where the page comes in few ways
+                self.progress(RECORDS, self.done, self.total)
+        finally:  # after Ctrl-C, too, without the pages that have not begun
+            threads.shutdown(cancel_futures=True)
         return rows
 
     def _solve(self, task: str, split: str, first: int, count: int) -> _Found:
