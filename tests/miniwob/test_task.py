@@ -11,7 +11,8 @@ from plumbline.evaluation.replays import replay_worst
 from plumbline.judging import judge
 from plumbline.recipe import SftSection
 from plumbline.tasks.miniwob.build import EpisodeFailed, build_records, has_records, sizes_of
-from plumbline.tasks.miniwob.options import read_options, table
+from plumbline.tasks.miniwob.options import read_options
+from plumbline.tasks.miniwob.pages import table
 from plumbline.tasks.miniwob.task import MiniwobTask
 from plumbline.testing import check_task
 from plumbline.training.sft import demonstrate

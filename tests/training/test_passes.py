@@ -1,6 +1,11 @@
 """Out of memory in a pass: it is done again in smaller ones, with the same draws, and says so."""
 
+import ctypes
 import gc
+import os
+import subprocess
+import sys
+import textwrap
 import weakref
 
 import pytest
@@ -259,3 +264,32 @@ def test_a_stage_holds_nothing_when_the_next_model_is_opened(tiny_folder, tmp_pa
     assert all(0.05 < row["memory/peak_gb"] < 100 for row in rows)
     shown = dict(tokens(View(run)))
     assert shown["GRPO, peak memory"] == f"{max(row['memory/peak_gb'] for row in rows):.2f} GB"
+
+
+COUNTED = """
+    import os, resource, sys
+    os.environ.pop("GLIBC_TUNABLES", None)
+    import torch
+    from plumbline.policies.memory import keep_pages
+    torch.set_num_threads(1)
+    for step in range(4):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(8):
+            torch.ones(2**24)  # 64 MiB
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        if step == 1:
+            keep_pages()
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="this C library has no settings of its allocator")
+@pytest.mark.parametrize("own", ["", "MALLOC_ARENA_MAX"])
+def test_what_a_step_gave_back_is_there_for_the_next(own):
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    script = [sys.executable, "-c", textwrap.dedent(COUNTED)]
+    done = subprocess.run(
+        script, env=environment | ({own: "2"} if own else {}), capture_output=True, text=True, check=True
+    )
+    _, before, _, after = map(int, done.stdout.split())
+    assert before > 8 * 32, "else the system gives such large pages that there is nothing to keep"
+    assert (after > before / 2) if own else (after < before / 100), "what the user has set is left alone"

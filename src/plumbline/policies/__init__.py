@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from plumbline.errors import ModelError
 from plumbline.imports import check_installed, named
-from plumbline.policies.memory import clear_memory_errors
+from plumbline.policies.memory import clear_memory_errors, keep_pages
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.chat import read_template
 from plumbline.policies.pretrained.gguf_file import is_gguf
@@ -41,6 +41,7 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
     advice = (
         "use a device with more of it (model.device: cpu, too), a smaller model, or a new run with model.quantize: 4bit"
     )
+    keep_pages()
     with clear_memory_errors(advice):
         policy: Policy = family.open(section, source, seed)
     return policy

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import os
 import resource
 import sys
 import traceback
@@ -14,6 +15,9 @@ from plumbline.errors import DeviceMemoryError
 
 SIGNS = ("out of memory", "can't allocate memory")
 """What torch says where the error has no type of its own: asynchronous ones of CUDA, and those of a CPU."""
+
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
+"""Of mallopt(3), as glibc's malloc.h numbers them."""
 
 
 class Spare(Protocol):
@@ -58,6 +62,20 @@ def release() -> None:
         torch.cuda.empty_cache()
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # glibc keeps the pages between what is in use
         trim(0)
+
+
+def keep_pages() -> None:
+    """Let the C library keep what tensors on a CPU give back, for those of the next step, until `release`.
+
+    glibc asks the system for new pages for each large tensor and returns them at once, and every page is filled with
+    zeros on its first use: seven million of them in one step of SFT (8 sequences of 1,350 tokens, SmolLM2, bfloat16),
+    which took 50 s on a virtual machine, and 29 s without. No result depends on it. Settings of the user's own
+    (`MALLOC_...`, GLIBC_TUNABLES, another allocator) are left alone.
+    """
+    own = any(name.startswith("MALLOC_") for name in os.environ) or "GLIBC_TUNABLES" in os.environ
+    if not own and (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)):
+        for parameter, value in ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, -1), (M_TOP_PAD, 2**26)):
+            mallopt(parameter, value)
 
 
 def begin_peak(device: Any) -> None:

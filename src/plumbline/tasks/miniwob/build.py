@@ -21,7 +21,8 @@ from plumbline.records import Failure
 from plumbline.storage import read_object, write_json, write_jsonl
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.miniwob.actions import from_json, to_json
-from plumbline.tasks.miniwob.options import MiniwobOptions, table
+from plumbline.tasks.miniwob.options import MiniwobOptions
+from plumbline.tasks.miniwob.pages import table
 from plumbline.tasks.miniwob.reading import read_plan
 from plumbline.tasks.miniwob.world import Solved, World
 from plumbline.tasks.miniwob.writing import write_steps

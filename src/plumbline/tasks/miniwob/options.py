@@ -1,22 +1,13 @@
 """What a recipe may say about the miniwob task."""
 
 import difflib
-from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from plumbline.errors import RecipeError
 from plumbline.recipe import Section, section
-from plumbline.tasks.tables import read_table
-
-
-@cache
-def table() -> dict[str, dict[str, str]]:
-    """What `tasks.yaml` says of each page, by name."""
-    found: dict[str, dict[str, str]] = read_table(Path(__file__).with_name("tasks.yaml"))
-    return found
+from plumbline.tasks.miniwob.pages import table
 
 
 class PerTask(Section):
@@ -82,7 +73,7 @@ class MiniwobOptions(Section):
         return {**pages, "per_task": counts, "seed": self.seed, "turn_by_turn": self.turns > 1}
 
 
-_ADVICE = "`python -c 'from plumbline.tasks.miniwob.options import table; print(*table())'` prints all 130"
+_ADVICE = "`python -c 'from plumbline.tasks.miniwob.pages import table; print(*table())'` prints all 130"
 
 
 def read_options(values: dict[str, Any]) -> MiniwobOptions:

@@ -1,4 +1,4 @@
-"""Where the pages of MiniWoB++ are: in the package `miniwob`, which is found and not imported.
+"""The pages of MiniWoB++: what is known of each, and where it is: in the package `miniwob`, found and not imported.
 
 Importing it would import gymnasium and selenium, of which nothing is needed here.
 """
@@ -9,12 +9,19 @@ from pathlib import Path
 
 from plumbline.errors import RecipeError
 from plumbline.imports import missing
+from plumbline.tasks.tables import read_table
 
-RELOADED: frozenset[str] = frozenset(
-    ("drag-cube", "scroll-text", "scroll-text-2", "search-engine", "stock-market", "use-colorwheel", "use-colorwheel-2")
-)
-"""Tasks whose pages keep something of an episode that the next one would show; they are loaded anew for each. Found by
-`python -m plumbline.tasks.miniwob.browser.try --leaks`."""
+
+@cache
+def table() -> dict[str, dict[str, str]]:
+    """What `tasks.yaml` says of each page, by name."""
+    found: dict[str, dict[str, str]] = read_table(Path(__file__).with_name("tasks.yaml"))
+    return found
+
+
+def is_reloaded(task: str) -> bool:
+    """Whether a task's page is loaded anew for each episode."""
+    return table()[task].get("reloaded") == "true"
 
 
 @cache

@@ -21,7 +21,8 @@ from plumbline.tasks.miniwob.build import (
 )
 from plumbline.tasks.miniwob.controls import controls
 from plumbline.tasks.miniwob.grammar import Page
-from plumbline.tasks.miniwob.options import MiniwobOptions, PerTask, read_options, table
+from plumbline.tasks.miniwob.options import MiniwobOptions, PerTask, read_options
+from plumbline.tasks.miniwob.pages import table
 from plumbline.tasks.miniwob.prompts import again, messages
 from plumbline.tasks.miniwob.reading import Plan, read_plan
 from plumbline.tasks.miniwob.world import Played, World, page_in, page_of

@@ -77,7 +77,7 @@ class Engine:
         async with self.working:
             seat = await self._take(task, episode)
             try:
-                if seat.task != task or (task in pages.RELOADED and (episode is None or seat.episode != episode)):
+                if seat.task != task or (pages.is_reloaded(task) and (episode is None or seat.episode != episode)):
                     seat.task, seat.episode = task, None
                     await within(_LOADING, seat.page.goto(address, wait_until="load"))
                 result = await within(episodes * self.seconds + _GRACE, work(seat.page))

@@ -177,7 +177,7 @@ class Pool:
         work = "([seed, plans, limits]) => plumbline.episodes.group(seed, plans, limits)"
         limits = asdict(self.limits)
         cut = [list(plan[: self.limits.acts + 1]) for plan in plans]
-        if task not in pages.RELOADED:
+        if not pages.is_reloaded(task):
             found = self._call(lambda engine: engine.group(task, work, [seed, cut, limits], len(cut)))
             if found is not None:
                 return [_ran(one) for one in found]
