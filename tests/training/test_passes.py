@@ -270,15 +270,17 @@ COUNTED = """
     import os, resource, sys
     os.environ.pop("GLIBC_TUNABLES", None)
     import torch
-    from plumbline.policies.memory import keep_pages
+    from plumbline.policies import memory
     torch.set_num_threads(1)
-    for step in range(4):
+    for step in range(6):
+        memory.KEPT = 0.5 if step < 4 else 0
+        memory.begin_peak(torch.device("cpu"))
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         for _ in range(8):
             torch.ones(2**24)  # 64 MiB
         print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
         if step == 1:
-            keep_pages()
+            memory.keep_pages()
 """
 
 
@@ -290,6 +292,7 @@ def test_what_a_step_gave_back_is_there_for_the_next(own):
     done = subprocess.run(
         script, env=environment | ({own: "2"} if own else {}), capture_output=True, text=True, check=True
     )
-    _, before, _, after = map(int, done.stdout.split())
+    _, before, _, after, scarce, _ = map(int, done.stdout.split())
     assert before > 8 * 32, "else the system gives such large pages that there is nothing to keep"
+    assert scarce > before / 16, "where memory is scarce it is given back between steps"
     assert (after > before / 2) if own else (after < before / 100), "what the user has set is left alone"
