@@ -222,8 +222,15 @@ def test_forms_that_are_made_up_can_be_filled_in_and_tell_nothing_of_those_held_
     assert task.rubric == others.rubric, "what is judged is the same"
     assert [task.judge(one, one.gold)[1].total for one in made] == pytest.approx([1.0] * 300)
     fields = [field for one in made for field in task.view_of(one).form.fields]
-    seen = {field.label for name, form in FORMS.items() if name not in HELD_OUT for field in form.fields}
-    assert {field.label for field in fields} <= seen
+    seen, held = (
+        {field.label for name, form in FORMS.items() if (name in HELD_OUT) == held for field in form.fields}
+        for held in (False, True)
+    )
+    labels = [field.label for field in fields]
+    coined = [label for label in labels if label not in seen]
+    assert 0.4 < len(coined) / len(labels) < 0.6
+    assert len(set(coined)) > 0.8 * len(coined), "nearly all of them come once"
+    assert not set(coined) & held
     kinds = {label: {field.kind for field in fields if field.label == label} for label in seen}
     assert sum(len(found) > 1 for found in kinds.values()) > 100, "a label does not say what its control is"
     fewer = {one.id: one.gold for one in open_forms(mixed=40, records=10, noise=noise).examples("train")}

@@ -1,7 +1,7 @@
 """Forms that are made up for training, so that a model learns to read a form and not to know twenty of them.
 
-A form is put together from fields of others. Half of the time their labels are dealt anew, and some fields are of
-another kind: a label then says nothing about what to do with its control, and only the page does.
+A form is put together from fields of others. Some fields are of another kind, and labels are dealt anew or coined
+(`coined.py`): a label then says nothing about what to do with its control, and only the page does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,15 @@ from decimal import InvalidOperation
 import numpy as np
 
 from plumbline.seeds import generator
+from plumbline.tasks.forms.suite.coined import Coiner
 from plumbline.tasks.forms.suite.declaration import Field, Form, Kind, Page
 from plumbline.tasks.forms.suite.drawing import Drawing
+from plumbline.tasks.forms.suite.fields import slug
 
 FEWEST, MOST = 4, 14
 """Fields of a form, before those that would say the same twice are left out."""
-RELABELLED, CHANGED, TWO_PAGES = 0.5, 0.25, 0.2
-"""Of forms: labels are dealt anew; of fields: of another kind; of forms: a second page."""
+RELABELLED, COINED, CHANGED, TWO_PAGES = 0.25, 0.6, 0.25, 0.2
+"""Of forms: labels are dealt anew, or coined; of fields: of another kind; of forms: a second page."""
 _KINDS: Mapping[Kind, Kind] = {
     "text": "textarea",
     "email": "text",
@@ -50,22 +52,23 @@ def mixed_forms(forms: Mapping[str, Form], count: int, seed: int, most: int | No
         rng = generator(seed, "forms", "mixed", index)
         like = list(forms.values())[int(rng.integers(len(forms)))]
         pool = [one for name, form in forms.items() if form.language == like.language for one in usable[name]]
-        fields = _fields(pool, int(rng.integers(min(FEWEST, most), most + 1)), rng)
+        coiner = Coiner(rng, like.language, set()) if rng.random() < COINED else None
+        fields = _fields(pool, int(rng.integers(min(FEWEST, most), most + 1)), rng, coiner)
         cut = int(rng.integers(1, len(fields))) if len(fields) > 1 and rng.random() < TWO_PAGES else len(fields)
         name = f"mixed-{index:04d}"
         made[name] = Form(
             name=name,
             domain=like.domain,
-            title=like.title,
+            title=coiner.coin("titles") if coiner else like.title,
             pages=tuple(Page(part) for part in (fields[:cut], fields[cut:]) if part),
-            button=like.button,
+            button=coiner.coin("buttons") if coiner else like.button,
             language=like.language,
             asides=like.asides,
         )
     return made
 
 
-def _fields(pool: Sequence[Field], count: int, rng: np.random.Generator) -> tuple[Field, ...]:
+def _fields(pool: Sequence[Field], count: int, rng: np.random.Generator, coiner: Coiner | None) -> tuple[Field, ...]:
     chosen: list[Field] = []
     names: set[str] = set()
     labels: set[str] = set()
@@ -81,7 +84,11 @@ def _fields(pool: Sequence[Field], count: int, rng: np.random.Generator) -> tupl
         labels.add(label)
         texts |= said
     fields = [_changed(one) if one.kind in _KINDS and rng.random() < CHANGED else one for one in chosen]
-    if rng.random() >= RELABELLED:
+    if coiner is not None:
+        coiner.taken |= {slug(text) for text in labels | texts} | names
+        heads: list[str] = []
+        return tuple(coiner.field(one, heads) for one in fields)
+    if rng.random() >= RELABELLED / (1 - COINED):
         return tuple(fields)
     # What a box says is a sentence, which names nothing that could be typed or chosen.
     places = [place for place, one in enumerate(fields) if one.kind != "checkbox"]

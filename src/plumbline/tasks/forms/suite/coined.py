@@ -1,0 +1,116 @@
+"""Labels, choices and entries that no form has, put together from words.
+
+A model that has seen a few hundred labels over and over writes those from memory, and "Area in square metre" where a
+new form says metres. Labels that come once each it can only copy. Some labels of a form begin with the same word
+("Permit", "Permit email"), because the shorter of two such labels is taken for the longer.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plumbline.tasks.forms.suite.declaration import CHOSEN, Field, Language, Option
+from plumbline.tasks.forms.suite.drawing import Drawing
+from plumbline.tasks.forms.suite.fields import slug
+from plumbline.tasks.tables import read_table
+
+COINED, BY_KIND, SAME_HEAD, CHOICES, ENTRIES = 0.85, 0.7, 0.35, 0.6, 0.5
+"""Of fields: a coined label; of labels: an ending that fits the control, and the first thing of one before; of choices:
+coined options; of texts: a coined entry."""
+_TRIES = 50
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(one.strip() for one in text.split(","))
+
+
+def _lists(lists: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _lists(value) if isinstance(value, Mapping) else _list(value) for key, value in lists.items()}
+
+
+_WORDS: Mapping[str, Any] = {
+    language: _lists(lists) for language, lists in read_table(Path(__file__).with_name("coined.yaml")).items()
+}
+
+
+@dataclass(slots=True)
+class Coiner:
+    """Draws words of a language, and no name twice that a control of one form has."""
+
+    rng: np.random.Generator
+    language: Language
+    taken: set[str]
+    """Slugs of labels and of options' texts."""
+
+    def coin(self, patterns: str, **given: str) -> str:
+        """A text by one of a list's patterns, with what is given in its places: a capital in each that has one."""
+        words = _WORDS[self.language]
+
+        def fill(found: re.Match[str]) -> str:
+            name = found.group(1)
+            low = name.lower()
+            if low == "number":
+                return str(self.rng.integers(2, 400))
+            if low == "last":
+                return Drawing(self.rng, self.language).person(0)[1]
+            if low in given:
+                text = given.pop(low) if low == "thing" else given[low]  # a second thing is another one
+            else:
+                text = self._pick(
+                    words["endings"]["text"] if low == "text" else words["things" if low == "thing" else "qualities"]
+                )
+            return text[0].upper() + text[1:] if name[0].isupper() else text[0].lower() + text[1:]
+
+        return re.sub(r"\{(\w+)\}", fill, self._pick(words[patterns]))
+
+    def fresh(self, patterns: str, given: Mapping[str, Any] | None = None) -> str | None:
+        """The same, for a name that the form does not have; None where none was found."""
+        for _ in range(_TRIES):
+            text = self.coin(patterns, **(given or {}))
+            if slug(text) not in self.taken:
+                self.taken.add(slug(text))
+                return text
+        return None
+
+    def _pick(self, choices: tuple[str, ...]) -> str:
+        return choices[int(self.rng.integers(len(choices)))]
+
+    def field(self, one: Field, heads: list[str]) -> Field:
+        """A field under a coined name, perhaps with other choices or entries.
+
+        Args:
+            one: its label and options are given up where they are coined.
+            heads: things that labels before began with; its own is added.
+        """
+        words = _WORDS[self.language]
+        if one.options and self.rng.random() < CHOICES:
+            one = self._with_choices(one)
+        if one.kind == "text" and one.pattern is None and one.maxlength is None and self.rng.random() < ENTRIES:
+            one = replace(one, draw=_entry, placeholder="", hint="", minlength=None)
+        if self.rng.random() >= COINED:
+            return one
+        if one.kind == "checkbox":
+            label = self.fresh("boxes")
+        else:
+            head = self._pick(tuple(heads)) if heads and self.rng.random() < SAME_HEAD else self._pick(words["things"])
+            kind = "choice" if one.kind in CHOSEN else one.kind
+            kinds = tuple(words["endings"])
+            ending = self._pick(words["endings"][kind if self.rng.random() < BY_KIND else self._pick(kinds)])
+            label = self.fresh("labels", {"thing": head, "ending": ending})
+            heads.append(head)
+        if label is None:
+            return one
+        return replace(one, label=label, name=slug(label), alias="")
+
+    def _with_choices(self, one: Field) -> Field:
+        texts = [self.fresh("choices") for _ in range(int(self.rng.integers(2, 7)))]
+        options = tuple(Option(slug(text), text) for text in texts if text is not None)
+        return replace(one, options=options, default="")
+
+
+def _entry(drawing: Drawing) -> str:
+    return Coiner(drawing.rng, drawing.language, set()).coin("entries")
