@@ -18,8 +18,8 @@ from plumbline.tasks.forms.suite.fields import slug
 
 FEWEST, MOST = 4, 14
 """Fields of a form, before those that would say the same twice are left out."""
-RELABELLED, COINED, CHANGED, TWO_PAGES = 0.25, 0.6, 0.25, 0.2
-"""Of forms: labels are dealt anew, or coined; of fields: of another kind; of forms: a second page."""
+COINED, RELABELLED, CHANGED, TWO_PAGES = 0.6, 0.5, 0.25, 0.2
+"""Of forms: labels are coined; of others: dealt anew; of fields: of another kind; of forms: a second page."""
 _KINDS: Mapping[Kind, Kind] = {
     "text": "textarea",
     "email": "text",
@@ -88,7 +88,7 @@ def _fields(pool: Sequence[Field], count: int, rng: np.random.Generator, coiner:
         coiner.taken |= {slug(text) for text in labels | texts} | names
         heads: list[str] = []
         return tuple(coiner.field(one, heads) for one in fields)
-    if rng.random() >= RELABELLED / (1 - COINED):
+    if rng.random() >= RELABELLED:
         return tuple(fields)
     # What a box says is a sentence, which names nothing that could be typed or chosen.
     places = [place for place, one in enumerate(fields) if one.kind != "checkbox"]
