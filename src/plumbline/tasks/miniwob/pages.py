@@ -20,8 +20,8 @@ def table() -> dict[str, dict[str, str]]:
 
 
 def is_reloaded(task: str) -> bool:
-    """Whether a task's page is loaded anew for each episode."""
-    return table()[task].get("reloaded") == "true"
+    """Whether a task's page is loaded anew for each episode; one that `tasks.yaml` does not know is not."""
+    return table().get(task, {}).get("reloaded") == "true"
 
 
 @cache
