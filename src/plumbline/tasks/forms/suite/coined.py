@@ -21,7 +21,6 @@ from plumbline.tasks.tables import read_table
 COINED, BY_KIND, SAME_HEAD, CHOICES, ENTRIES = 0.85, 0.7, 0.35, 0.6, 0.5
 """Of fields: a coined label; of labels: an ending that fits the control, and the first thing of one before; of choices:
 coined options; of texts: a coined entry."""
-_TRIES = 50
 
 
 def _list(text: str) -> tuple[str, ...]:
@@ -49,6 +48,7 @@ class Coiner:
     def coin(self, patterns: str, **given: str) -> str:
         """A text by one of a list's patterns, with what is given in its places: a capital in each that has one."""
         words = _WORDS[self.language]
+        lists = {"thing": words["things"], "quality": words["qualities"], "text": words["endings"]["text"]}
 
         def fill(found: re.Match[str]) -> str:
             name = found.group(1)
@@ -60,21 +60,17 @@ class Coiner:
             if low in given:
                 text = given.pop(low) if low == "thing" else given[low]  # a second thing is another one
             else:
-                text = self._pick(
-                    words["endings"]["text"] if low == "text" else words["things" if low == "thing" else "qualities"]
-                )
+                text = self._pick(lists[low])
             return text[0].upper() + text[1:] if name[0].isupper() else text[0].lower() + text[1:]
 
         return re.sub(r"\{(\w+)\}", fill, self._pick(words[patterns]))
 
-    def fresh(self, patterns: str, given: Mapping[str, Any] | None = None) -> str | None:
-        """The same, for a name that the form does not have; None where none was found."""
-        for _ in range(_TRIES):
-            text = self.coin(patterns, **(given or {}))
-            if slug(text) not in self.taken:
-                self.taken.add(slug(text))
-                return text
-        return None
+    def fresh(self, patterns: str, **given: str) -> str:
+        """The same, for a name that the form does not have; there are thousands, and a form has a hundred at most."""
+        while slug(text := self.coin(patterns, **given)) in self.taken:
+            pass
+        self.taken.add(slug(text))
+        return text
 
     def _pick(self, choices: tuple[str, ...]) -> str:
         return choices[int(self.rng.integers(len(choices)))]
@@ -100,16 +96,13 @@ class Coiner:
             kind = "choice" if one.kind in CHOSEN else one.kind
             kinds = tuple(words["endings"])
             ending = self._pick(words["endings"][kind if self.rng.random() < BY_KIND else self._pick(kinds)])
-            label = self.fresh("labels", {"thing": head, "ending": ending})
+            label = self.fresh("labels", thing=head, ending=ending)
             heads.append(head)
-        if label is None:
-            return one
         return replace(one, label=label, name=slug(label), alias="")
 
     def _with_choices(self, one: Field) -> Field:
         texts = [self.fresh("choices") for _ in range(int(self.rng.integers(2, 7)))]
-        options = tuple(Option(slug(text), text) for text in texts if text is not None)
-        return replace(one, options=options, default="")
+        return replace(one, options=tuple(Option(slug(text), text) for text in texts), default="")
 
 
 def _entry(drawing: Drawing) -> str:
