@@ -144,3 +144,18 @@ def test_closing_answers_those_who_wait():
     drawn, *others = with_slow(work)
     assert drawn == "(0,)"
     assert [type(one) for one in others] == [EngineError, EngineError]
+
+
+def test_closing_answers_who_was_still_being_looked_at():
+    async def work(served, sampler):
+        looking, look = threading.Event(), threading.Event()
+        length = sampler.prompt_length
+        sampler.prompt_length = lambda messages: (looking.set(), look.wait(10), length(messages))[2]
+        task = asyncio.create_task(text_of(served, asked(0)))
+        await asyncio.to_thread(looking.wait, 10)
+        await served.close()
+        look.set()
+        return await asyncio.gather(task, return_exceptions=True)
+
+    (error,) = with_slow(work)
+    assert isinstance(error, EngineError)

@@ -279,7 +279,7 @@ def test_nothing_stays_of_many_requests():
         measured = soak(server, 240, at_once=8)
         assert server.book.busy == 0
     assert measured.failed == 0
-    assert measured.grown < 100, "one object of each request of the second half would be 120"
+    assert measured.grown < 20, "one object of each request of the second half would be 120"
 
 
 PROGRAM = """

@@ -76,10 +76,10 @@ class BatchedServed:
                 f"{self.name} is of family {self.family}, which has no log-probabilities of single tokens",
                 "leave out logprobs",
             )
-        if self._closed:
-            raise self._ends()
         request = Request(asked.request.key, asked.request.messages, self._law(asked))
         await asyncio.to_thread(self._check, request)
+        if self._closed:  # asked here, because what is put behind the end of the queue waits for ever
+            raise self._ends()
         waiting = _Waiting(request, asked.canvas)
         self._asked.put(waiting)
         try:
