@@ -5,7 +5,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from plumbline.serve.app import openapi
-from plumbline.serve.chat_body import ChatBody
 from plumbline.serve.lenient import LenientServed
 from tests.serve.serving import Limits, Scripted, running
 
@@ -40,13 +39,8 @@ def test_every_request_has_an_answer_that_the_page_declares(page, mode):
     assert "POST /v1/chat/completions" in seen
 
 
-def test_the_body_on_the_page_is_the_one_that_is_read():
-    said = openapi({"a": Scripted("a")}, Limits(tokens=7, answers=2))["components"]["schemas"]
-    wanted = ChatBody.model_json_schema(ref_template="#/components/schemas/{model}")
-    for name, schema in wanted.pop("$defs").items():
-        assert said[name] == schema
-    wanted["properties"]["model"]["enum"] = ["a"]
-    wanted["properties"]["n"]["anyOf"][0]["maximum"] = 2
-    for name in ("max_tokens", "max_completion_tokens"):
-        wanted["properties"][name]["anyOf"][0]["maximum"] = 7
-    assert said["ChatBody"] == wanted
+def test_the_page_names_the_models_and_the_limits():
+    body = openapi({"a": Scripted("a")}, Limits(tokens=7, answers=2))["components"]["schemas"]["ChatBody"]["properties"]
+    assert body["model"]["enum"] == ["a"]
+    assert body["n"]["anyOf"][0]["maximum"] == 2
+    assert [body[name]["anyOf"][0]["maximum"] for name in ("max_tokens", "max_completion_tokens")] == [7, 7]

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 from plumbline import __version__
 from plumbline.serve.book import Book, known
 from plumbline.serve.chat import Chat
+from plumbline.serve.chat_body import ChatBody
 from plumbline.serve.limits import Limits
 from plumbline.serve.refusals import Refusal
 from plumbline.serve.served import Served
@@ -107,10 +108,12 @@ def _described(served: Served) -> dict[str, Any]:
 
 
 def openapi(models: Mapping[str, Served], limits: Limits) -> dict[str, Any]:
-    """The server's own OpenAPI page, with its models and limits."""
+    """The server's own OpenAPI page: the file's paths and answers, the body as it is read, its models and limits."""
     page: dict[str, Any] = json.loads(files("plumbline.serve").joinpath("openapi.json").read_text("utf-8"))
     page["info"]["version"] = __version__
-    body = page["components"]["schemas"]["ChatBody"]["properties"]
+    schema = ChatBody.model_json_schema(ref_template="#/components/schemas/{model}")
+    page["components"]["schemas"] |= {**schema.pop("$defs"), "ChatBody": schema}
+    body = schema["properties"]
     body["model"]["enum"] = list(models)
     body["n"]["anyOf"][0]["maximum"] = limits.answers
     for name in ("max_tokens", "max_completion_tokens"):
