@@ -19,6 +19,8 @@ _BEGIN = "seed => plumbline.episodes.first(seed)"
 _ACT = "async one => [await plumbline.episodes.act(one), WOB_DONE_GLOBAL === true, WOB_RAW_REWARD_GLOBAL]"
 _LOOK = "() => plumbline.episodes.look()"
 _AREA = {"x": 0.0, "y": 0.0, "width": 160.0, "height": 210.0}
+_UNCOVERED = "#sync-task-cover { visibility: hidden }"
+"""A page that has ended covers itself, and how it ended is what the last picture is for."""
 _MOST = 12
 """Pictures of one episode; what is between the first ones and the last is left out where there would be more."""
 _CAPTION = 160
@@ -96,7 +98,13 @@ async def _film(tab: "Tab", seed: str, stretches: Sequence[Sequence[Act]]) -> li
     frames: list[Frame] = []
 
     async def shoot(caption: str) -> None:
-        image = await tab.screenshot(type="jpeg", quality=60, clip=_AREA, scale="css")  # type: ignore[arg-type]
+        image = await tab.screenshot(
+            type="jpeg",
+            quality=60,
+            clip=_AREA,  # type: ignore[arg-type]
+            scale="css",
+            style=_UNCOVERED,
+        )
         frames.append(Frame(caption=caption[:_CAPTION], image=image))
 
     await shoot(f"before: {first['utterance']}")
