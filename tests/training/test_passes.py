@@ -296,3 +296,28 @@ def test_what_a_step_gave_back_is_there_for_the_next(own):
     assert before > 8 * 32, "else the system gives such large pages that there is nothing to keep"
     assert scarce > before / 16, "where memory is scarce it is given back between steps"
     assert (after > before / 2) if own else (after < before / 100), "what the user has set is left alone"
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "most"),
+    [
+        ("0::/\n", {"memory.max": "max\n"}, None),
+        ("0::/\n", {"memory.max": "4096\n"}, 4096),
+        ("0::/a/b\n", {"a/b/memory.max": "max\n", "a/memory.max": "8192\n"}, 8192),
+        ("4:memory:/host/path\n3:cpu:/\n0::/\n", {"memory/memory.limit_in_bytes": "4096\n"}, 4096),
+        ("4:memory:/\n", {"memory/memory.limit_in_bytes": "9223372036854771712\n"}, None),
+        ("3:cpu:/a:b\n", {"memory.max": "4096\n"}, None),
+        (None, {}, None),
+    ],
+)
+def test_a_container_may_hold_less_than_its_machine(tmp_path, monkeypatch, groups, files, most):
+    from plumbline.policies import memory
+
+    monkeypatch.setattr(memory, "LIMITS", tmp_path / "limits")
+    monkeypatch.setattr(memory, "GROUPS", tmp_path / "cgroup")
+    if groups is not None:
+        memory.GROUPS.write_text(groups)
+    for name, text in files.items():
+        (memory.LIMITS / name).parent.mkdir(parents=True, exist_ok=True)
+        (memory.LIMITS / name).write_text(text)
+    assert memory.main_memory() == (most or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -20,9 +20,12 @@ SIGNS = ("out of memory", "can't allocate memory")
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
 """Of mallopt(3), as glibc's malloc.h numbers them."""
 KEPT = 0.5
-"""Share of the machine's pages above which none are kept from one step to the next."""
+"""Share of the main memory within reach above which no pages are kept from one step to the next."""
 STATM = Path("/proc/self/statm")
 """Linux: the pages of this process, all and resident."""
+GROUPS = Path("/proc/self/cgroup")
+"""Linux: a line `number:controllers:path` for each control group of this process; version 2 names no controllers."""
+LIMITS = Path("/sys/fs/cgroup")
 
 
 class Spare(Protocol):
@@ -90,13 +93,13 @@ def keep_pages() -> None:
 
 def begin_peak(device: Any) -> None:
     """From here on `peak` counts. On a CPU it counts from the start of the process, and kept pages are given back where
-    the process holds more than half of the machine's: between steps of several sizes a third more of them gathers.
+    the process holds more than half of what it may: between steps of several sizes a third more of them gathers.
     """
     import torch
 
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    elif STATM.is_file() and int(STATM.read_text().split()[1]) > KEPT * os.sysconf("SC_PHYS_PAGES"):
+    elif STATM.is_file() and int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > KEPT * main_memory():
         _trim()
 
 
@@ -110,11 +113,31 @@ def peak(device: Any) -> int:
 
 
 def within_reach(device: Any) -> int:
-    """Bytes of a GPU that tensors of this process have or could have; other processes keep theirs."""
+    """Bytes of a device that tensors of this process have or could have; other processes keep theirs on a GPU."""
     import torch
 
+    if device.type != "cuda":
+        return main_memory()
     free, _ = torch.cuda.mem_get_info(device)
     return int(free) + torch.cuda.memory_reserved(device)
+
+
+def main_memory() -> int:
+    """Bytes that this process may hold: the machine's, or fewer where a control group, such as a container's, says so.
+
+    https://docs.kernel.org/admin-guide/cgroup-v2.html, and cgroup-v1/memory.html beside it.
+    """
+    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for line in GROUPS.read_text().splitlines() if GROUPS.is_file() else ():
+        _, controllers, path = line.split(":", 2)
+        if controllers not in {"", "memory"}:
+            continue
+        top, name = (LIMITS / "memory", "memory.limit_in_bytes") if controllers else (LIMITS, "memory.max")
+        group = top / path.lstrip("/")
+        for each in (group, *group.parents):  # a container may see its own group at the top alone
+            if each.is_relative_to(top) and (each / name).is_file() and (said := (each / name).read_text()) != "max\n":
+                most = min(most, int(said))
+    return most
 
 
 Say = Callable[[str, str], None]

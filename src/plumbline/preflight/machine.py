@@ -63,9 +63,8 @@ def measure(section: ModelSection) -> Machine:
         reading = _best(large.sum, device)
     finally:
         torch.set_num_threads(threads)
-    memory = within_reach(device) if device.type == "cuda" else _main_memory()
     name = str(dtype).removeprefix("torch.")
-    return Machine(str(device), name, 2 * rows * inputs * outputs / product, 8 * count / reading, memory)
+    return Machine(str(device), name, 2 * rows * inputs * outputs / product, 8 * count / reading, within_reach(device))
 
 
 def _best(work: Callable[[], Any], device: Any) -> float:
@@ -81,10 +80,3 @@ def _best(work: Callable[[], Any], device: Any) -> float:
             torch.cuda.synchronize(device)
         seconds.append(time.perf_counter() - start)
     return min(seconds)
-
-
-def _main_memory() -> int:
-    """Bytes of main memory, of which a container may have less."""
-    import os
-
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
