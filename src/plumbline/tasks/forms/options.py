@@ -90,6 +90,10 @@ class FormsOptions(Section):
     """Plans for one form, each on a fresh visit: after one that sent nothing complete, the next is asked for with what
     the page and the server said. The last one's reward is the episode's, whatever came before it."""
 
+    damaged: Probability = 1.0
+    """Of each faultless demonstration, with several attempts: SFT also shows the gold plan after one with a learner's
+    faults, which sent nothing. Careless ones fail by themselves."""
+
     @field_validator("forms", "held_out")
     @classmethod
     def _known(cls, names: list[str] | None, info: ValidationInfo) -> list[str] | None:
