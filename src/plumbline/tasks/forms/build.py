@@ -183,6 +183,8 @@ def _prefilled(
             value = (values if rng.random() < 0.5 else others).get(one.name)
             if isinstance(value, str):
                 found[one.name] = value
+    if found and all(found.get(name) == value for name, value in values.items() if value not in (None, False, ())):
+        found.popitem()  # else there is nothing to do, and nothing to earn
     return found
 
 

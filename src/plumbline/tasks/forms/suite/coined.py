@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.tasks.forms.suite.declaration import CHOSEN, Field, Language, Option
-from plumbline.tasks.forms.suite.drawing import Drawing
+from plumbline.tasks.forms.suite.declaration import CHOSEN, Draw, Field, Language, Option
+from plumbline.tasks.forms.suite.drawing import Drawing, ascii_of, papers
 from plumbline.tasks.forms.suite.fields import slug
 from plumbline.tasks.tables import read_table
 
-COINED, BY_KIND, SAME_HEAD, CHOICES, ENTRIES = 0.85, 0.7, 0.35, 0.6, 0.5
-"""Of fields: a coined label; of labels: an ending that fits the control, and the first thing of one before; of choices:
-coined options; of texts: a coined entry."""
+COINED, BY_KIND, SAME_HEAD, CHOICES, ENTRIES, FILES = 0.85, 0.7, 0.35, 0.75, 0.5, 0.7
+"""Of fields: a coined label; of labels: an ending that fits the control, and the first thing of one before; of an
+option: its label's thing; of choices: coined options; of texts: a coined entry; of files: coined names, up to three."""
 
 
 def _list(text: str) -> tuple[str, ...]:
@@ -83,16 +83,19 @@ class Coiner:
             heads: things that labels before began with; its own is added.
         """
         words = _WORDS[self.language]
+        head = self._pick(tuple(heads)) if heads and self.rng.random() < SAME_HEAD else self._pick(words["things"])
         if one.options and self.rng.random() < CHOICES:
-            one = self._with_choices(one)
-        if one.kind == "text" and one.pattern is None and one.maxlength is None and self.rng.random() < ENTRIES:
-            one = replace(one, draw=_entry, placeholder="", hint="", minlength=None)
+            one = self._with_choices(one, head)
+        if one.kind == "file" and self.rng.random() < FILES:
+            stem = ascii_of(self._pick(words["things"]))
+            one = replace(one, draw=papers(stem, *(one.accept or (".pdf", ".png")), count=3), multiple=True)
+        if one.kind in _ENTRIES and one.pattern is None and one.maxlength is None and self.rng.random() < ENTRIES:
+            one = replace(one, draw=_ENTRIES[one.kind], placeholder="", hint="", minlength=None)
         if self.rng.random() >= COINED:
             return one
         if one.kind == "checkbox":
             label = self.fresh("boxes")
         else:
-            head = self._pick(tuple(heads)) if heads and self.rng.random() < SAME_HEAD else self._pick(words["things"])
             kind = "choice" if one.kind in CHOSEN else one.kind
             kinds = tuple(words["endings"])
             ending = self._pick(words["endings"][kind if self.rng.random() < BY_KIND else self._pick(kinds)])
@@ -100,10 +103,27 @@ class Coiner:
             heads.append(head)
         return replace(one, label=label, name=slug(label), alias="")
 
-    def _with_choices(self, one: Field) -> Field:
-        texts = [self.fresh("choices") for _ in range(int(self.rng.integers(2, 7)))]
+    def _with_choices(self, one: Field, head: str) -> Field:
+        texts = [
+            self.fresh("choices", **({"thing": head} if self.rng.random() < SAME_HEAD else {}))
+            for _ in range(int(self.rng.integers(2, 7)))
+        ]
         return replace(one, options=tuple(Option(slug(text), text) for text in texts), default="")
 
 
 def _entry(drawing: Drawing) -> str:
     return Coiner(drawing.rng, drawing.language, set()).coin("entries")
+
+
+def _remark(drawing: Drawing) -> str:
+    coiner = Coiner(drawing.rng, drawing.language, set())
+    return " ".join(coiner.coin("remarks") for _ in range(int(drawing.rng.integers(1, 4))))
+
+
+def _mail(drawing: Drawing) -> str:
+    coiner = Coiner(drawing.rng, drawing.language, set())
+    local, host = (".".join(map(ascii_of, coiner.coin("entries").split())) for _ in range(2))
+    return f"{local}@{host}.example"
+
+
+_ENTRIES: Mapping[str, Draw] = {"text": _entry, "textarea": _remark, "email": _mail}

@@ -18,8 +18,9 @@ from plumbline.tasks.forms.suite.fields import slug
 
 FEWEST, MOST = 4, 14
 """Fields of a form, before those that would say the same twice are left out."""
-COINED, RELABELLED, CHANGED, TWO_PAGES = 0.6, 0.5, 0.25, 0.2
-"""Of forms: labels are coined; of others: dealt anew; of fields: of another kind; of forms: a second page."""
+COINED, RELABELLED, CHANGED, EVEN, TWO_PAGES = 0.6, 0.5, 0.25, 0.5, 0.2
+"""Of forms: labels are coined; of others: dealt anew; of fields: of another kind; of choices: so, too, which makes
+lists of which several may be chosen as common as boxes; of forms: a second page."""
 _KINDS: Mapping[Kind, Kind] = {
     "text": "textarea",
     "email": "text",
@@ -73,8 +74,7 @@ def _fields(pool: Sequence[Field], count: int, rng: np.random.Generator, coiner:
     names: set[str] = set()
     labels: set[str] = set()
     texts: set[str] = set()
-    for place in rng.permutation(len(pool)):
-        one = pool[int(place)]
+    for one in _order(pool, rng):
         label, said = one.label.casefold(), {option.text.casefold() for option in one.options}
         # An option that reads as a label would be another control of that name.
         if len(chosen) == count or one.name in names or label in labels | texts or said & labels:
@@ -83,7 +83,7 @@ def _fields(pool: Sequence[Field], count: int, rng: np.random.Generator, coiner:
         names.add(one.name)
         labels.add(label)
         texts |= said
-    fields = [_changed(one) if one.kind in _KINDS and rng.random() < CHANGED else one for one in chosen]
+    fields = [_changed(one) if one.kind in _KINDS and rng.random() < _share(one) else one for one in chosen]
     if coiner is not None:
         coiner.taken |= {slug(text) for text in labels | texts} | names
         heads: list[str] = []
@@ -97,6 +97,23 @@ def _fields(pool: Sequence[Field], count: int, rng: np.random.Generator, coiner:
         given = called[int(other)]
         fields[place] = replace(fields[place], label=given.label, name=given.name, alias=given.alias)
     return tuple(fields)
+
+
+def _order(pool: Sequence[Field], rng: np.random.Generator) -> list[Field]:
+    """The pool in any order, but every other field is of a kind that is drawn first, so that rare kinds come, too."""
+    left, order = [pool[int(place)] for place in rng.permutation(len(pool))], []
+    while left:
+        if len(order) % 2:
+            order.append(left.pop())
+            continue
+        kinds = sorted({one.kind for one in left})
+        kind = kinds[int(rng.integers(len(kinds)))]
+        order.append(left.pop(next(place for place, one in enumerate(left) if one.kind == kind)))
+    return order
+
+
+def _share(one: Field) -> float:
+    return EVEN if one.options else CHANGED
 
 
 def _changed(one: Field) -> Field:
