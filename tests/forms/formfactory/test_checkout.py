@@ -61,6 +61,16 @@ def test_options_of_the_other_suite(options, said, tmp_path):
         open_forms(options, tmp_path, silent)
 
 
+def test_how_options_of_a_models_own_run_are_set_back(tmp_path):
+    given = {"records": 20, "noise": {"stars": 1}, "max_fields": 3}
+    with pytest.raises(RecipeError) as caught:
+        open_forms({**BENCHMARK, "path": "x", **given}, tmp_path, silent)
+    assert caught.value.fix.endswith(": task.options.records=50, task.options.max_fields=null, task.options.noise={}")
+    back = {"records": 50, "max_fields": None, "noise": {}}
+    with pytest.raises(DataError):  # of the checkout, which is not there
+        open_forms({**BENCHMARK, "path": "x", **back}, tmp_path, silent)
+
+
 def test_forms_are_named_by_id_or_name(open_layout):
     task = open_layout(forms=["E12", "course-registration"])
     assert list(task.forms) == ["course-registration", "account-opening"]

@@ -131,15 +131,12 @@ def read_options(values: dict[str, Any]) -> FormsOptions:
         "own": ("path", "assets", "splits"),
         "formfactory": ("records", "mixed", "max_fields", "noise", "sloppiness"),
     }
-    set_for_another = [
-        f"task.options.{name}"
-        for name in foreign[options.suite]
-        if getattr(options, name) != FormsOptions.model_fields[name].default
-    ]
-    if set_for_another:
+    defaults = {name: FormsOptions.model_fields[name].default for name in foreign[options.suite]}
+    if strange := [name for name, default in defaults.items() if getattr(options, name) != default]:
+        undone = ", ".join(f"task.options.{name}={_written(defaults[name])}" for name in strange)
         raise RecipeError(
-            f"the suite {options.suite} has no use for {', '.join(set_for_another)}",
-            "leave that out"
+            f"the suite {options.suite} has no use for {', '.join(f'task.options.{name}' for name in strange)}",
+            f"leave that out, or set what a model's own run has said back: {undone}"
             if options.suite == "formfactory"
             else "set task.options.suite: formfactory, or leave it out",
         )
@@ -153,3 +150,8 @@ def read_options(values: dict[str, Any]) -> FormsOptions:
             "the FormFactory suite is read from a checkout, and none is named", "set task.options.path (--path)"
         )
     return options
+
+
+def _written(default: object) -> object:
+    """A default as a command line has it."""
+    return "{}" if isinstance(default, Section) else "null" if default is None else default
