@@ -9,7 +9,7 @@ import torch
 
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy
-from plumbline.evaluation.replays import replay_worst
+from plumbline.evaluation.replays import replay_episodes
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.flow.options import FlowSampling
@@ -309,7 +309,7 @@ def test_an_evaluation_keeps_every_turn(family, folders, tmp_path):
     path = tmp_path / "evaluation.json"
     write_evaluation(path, found)
     assert read_evaluation(path) == found
-    replays = replay_worst(task, task.examples("val"), replace(found, rows=tuple(several)), 1)
+    replays = replay_episodes(task, task.examples("val"), replace(found, rows=tuple(several)), 1)
     assert [frame.caption for frame in replays[0].frames] == [
         f"Turn {turn}: {caption}" for turn in (1, 2) for caption in ("<b>before</b>", "after")
     ]

@@ -214,5 +214,8 @@ TablesFolder = Annotated[
 ]
 Page = Annotated[Path | None, typer.Option("--report", rich_help_panel=OUTPUT, help="Write an HTML page of it.")]
 Replays = Annotated[
-    int, typer.Option(min=0, max=4, rich_help_panel=OUTPUT, help="Failed episodes to replay in --report.")
+    int,
+    typer.Option(
+        min=0, max=4, rich_help_panel=OUTPUT, help="Episodes to replay in --report: failed ones, and a right one."
+    ),
 ]

@@ -6,7 +6,7 @@ from dataclasses import replace
 from plumbline.checks import Ground
 from plumbline.evaluation.comparison import fall
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy
-from plumbline.evaluation.replays import replay_worst
+from plumbline.evaluation.replays import replay_episodes
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import Recipe
@@ -73,7 +73,9 @@ def replay_last(run: Run, ground: Ground) -> None:
     if (folder / INDEX).is_file():
         return
     run.working(f"replaying {key}", 0, recipe.evaluation.replays)
-    replays = replay_worst(ground.task, ground.held_out[key.split], run.evaluations()[key], recipe.evaluation.replays)
+    replays = replay_episodes(
+        ground.task, ground.held_out[key.split], run.evaluations()[key], recipe.evaluation.replays
+    )
     write_replays(folder, replays)
 
 

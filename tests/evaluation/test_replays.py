@@ -8,7 +8,7 @@ import pytest
 from plumbline.checks import final_splits
 from plumbline.errors import DataError
 from plumbline.evaluation.evaluate import evaluate_completions
-from plumbline.evaluation.replays import replay_worst
+from plumbline.evaluation.replays import replay_episodes
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import parse
 from plumbline.records import Frame, Mistake, Unjudged
@@ -31,15 +31,19 @@ def evaluated(task, answers):
     return examples, evaluate_completions(task, examples, answers, source="x", split="val")
 
 
-def test_the_answers_that_earned_least_are_replayed_and_right_ones_never():
+def test_the_answers_that_earned_least_are_replayed_each_stratum_first_and_one_that_is_right():
     task = ShownToy({"size": 5})
     examples, evaluation = evaluated(task, ["aaaa", "ab", "", "b", ""])
-    found = replay_worst(task, examples, evaluation, 3)
-    assert [(one.id, one.reward) for one in found] == [("val-2", 0.0), ("val-4", 0.0), ("val-3", 0.25)]
+    rows = [replace(row, stratum="") for row in evaluation.rows]
+    found = replay_episodes(task, examples, replace(evaluation, rows=tuple(rows)), 4)
+    assert [(one.id, one.reward) for one in found] == [("val-2", 0), ("val-4", 0), ("val-3", 0.25), ("val-0", 1)]
     assert found[2].mistakes == (Mistake(what="text", expected="aaaa", received="b"),)
     assert [frame.image for frame in found[0].frames] == [b"first of val-2", b"\xff\xd8second"]
-    assert [one.id for one in replay_worst(task, examples, evaluation, 4)][-1] == "val-1"
-    assert replay_worst(task, examples, replace(evaluation, rows=evaluation.rows[:1]), 4) == ()
+    right = replace(evaluation, rows=evaluation.rows[:1])
+    assert [len(replay_episodes(task, examples, right, count)) for count in (1, 2, 4)] == [0, 1, 1]
+    dealt = [replace(row, stratum="a" if row.reward == 0 else "b") for row in rows]
+    found = replay_episodes(task, examples, replace(evaluation, rows=tuple(dealt)), 4)
+    assert [one.id for one in found] == ["val-2", "val-3", "val-4", "val-0"]
 
 
 def test_an_answer_that_could_not_be_judged_is_not_replayed():
@@ -48,7 +52,7 @@ def test_an_answer_that_could_not_be_judged_is_not_replayed():
     row = evaluation.rows[0]
     lost = Unjudged(id=row.id, stratum=row.stratum, completion=row.completion, failure="EpisodeFailed")
     without = replace(evaluation, rows=evaluation.rows[1:], unjudged=(lost,))
-    assert [one.id for one in replay_worst(task, examples, without, 4)] == ["val-1"]
+    assert [one.id for one in replay_episodes(task, examples, without, 4)] == ["val-1"]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +62,7 @@ def test_an_answer_that_could_not_be_judged_is_not_replayed():
 def test_without_a_camera_a_line_says_so_and_nothing_is_lost(camera, problem, mistakes):
     task = ShownToy({"size": 2, "camera": camera})
     examples, evaluation = evaluated(task, ["", ""])
-    for one in replay_worst(task, examples, evaluation, 2):
+    for one in replay_episodes(task, examples, evaluation, 2):
         assert problem in one.problem
         assert one.frames == ()
         assert len(one.mistakes) == mistakes
@@ -67,9 +71,9 @@ def test_without_a_camera_a_line_says_so_and_nothing_is_lost(camera, problem, mi
 def test_a_task_without_replays_and_too_many_of_them_are_refused():
     examples, evaluation = evaluated(ToyTask({"size": 1}), [""])
     with pytest.raises(DataError, match="toy cannot be replayed"):
-        replay_worst(ToyTask({}), examples, evaluation, 1)
+        replay_episodes(ToyTask({}), examples, evaluation, 1)
     with pytest.raises(DataError, match="5 replays"):
-        replay_worst(ShownToy({}), examples, evaluation, 5)
+        replay_episodes(ShownToy({}), examples, evaluation, 5)
 
 
 def test_replays_read_back_as_they_were_written(tmp_path):

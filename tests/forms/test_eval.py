@@ -11,7 +11,7 @@ from plumbline import cli
 from plumbline.errors import RecipeError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
 from plumbline.evaluation.evaluate import references
-from plumbline.evaluation.replays import replay_worst
+from plumbline.evaluation.replays import replay_episodes
 from plumbline.evaluation.summary import detail
 from plumbline.records import Frame, Mistake
 from plumbline.runs.run import Silent
@@ -175,7 +175,7 @@ def test_an_episode_is_replayed_with_what_was_wrong(library, monkeypatch):
     assert isinstance(library, Replayable)
     examples = library.examples("val")
     evaluation = references(library, examples, "val")["submit-only"]
-    found = replay_worst(library, examples, evaluation, 2)
+    found = replay_episodes(library, examples, evaluation, 2)
     assert [one.frames[0].caption for one in found] == ["the end", "the end"]
     assert all(one.mistakes[0].what == "the form" for one in found)
     assert seen == [("library-card", 2)] * 2, "navigate and press"
@@ -187,6 +187,6 @@ def test_without_a_browser_the_replay_says_what_to_install(library, monkeypatch)
     with pytest.raises(RecipeError, match=r"\.\[browser\]"):
         library.replay(examples[0], examples[0].gold)
     evaluation = references(library, examples, "val")["blank"]
-    (one,) = replay_worst(library, examples, evaluation, 1)
+    (one,) = replay_episodes(library, examples, evaluation, 1)
     assert "is not installed" in one.problem
     assert one.mistakes

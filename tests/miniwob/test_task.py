@@ -7,7 +7,7 @@ import pytest
 
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.evaluate import evaluate_completions
-from plumbline.evaluation.replays import replay_worst
+from plumbline.evaluation.replays import replay_episodes
 from plumbline.judging import judge
 from plumbline.recipe import SftSection
 from plumbline.tasks.miniwob.build import EpisodeFailed, build_records, has_records, sizes_of
@@ -226,7 +226,7 @@ def test_the_worst_answers_are_replayed_whole(tmp_path):
     task = opened(tmp_path / "records", turns=2)
     examples = task.examples("test")[:2]
     evaluation = evaluate_completions(task, examples, ["Click [2]", "Click [8]"], source="me", split="test")
-    replays = replay_worst(task, examples, evaluation, 2)
+    replays = replay_episodes(task, examples, evaluation, 2)
     assert [len(replay.frames) for replay in replays] == [2, 2]
     assert {replay.mistakes[0].received for replay in replays} == {
         "reward -1",

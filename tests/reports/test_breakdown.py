@@ -128,7 +128,7 @@ def test_replays_are_pictures_in_the_file_with_what_was_wrong(html):
     assert html.count("<img ") == html.count('<img src="data:image/jpeg;base64,') == 2
     assert f"default-src 'none'; style-src 'unsafe-inline'{PICTURES}" in html
     page = Page(html)
-    assert page.headings.index("Failed episodes, replayed") > page.headings.index("Samples side by side")
+    assert page.headings.index("Episodes, replayed") > page.headings.index("Samples side by side")
     assert "There are no pictures: there is no browser; install one." in page.text
     assert "Ana" in page.text
     assert page.elements - ELEMENTS == {"img"}

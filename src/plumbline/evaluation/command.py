@@ -8,7 +8,7 @@ from typing import Any
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.evaluate import ORACLE, references
 from plumbline.evaluation.models import ModelOptions, check_name, controls_of, evaluate_model
-from plumbline.evaluation.replays import check_replayable, replay_worst
+from plumbline.evaluation.replays import check_replayable, replay_episodes
 from plumbline.recipe import TaskSection, section
 from plumbline.records import Evaluation
 from plumbline.runs.cards import Card
@@ -36,7 +36,7 @@ class EvaluationSpec:
     limit: int | None = None
     """Only the first so many examples."""
     replays: int = 0
-    """Failed episodes that are replayed."""
+    """Episodes that are replayed."""
     model_options: ModelOptions = field(default_factory=ModelOptions)
 
 
@@ -97,7 +97,7 @@ def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult
     else:  # the model first: what is wrong with it should not take long to show
         evaluation = evaluate_model(spec.model, task, examples, spec.split, spec.model_options, listener)
         beside = references(task, examples, spec.split)
-    replays = replay_worst(task, examples, evaluation, spec.replays) if spec.replays else ()
+    replays = replay_episodes(task, examples, evaluation, spec.replays) if spec.replays else ()
     return EvaluationResult(evaluation=evaluation, references=beside, replays=replays)
 
 

@@ -1,5 +1,6 @@
-"""Failed episodes again, for people to look at: which ones by a rule, so that nobody picks them."""
+"""Episodes again, for people to look at: which ones by a rule, so that nobody picks them."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,11 +12,11 @@ from plumbline.tasks.task import Continued, Replayable, Task
 
 MOST = 4
 """Episodes that are replayed at most."""
-RULE = "The answers that earned least, those with equal rewards by id."
+RULE = "The answer of each stratum that earned least, by reward and id, then the others; last the first that is right."
 
 
-def replay_worst(task: Task, examples: Sequence[Example], evaluation: Evaluation, count: int) -> tuple[Replay, ...]:
-    """Replay the answers that earned least.
+def replay_episodes(task: Task, examples: Sequence[Example], evaluation: Evaluation, count: int) -> tuple[Replay, ...]:
+    """Replay the answers that earned least, of different strata where there are some, and a right one.
 
     A replay that cannot be made says why: an evaluation is never lost for a picture.
 
@@ -30,9 +31,19 @@ def replay_worst(task: Task, examples: Sequence[Example], evaluation: Evaluation
     """
     replayable = check_replayable(task, count)
     known = {example.id: example for example in examples}
-    failed = [row for row in evaluation.rows if row.reward < EARNED]
-    worst = sorted(failed, key=lambda row: (row.reward, row.id))[:count]
-    return tuple(_replay(replayable, known[row.id], row) for row in worst)
+    return tuple(_replay(replayable, known[row.id], row) for row in _chosen(evaluation.rows, count))
+
+
+def _chosen(rows: Sequence[Judged], count: int) -> list[Judged]:
+    failed = sorted((row for row in rows if row.reward < EARNED), key=lambda row: (row.reward, row.id))
+    before: Counter[str] = Counter()
+    ranks = {}
+    for row in failed:
+        ranks[row.id] = before[row.stratum]
+        before[row.stratum] += 1
+    failed.sort(key=lambda row: ranks[row.id])
+    right = sorted((row for row in rows if row.reward >= EARNED), key=lambda row: row.id)[: count > 1]
+    return [*failed[: count - len(right)], *right]
 
 
 def check_replayable(task: Task, count: int) -> Replayable:

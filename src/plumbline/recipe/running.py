@@ -32,7 +32,8 @@ class EvaluationSection(Section):
     votes: int = Field(default=0, ge=0)
     """At the ends of training, also the elected one of so many answers drawn as in training; 0 holds no vote."""
     replays: int = Field(default=0, ge=0, le=4)
-    """Failed episodes of the last stage (greedy, last final split) that are replayed as pictures in the report."""
+    """Episodes of the last stage (greedy, last final split) that are replayed as pictures in the report: failed ones,
+    and of several a right one."""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:

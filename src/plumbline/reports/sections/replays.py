@@ -1,8 +1,9 @@
-"""Failed episodes, replayed: what each got wrong, and its pictures side by side, inside the file."""
+"""Episodes, replayed: what each got wrong, and its pictures side by side, inside the file."""
 
 import base64
 from collections.abc import Sequence
 
+from plumbline.evaluation.figures import EARNED
 from plumbline.evaluation.replays import RULE
 from plumbline.records import Frame, Mistake
 from plumbline.reports import numbers
@@ -12,7 +13,7 @@ from plumbline.reports.tables import Column, Row, Table
 from plumbline.reports.view import View, name_of
 from plumbline.runs.replays import Replay
 
-HEADING = "Failed episodes, replayed"
+HEADING = "Episodes, replayed"
 MOST_FRAMES, MOST_MISTAKES, LONGEST = 24, 30, 300
 
 
@@ -21,7 +22,7 @@ def replays(view: View) -> list[Section]:
     body = ""
     for key, found in view.replays.items():
         body += paragraph(f"{name_of(key.stage)} on {key.split}, {key.mode} answers. {RULE}")
-        body += filmstrips(found) or paragraph("No answer failed, so there is nothing to replay.", "note")
+        body += filmstrips(found) or paragraph("No answer failed, and one replay shows a failed one.", "note")
     return [Section("replays", HEADING, body)] if body else []
 
 
@@ -32,7 +33,8 @@ def filmstrips(replays: Sequence[Replay]) -> str:
 
 def _episode(replay: Replay) -> str:
     stratum = f" · {html(clip(replay.stratum, LONGEST)[0])}" if replay.stratum else ""
-    wrong = _mistakes(replay.mistakes) if replay.mistakes else paragraph("No mistake was named.", "note")
+    nothing = "Nothing is wrong." if replay.reward >= EARNED else "No mistake was named."
+    wrong = _mistakes(replay.mistakes) if replay.mistakes else paragraph(nothing, "note")
     return (
         f'<article class="sample"><h3>{html(clip(replay.id, LONGEST)[0])}{stratum}</h3>'
         f'<p class="why">reward {numbers.fixed(replay.reward)}</p>{wrong}{_strip(replay)}</article>'
