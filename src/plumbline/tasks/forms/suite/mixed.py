@@ -101,7 +101,8 @@ def _fields(pool: Sequence[Field], count: int, rng: np.random.Generator, coiner:
 
 def _order(pool: Sequence[Field], rng: np.random.Generator) -> list[Field]:
     """The pool in any order, but every other field is of a kind that is drawn first, so that rare kinds come, too."""
-    left, order = [pool[int(place)] for place in rng.permutation(len(pool))], []
+    left = [pool[int(place)] for place in rng.permutation(len(pool))]
+    order: list[Field] = []
     while left:
         if len(order) % 2:
             order.append(left.pop())
