@@ -7,6 +7,7 @@ from types import ModuleType
 
 import pytest
 
+from experiments import missing_lines
 from plumbline import cli
 from plumbline.errors import RecipeError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
@@ -190,3 +191,12 @@ def test_without_a_browser_the_replay_says_what_to_install(library, monkeypatch)
     (one,) = replay_episodes(library, examples, evaluation, 1)
     assert "is not installed" in one.problem
     assert one.mistakes
+
+
+def test_lines_that_an_answer_lacks_are_named_by_their_field():
+    gold = "Step 1: Navigate to x\nStep 2: Type 'Ana' into the 'Name' field\nStep 3: Click the 'Send' button"
+    answer = "Step 1: Navigate to x\nStep 2: Check 'Ana' in the 'Name' group\nStep 3: Click the 'Send' button"
+    lacking = missing_lines.missing(gold, answer)
+    assert lacking == ["Type 'Ana' into the 'Name' field"]
+    assert [missing_lines.field_of(line) for line in (*lacking, "Navigate to x")] == ["Name", "Navigate to x"]
+    assert missing_lines.missing(gold, gold) == []

@@ -233,6 +233,11 @@ def test_forms_that_are_made_up_can_be_filled_in_and_tell_nothing_of_those_held_
     assert not set(coined) & held
     kinds = {label: {field.kind for field in fields if field.label == label} for label in seen}
     assert sum(len(found) > 1 for found in kinds.values()) > 100, "a label does not say what its control is"
+    several = [sum(field.kind == kind for field in fields) for kind in ("multiselect", "checkboxes")]
+    assert min(several) > 100, "lists of which several may be chosen are as common as boxes"
+    assert max(several) < 1.3 * min(several)
+    files = [value for one in made for value in one.reference["values"].values() if isinstance(value, list | tuple)]
+    assert sum(len(value) > 1 and "." in value[0] for value in files) > 25, "several files are no exception"
     fewer = {one.id: one.gold for one in open_forms(mixed=40, records=10, noise=noise).examples("train")}
     assert fewer.items() <= {one.id: one.gold for one in examples}.items(), "the same seed makes the same forms"
 

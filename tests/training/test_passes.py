@@ -302,6 +302,7 @@ def test_what_a_step_gave_back_is_there_for_the_next(own):
     ("groups", "files", "most"),
     [
         ("0::/\n", {"memory.max": "max\n"}, None),
+        ("0::/\n", {"memory.max": "max"}, None),
         ("0::/\n", {"memory.max": "4096\n"}, 4096),
         ("0::/a/b\n", {"a/b/memory.max": "max\n", "a/memory.max": "8192\n"}, 8192),
         ("4:memory:/host/path\n3:cpu:/\n0::/\n", {"memory/memory.limit_in_bytes": "4096\n"}, 4096),

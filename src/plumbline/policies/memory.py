@@ -135,8 +135,9 @@ def main_memory() -> int:
         top, name = (LIMITS / "memory", "memory.limit_in_bytes") if controllers else (LIMITS, "memory.max")
         group = top / path.lstrip("/")
         for each in (group, *group.parents):  # a container may see its own group at the top alone
-            if each.is_relative_to(top) and (each / name).is_file() and (said := (each / name).read_text()) != "max\n":
-                most = min(most, int(said))
+            if each.is_relative_to(top) and (each / name).is_file():
+                said = (each / name).read_text().strip()
+                most = min(most, int(said)) if said.isdigit() else most  # else "max"
     return most
 
 

@@ -1,0 +1,41 @@
+"""Which lines of the gold plans a run's answers lack, by form and field: where an almost right plan fails.
+
+python -m experiments.missing_lines runs/forms-smollm2 sft.held-out-forms.greedy
+"""
+
+import difflib
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from plumbline.runs.evaluations import EvaluationKey, read_evaluation
+from plumbline.runs.run import Run
+from plumbline.tasks import open_task
+
+
+def missing(gold: str, answer: str) -> list[str]:
+    """The gold plan's lines that have no equal in the answer, in order, without their numbers."""
+    steps = [[line.partition(": ")[2] for line in text.splitlines()] for text in (gold, answer)]
+    return [line[2:] for line in difflib.ndiff(*steps) if line.startswith("- ")]
+
+
+def field_of(line: str) -> str:
+    """What a line names last: 'Select 'x' from the 'Label' field' is about Label."""
+    return line.split("'")[-2] if line.count("'") > 1 else line
+
+
+def main(folder: str, evaluation: str) -> None:
+    run = Run.read(Path(folder))
+    section, key = run.recipe.each_task[""], EvaluationKey.parse(evaluation)
+    task = open_task(section.name, section.options, run.folder / "data")
+    gold = {one.id: one.gold or "" for one in task.examples(key.split)}
+    lines: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for row in read_evaluation(run.folder / "evaluations" / f"{key}.json").rows:
+        lines[row.stratum].update(map(field_of, missing(gold[row.id], row.completion)))
+    for form, fields in lines.items():
+        print(f"{form}: {', '.join(f'{field} {count}' for field, count in fields.most_common())}")
+    print(f"in all {sum(counted.total() for counted in lines.values())}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
