@@ -102,10 +102,9 @@ class Watched:
 
 
 @pytest.mark.parametrize("checkpointing", [False, True], ids=["kept", "recomputed"])
-@pytest.mark.parametrize("written_out", [True, False], ids=["written-out", "sdpa"])
-def test_packs_in_groups_score_as_rows_and_as_masked_packs_do(grouped, checkpointing, written_out, monkeypatch):
-    if not written_out:
-        monkeypatch.setattr(packing, "SCORES_AT_ONCE", 0)
+@pytest.mark.parametrize("way", ["written-out", "bands", "sdpa"])
+def test_packs_in_groups_score_as_rows_and_as_masked_packs_do(grouped, checkpointing, way, monkeypatch):
+    monkeypatch.setattr(packing, *{"bands": ("BAND", 4), "sdpa": ("SCORES_AT_ONCE", 0)}.get(way, ("BAND", 128)))
     trajectories = ragged()
     policy = opened(grouped, gradient_checkpointing=checkpointing)
     assert policy._abilities.shared
@@ -114,17 +113,16 @@ def test_packs_in_groups_score_as_rows_and_as_masked_packs_do(grouped, checkpoin
     attention = Watched(monkeypatch)
     agree(with_gradients(policy, lambda: policy.score(trajectories).logprobs), wanted)
     # A mask is as high as the longest completion, without its last token.
-    assert attention.height == (0 if written_out else 7)
+    assert attention.height == (7 if way == "sdpa" else 0)
     policy._abilities = replace(policy._abilities, shared=False)
     agree(with_gradients(policy, lambda: policy.score(trajectories).logprobs), wanted)
     assert attention.height == len(pack(trajectories, policy.device).ids[0])
 
 
-@pytest.mark.parametrize("written_out", [True, False], ids=["written-out", "sdpa"])
-def test_demonstrations_end_to_end_train_as_rows_do(grouped, written_out, monkeypatch):
+@pytest.mark.parametrize("way", ["written-out", "bands", "sdpa"])
+def test_demonstrations_end_to_end_train_as_rows_do(grouped, way, monkeypatch):
     """Of unlike lengths, with targets in several places, none of them padded."""
-    if not written_out:
-        monkeypatch.setattr(packing, "SCORES_AT_ONCE", 0)
+    monkeypatch.setattr(packing, *{"bands": ("BAND", 4), "sdpa": ("SCORES_AT_ONCE", 0)}.get(way, ("BAND", 128)))
     policy, rng = opened(grouped), np.random.default_rng(3)
     shown = [
         Demonstration(tuple(rng.integers(3, 290, length).tolist()), tuple((np.arange(length) % 5 > 2).tolist()))
@@ -139,6 +137,22 @@ def test_demonstrations_end_to_end_train_as_rows_do(grouped, written_out, monkey
     torch.testing.assert_close(packed[0], rows[0], atol=1e-3, rtol=0)
     for name, gradient in rows[1].items():
         assert (packed[1][name] - gradient).norm() < 1e-4 * gradient.norm(), name
+
+
+@pytest.mark.parametrize("way", ["written-out", "bands", "sdpa"])
+@pytest.mark.parametrize("before", [0, 5])
+def test_causal_attention_behind_a_cache_is_torchs(before, way, monkeypatch):
+    monkeypatch.setattr(packing, *{"bands": ("BAND", 4), "sdpa": ("SCORES_AT_ONCE", 0)}.get(way, ("BAND", 128)))
+    made, scale = torch.Generator().manual_seed(2), 0.3
+    query = torch.randn((2, 3, 2, 11, 8), generator=made)  # [K, times, B, Q, D]
+    key, value = torch.randn((2, 2, 2, before + 11, 8), generator=made)  # [K, B, S, D]
+    sees = torch.arange(before + 11) <= torch.arange(before, before + 11).unsqueeze(1)
+    for kv, times in np.ndindex(2, 3):
+        wanted = torch.nn.functional.scaled_dot_product_attention(
+            query[kv, times], key[kv], value[kv], attn_mask=sees, scale=scale
+        )
+        got = packing._attend(query, key, value, None, scale)[kv, times]
+        torch.testing.assert_close(got, wanted, atol=1e-5, rtol=0)
 
 
 def test_prompts_share_a_pass_and_the_sum_is_the_same(grouped, monkeypatch):

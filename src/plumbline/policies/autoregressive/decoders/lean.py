@@ -116,10 +116,8 @@ class LeanDecoder:
         """The body's output for ids [P, L] behind a cache: on a CPU, in 16 bits, rounded as a scored pack is."""
         if not (by_onednn(self.model) and has_shared_attention(self.model)):
             return self.body(ids, past_key_values=before, use_cache=True)
-        start, length = 0 if before is None else before.get_seq_length(), ids.shape[1]
-        sees = torch.ones((1, length, start + length), dtype=torch.bool).tril(start)
         no_mask = torch.zeros((1, 1, 1, 1), dtype=self.model.dtype)  # with None transformers makes one
-        return self.body(ids, past_key_values=before, use_cache=True, attention_mask=no_mask, sees=sees)
+        return self.body(ids, past_key_values=before, use_cache=True, attention_mask=no_mask, rows=True)
 
     def rotary(self, length: int) -> Tensor:
         """Cosines and signed sines [length, 2, D], from the model's own rotary module, so every scaling is kept."""
