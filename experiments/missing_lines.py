@@ -3,7 +3,6 @@
 python -m experiments.missing_lines runs/forms-smollm2 sft.held-out-forms.greedy
 """
 
-import difflib
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -11,17 +10,18 @@ from pathlib import Path
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
+from plumbline.tasks.forms.plans.read import read_step
 
 
-def missing(gold: str, answer: str) -> list[str]:
-    """The gold plan's lines that have no equal in the answer, in order, without their numbers."""
-    steps = [[line.partition(": ")[2] for line in text.splitlines()] for text in (gold, answer)]
-    return [line[2:] for line in difflib.ndiff(*steps) if line.startswith("- ")]
+def missing(gold: str, answer: str) -> Counter[str]:
+    """The gold plan's lines that the answer has not, wherever in it, without their numbers."""
+    steps = (Counter(line.partition(": ")[2] for line in text.splitlines()) for text in (gold, answer))
+    return next(steps) - next(steps)
 
 
 def field_of(line: str) -> str:
-    """What a line names last: 'Select 'x' from the 'Label' field' is about Label."""
-    return line.split("'")[-2] if line.count("'") > 1 else line
+    """The label that a gold plan's line names; the line where it names none."""
+    return getattr(read_step(line), "label", "") or line
 
 
 def main(folder: str, evaluation: str) -> None:
@@ -31,7 +31,7 @@ def main(folder: str, evaluation: str) -> None:
     gold = {one.id: one.gold or "" for one in task.examples(key.split)}
     lines: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for row in read_evaluation(run.folder / "evaluations" / f"{key}.json").rows:
-        lines[row.stratum].update(map(field_of, missing(gold[row.id], row.completion)))
+        lines[row.stratum].update(map(field_of, missing(gold[row.id], row.completion).elements()))
     for form, fields in lines.items():
         print(f"{form}: {', '.join(f'{field} {count}' for field, count in fields.most_common())}")
     print(f"in all {sum(counted.total() for counted in lines.values())}")

@@ -468,26 +468,26 @@ def test_sft_shows_the_second_attempt_after_a_careless_first(tmp_path):
             assert second[-1] == {"role": "assistant", "content": example.gold}
 
 
-def test_sft_shows_the_second_attempt_after_a_damaged_first_where_recordings_are_faultless():
-    task, once = (
-        open_task("forms", {"attempts": count, "records": 10, "mixed": 20}, Path("unused")) for count in (2, 1)
-    )
+@pytest.mark.parametrize("plan", ["steps", "agent"])
+def test_sft_shows_the_second_attempt_after_a_misread_first_where_recordings_are_faultless(plan):
+    own = {"records": 10, "mixed": 20, "plan": plan}
+    task, once = (open_task("forms", {"attempts": count, **own}, Path("unused")) for count in (2, 1))
     examples, firsts, sent = task.examples("train")[-40:], set(), 0
     for example, same in zip(examples, once.examples("train")[-40:], strict=True):
         chats = task.demonstrations(example, 5)
         assert chats == task.demonstrations(example, 5)
         assert [*once.demonstrations(same, 5)] == [chats[0]]
         assert chats[0] == [*example.messages, {"role": "assistant", "content": example.gold}]
-        for *chat, damaged, page, gold in chats[1:]:
+        for *chat, misread, page, gold in chats[1:]:
             assert (chat, gold) == ([*example.messages], {"role": "assistant", "content": example.gold})
-            assert not task.judge(example, damaged["content"])[0].facts["submitted"]
+            assert not task.judge(example, misread["content"])[0].facts["submitted"]
             assert page["role"] == "user"
-            firsts.add(damaged["content"])
+            firsts.add(misread["content"])
         sent += len(chats) == 1
     assert len(firsts) + sent == 40, "each its own"
     none = open_task("forms", {"attempts": 2, "records": 10, "damaged": 0}, Path("unused"))
     assert {len(none.demonstrations(one, 5)) for one in none.examples("train")} == {1}
-    assert sent < 4, "where eight damaged plans are all sent there is nothing to show"
+    assert sent < 10, "where every plan with mistakes is sent there is nothing to show"
 
 
 def test_two_attempts_are_another_rubric(twice):

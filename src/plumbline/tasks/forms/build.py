@@ -79,7 +79,8 @@ def build_split(
         members = range(len(records)) if name in held else _split(name, options)[split]
         examples += [_example(form, records[index], index, options) for index in members]
     if split == "train":
-        made = (_example(form, draw_record(form, options.seed, 0), 0, options) for form in mixed.values())
+        own = options.model_copy(update={"noise": options.mixed_noise or options.noise})
+        made = (_example(form, draw_record(form, options.seed, 0), 0, own) for form in mixed.values())
         examples += [replace(one, stratum=MIXED) for one in made]
     order = generator(options.seed, "forms", "order", split).permutation(len(examples))
     return [examples[index] for index in order]

@@ -17,8 +17,8 @@ from plumbline.tasks.forms.suite.declaration import Form, Value
 from plumbline.tasks.forms.suite.records import RECORDS, draw_record, is_shown
 from plumbline.tasks.task import Control
 
-_TOLD = re.compile(r"^- ([^:(\n]+): (.+)$", re.MULTILINE)
-"""A line of the prompt with a label and a value."""
+_TOLD = re.compile(r"^- (.+?): (.+)$", re.MULTILINE)
+"""A line of what is to be entered: a label and a value."""
 _OTHER = 1_000_003
 """A seed for records that no example has."""
 ViewOf = Callable[[Example], View]
@@ -68,7 +68,8 @@ def _spray(view: View, example: Example) -> str:
     It knows what is to be entered, because the prompt says so, and not how: three of four of its actions fail.
     """
     actions: list[Action] = []
-    for label, value in _TOLD.findall(example.messages[-1]["content"]):
+    given = example.messages[-1]["content"].split("\n\n")[1]  # between what is asked and the page
+    for label, value in _TOLD.findall(given):
         parts = value.split("; ")
         actions += [Type(label, value), *(Select(label, part) for part in parts)]
         actions += [*(Attach(label, part) for part in parts), Check(label)]

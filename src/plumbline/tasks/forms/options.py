@@ -71,6 +71,8 @@ class FormsOptions(Section):
     """Records of each form."""
     mixed: int = Field(default=0, ge=0, le=9999)
     """Forms that are made up of the fields of those that are trained on, one example each, in train alone."""
+    mixed_noise: Noise | None = None
+    """Noise of those alone; None is `noise`, as of all other forms."""
     max_fields: int | None = Field(default=None, ge=1)
     """Only so many fields of each form (the site serves it so), for tiny models."""
     surface: Literal["values", "document"] = "values"
@@ -92,7 +94,7 @@ class FormsOptions(Section):
 
     damaged: Probability = 1.0
     """Of each faultless demonstration, with several attempts: SFT also shows the gold plan after one with a learner's
-    faults, which sent nothing. Careless ones fail by themselves."""
+    mistakes, which sent nothing. Careless ones fail by themselves."""
 
     @field_validator("forms", "held_out")
     @classmethod
@@ -129,7 +131,7 @@ def read_options(values: dict[str, Any]) -> FormsOptions:
     options = section(FormsOptions, values, inside="task.options.", advice=f"the forms task knows {known}")
     foreign = {
         "own": ("path", "assets", "splits"),
-        "formfactory": ("records", "mixed", "max_fields", "noise", "sloppiness"),
+        "formfactory": ("records", "mixed", "mixed_noise", "max_fields", "noise", "sloppiness"),
     }
     defaults = {name: FormsOptions.model_fields[name].default for name in foreign[options.suite]}
     if strange := [name for name, default in defaults.items() if getattr(options, name) != default]:

@@ -1,8 +1,9 @@
 """The forms task: examples drawn from the suite, plans carried out on the site, judged by what the server received."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from plumbline.tasks import Progress
 from plumbline.tasks.forms import headline, rubric, seed_rubric
 from plumbline.tasks.forms.build import HELD_OUT_FORMS, Suite, gold_plan, own_suite, values_of, write_plan
 from plumbline.tasks.forms.controls import controls
-from plumbline.tasks.forms.damage import damaged
 from plumbline.tasks.forms.executors.executor import Case, Execution, Executor
 from plumbline.tasks.forms.formfactory.scoring import fillable, strict, two_readings
+from plumbline.tasks.forms.misreading import misread
 from plumbline.tasks.forms.mistakes import mistakes_of
 from plumbline.tasks.forms.options import FormsOptions, Sloppiness, read_options
 from plumbline.tasks.forms.plans.actions import Plan
@@ -33,8 +34,8 @@ from plumbline.tasks.task import Control, gold_of
 
 _KEPT = 4096
 """Examples whose preparation is remembered."""
-_DAMAGED = 8
-"""Damaged plans that are tried for one that sends nothing."""
+_MISREAD = 16
+"""Plans with mistakes that are tried for one that sends nothing."""
 
 
 class EpisodeFailed(PlumblineError):  # noqa: N818 - it says what happened
@@ -228,29 +229,38 @@ class FormsTask:
         """See `Guided`: the demonstration and, where plans may fail, the gold plan after one that has sent nothing.
 
         Careless recordings fail by themselves. Faultless ones never do, and would leave second plans untrained: there a
-        plan with a learner's faults (`damage.py`) stands before the page's reply. It is read, and not learnt.
+        plan with a learner's mistakes (`misreading.py`) stands before the page's reply. It is read, and not learnt. No
+        browser is asked what failing plans come to.
         """
         shown = self.demonstration(example, seed)
         chats: list[Sequence[Message]] = [[*example.messages, {"role": "assistant", "content": shown}]]
         for failing in self._failing(example, shown, seed) if self.turns > 1 else ():
-            episode = self.episode(example)
+            episode = Attempts(self._direct, example)
             episode.tell(failing)
             if (asked := episode.ask()) is not None:
                 return [*chats, [*asked, {"role": "assistant", "content": gold_of(example)}]]
         return chats
 
     def _failing(self, example: Example, shown: str, seed: int) -> Iterator[str]:
-        """What may come before a second plan; a damaged one is sometimes sent all the same."""
+        """What may come before a second plan; one with mistakes is sometimes sent all the same."""
         if self.options.sloppiness != Sloppiness():
             yield shown
             return
-        prepared, rng = self._prepare(example), generator(seed, "damage")
+        prepared, rng = self._prepare(example), generator(seed, "misreading")
         if rng.random() >= self.options.damaged:
             return
         form = prepared.case.view.form
         gold = gold_plan(prepared.case.view, prepared.values, self.options)
-        for _ in range(_DAMAGED):
-            yield write_plan(damaged(gold, prepared.elements, form, rng), form, self.options.plan)
+        for _ in range(_MISREAD):
+            with suppress(ValueError):  # an agent's plan cannot name what the page does not have
+                yield write_plan(misread(gold, prepared.elements, rng), form, self.options.plan)
+
+    @cached_property
+    def _direct(self) -> "FormsTask":
+        """The same task without a browser."""
+        if self.executor.name == "direct":
+            return self
+        return FormsTask(self.options, open_executor("direct", self.executor.site), self.suite)
 
     @property
     def controls(self) -> Mapping[str, Control]:

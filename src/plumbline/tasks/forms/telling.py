@@ -76,7 +76,10 @@ def _date(text: str, language: Language, rng: np.random.Generator) -> str:
     if language == "pt":
         styles = (f"{day:%d/%m/%Y}", f"{day.day} de {month} de {day.year}", f"{day:%d.%m.%Y}")
     else:
-        styles = (f"{day:%m/%d/%Y}", f"{month} {day.day}, {day.year}", f"{day.day} {month[:3]} {day.year}")
+        styles = (
+            *(f"{day:%m/%d/%Y}", f"{month} {day.day}, {day.year}", f"{day.day} {month[:3]} {day.year}"),
+            f"{day:%Y/%m/%d}",
+        )
     return styles[int(rng.integers(len(styles)))]
 
 

@@ -13,7 +13,10 @@ ADDRESS = "http://127.0.0.1:5050"
 
 
 def plan_for(view: View, values: Mapping[str, Value], *, buttons: bool = True) -> list[Action]:
-    """The actions that enter the values, page after page, and send the form. What is right already is left alone.
+    """The actions that enter the values, page after page, and send the form.
+
+    What is told is entered also where the page has it already, because whoever plans has not seen what is filled in. A
+    box that should stay as it is has no action.
 
     Args:
         view: the form, as it is served.
@@ -33,16 +36,15 @@ def plan_for(view: View, values: Mapping[str, Value], *, buttons: bool = True) -
 
 
 def _entering(view: View, one: Field, value: Value) -> list[Action]:
-    untouched = view.untouched(one)
     if isinstance(value, bool):
-        there = untouched == ("on",)
+        there = view.untouched(one) == ("on",)
         return [] if value == there else [Check(one.label) if value else Uncheck(one.label)]
     if isinstance(value, tuple):
         if one.kind == "file":
             return [Attach(one.label, name) for name in value]
         kind = Check if one.kind == "checkboxes" else Select
         return [kind(one.label, one.text_of(option)) for option in value]
-    if value is None or (value,) == untouched:
+    if value is None:
         return []
     if one.options:
         return [Select(one.label, one.text_of(value))]

@@ -13,14 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.tasks.forms.suite.declaration import CHOSEN, Draw, Field, Language, Option
-from plumbline.tasks.forms.suite.drawing import Drawing, ascii_of, papers
+from plumbline.tasks.forms.suite.declaration import CHOSEN, Draw, Field, Language, Option, Value
+from plumbline.tasks.forms.suite.drawing import Drawing, ascii_of, code, papers
 from plumbline.tasks.forms.suite.fields import slug
 from plumbline.tasks.tables import read_table
 
 COINED, BY_KIND, SAME_HEAD, CHOICES, ENTRIES, FILES = 0.85, 0.7, 0.35, 0.75, 0.5, 0.7
 """Of fields: a coined label; of labels: an ending that fits the control, and the first thing of one before; of an
 option: its label's thing; of choices: coined options; of texts: a coined entry; of files: coined names, up to three."""
+QUESTIONS, LONG = 0.2, 0.3
+"""Of coined choices of one: yes, no and perhaps a third; of coined texts of several lines: 4 to `SENTENCES`."""
+SENTENCES = 12
+_PEOPLE = 4
+"""People of one record, at most, that draws ask for."""
 
 
 def _list(text: str) -> tuple[str, ...]:
@@ -49,6 +54,7 @@ class Coiner:
         """A text by one of a list's patterns, with what is given in its places: a capital in each that has one."""
         words = _WORDS[self.language]
         lists = {"thing": words["things"], "quality": words["qualities"], "text": words["endings"]["text"]}
+        lists["unit"] = words["units"]
 
         def fill(found: re.Match[str]) -> str:
             name = found.group(1)
@@ -56,7 +62,7 @@ class Coiner:
             if low == "number":
                 return str(self.rng.integers(2, 400))
             if low == "last":
-                return Drawing(self.rng, self.language).person(0)[1]
+                return coined_name(self.rng, self.language)
             if low in given:
                 text = given.pop(low) if low == "thing" else given[low]  # a second thing is another one
             else:
@@ -84,6 +90,8 @@ class Coiner:
         """
         words = _WORDS[self.language]
         head = self._pick(tuple(heads)) if heads and self.rng.random() < SAME_HEAD else self._pick(words["things"])
+        if one.kind in {"select", "radio"} and self.rng.random() < QUESTIONS:
+            return self._question(one)
         if one.options and self.rng.random() < CHOICES:
             one = self._with_choices(one, head)
         if one.kind == "file" and self.rng.random() < FILES:
@@ -103,6 +111,12 @@ class Coiner:
             heads.append(head)
         return replace(one, label=label, name=slug(label), alias="")
 
+    def _question(self, one: Field) -> Field:
+        answers = _WORDS[self.language]["answers"][: int(self.rng.integers(2, 4))]
+        label = self.fresh("questions")
+        options = tuple(Option(slug(text), text) for text in answers)
+        return replace(one, label=label, name=slug(label), alias="", options=options, default="")
+
     def _with_choices(self, one: Field, head: str) -> Field:
         texts = [
             self.fresh("choices", **({"thing": head} if self.rng.random() < SAME_HEAD else {}))
@@ -111,19 +125,54 @@ class Coiner:
         return replace(one, options=tuple(Option(slug(text), text) for text in texts), default="")
 
 
+def coined_name(rng: np.random.Generator, language: Language) -> str:
+    """A first or a last name of two or three syllables that no list of names has, or only by chance."""
+    words = _WORDS[language]
+    parts = (words[part] for _ in range(int(rng.integers(2, 4))) for part in ("onsets", "vowels", "codas"))
+    return "".join(part[int(rng.integers(len(part)))].strip("-") for part in parts).capitalize()
+
+
+def of_strangers(draw: Draw) -> Draw:
+    """The same draw, about people of its own, whose names are coined.
+
+    A name that was seen often is written from memory, and two fields with one value do not show which line was read.
+    """
+
+    def own(drawing: Drawing) -> Value:
+        names = (coined_name(drawing.rng, drawing.language) for _ in range(2 * _PEOPLE))
+        return draw(replace(drawing, people=dict(enumerate(zip(names, names, strict=True)))))
+
+    return own
+
+
 def _entry(drawing: Drawing) -> str:
     return Coiner(drawing.rng, drawing.language, set()).coin("entries")
 
 
 def _remark(drawing: Drawing) -> str:
-    coiner = Coiner(drawing.rng, drawing.language, set())
-    return " ".join(coiner.coin("remarks") for _ in range(int(drawing.rng.integers(1, 4))))
+    coiner, rng = Coiner(drawing.rng, drawing.language, set()), drawing.rng
+    count = int(rng.integers(4, SENTENCES + 1) if rng.random() < LONG else rng.integers(1, 4))
+    return " ".join(coiner.coin("remarks") for _ in range(count))
 
 
 def _mail(drawing: Drawing) -> str:
     coiner = Coiner(drawing.rng, drawing.language, set())
-    local, host = (".".join(map(ascii_of, coiner.coin("entries").split())) for _ in range(2))
+    local, host = (".".join(filter(None, map(ascii_of, coiner.coin("entries").split()))) for _ in range(2))
     return f"{local}@{host}.example"
 
 
-_ENTRIES: Mapping[str, Draw] = {"text": _entry, "textarea": _remark, "email": _mail}
+def _telephone(drawing: Drawing) -> Value:
+    return code(drawing.pick(_WORDS[drawing.language]["phones"]))(drawing)
+
+
+def _address_on_the_web(drawing: Drawing) -> str:
+    things = [ascii_of(drawing.pick(_WORDS[drawing.language]["things"])) for _ in range(3)]
+    number = drawing.rng.integers(2, 9000)
+    ways = ("https://{}.example", "http://www.{}-{}.example/{}", "https://{}.example/{}/{}?id=#", "https://{}.example/#")
+    return drawing.pick(ways).format(*things).replace("#", str(number))
+
+
+_ENTRIES: Mapping[str, Draw] = {
+    **{"text": _entry, "textarea": _remark, "email": _mail},
+    **{"tel": _telephone, "url": _address_on_the_web},
+}

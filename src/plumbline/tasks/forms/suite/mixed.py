@@ -11,16 +11,19 @@ from decimal import InvalidOperation
 import numpy as np
 
 from plumbline.seeds import generator
-from plumbline.tasks.forms.suite.coined import Coiner
-from plumbline.tasks.forms.suite.declaration import Field, Form, Kind, Page
+from plumbline.tasks.forms.suite.coined import Coiner, of_strangers
+from plumbline.tasks.forms.suite.declaration import Condition, Field, Form, Kind, Page
 from plumbline.tasks.forms.suite.drawing import Drawing
 from plumbline.tasks.forms.suite.fields import slug
 
-FEWEST, MOST = 4, 14
+FEWEST, MOST = 4, 16
 """Fields of a form, before those that would say the same twice are left out."""
 COINED, RELABELLED, CHANGED, EVEN, TWO_PAGES = 0.6, 0.5, 0.25, 0.5, 0.2
 """Of forms: labels are coined; of others: dealt anew; of fields: of another kind; of choices: so, too, which makes
 lists of which several may be chosen as common as boxes; of forms: a second page."""
+STRANGERS, SPARE, UNTOLD, CONDITIONAL = 0.7, 0.5, 0.3, 0.3
+"""Of fields: people with coined names, of its own; of fields that are not required: one that records leave out, and how
+often; of pages with a choice: what stands below depends on it."""
 _KINDS: Mapping[Kind, Kind] = {
     "text": "textarea",
     "email": "text",
@@ -61,7 +64,7 @@ def mixed_forms(forms: Mapping[str, Form], count: int, seed: int, most: int | No
             name=name,
             domain=like.domain,
             title=coiner.coin("titles") if coiner else like.title,
-            pages=tuple(Page(part) for part in (fields[:cut], fields[cut:]) if part),
+            pages=tuple(Page(_depending(part, rng)) for part in (fields[:cut], fields[cut:]) if part),
             button=coiner.coin("buttons") if coiner else like.button,
             language=like.language,
             asides=like.asides,
@@ -75,15 +78,17 @@ def _fields(pool: Sequence[Field], count: int, rng: np.random.Generator, coiner:
     labels: set[str] = set()
     texts: set[str] = set()
     for one in _order(pool, rng):
-        label, said = one.label.casefold(), {option.text.casefold() for option in one.options}
+        called, said = {one.label.casefold()}, {option.text.casefold() for option in one.options}
+        called |= {one.alias.casefold()} - {""}
         # An option that reads as a label would be another control of that name.
-        if len(chosen) == count or one.name in names or label in labels | texts or said & labels:
+        if len(chosen) == count or one.name in names or called & (labels | texts) or said & labels:
             continue
         chosen.append(one)
         names.add(one.name)
-        labels.add(label)
+        labels |= called
         texts |= said
     fields = [_changed(one) if one.kind in _KINDS and rng.random() < _share(one) else one for one in chosen]
+    fields = [_told(one, rng) for one in fields]
     if coiner is not None:
         coiner.taken |= {slug(text) for text in labels | texts} | names
         heads: list[str] = []
@@ -124,6 +129,27 @@ def _changed(one: Field) -> Field:
     return replace(
         one, kind=kind, blank=blank, named_by="for", minimum=None, maximum=None, step=None, pattern=None, placeholder=""
     )
+
+
+def _told(one: Field, rng: np.random.Generator) -> Field:
+    """A field about people of its own, perhaps, and perhaps one that records leave out."""
+    assert one.draw is not None
+    draw = of_strangers(one.draw) if rng.random() < STRANGERS else one.draw
+    spare = not one.required and rng.random() < SPARE
+    return replace(one, draw=draw, filled=1 - UNTOLD if spare else one.filled)
+
+
+def _depending(fields: tuple[Field, ...], rng: np.random.Generator) -> tuple[Field, ...]:
+    """The fields of a page, of which one is perhaps shown for some of the choices before it only."""
+    choices = [place for place, one in enumerate(fields[:-1]) if one.kind in {"select", "radio", "checkbox"}]
+    if not choices or rng.random() >= CONDITIONAL:
+        return fields
+    by = choices[int(rng.integers(len(choices)))]
+    place = int(rng.integers(by + 1, len(fields)))
+    values = [option.value for option in fields[by].options]
+    some = tuple(values[int(at)] for at in rng.permutation(len(values))[: max(1, len(values) // 2)]) or ("on",)
+    shown = replace(fields[place], shown_if=Condition(fields[by].name, some))
+    return (*fields[:place], shown, *fields[place + 1 :])
 
 
 def _stands_alone(one: Field, form: Form) -> bool:
