@@ -36,7 +36,7 @@ def groups_without_a_mask(patch, model):
 
     def wrong(*args, **kwargs):
         groups = true(*args, **kwargs)
-        return replace(groups, sees=torch.ones_like(groups.sees))
+        return replace(groups, past=torch.ones_like(groups.past))
 
     patch.setattr(packing.Groups, "of", wrong)
 
@@ -47,7 +47,7 @@ def groups_of_a_neighbour(patch, model):
 
     def wrong(*args, **kwargs):
         groups = true(*args, **kwargs)
-        return replace(groups, own=groups.own.roll(1, 1))
+        return replace(groups, own=groups.own.roll(1, 0))
 
     patch.setattr(packing.Groups, "of", wrong)
 

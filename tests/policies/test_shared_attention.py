@@ -121,19 +121,22 @@ def test_packs_in_groups_score_as_rows_and_as_masked_packs_do(grouped, checkpoin
 
 @pytest.mark.parametrize("way", ["written-out", "bands", "sdpa"])
 def test_demonstrations_end_to_end_train_as_rows_do(grouped, way, monkeypatch):
-    """Of unlike lengths, with targets in several places, none of them padded."""
+    """Of unlike lengths, with targets in several places, none of them padded; what three begin with is read once."""
     monkeypatch.setattr(packing, *{"bands": ("BAND", 4), "sdpa": ("SCORES_AT_ONCE", 0)}.get(way, ("BAND", 128)))
     policy, rng = opened(grouped), np.random.default_rng(3)
+    system, other = (tuple(rng.integers(3, 290, 40).tolist()) for _ in range(2))
     shown = [
-        Demonstration(tuple(rng.integers(3, 290, length).tolist()), tuple((np.arange(length) % 5 > 2).tolist()))
-        for length in (12, 30, 5, 17)
+        Demonstration(before + tuple(rng.integers(3, 290, length).tolist()), (False,) * len(before) + targets)
+        for before, length in (((), 12), (system, 30), ((), 5), (system, 17), (other, 9), (system, 1), ((), 17))
+        for targets in [(*(np.arange(length) % 5 > 2).tolist()[:-1], True)]
     ]
     lengths, body = [], policy.model.get_decoder()
     body.register_forward_pre_hook(lambda _, args: lengths.append(args[0].shape))
     packed = with_gradients(policy, lambda: policy.supervised_loss(shown, ()).unsqueeze(0))
     policy._abilities = replace(policy._abilities, shared=False)
     rows = with_gradients(policy, lambda: policy.supervised_loss(shown, ()).unsqueeze(0))
-    assert lengths == [(1, 64), (4, 30)]
+    read = 2 * 40 + 12 + 30 + 5 + 17 + 9 + 1 + 17 - len(shown)
+    assert lengths == [(1, read), (len(shown), 70)], "the system prompt of three once, and no last token"
     torch.testing.assert_close(packed[0], rows[0], atol=1e-3, rtol=0)
     for name, gradient in rows[1].items():
         assert (packed[1][name] - gradient).norm() < 1e-4 * gradient.norm(), name
@@ -200,17 +203,15 @@ def test_groups_say_the_same_as_the_mask():
     assert torch.equal(places[groups.order], torch.arange(length))
     real = torch.zeros(len(places), dtype=torch.bool)
     real[groups.order] = True
-    first_there = real[: groups.prompts.numel()].view(groups.prompts.shape)
+    assert torch.equal(real[: groups.prompts.numel()].view(groups.prompts.shape), groups.there)
     own_there = real[groups.prompts.numel() :].view(groups.own.shape)
-    for prompt, there, own, whose, sees in zip(
-        groups.prompts, first_there, groups.own, own_there, groups.sees[:, 0], strict=True
-    ):
+    for prompt, there in zip(groups.prompts, groups.there, strict=True):
         for place in range(int(there.sum())):
             seen[prompt[place], prompt[: place + 1]] = True
-        for mine, mine_there in zip(own, whose, strict=True):
-            columns = torch.cat([prompt, mine])
-            for place in mine_there.nonzero().flatten().tolist():
-                seen[mine[place], columns[sees[place]]] = True
+    for own, there, owner in zip(groups.own, own_there, groups.owners, strict=True):
+        for place in there.nonzero().flatten().tolist():
+            seen[own[place], groups.prompts[owner][groups.there[owner]]] = True
+            seen[own[place], own[groups.past[place]]] = True
     assert torch.equal(seen, packed.mask[0, 0])
 
 
@@ -340,4 +341,5 @@ def test_in_16_bits_passes_have_few_lengths_and_score_alike(wider):
     assert lengths == {64, 128, 192}
     torch.testing.assert_close(few, losses(rounded=False), atol=0.05, rtol=0)
     assert len(lengths) > 20
-    assert pack(ragged({50: [9, 40]}), policy.device, rounded=True).groups.sees.shape == (1, 1, 64, 128)
+    groups = pack(ragged({50: [9, 40]}), policy.device, rounded=True).groups
+    assert (groups.prompts.shape, groups.own.shape) == ((1, 64), (2, 64))

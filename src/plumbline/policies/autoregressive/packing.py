@@ -8,7 +8,7 @@ Letters in shapes: T packed tokens, N completion tokens (terms).
 
 The last token of a completion predicts nothing that is scored, so it is left out of the pack. Exact: a completion's
 token attends to its prompt and to its own past, at the positions that it was sampled at. Several prompts may share a
-pack; the mask keeps them apart, too. Demonstrations are prompts without completions: end to end, nothing is padded.
+pack; the mask keeps them apart, too. Of demonstrations, what several begin with (a system prompt) is the prompt.
 
 The mask is always given. With permuted or restarting positions and no mask, transformers takes a sequence for packed
 documents and cuts the attention on its own (measured on 4.57: silently, in both sdpa and eager).
@@ -16,7 +16,7 @@ documents and cuts the attention on its own (measured on 4.57: silently, in both
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
+from itertools import compress, count, islice, takewhile
 from typing import Any, Self
 
 import torch
@@ -59,12 +59,14 @@ class Pack:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """The prompts of a pack, each with its completions, as rectangles: B prompts of up to P tokens, G times up to C."""
+    """The prompts of a pack and all their completions, as two rectangles: B of up to P tokens, and R of up to C."""
 
     prompts: Tensor  # [B, P]: the packed position of each prompt's tokens, filled up with 0
-    own: Tensor  # [B, G, C]: of each completion's tokens, filled up alike
+    there: Tensor  # [B, P], bool: which of these are tokens of the prompt
+    own: Tensor  # [R, C]: the packed position of each completion's tokens, filled up alike
+    owners: Tensor  # [R]: the prompt of each completion
+    past: Tensor  # [C, C], bool: what a completion's token sees of its own
     order: Tensor  # [T]: where a packed token stands in the two, the one behind the other
-    sees: Tensor  # [B, 1, C, P + C], bool: a completion's token sees its prompt, and its own past
 
     @classmethod
     def of(
@@ -79,26 +81,25 @@ class Groups:
 
         With `rounded`, T, P and C are; the tokens of no prompt are given what the first place gives.
         """
-        copies = max(map(len, completions))
-        behind = []
-        for (start, length), lengths in zip(prompts, completions, strict=True):
+        behind, owners = [], []
+        for index, ((start, length), lengths) in enumerate(zip(prompts, completions, strict=True)):
             at = start + length
             for tokens in lengths:
                 behind.append(range(at, at := at + tokens))
-            behind += [range(0)] * (copies - len(lengths))
+                owners.append(index)
         first, first_there = padded([range(start, start + length) for start, length in prompts], rounded=rounded)
         own, own_there = padded(behind, rounded=rounded)
         there = torch.cat([first_there.flatten(), own_there.flatten()])
         places = torch.cat([first.flatten(), own.flatten()])[there]
         order = places.new_zeros(round_up(len(places), UNIT) if rounded else len(places))
+        order = order.scatter_(0, places, there.nonzero().squeeze(1))
         past = torch.ones((own.shape[1], own.shape[1]), dtype=torch.bool).tril()
-        sees = torch.cat([first_there.unsqueeze(1).expand(-1, len(past), -1), past.expand(len(first), -1, -1)], dim=2)
-        return cls(
-            first.to(device),
-            own.view(len(first), copies, own.shape[1]).to(device),
-            order.scatter_(0, places, there.nonzero().squeeze(1)).to(device),
-            sees.unsqueeze(1).to(device),
-        )
+        laid = (first, first_there, own, torch.tensor(owners), past, order)
+        return cls(*(each.to(device) for each in laid))
+
+
+_Completion = tuple[Sequence[int], Sequence[bool]]
+"""Tokens, and which of them are scored."""
 
 
 def pack(trajectories: Sequence[Trajectory], device: torch.device, *, rounded: bool = False) -> Pack:
@@ -106,39 +107,68 @@ def pack(trajectories: Sequence[Trajectory], device: torch.device, *, rounded: b
 
     With `rounded` the lengths that decide the shapes of products are rounded up; T by tokens of no prompt.
     """
+    groups: list[tuple[list[int], list[_Completion]]] = []
+    previous: bytes | None = None
+    for trajectory in trajectories:
+        if (key := trajectory.prompt.tobytes()) != previous:
+            previous = key
+            groups.append((trajectory.prompt.tolist(), []))
+        tokens = trajectory.tokens.tolist()
+        groups[-1][1].append((tokens, [True] * len(tokens)))
+    return _laid_out(groups, device, rounded=rounded)
+
+
+BEGINNING = 32
+"""Tokens that demonstrations must begin with alike for what they have in common to be read once."""
+
+
+def pack_demonstrations(sequences: Sequence[_Completion], device: torch.device, *, rounded: bool = False) -> Pack:
+    """Lay (tokens, is_target) sequences out, none of which sees another; what several begin with is there once.
+
+    The first token of each is no target: nothing predicts it. The terms are in the order of the pack.
+    """
+    alike: dict[tuple[int, ...], list[_Completion]] = {}
+    for tokens, is_target in sequences:
+        alike.setdefault(tuple(tokens[:BEGINNING]), []).append((tokens, is_target))
+    groups = []
+    for members in alike.values():
+        most = BEGINNING if len(members) == 1 else min(len(tokens) for tokens, _ in members)
+        most = min(most, *(next(compress(count(), is_target), most) for _, is_target in members))
+        columns = islice(zip(*(tokens for tokens, _ in members), strict=False), most)
+        common = sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
+        rest = [(tokens[common:], is_target[common:]) for tokens, is_target in members]
+        groups.append((members[0][0][:common], rest))
+    return _laid_out(groups, device, rounded=rounded)
+
+
+def _laid_out(
+    groups: Sequence[tuple[Sequence[int], Sequence[_Completion]]], device: torch.device, *, rounded: bool
+) -> Pack:
     ids: list[int] = []
     positions: list[int] = []
     prompt_of: list[int] = []  # which prompt a packed token belongs to
     branch_of: list[int] = []  # 0 for a prompt's tokens, else the completion's number
     predictors: list[int] = []
     targets: list[int] = []
-    previous: bytes | None = None
-    number = start = length = 0
     laid: list[tuple[int, int, list[int]]] = []  # start and length of each prompt, lengths of its completions
-    for index, trajectory in enumerate(trajectories):
-        key = trajectory.prompt.tobytes()
-        if key != previous:
-            previous, number = key, number + 1
-            prompt = trajectory.prompt.tolist()
-            start, length = len(ids), len(prompt)
-            ids += prompt
-            positions += range(length)
-            prompt_of += [number] * length
-            branch_of += [0] * length
-            laid.append((start, length, []))
-        tokens = trajectory.tokens.tolist()
-        at = len(ids)
-        predictors += [start + length - 1, *range(at, at + len(tokens) - 1)]
-        targets += tokens
-        laid[-1][2].append(len(tokens) - 1)
-        ids += tokens[:-1]
-        positions += range(length, length + len(tokens) - 1)
-        prompt_of += [number] * (len(tokens) - 1)
-        branch_of += [index + 1] * (len(tokens) - 1)
+    numbers = count(1)
+    for number, (prompt, completions) in enumerate(groups, 1):
+        start, length = len(ids), len(prompt)
+        laid.append((start, length, [len(tokens) - 1 for tokens, _ in completions]))
+        ids += prompt
+        positions += range(length)
+        branch_of += [0] * length
+        for tokens, is_target in completions:
+            at, past = len(ids), len(tokens) - 1
+            predictors += compress([start + length - 1, *range(at, at + past)], is_target)
+            targets += compress(tokens, is_target)
+            ids += tokens[:-1]
+            positions += range(length, length + past)
+            branch_of += [next(numbers)] * past
+        prompt_of += [number] * (len(ids) - start)
     filling = [0] * (-len(ids) % UNIT if rounded else 0)
     for each in (ids, positions, prompt_of, branch_of):
         each += filling
-    spans = [(start, length) for start, length, _ in laid]
     return Pack(
         ids=torch.tensor([ids], device=device),
         positions=torch.tensor([positions], device=device),
@@ -146,29 +176,9 @@ def pack(trajectories: Sequence[Trajectory], device: torch.device, *, rounded: b
         branches=torch.tensor(branch_of, device=device),
         predictors=torch.tensor(predictors, device=device),
         targets=torch.tensor(targets, device=device),
-        groups=Groups.of(spans, [lengths for *_, lengths in laid], device, rounded=rounded),
-    )
-
-
-def pack_demonstrations(
-    sequences: Sequence[tuple[Sequence[int], Sequence[bool]]], device: torch.device, *, rounded: bool = False
-) -> Pack:
-    """Lay (tokens, is_target) sequences end to end, none of which sees another; `rounded` as in `pack`."""
-    lengths = [len(tokens) for tokens, _ in sequences]
-    *starts, total = accumulate(lengths, initial=0)
-    filling = -total % UNIT if rounded else 0
-    parts = [*lengths, filling]
-    ids = torch.tensor([*chain.from_iterable(tokens for tokens, _ in sequences), *[0] * filling], device=device)
-    targets = torch.tensor([*chain.from_iterable(is_target for _, is_target in sequences)]).nonzero().squeeze(1)
-    targets = targets.to(device)
-    return Pack(
-        ids=ids.unsqueeze(0),
-        positions=torch.cat([torch.arange(length) for length in parts]).unsqueeze(0).to(device),
-        prompts=torch.arange(len(parts)).repeat_interleave(torch.tensor(parts)).to(device),
-        branches=torch.zeros_like(ids),
-        predictors=targets - 1,
-        targets=ids[targets],
-        groups=Groups.of([*zip(starts, lengths, strict=True)], [()] * len(lengths), device, rounded=rounded),
+        groups=Groups.of(
+            [(start, length) for start, length, _ in laid], [lengths for *_, lengths in laid], device, rounded=rounded
+        ),
     )
 
 
@@ -261,12 +271,12 @@ def shared_attention(
         for states in (query, key, value)
     )
     first_q, first_k, first_v = (states.unflatten(2, groups.prompts.shape) for states in (first_q, first_k, first_v))
-    first_k, first_v = first_k[:, 0], first_v[:, 0]  # [K, B, P, D]
-    outputs = [_attend(first_q, first_k, first_v, None, scale).flatten(2, 3)]
-    if own_q.shape[2]:
+    first = first_k[:, 0], first_v[:, 0]  # twice [K, B, P, D]
+    outputs = [_attend(first_q, *first, None, scale).flatten(2, 3)]
+    if groups.own.numel():
         own_q, own_k, own_v = (states.unflatten(2, groups.own.shape) for states in (own_q, own_k, own_v))
-        branch = own_q, own_k[:, 0], own_v[:, 0]  # [K, times, B, G, C, D] and twice [K, B, G, C, D]
-        outputs.append(_attend_both(branch, first_k, first_v, groups.sees, scale).flatten(2, 4))
+        branch = own_q, own_k[:, 0], own_v[:, 0]  # [K, times, R, C, D] and twice [K, R, C, D]
+        outputs.append(_attend_both(branch, first, groups, scale).flatten(2, 3))
     mixed = torch.cat(outputs, dim=2).flatten(0, 1)  # [heads, prompts' and completions' places, D]
     return mixed.index_select(1, groups.order).transpose(0, 1).unsqueeze(0).contiguous(), None
 
@@ -284,7 +294,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, sees: Tensor | None, scal
     the time of torch's flash attention there (8 x 9 heads, 40 to 150 positions, bfloat16). A causal square is cut into
     bands of `BAND` queries, each with the keys that it sees: 600 positions then take .36 of the time, 1,500 .30.
     """
-    heads, times, count, places, size = query.shape
+    heads, times, _count, places, _size = query.shape
     if query.device.type != "cpu" or query.shape[:4].numel() * key.shape[2] > SCORES_AT_ONCE:
         wide_k, wide_v = (states.transpose(0, 1).repeat_interleave(times, 1) for states in (key, value))
         # torch's own causal mask begins at the first key, and would be another one behind a cache.
@@ -320,35 +330,42 @@ def _written_out(query: Tensor, key: Tensor, value: Tensor, sees: Tensor, scale:
     return mixed.view(heads, count, times, places, size).transpose(1, 2)
 
 
-def _attend_both(own: tuple[Tensor, Tensor, Tensor], key: Tensor, value: Tensor, sees: Tensor, scale: float) -> Tensor:
-    """Attention of completions [K, times, B, G, C, D] to prompts [K, B, P, D] and to themselves, under one softmax.
+def _attend_both(
+    own: tuple[Tensor, Tensor, Tensor], first: tuple[Tensor, Tensor], groups: Groups, scale: float
+) -> Tensor:
+    """Attention of completions [K, times, R, C, D] to their prompts and to themselves, under one softmax.
 
     On a CPU in the very products of `decoders.lean`, rounded where it rounds: of 16 bits both then give the same to the
-    bit, and a scorer that rounds elsewhere is 0.04 nats a token off after thirty layers.
+    bit, and a scorer that rounds elsewhere is 0.04 nats a token off after thirty layers. In bands, as `_attend`.
 
     Args:
-        own: queries, and keys and values [K, B, G, C, D] of the completions.
-        key: of the prompts.
-        value: of the prompts.
-        sees: [B, 1, C, P + C].
+        own: queries, and keys and values [K, R, C, D] of the completions.
+        first: keys and values [K, B, P, D] of the prompts.
+        groups: whose is whose.
         scale: of the products.
     """
     query, own_k, own_v = own
-    count, copies, longest = query.shape[2:5]
-    if query.device.type != "cpu" or query.shape[:5].numel() * sees.shape[-1] > SCORES_AT_ONCE:
-        seen_k, seen_v = (  # [K, B G, P + C, D]
-            torch.cat([first.unsqueeze(2).expand(-1, -1, copies, -1, -1), each], dim=3).flatten(1, 2)
-            for first, each in ((key, own_k), (value, own_v))
-        )
-        each_sees = sees.expand(-1, copies, -1, -1).flatten(0, 1)
-        return _attend(query.flatten(2, 3), seen_k, seen_v, each_sees, scale).unflatten(2, (count, copies))
-    rows = (query * scale).permute(0, 2, 3, 1, 4, 5).contiguous()  # [K, B, G, times, C, D]
-    to_prompt = (rows.flatten(2, 4) @ key.transpose(-1, -2)).view(*rows.shape[:-1], -1)
-    to_own = (rows.flatten(3, 4) @ own_k.transpose(-1, -2)).view(*rows.shape[:-1], -1)
-    law = torch.cat([to_prompt, to_own], dim=-1).add_(_hidden(sees, query).unsqueeze(1)).softmax(-1)
-    by_prompt, by_own = law.split([key.shape[2], longest], dim=-1)
-    mixed = (by_prompt.flatten(2, 4) @ value).view(rows.shape) + (by_own.flatten(3, 4) @ own_v).view(rows.shape)
-    return mixed.permute(0, 3, 1, 2, 4, 5)
+    key, value = (states.index_select(1, groups.owners) for states in first)  # [K, R, P, D]
+    there = groups.there[groups.owners]
+    longest = query.shape[3]
+    if query.device.type != "cpu" or query.shape[:4].numel() * (key.shape[2] + longest) > SCORES_AT_ONCE:
+        seen_k, seen_v = torch.cat([key, own_k], dim=2), torch.cat([value, own_v], dim=2)
+        before, past = there.unsqueeze(1).expand(-1, longest, -1), groups.past.expand(len(there), -1, -1)
+        return _attend(query, seen_k, seen_v, torch.cat([before, past], dim=2), scale)
+    rows = (query * scale).transpose(1, 2)  # [K, R, times, C, D]
+    out_of_prompt = _hidden(there, query)[:, None, None]  # [R, 1, 1, P]
+    parts = []
+    for start in range(0, longest, BAND):
+        end = min(start + BAND, longest)
+        band = rows[..., start:end, :]
+        flat = band.flatten(2, 3)  # [K, R, times x positions, D]
+        to_prompt = (flat @ key.transpose(-1, -2)).view(*band.shape[:-1], -1).add_(out_of_prompt)
+        to_own = (flat @ own_k[..., :end, :].transpose(-1, -2)).view(*band.shape[:-1], -1)
+        to_own.add_(_hidden(groups.past[start:end, :end], query))
+        law = torch.cat([to_prompt, to_own], dim=-1).softmax(-1).flatten(2, 3)
+        by_prompt, by_own = law.split([key.shape[2], end], dim=-1)
+        parts.append((by_prompt @ value + by_own @ own_v[..., :end, :]).view(band.shape))
+    return torch.cat(parts, dim=3).transpose(1, 2)
 
 
 def _hidden(sees: Tensor, like: Tensor) -> Tensor:

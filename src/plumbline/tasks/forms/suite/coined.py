@@ -168,11 +168,16 @@ def _telephone(drawing: Drawing) -> Value:
 def _address_on_the_web(drawing: Drawing) -> str:
     things = [ascii_of(drawing.pick(_WORDS[drawing.language]["things"])) for _ in range(3)]
     number = drawing.rng.integers(2, 9000)
-    ways = ("https://{}.example", "http://www.{}-{}.example/{}", "https://{}.example/{}/{}?id=#", "https://{}.example/#")
+    ways = (
+        "https://{}.example",
+        "http://www.{}-{}.example/{}",
+        "https://{}.example/{}/{}?id=#",
+        "https://{}.example/#",
+    )
     return drawing.pick(ways).format(*things).replace("#", str(number))
 
 
 _ENTRIES: Mapping[str, Draw] = {
-    **{"text": _entry, "textarea": _remark, "email": _mail},
-    **{"tel": _telephone, "url": _address_on_the_web},
+    "text": _entry, "textarea": _remark, "email": _mail,
+    "tel": _telephone, "url": _address_on_the_web,
 }
