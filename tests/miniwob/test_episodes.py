@@ -1,6 +1,7 @@
 """An episode is decided by its seed and its acts: not by its page, not by the episodes before, not by the turns."""
 
 import re
+import time
 
 import pytest
 
@@ -47,6 +48,47 @@ def test_plans_of_a_group_do_not_see_one_another(pool):
     assert [one.raw for one in results] == [-1, 1, 0, 0, 1]
     assert [one.answered for one in results] == [True, True, False, False, True]
     assert results[3].text == pool.first("enter-text", "a-3").text
+
+
+def test_what_a_menu_was_left_with_is_gone_in_the_next_episode(pool):
+    opens = [
+        {"do": "click", "on": {"name": "Menu"}},
+        {"do": "hover", "on": {"name": "Playback"}},
+        {"do": "wait", "ms": 500},
+    ]
+    left, next_one = pool.run("click-menu-2", "a-0", [opens, [opens[0], {"do": "click", "on": {"name": "Play"}}]])
+    assert "'Play'" in left.text
+    assert "'Play'" not in next_one.text
+    assert next_one.attempts[1].status == "not found"
+
+
+def test_what_leaving_a_field_begins_does_not_fall_due_in_the_next_episode(pool):
+    plan = pool.gold("enter-text", "a-0").acts
+    begins = (
+        "() => document.getElementById('tt').addEventListener('blur', () => setTimeout(() => core.endEpisode(-1), 50))"
+    )
+    pool.evaluate("enter-text", begins, None)
+    left, right = pool.run("enter-text", "a-0", [plan[:1], [{"do": "wait", "ms": 500}]])
+    pool.forget()
+    assert (left.answered, right.answered) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "<b onclick=core.endEpisode(1)>x",
+        "<img src=x onerror=core.endEpisode(1)>",
+        "<iframe src=javascript:parent.core.endEpisode(1)>",
+        "<iframe srcdoc='<script>parent.core.endEpisode(1)</script>'>",
+    ],
+)
+def test_what_is_typed_is_no_script(pool, typed):
+    """The page `terminal` shows a line that was sent to it as HTML."""
+    visit = pool.start("terminal", "a-0")
+    pool.act(visit, [{"do": "type", "on": {"ref": 1}, "text": typed}, {"do": "key", "key": "Enter"}])
+    time.sleep(0.2)  # frames and pictures are loaded in real time
+    shown = pool.act(visit, [{"do": "click", "on": {"name": "x"}}])
+    assert (shown.raw, shown.answered) == (0, False)
 
 
 def test_turns_come_to_what_the_whole_plan_comes_to_wherever_they_are_played(pool):

@@ -14,12 +14,19 @@ from plumbline.tasks.miniwob.browser.pool import Limits, Pool, Ran
 
 PAGE = """<!DOCTYPE html><html><head><script src="{core}"></script><script>
 var genProblem = function () {{ document.getElementById("query").textContent = "Press."; }};
-window.onload = function () {{ core.startEpisode(); }};
+var pressed = {{
+  hang: () => {{ while (true) {{}} }},
+  ask: () => {{ alert("stop"); if (confirm("sure?")) core.endEpisode(prompt("how much?", "1") * 1); }},
+  open: () => {{ window.open("{server}/window"); location.hash = "x"; new Image().src = "{server}/image"; }},
+  break: () => {{ missing.thing(); }},
+}};
+window.onload = function () {{
+  for (const [id, run] of Object.entries(pressed)) document.getElementById(id).onclick = run;
+  core.startEpisode();
+}};
 </script></head><body><div id="wrap"><div id="query"></div><div id="area">
-<button onclick="while (true) {{}}">hang</button>
-<button onclick="alert('stop'); if (confirm('sure?')) core.endEpisode(prompt('how much?', '1') * 1)">ask</button>
-<button onclick="window.open('{server}/window'); location.hash = 'x'; new Image().src = '{server}/image'">open</button>
-<button onclick="missing.thing()">break</button>
+<button id="hang">hang</button><button id="ask">ask</button><button id="open">open</button>
+<button id="break">break</button>
 <a href="{server}/away">away</a>
 <form action="{server}/sent"><button>send</button></form>
 </div></div></body></html>"""

@@ -33,13 +33,18 @@
   const prepare = async () => {
     if (prepared.length) return;
     document.head.insertAdjacentHTML("beforeend", "<style>.hour { white-space: nowrap; }</style>");
+    // A page that shows what is typed as HTML (terminal) would run what the HTML says: no script comes in from here on.
+    const guard = { httpEquiv: "Content-Security-Policy", content: "script-src 'unsafe-eval'" };
+    document.head.append(Object.assign(document.createElement("meta"), guard));
     prepared.push(document.head, ...pictures());
     await Promise.all(prepared.slice(1).map(image => image.decode().catch(() => null)));
   };
 
   // End what went on before, so that nothing of it falls due in the next episode.
   const finish = async () => {
+    document.activeElement?.blur?.();
     window.jQuery?.datepicker?._hideDatepicker?.();
+    if (window.jQuery?.fn.menu) jQuery(".ui-menu").each((_, one) => { jQuery(one).menu("instance")?.collapseAll(null, true); });
     if (core.EP_TIMER !== null) core.endEpisode(-1, false, "left");
     await clock.advance(AFTER);
   };
@@ -50,7 +55,6 @@
     clock.reset();
     hand.reset();
     plumbline.notes.length = 0;
-    document.activeElement?.blur?.();
     window.WOB_EPISODE_ID = 0;
     Math.seedrandom(seed);
     core.startEpisodeReal();
