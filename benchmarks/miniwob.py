@@ -80,7 +80,7 @@ def main() -> None:
                 say(f"{task:32} no oracle that answers")
                 continue
             rates[task], done, failed = found
-            again = " (its page is loaded for every episode)" if task in pages.RELOADED else ""
+            again = " (its page is loaded for every episode)" if pages.is_reloaded(task) else ""
             say(
                 f"{task:32} {rates[task]:7.0f} episodes/s   n={done}" + (f", {failed} failed" if failed else "") + again
             )
