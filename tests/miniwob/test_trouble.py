@@ -109,6 +109,12 @@ def test_a_page_that_crashes_is_replaced(pool, trouble):
     assert pool.run(trouble, "c-0", [[press("ask")]])[0].raw == 1
 
 
+def test_other_work_gets_a_page_that_was_just_loaded(pool):
+    pool.evaluate("enter-text", "() => { window.dirty = true; }", None)
+    assert pool.use("enter-text", lambda page: page.evaluate("window.dirty ?? false")) is False
+    assert pool.use("click-link", lambda page: page.evaluate("document.title")) == "Click Link Task"
+
+
 def test_a_task_that_is_not_there_is_an_error(pool):
     with pytest.raises(RecipeError, match="no task 'sorcery'"):
         pool.first("sorcery", "c-0")
