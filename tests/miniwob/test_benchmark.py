@@ -15,7 +15,7 @@ class Pool:
     def gold(self, task, seed):
         return Gold(First("", "", {}, ()), (), RIGHT, "")
 
-    def run(self, task, seed, plans):
+    def run(self, task, seed, plans, *, shows):
         return [RIGHT] * len(plans)
 
     def close(self):

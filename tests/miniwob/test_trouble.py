@@ -8,6 +8,7 @@ import pytest
 
 from plumbline.errors import RecipeError
 from plumbline.records import Failure
+from plumbline.tasks.browser.driven import Hung
 from plumbline.tasks.miniwob import pages
 from plumbline.tasks.miniwob.browser import engine
 from plumbline.tasks.miniwob.browser.pool import Limits, Pool, Ran
@@ -18,6 +19,7 @@ var pressed = {{
   hang: () => {{ while (true) {{}} }},
   ask: () => {{ alert("stop"); if (confirm("sure?")) core.endEpisode(prompt("how much?", "1") * 1); }},
   open: () => {{ window.open("{server}/window"); location.hash = "x"; new Image().src = "{server}/image"; }},
+  busy: () => {{ const {{ real }} = plumbline.clock, began = real(); while (real() < began + 500); }},
   break: () => {{ missing.thing(); }},
 }};
 window.onload = function () {{
@@ -26,7 +28,7 @@ window.onload = function () {{
 }};
 </script></head><body><div id="wrap"><div id="query"></div><div id="area">
 <button id="hang">hang</button><button id="ask">ask</button><button id="open">open</button>
-<button id="break">break</button>
+<button id="break">break</button><button id="busy">busy</button>
 <a href="{server}/away">away</a>
 <form action="{server}/sent"><button>send</button></form>
 </div></div></body></html>"""
@@ -95,6 +97,30 @@ def test_a_page_that_hangs_costs_its_own_episode(pool, trouble, monkeypatch):
         assert (right.raw, other.raw) == (1, 1)
     finally:
         small.close()
+
+
+def test_what_takes_too_long_in_real_time_is_a_failure_and_no_reward_of_0(pool, trouble):
+    small = Pool(Limits(seconds=0.4), keep=2)
+    try:
+        (late,) = small.run(trouble, "c-0", [[press("busy"), press("ask")]])
+        assert isinstance(late, Failure)
+        assert "takes more than 0.4 s" in late.detail
+        assert small.run(trouble, "c-0", [[press("ask")]])[0].raw == 1
+    finally:
+        small.close()
+
+
+def test_a_plan_that_hangs_alone_is_tried_twice(pool, trouble, monkeypatch):
+    tried = []
+
+    async def hangs(*_):
+        tried.append(1)
+        raise Hung("the page does not come to an end")
+
+    monkeypatch.setattr(engine.Engine, "_on_a_seat", hangs)
+    (one,) = pool.run(trouble, "c-0", [[press("hang")]])
+    assert isinstance(one, Failure)
+    assert len(tried) == 2
 
 
 def test_a_page_that_crashes_is_replaced(pool, trouble):

@@ -43,7 +43,7 @@ class Played:
     notes: tuple[str, ...] = ()
     """What else happened: dialogs, errors in the page."""
     cut: bool = False
-    """Whether a limit ended it."""
+    """Whether a limit on acts or on the page's time ended it."""
 
 
 Turns = Callable[[Sequence[Act]], Played | Failure]

@@ -36,7 +36,7 @@ class Limits:
     ms: int = 120_000
     """Of the page's own time [milliseconds]; pages end by themselves long before."""
     seconds: float = 10.0
-    """Of real time."""
+    """Of real time: what takes longer is broken off, and never judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Ran:
     attempts: tuple[Attempt, ...]
     """One for each act up to the page's answer, or a limit."""
     cut: bool
-    """Whether a limit ended it."""
+    """Whether a limit on acts or on the page's time ended it."""
     text: str
     """Of the page as it is then."""
     notes: tuple[str, ...]
@@ -166,23 +166,27 @@ class Pool:
             else Gold(_first(found["first"]), tuple(found["acts"]), _ran(found), found["why"])
         )
 
-    def run(self, task: str, seed: str, plans: Sequence[Sequence[Json]]) -> list[Ran | Failure]:
+    def run(self, task: str, seed: str, plans: Sequence[Sequence[Json]], *, shows: bool = True) -> list[Ran | Failure]:
         """Carry out each plan in an episode of its own, all in one call to one page; one result for each, in order.
+
+        Args:
+            task: of the page.
+            seed: of every episode.
+            plans: one for each episode.
+            shows: whether results have the text of the page as it is then; it takes time, and judging needs none.
 
         Raises:
             RecipeError: there is no such task.
         """
-        if not plans:
-            return []
-        work = "([seed, plans, limits]) => plumbline.episodes.group(seed, plans, limits)"
+        work = "([seed, plans, limits, shows]) => plumbline.episodes.group(seed, plans, limits, shows)"
         limits = asdict(self.limits)
         cut = [list(plan[: self.limits.acts + 1]) for plan in plans]
-        if not pages.is_reloaded(task):
-            found = self._call(lambda engine: engine.group(task, work, [seed, cut, limits], len(cut)))
+        if len(cut) > 1 and not pages.is_reloaded(task):
+            found = self._call(lambda engine: engine.group(task, work, [seed, cut, limits, shows], len(cut)))
             if found is not None:
                 return [_ran(one) for one in found]
             # A page broke down, and which plan did that is not known: each gets a page to itself.
-        alone = [self._one(task, work, [seed, [plan], limits]) for plan in cut]
+        alone = [self._one(task, work, [seed, [plan], limits, shows]) for plan in cut]
         return [one if isinstance(one, Failure) else _ran(one[0]) for one in alone]
 
     def start(self, task: str, seed: str) -> Visit | Failure:

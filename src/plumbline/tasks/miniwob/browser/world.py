@@ -49,7 +49,7 @@ class BrowserWorld:
         turns = None
         why = gold.why or ("" if gold.ran.raw == 1 else f"the oracle earns {gold.ran.raw:g}")
         if not why:
-            (again,) = self.pool.run(task, seed, [gold.acts])
+            (again,) = self.pool.run(task, seed, [gold.acts], shows=False)
             if isinstance(again, Failure):
                 return again
             why = "" if again.answered and again.raw == 1 else "the plan earns less the second time"
@@ -64,7 +64,7 @@ class BrowserWorld:
 
     def play(self, task: str, seed: str, plans: Sequence[Sequence[Act]]) -> list[Played | Failure]:
         """See `World.play`."""
-        found = self.pool.run(task, seed, [[to_json(act) for act in acts] for acts in plans])
+        found = self.pool.run(task, seed, [[to_json(act) for act in acts] for acts in plans], shows=False)
         return [one if isinstance(one, Failure) else _played(one) for one in found]
 
     def begin(self, task: str, seed: str) -> Turns:
