@@ -8,9 +8,11 @@ import pytest
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.replays import replay_episodes
-from plumbline.judging import judge
+from plumbline.judging import Judging, judge
 from plumbline.recipe import SftSection
-from plumbline.tasks.miniwob.build import EpisodeFailed, build_records, has_records, sizes_of
+from plumbline.records import Failure
+from plumbline.tasks.episode import EpisodeFailed
+from plumbline.tasks.miniwob.build import build_records, has_records, sizes_of
 from plumbline.tasks.miniwob.options import read_options
 from plumbline.tasks.miniwob.pages import table
 from plumbline.tasks.miniwob.task import MiniwobTask
@@ -146,6 +148,20 @@ def test_a_group_is_judged_in_one_call(task):
     task.world.calls.clear()
     scores = [score.total for _, score in task.judge_group(example, [example.gold, "", "Click [2]"])]
     assert scores == [1, 0, 0]
+    assert len(task.world.calls) == 1
+
+
+def test_an_answer_that_breaks_the_browser_down_takes_no_other_of_its_group_along(task):
+    example = task.examples("test")[0]
+    play = task.world.play
+    task.world.play = lambda *given: [*play(*given)[:2], Failure(cause="hang", detail="for ever")]
+    judging = Judging(task, [example])
+    task.world.calls.clear()
+    judging.judge(0, [(0, example.gold), (1, ""), (2, "Click [2]")])
+    assert [judging.verdict(0, copy)[1].total for copy in (0, 1)] == [1, 0]
+    _, score, failure = judging.verdict(0, 2)
+    assert score is None
+    assert (failure.cause, failure.detail[-14:]) == ("EpisodeFailed", " hang for ever")
     assert len(task.world.calls) == 1
 
 

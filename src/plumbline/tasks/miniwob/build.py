@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from plumbline import claims
-from plumbline.errors import DataError, PlumblineError
+from plumbline.errors import DataError
 from plumbline.records import Failure
 from plumbline.storage import read_object, write_json, write_jsonl
 from plumbline.tasks import Progress, silent
+from plumbline.tasks.episode import EpisodeFailed
 from plumbline.tasks.miniwob.actions import from_json, to_json
 from plumbline.tasks.miniwob.options import MiniwobOptions
 from plumbline.tasks.miniwob.pages import table
@@ -44,10 +45,6 @@ _MORE, _TRIES = 2, 3
 MAX_FAILED = 0.5
 """Share of a page's episodes on which the browser may break down while records are built."""
 _Found = Sequence[tuple[str, Solved | Failure]]
-
-
-class EpisodeFailed(PlumblineError):  # noqa: N818 - it says what happened
-    """A page could not be gone through, through no fault of the plan: a counted failure, never a reward."""
 
 
 def pages_version() -> str:
