@@ -12,7 +12,9 @@ from plumbline.judging import Judging, judge
 from plumbline.recipe import SftSection
 from plumbline.records import Failure
 from plumbline.tasks.episode import EpisodeFailed
-from plumbline.tasks.miniwob.build import build_records, has_records, sizes_of
+from plumbline.tasks.miniwob import build
+from plumbline.tasks.miniwob.browser.script import PARTS
+from plumbline.tasks.miniwob.build import build_records, has_records, pages_version, sizes_of
 from plumbline.tasks.miniwob.options import read_options
 from plumbline.tasks.miniwob.pages import table
 from plumbline.tasks.miniwob.task import MiniwobTask
@@ -107,6 +109,20 @@ def test_the_same_options_give_the_same_records_and_others_are_refused(tmp_path)
         has_records(read_options({**FEW, "seed": 1}), tmp_path / "a")
     other = opened(tmp_path / "c", seed=1)
     assert {one.id for one in other.examples("test")}.isdisjoint(one.id for one in first.examples("test"))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_script_that_decides_an_episode_is_part_of_what_records_and_rewards_are_of(task, monkeypatch, part):
+    before = pages_version()
+    assert before in task.rubric
+    monkeypatch.setattr(build, "PARTS", [one for one in PARTS if one != part])
+    assert pages_version() != before
+
+
+def test_a_page_that_is_loaded_anew_has_other_records_and_rewards(monkeypatch):
+    before = pages_version()
+    monkeypatch.setattr(build, "is_reloaded", lambda task: task == "click-pie")
+    assert pages_version() != before
 
 
 def test_a_browser_that_breaks_down_is_counted_when_records_are_built_and_when_answers_are_judged(tmp_path):

@@ -22,8 +22,9 @@ from plumbline.storage import read_object, write_json, write_jsonl
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.episode import EpisodeFailed
 from plumbline.tasks.miniwob.actions import from_json, to_json
+from plumbline.tasks.miniwob.browser.script import PARTS
 from plumbline.tasks.miniwob.options import MiniwobOptions
-from plumbline.tasks.miniwob.pages import table
+from plumbline.tasks.miniwob.pages import is_reloaded, table
 from plumbline.tasks.miniwob.reading import read_plan
 from plumbline.tasks.miniwob.world import Solved, World
 from plumbline.tasks.miniwob.writing import write_steps
@@ -36,8 +37,6 @@ RECORDS = "miniwob records"
 NO_ORACLE = "there is no oracle"
 PER_SEED = 100_000
 """Episodes of a page that a seed has for itself."""
-_SCRIPTS = ("clock.js", "see.js", "mouse.js", "keys.js", "hand.js")
-"""What decides what a page shows and what an action does there."""
 _MORE, _TRIES = 2, 3
 """Episodes that are solved beyond those that are wanted, and how many times as many at most."""
 
@@ -48,13 +47,14 @@ _Found = Sequence[tuple[str, Solved | Failure]]
 
 
 def pages_version() -> str:
-    """The version of the pages and of what looks at them: records of another one have other numbers of elements."""
+    """The version of the pages and of what goes through them; with another, episodes may begin and end otherwise."""
     try:
         pages = version("miniwob")
     except PackageNotFoundError:
         pages = "of no known version"
-    texts = [(files(__package__) / "browser" / name).read_bytes() for name in _SCRIPTS]
-    return f"miniwob {pages}+{hashlib.sha256(b''.join(texts)).hexdigest()[:6]}"
+    texts = [(files(__package__) / "browser" / name).read_bytes() for name in PARTS]
+    reloaded = " ".join(name for name in table() if is_reloaded(name)).encode()
+    return f"miniwob {pages}+{hashlib.sha256(b''.join([*texts, reloaded])).hexdigest()[:6]}"
 
 
 def splits_of(options: MiniwobOptions) -> tuple[str, ...]:
