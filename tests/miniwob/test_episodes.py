@@ -63,6 +63,15 @@ def test_what_a_menu_was_left_with_is_gone_in_the_next_episode(pool):
     assert next_one.attempts[1].status == "not found"
 
 
+def test_what_was_typed_before_cannot_be_taken_back_in_the_next_episode(pool):
+    typed = [{"do": "type", "on": {"ref": ref}, "text": "abc"} for ref in (1, 2)]
+    back = [{"do": "click", "on": {"ref": 1}}, {"do": "key", "key": "Control+Z"}]
+    _, one = pool.run("login-user", "a-0", [typed, back])
+    assert "[1] textbox 'Username' (focused)" in one.text
+    (own,) = pool.run("login-user", "a-0", [[*typed, back[1]]])
+    assert "[1] textbox 'Username' = 'abc'\n[2] password 'Password' (focused)" in own.text
+
+
 def test_what_leaving_a_field_begins_does_not_fall_due_in_the_next_episode(pool):
     plan = pool.gold("enter-text", "a-0").acts
     begins = (

@@ -1,9 +1,10 @@
 // Episodes: a seed is started, acts are carried out one after the other, the page's reward is read. And the oracles.
 (() => {
-  const { see, hand, clock, oracles, shared } = plumbline;
+  const { see, hand, keys, clock, oracles, shared } = plumbline;
   const STEP = 100;
   const FRAME = 16;
-  const AFTER = 12000;
+  // What an episode has begun is over after so long; what that begins in its turn has a few frames.
+  const AFTER = 12000, SETTLING = 500;
   let live = null;
   let seen = { elements: [], lines: [] };
 
@@ -42,11 +43,13 @@
 
   // End what went on before, so that nothing of it falls due in the next episode.
   const finish = async () => {
+    keys.settleEdits();
     document.activeElement?.blur?.();
     window.jQuery?.datepicker?._hideDatepicker?.();
     if (window.jQuery?.fn.menu) jQuery(".ui-menu").each((_, one) => { jQuery(one).menu("instance")?.collapseAll(null, true); });
     if (core.EP_TIMER !== null) core.endEpisode(-1, false, "left");
-    await clock.advance(AFTER);
+    await clock.skip(AFTER);
+    await clock.advance(SETTLING);
   };
   const start = async seed => {
     await prepare();
