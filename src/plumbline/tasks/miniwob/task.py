@@ -96,8 +96,8 @@ class MiniwobTask:
 
     @property
     def judges(self) -> int:
-        """See `Threaded`."""
-        return self.world.at_once
+        """See `Threaded`: one more than pages that work at once, so that plans are read while all of these do."""
+        return self.world.at_once + 1
 
     def examples(self, split: str) -> Sequence[Example]:
         """See `Task.examples`."""
