@@ -3,9 +3,10 @@
 import sys
 
 from benchmarks import miniwob
-from plumbline.tasks.miniwob.browser.pool import First, Gold, Ran
+from plumbline.tasks.miniwob.browser.pool import First, Gold
+from plumbline.tasks.miniwob.world import Played
 
-RIGHT = Ran(1.0, True, "", (), False, "", (), 100.0)
+RIGHT = Played(1.0, True, "", (), "")
 
 
 class Pool:
@@ -13,7 +14,7 @@ class Pool:
         self.closed = False
 
     def gold(self, task, seed):
-        return Gold(First("", "", {}, ()), (), RIGHT, "")
+        return Gold(First("", "", ()), (), RIGHT, "")
 
     def run(self, task, seed, plans, *, shows):
         return [RIGHT] * len(plans)

@@ -13,11 +13,13 @@ from plumbline.recipe import SftSection
 from plumbline.records import Failure
 from plumbline.tasks.episode import EpisodeFailed
 from plumbline.tasks.miniwob import build
+from plumbline.tasks.miniwob.actions import Act, Named
 from plumbline.tasks.miniwob.browser.script import PARTS
 from plumbline.tasks.miniwob.build import build_records, has_records, pages_version, sizes_of
 from plumbline.tasks.miniwob.options import read_options
 from plumbline.tasks.miniwob.pages import table
 from plumbline.tasks.miniwob.task import MiniwobTask
+from plumbline.tasks.miniwob.world import Played
 from plumbline.testing import check_task
 from plumbline.training.sft import demonstrate
 from tests.miniwob.fake import FakeWorld
@@ -203,6 +205,21 @@ def test_an_episode_goes_on_with_what_the_page_shows_until_the_page_answers(tmp_
     assert outcome.facts["actions"] == 3
     with pytest.raises(ValueError, match="is over"):
         episode.tell("Click [2]")
+
+
+def test_a_later_turn_knows_the_names_of_the_page_as_they_are(tmp_path):
+    task = opened(tmp_path / "records", turns=3)
+    told = []
+
+    def turn(acts):
+        told.append(acts)
+        return Played(0.0, False, "", (), "[1] link 'James' book'", elements=(("link", "James' book"),))
+
+    task.world.begin = lambda *_: turn
+    episode = task.episode(task.examples("test")[0])
+    episode.tell("")
+    episode.tell("Click James' book")
+    assert told == [(), (Act(do="click", on=Named("James' book")),)]
 
 
 def test_an_episode_ends_after_so_many_answers_and_a_whole_plan_is_an_answer_too(tmp_path):

@@ -11,7 +11,8 @@ from plumbline.records import Failure
 from plumbline.tasks.browser.driven import Hung
 from plumbline.tasks.miniwob import pages
 from plumbline.tasks.miniwob.browser import engine
-from plumbline.tasks.miniwob.browser.pool import Limits, Pool, Ran
+from plumbline.tasks.miniwob.browser.pool import Limits, Pool
+from plumbline.tasks.miniwob.world import Played
 
 PAGE = """<!DOCTYPE html><html><head><script src="{core}"></script><script>
 var genProblem = function () {{ document.getElementById("query").textContent = "Press."; }};
@@ -92,8 +93,8 @@ def test_a_page_that_hangs_costs_its_own_episode(pool, trouble, monkeypatch):
         right, wrong, other = small.run(trouble, "c-0", [[press("ask")], [press("hang")], [press("ask")]])
         assert isinstance(wrong, Failure)
         assert wrong.cause == "hang"
-        assert isinstance(right, Ran)
-        assert isinstance(other, Ran)
+        assert isinstance(right, Played)
+        assert isinstance(other, Played)
         assert (right.raw, other.raw) == (1, 1)
     finally:
         small.close()

@@ -25,7 +25,7 @@ from plumbline.tasks.miniwob.options import MiniwobOptions, PerTask, read_option
 from plumbline.tasks.miniwob.pages import table
 from plumbline.tasks.miniwob.prompts import again, messages
 from plumbline.tasks.miniwob.reading import Plan, read_plan
-from plumbline.tasks.miniwob.world import Played, World, page_in, page_of
+from plumbline.tasks.miniwob.world import Played, World, page_of
 from plumbline.tasks.miniwob.writing import write_plan
 from plumbline.tasks.task import Control, gold_of
 
@@ -298,7 +298,7 @@ class Looks:
         """
         self.plans.append(read_plan(text, self._page))
         self._played = whole(named(" ".join(self._where), self._turn(self.plans[-1].acts)))
-        self._page = page_in(self._played.text)
+        self._page = page_of(self._played.elements)
         return self._played
 
     def why_not(self) -> str:

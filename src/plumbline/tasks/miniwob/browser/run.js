@@ -125,7 +125,7 @@
       text = look();
     }
     live = done;
-    return result(done.attempts, done.cut, text);
+    return { ...result(done.attempts, done.cut, text), elements: seen.elements.map(({ role, name }) => [role, name]) };
   };
 
   const pageOf = () => {

@@ -12,7 +12,8 @@ import sys
 
 from plumbline.records import Failure
 from plumbline.tasks.miniwob import pages
-from plumbline.tasks.miniwob.browser.pool import Gold, Json, Pool, Ran
+from plumbline.tasks.miniwob.browser.pool import Gold, Json, Pool, Visit
+from plumbline.tasks.miniwob.world import Played
 
 
 def main() -> int:
@@ -72,13 +73,13 @@ def _seen(pool: Pool, task: str, seed: str) -> dict[str, object]:
     }
 
 
-def _poked(pool: Pool, task: str, seed: str) -> list[Ran | Failure]:
+def _poked(pool: Pool, task: str, seed: str) -> list[Played | Failure]:
     """What acts come to that change what they find on most pages, and end the episode on few.
 
     The numbers of a turn are those of the page after the turn before, so what the first acts open is poked, too.
     """
-    visit = pool.start(task, seed)
-    return [visit] if isinstance(visit, Failure) else [pool.act(visit, acts) for acts in _POKES]
+    visit = Visit(task, seed)
+    return [pool.act(visit, acts) for acts in _POKES]
 
 
 _POKES: tuple[tuple[Json, ...], ...] = (
@@ -115,7 +116,7 @@ def _one(pool: Pool, task: str, seed: str, args: argparse.Namespace) -> bool:
     return good
 
 
-def _tell(seed: str, found: Gold, again: Ran | Failure) -> None:
+def _tell(seed: str, found: Gold, again: Played | Failure) -> None:
     if isinstance(again, Failure):
         _say(f"  {seed}: live {found.ran.raw} ({found.why or found.ran.reason}), again: {again}")
         return
