@@ -13,7 +13,7 @@ from plumbline.recipe import SftSection
 from plumbline.records import Failure
 from plumbline.tasks.episode import EpisodeFailed
 from plumbline.tasks.miniwob import build
-from plumbline.tasks.miniwob.actions import Act, Named
+from plumbline.tasks.miniwob.actions import Act, Ref
 from plumbline.tasks.miniwob.browser.script import PARTS
 from plumbline.tasks.miniwob.build import build_records, has_records, pages_version, sizes_of
 from plumbline.tasks.miniwob.options import read_options
@@ -218,8 +218,8 @@ def test_a_later_turn_knows_the_names_of_the_page_as_they_are(tmp_path):
     task.world.begin = lambda *_: turn
     episode = task.episode(task.examples("test")[0])
     episode.tell("")
-    episode.tell("Click James' book")
-    assert told == [(), (Act(do="click", on=Named("James' book")),)]
+    episode.tell('Click [1] "James\' book"')  # a number and a name, which must be of one element
+    assert told == [(), (Act(do="click", on=Ref(1)),)]
 
 
 def test_an_episode_ends_after_so_many_answers_and_a_whole_plan_is_an_answer_too(tmp_path):
