@@ -38,7 +38,7 @@ def timed(pool: Pool, task: str, args: argparse.Namespace) -> tuple[float, int, 
         return None
 
     def judge(seed: str) -> int:
-        found = pool.run(task, seed, [plans[seed]] * args.group)
+        found = pool.run(task, seed, [plans[seed]] * args.group, shows=False)
         return sum(isinstance(one, Failure) or one.raw != 1 for one in found)
 
     seeds = list(plans)
@@ -58,7 +58,7 @@ def changing(pool: Pool, tasks: list[str], args: argparse.Namespace) -> float:
     plans = {task: found.acts for task in tasks if isinstance(found := pool.gold(task, "bench-0"), Gold)}
     with ThreadPoolExecutor(THREADS) as threads:
         began = time.perf_counter()
-        list(threads.map(lambda task: pool.run(task, "bench-0", [plans[task]] * args.group), plans))
+        list(threads.map(lambda task: pool.run(task, "bench-0", [plans[task]] * args.group, shows=False), plans))
         return len(plans) * args.group / (time.perf_counter() - began)
 
 
@@ -80,7 +80,7 @@ def main() -> None:
                 say(f"{task:32} no oracle that answers")
                 continue
             rates[task], done, failed = found
-            again = " (its page is loaded for every episode)" if task in pages.RELOADED else ""
+            again = " (its page is loaded for every episode)" if pages.is_reloaded(task) else ""
             say(
                 f"{task:32} {rates[task]:7.0f} episodes/s   n={done}" + (f", {failed} failed" if failed else "") + again
             )

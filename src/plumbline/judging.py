@@ -154,7 +154,10 @@ class Judging:
         if isinstance(self.task, Grouped) and len(told) > 1 and turns_of(self.task) == 1:
             try:
                 verdicts = self.task.judge_group(self.examples[prompt], [text for _, text in told])
-                found = {(prompt, copy): (*each, None) for (copy, _), each in zip(told, verdicts, strict=True)}
+                found: dict[tuple[int, int], Verdict] = {
+                    (prompt, copy): (_FAILED, None, each) if isinstance(each, Failure) else (*each, None)
+                    for (copy, _), each in zip(told, verdicts, strict=True)
+                }
             except EngineError:
                 raise
             except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see above

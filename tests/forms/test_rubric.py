@@ -515,6 +515,7 @@ def test_a_broken_executor_is_a_counted_failure_and_not_a_reward(forms):
     assert (outcome.how, fair) == ("failed", None)
     assert failure.cause == "EpisodeFailed"
     assert "it died" in failure.detail
+    assert task.judge_group(task.examples("val")[0], ["", ""]) == [failure] * 2
 
 
 def test_a_group_is_judged_as_its_members_are(forms):

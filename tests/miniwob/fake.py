@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from plumbline.records import Failure, Frame
 from plumbline.tasks.miniwob.actions import Act, Named, Ref, to_json
-from plumbline.tasks.miniwob.grammar import Element, Page
-from plumbline.tasks.miniwob.world import Played, Solved
+from plumbline.tasks.miniwob.world import Played, Solved, page_of
 
 WORDS = ("red", "green", "blue", "grey", "pink", "black", "white", "brown", "cyan", "olive", "teal", "navy")
-PAGE = Page((Element(1, "textbox", "Word"), Element(2, "button", "Go")))
+ELEMENTS = (("textbox", "Word"), ("button", "Go"))
+PAGE = page_of(ELEMENTS)
 
 
 def text_of(value):
@@ -74,7 +74,7 @@ class FakeWorld:
                     attempts.append(("not found", "there is no such thing"))
                     continue
                 attempts.append(("ok", ""))
-        return Played(raw, answered, "", tuple(attempts), text_of(value))
+        return Played(raw, answered, "", tuple(attempts), text_of(value), elements=ELEMENTS)
 
     def film(self, task, seed, stretches):
         return [Frame(caption=f"action {number}", image=b"") for number in range(sum(map(len, stretches)) + 1)]

@@ -8,12 +8,18 @@ import pytest
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.replays import replay_episodes
-from plumbline.judging import judge
+from plumbline.judging import Judging, judge
 from plumbline.recipe import SftSection
-from plumbline.tasks.miniwob.build import EpisodeFailed, build_records, has_records, sizes_of
+from plumbline.records import Failure
+from plumbline.tasks.episode import EpisodeFailed
+from plumbline.tasks.miniwob import build
+from plumbline.tasks.miniwob.actions import Act, Ref
+from plumbline.tasks.miniwob.browser.script import PARTS
+from plumbline.tasks.miniwob.build import build_records, has_records, pages_version, sizes_of
 from plumbline.tasks.miniwob.options import read_options
 from plumbline.tasks.miniwob.pages import table
 from plumbline.tasks.miniwob.task import MiniwobTask
+from plumbline.tasks.miniwob.world import Played
 from plumbline.testing import check_task
 from plumbline.training.sft import demonstrate
 from tests.miniwob.fake import FakeWorld
@@ -107,6 +113,20 @@ def test_the_same_options_give_the_same_records_and_others_are_refused(tmp_path)
     assert {one.id for one in other.examples("test")}.isdisjoint(one.id for one in first.examples("test"))
 
 
+@pytest.mark.parametrize("part", PARTS)
+def test_every_script_that_decides_an_episode_is_part_of_what_records_and_rewards_are_of(task, monkeypatch, part):
+    before = pages_version()
+    assert before in task.rubric
+    monkeypatch.setattr(build, "PARTS", [one for one in PARTS if one != part])
+    assert pages_version() != before
+
+
+def test_a_page_that_is_loaded_anew_has_other_records_and_rewards(monkeypatch):
+    before = pages_version()
+    monkeypatch.setattr(build, "is_reloaded", lambda task: task == "click-pie")
+    assert pages_version() != before
+
+
 def test_a_browser_that_breaks_down_is_counted_when_records_are_built_and_when_answers_are_judged(tmp_path):
     world = FakeWorld()
     world.broken = {"test-1"}
@@ -149,6 +169,20 @@ def test_a_group_is_judged_in_one_call(task):
     assert len(task.world.calls) == 1
 
 
+def test_an_answer_that_breaks_the_browser_down_takes_no_other_of_its_group_along(task):
+    example = task.examples("test")[0]
+    play = task.world.play
+    task.world.play = lambda *given: [*play(*given)[:2], Failure(cause="hang", detail="for ever")]
+    judging = Judging(task, [example])
+    task.world.calls.clear()
+    judging.judge(0, [(0, example.gold), (1, ""), (2, "Click [2]")])
+    assert [judging.verdict(0, copy)[1].total for copy in (0, 1)] == [1, 0]
+    _, score, failure = judging.verdict(0, 2)
+    assert score is None
+    assert (failure.cause, failure.detail[-14:]) == ("EpisodeFailed", " hang for ever")
+    assert len(task.world.calls) == 1
+
+
 def test_an_episode_goes_on_with_what_the_page_shows_until_the_page_answers(tmp_path):
     task = opened(tmp_path / "records", turns=3)
     example = task.examples("test")[0]
@@ -171,6 +205,21 @@ def test_an_episode_goes_on_with_what_the_page_shows_until_the_page_answers(tmp_
     assert outcome.facts["actions"] == 3
     with pytest.raises(ValueError, match="is over"):
         episode.tell("Click [2]")
+
+
+def test_a_later_turn_knows_the_names_of_the_page_as_they_are(tmp_path):
+    task = opened(tmp_path / "records", turns=3)
+    told = []
+
+    def turn(acts):
+        told.append(acts)
+        return Played(0.0, False, "", (), "[1] link 'James' book'", elements=(("link", "James' book"),))
+
+    task.world.begin = lambda *_: turn
+    episode = task.episode(task.examples("test")[0])
+    episode.tell("")
+    episode.tell('Click [1] "James\' book"')  # a number and a name, which must be of one element
+    assert told == [(), (Act(do="click", on=Ref(1)),)]
 
 
 def test_an_episode_ends_after_so_many_answers_and_a_whole_plan_is_an_answer_too(tmp_path):

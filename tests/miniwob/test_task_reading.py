@@ -2,6 +2,7 @@
 
 import json
 import time
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
@@ -273,7 +274,23 @@ LONG = (
     "Press " + "+" * 9000,
     "Press " + "a in " * 390,
     "Wait " + "9" * 9000,
+    "\n".join("Drag " + "to " * 450 + "'a' x " * 100 for _ in range(10)),
 )
+
+
+@pytest.mark.parametrize("acts", [{"do": "wait", "ms": [0] * 9000}, {"do": "type", "text": [0] * 9000}])
+def test_what_is_wrong_is_said_in_short(acts):
+    with pytest.raises(ValueError, match="is") as told:
+        from_json(acts)
+    assert len(str(told.value)) < 100
+
+
+def test_a_list_of_seconds_is_not_multiplied():
+    tracemalloc.start()
+    read_plan('{"action": [{"wait": {"seconds": [' + "0," * 9900 + "0]}}]}", PAGE)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20e6
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, *LONG], ids=range(len(HOSTILE) + len(LONG)))

@@ -8,18 +8,28 @@ import pytest
 
 from plumbline.errors import RecipeError
 from plumbline.records import Failure
+from plumbline.tasks.browser.driven import Hung
 from plumbline.tasks.miniwob import pages
 from plumbline.tasks.miniwob.browser import engine
-from plumbline.tasks.miniwob.browser.pool import Limits, Pool, Ran
+from plumbline.tasks.miniwob.browser.pool import Limits, Pool
+from plumbline.tasks.miniwob.world import Played
 
 PAGE = """<!DOCTYPE html><html><head><script src="{core}"></script><script>
 var genProblem = function () {{ document.getElementById("query").textContent = "Press."; }};
-window.onload = function () {{ core.startEpisode(); }};
+var pressed = {{
+  hang: () => {{ while (true) {{}} }},
+  ask: () => {{ alert("stop"); if (confirm("sure?")) core.endEpisode(prompt("how much?", "1") * 1); }},
+  open: () => {{ window.open("{server}/window"); location.hash = "x"; new Image().src = "{server}/image"; }},
+  busy: () => {{ const {{ real }} = plumbline.clock, began = real(); while (real() < began + 500); }},
+  break: () => {{ missing.thing(); }},
+}};
+window.onload = function () {{
+  for (const [id, run] of Object.entries(pressed)) document.getElementById(id).onclick = run;
+  core.startEpisode();
+}};
 </script></head><body><div id="wrap"><div id="query"></div><div id="area">
-<button onclick="while (true) {{}}">hang</button>
-<button onclick="alert('stop'); if (confirm('sure?')) core.endEpisode(prompt('how much?', '1') * 1)">ask</button>
-<button onclick="window.open('{server}/window'); location.hash = 'x'; new Image().src = '{server}/image'">open</button>
-<button onclick="missing.thing()">break</button>
+<button id="hang">hang</button><button id="ask">ask</button><button id="open">open</button>
+<button id="break">break</button><button id="busy">busy</button>
 <a href="{server}/away">away</a>
 <form action="{server}/sent"><button>send</button></form>
 </div></div></body></html>"""
@@ -83,11 +93,35 @@ def test_a_page_that_hangs_costs_its_own_episode(pool, trouble, monkeypatch):
         right, wrong, other = small.run(trouble, "c-0", [[press("ask")], [press("hang")], [press("ask")]])
         assert isinstance(wrong, Failure)
         assert wrong.cause == "hang"
-        assert isinstance(right, Ran)
-        assert isinstance(other, Ran)
+        assert isinstance(right, Played)
+        assert isinstance(other, Played)
         assert (right.raw, other.raw) == (1, 1)
     finally:
         small.close()
+
+
+def test_what_takes_too_long_in_real_time_is_a_failure_and_no_reward_of_0(pool, trouble):
+    small = Pool(Limits(seconds=0.4), keep=2)
+    try:
+        (late,) = small.run(trouble, "c-0", [[press("busy"), press("ask")]])
+        assert isinstance(late, Failure)
+        assert "takes more than 0.4 s" in late.detail
+        assert small.run(trouble, "c-0", [[press("ask")]])[0].raw == 1
+    finally:
+        small.close()
+
+
+def test_a_plan_that_hangs_alone_is_tried_twice(pool, trouble, monkeypatch):
+    tried = []
+
+    async def hangs(*_):
+        tried.append(1)
+        raise Hung("the page does not come to an end")
+
+    monkeypatch.setattr(engine.Engine, "_on_a_seat", hangs)
+    (one,) = pool.run(trouble, "c-0", [[press("hang")]])
+    assert isinstance(one, Failure)
+    assert len(tried) == 2
 
 
 def test_a_page_that_crashes_is_replaced(pool, trouble):
@@ -100,6 +134,12 @@ def test_a_page_that_crashes_is_replaced(pool, trouble):
 
     assert pool.use(trouble, crash)
     assert pool.run(trouble, "c-0", [[press("ask")]])[0].raw == 1
+
+
+def test_other_work_gets_a_page_that_was_just_loaded(pool):
+    pool.evaluate("enter-text", "() => { window.dirty = true; }", None)
+    assert pool.use("enter-text", lambda page: page.evaluate("window.dirty ?? false")) is False
+    assert pool.use("click-link", lambda page: page.evaluate("document.title")) == "Click Link Task"
 
 
 def test_a_task_that_is_not_there_is_an_error(pool):

@@ -29,10 +29,10 @@ from plumbline.policies import open_policy
 from plumbline.policies.options import model_section
 from plumbline.policies.policy import Cuts, Learner, Policy
 from plumbline.recipe import ModelSection, Recipe, ScaleSection
-from plumbline.records import Example, Message, Outcome, Request, Score, Trajectory
+from plumbline.records import Example, Failure, Message, Outcome, Request, Score, Trajectory
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
-from plumbline.tasks.episode import Episode
+from plumbline.tasks.episode import Episode, whole
 from plumbline.tasks.task import Grouped, Task, episode_of
 
 KEPT = 1024  # episodes that a worker keeps; an older one that goes on is told anew
@@ -82,11 +82,11 @@ class _Spread:
 
     def judge(self, example: Example, completion: str) -> Verdict:
         """See `Task.judge`."""
-        return self.judge_group(example, [completion])[0]
+        return whole(self.judge_group(example, [completion])[0])
 
-    def judge_group(self, example: Example, completions: Sequence[str]) -> Sequence[Verdict]:
+    def judge_group(self, example: Example, completions: Sequence[str]) -> Sequence[Verdict | Failure]:
         """See `Grouped.judge_group`: of any task, because a call to a worker costs about as much as a query."""
-        found: Sequence[Verdict] = self.pool.call("judge", pickle.dumps(example), list(completions))[0]
+        found: Sequence[Verdict | Failure] = self.pool.call("judge", pickle.dumps(example), list(completions))[0]
         return found
 
 
@@ -143,7 +143,7 @@ class TaskWorker:
         self.episodes: dict[str, Episode] = {}  # those that are not over, the oldest first
 
     @_named()
-    def judge(self, example: bytes, completions: Sequence[str]) -> Sequence[Verdict]:
+    def judge(self, example: bytes, completions: Sequence[str]) -> Sequence[Verdict | Failure]:
         """The verdicts of texts of one prompt, together where the task can do that."""
         task, asked = self.task, self.example(example)
         if isinstance(task, Grouped) and len(completions) > 1:

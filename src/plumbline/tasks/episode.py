@@ -4,9 +4,34 @@ Most tasks ask once, and write nothing but `Task.judge`: their episodes are of o
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from plumbline.records import Example, Message, Outcome, Score
+from plumbline.errors import PlumblineError
+from plumbline.records import Example, Failure, Message, Outcome, Score
+
+T = TypeVar("T")
+
+
+class EpisodeFailed(PlumblineError):  # noqa: N818 - it says what happened
+    """An episode could not be gone through, through no fault of the answer: a counted failure, never a reward."""
+
+
+def named(where: str, found: T | Failure) -> T | Failure:
+    """With the name of what broke down, and as a raised `EpisodeFailed` is counted, where an episode failed."""
+    if isinstance(found, Failure):
+        return Failure(cause=EpisodeFailed.__name__, detail=f"{where}: {found.cause} {found.detail}".strip())
+    return found
+
+
+def whole(found: T | Failure) -> T:
+    """What an episode came to, for those who ask for one alone.
+
+    Raises:
+        EpisodeFailed: it failed.
+    """
+    if isinstance(found, Failure):
+        raise EpisodeFailed(found.detail)
+    return found
 
 
 class Episode(Protocol):

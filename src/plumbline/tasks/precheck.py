@@ -18,6 +18,7 @@ from types import FrameType
 
 from plumbline.errors import DataError, PlumblineError
 from plumbline.records import Example, Score
+from plumbline.tasks.episode import whole
 from plumbline.tasks.task import Grouped, Task, threads_of
 
 HOSTILE = (
@@ -156,8 +157,8 @@ def _again(task: Task, tried: Sequence[tuple[Case, Score]]) -> None:
                     if isinstance(task, Grouped)
                     else [task.judge(example, text) for text in texts]
                 )
-                for (case, before), (_, after) in zip(cases, verdicts, strict=True):
-                    _same(case, before, after)
+                for (case, before), after in zip(cases, verdicts, strict=True):
+                    _same(case, before, whole(after)[1])
         except Exception as error:  # noqa: BLE001 - the boundary to a verifier's code; told to the user below
             failed.append(error)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from plumbline.errors import DataError, RecipeError
-from plumbline.records import Example, Frame, Headline, Item, Message, Mistake, Outcome, Score
+from plumbline.records import Example, Failure, Frame, Headline, Item, Message, Mistake, Outcome, Score
 from plumbline.tasks.episode import Episode, OneTurn
 
 Control = Callable[[Sequence[Example]], list[str]]
@@ -106,8 +106,8 @@ class Threaded(Protocol):
 class Grouped(Protocol):
     """A task that judges several completions of one example in one call."""
 
-    def judge_group(self, example: Example, completions: Sequence[str]) -> Sequence[tuple[Outcome, Score]]:
-        """What `judge` gives for each of them, in order."""
+    def judge_group(self, example: Example, completions: Sequence[str]) -> Sequence[tuple[Outcome, Score] | Failure]:
+        """What `judge` gives for each of them, in order; a `Failure` in the place of one for which it would raise."""
         ...
 
 

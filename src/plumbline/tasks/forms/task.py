@@ -7,11 +7,12 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import DataError, PlumblineError, RecipeError
+from plumbline.errors import DataError, RecipeError
 from plumbline.imports import missing
 from plumbline.records import Example, Failure, Frame, Headline, Message, Mistake, Outcome, Score
 from plumbline.seeds import generator
 from plumbline.tasks import Progress
+from plumbline.tasks.episode import named, whole
 from plumbline.tasks.forms import headline, rubric, seed_rubric
 from plumbline.tasks.forms.build import HELD_OUT_FORMS, Suite, gold_plan, own_suite, values_of, write_plan
 from plumbline.tasks.forms.controls import controls
@@ -36,10 +37,6 @@ _KEPT = 4096
 """Examples whose preparation is remembered."""
 _MISREAD = 16
 """Plans with mistakes that are tried for one that sends nothing."""
-
-
-class EpisodeFailed(PlumblineError):  # noqa: N818 - it says what happened
-    """The executor could not carry out a plan, through no fault of the plan: a counted failure, never a reward."""
 
 
 def open_forms(options: Mapping[str, Any], folder: Path, progress: Progress) -> "FormsTask":  # noqa: ARG001
@@ -155,32 +152,25 @@ class FormsTask:
         Raises:
             EpisodeFailed: the executor broke down; the direct one never does.
         """
-        return self.judge_group(example, [completion])[0]
+        return whole(self.judge_group(example, [completion])[0])
 
-    def judge_group(self, example: Example, completions: Sequence[str]) -> list[tuple[Outcome, Score]]:
-        """Judge several completions of one example in one call to the executor, for those that gain from it.
+    def judge_group(self, example: Example, completions: Sequence[str]) -> list[tuple[Outcome, Score] | Failure]:
+        """Judge several completions of one example in one call to the executor, for those that gain from it."""
+        return [one if isinstance(one, Failure) else one[:2] for one in self.attempt(example, completions)]
 
-        Raises:
-            EpisodeFailed: the executor broke down on one of them.
-        """
-        return [(outcome, score) for outcome, score, _ in self.attempt(example, completions)]
-
-    def attempt(self, example: Example, completions: Sequence[str]) -> list[tuple[Outcome, Score, Execution]]:
+    def attempt(self, example: Example, completions: Sequence[str]) -> list[tuple[Outcome, Score, Execution] | Failure]:
         """Carry completions out, each on a fresh visit, and judge them; see `judge_group`."""
         prepared = self._prepare(example)
         plans = [read_plan(completion, prepared.elements) for completion in completions]
         return [
-            (_outcome(plan, execution), self._score(prepared, plan, execution), execution)
+            execution
+            if isinstance(execution, Failure)
+            else (_outcome(plan, execution), self._score(prepared, plan, execution), execution)
             for plan, execution in zip(plans, self._run(prepared, plans), strict=True)
         ]
 
-    def _run(self, prepared: _Prepared, plans: Sequence[Plan]) -> list[Execution]:
-        executions = []
-        for result in self.executor.run(prepared.case, plans):
-            if isinstance(result, Failure):
-                raise EpisodeFailed(f"{self.executor.name} executor: {result.cause} {result.detail}".strip())
-            executions.append(result)
-        return executions
+    def _run(self, prepared: _Prepared, plans: Sequence[Plan]) -> list[Execution | Failure]:
+        return [named(f"{self.executor.name} executor", one) for one in self.executor.run(prepared.case, plans)]
 
     def _score(self, prepared: _Prepared, plan: Plan, execution: Execution) -> Score:
         if self.options.rubric == "seed-v6":
@@ -193,7 +183,7 @@ class FormsTask:
         """See `Replayable`."""
         prepared = self._prepare(example)
         (execution,) = self._run(prepared, [read_plan(completion, prepared.elements)])
-        return mistakes_of(prepared.expected, execution)
+        return mistakes_of(prepared.expected, whole(execution))
 
     def replay(self, example: Example, completion: str) -> Sequence[Frame]:
         """See `Replayable`.
@@ -331,7 +321,7 @@ class Attempts:
         """
         if self._messages is None:
             raise ValueError(f"the episode of {self.example.id} is over")
-        ((outcome, score, execution),) = self.task.attempt(self.example, [text])
+        outcome, score, execution = whole(self.task.attempt(self.example, [text])[0])
         self._came_to = outcome, score
         self._left -= 1
         if outcome.facts["submitted"] or not self._left:

@@ -2,6 +2,7 @@
 
 import math
 import re
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -160,7 +161,7 @@ def from_json(value: Mapping[str, Any]) -> Act:
             found[name] = target_from(found[name])
     wrong = [name for name in ("text", "option", "key") if not isinstance(found.get(name, ""), str)]
     if wrong:
-        raise ValueError(f"{wrong[0]} is {found[wrong[0]]!r}, and no text")
+        raise ValueError(f"{wrong[0]} is {reprlib.repr(found[wrong[0]])}, and no text")
     if "key" in found and (key := key_named(found["key"])) is None:
         raise ValueError(f"there is no key {found['key']!r}")
     if "key" in found:
@@ -187,7 +188,7 @@ def target_from(value: object) -> Target:
         if "x" in value and "y" in value:
             x, y = _pair((value["x"], value["y"]))
             return Point(round(x, 1), round(y, 1))
-    raise ValueError(f"{value!r} names nothing on a page")
+    raise ValueError(f"{reprlib.repr(value)} names nothing on a page")
 
 
 def _is_count(value: object) -> bool:
@@ -196,11 +197,11 @@ def _is_count(value: object) -> bool:
 
 def _pair(value: object) -> tuple[float, float]:
     if not isinstance(value, Sequence) or len(value) != 2:
-        raise ValueError(f"{value!r} is no pair of numbers")
+        raise ValueError(f"{reprlib.repr(value)} is no pair of numbers")
     return _number(value[0], MOST_PIXELS), _number(value[1], MOST_PIXELS)
 
 
 def _number(value: object, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or abs(value) > most:
-        raise ValueError(f"{value!r} is no number up to {most}")
+        raise ValueError(f"{reprlib.repr(value)} is no number up to {most}")
     return value

@@ -16,13 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from plumbline import claims
-from plumbline.errors import DataError, PlumblineError
+from plumbline.errors import DataError
 from plumbline.records import Failure
 from plumbline.storage import read_object, write_json, write_jsonl
 from plumbline.tasks import Progress, silent
+from plumbline.tasks.episode import EpisodeFailed
 from plumbline.tasks.miniwob.actions import from_json, to_json
+from plumbline.tasks.miniwob.browser.script import PARTS
 from plumbline.tasks.miniwob.options import MiniwobOptions
-from plumbline.tasks.miniwob.pages import table
+from plumbline.tasks.miniwob.pages import is_reloaded, table
 from plumbline.tasks.miniwob.reading import read_plan
 from plumbline.tasks.miniwob.world import Solved, World
 from plumbline.tasks.miniwob.writing import write_steps
@@ -35,8 +37,6 @@ RECORDS = "miniwob records"
 NO_ORACLE = "there is no oracle"
 PER_SEED = 100_000
 """Episodes of a page that a seed has for itself."""
-_SCRIPTS = ("clock.js", "see.js", "mouse.js", "keys.js", "hand.js")
-"""What decides what a page shows and what an action does there."""
 _MORE, _TRIES = 2, 3
 """Episodes that are solved beyond those that are wanted, and how many times as many at most."""
 
@@ -46,18 +46,15 @@ MAX_FAILED = 0.5
 _Found = Sequence[tuple[str, Solved | Failure]]
 
 
-class EpisodeFailed(PlumblineError):  # noqa: N818 - it says what happened
-    """A page could not be gone through, through no fault of the plan: a counted failure, never a reward."""
-
-
 def pages_version() -> str:
-    """The version of the pages and of what looks at them: records of another one have other numbers of elements."""
+    """The version of the pages and of what goes through them; with another, episodes may begin and end otherwise."""
     try:
         pages = version("miniwob")
     except PackageNotFoundError:
         pages = "of no known version"
-    texts = [(files(__package__) / "browser" / name).read_bytes() for name in _SCRIPTS]
-    return f"miniwob {pages}+{hashlib.sha256(b''.join(texts)).hexdigest()[:6]}"
+    texts = [(files(__package__) / "browser" / name).read_bytes() for name in PARTS]
+    reloaded = " ".join(name for name in table() if is_reloaded(name)).encode()
+    return f"miniwob {pages}+{hashlib.sha256(b''.join([*texts, reloaded])).hexdigest()[:6]}"
 
 
 def splits_of(options: MiniwobOptions) -> tuple[str, ...]:

@@ -33,6 +33,8 @@ SCROLLED = 100
 """Pixels, where a scroll does not say how far."""
 PAUSE = 500
 """Milliseconds, where a wait does not say how long."""
+_MOST_PIECES = 60
+"""Words, signs and quotations after the verb of a drag; two long names of a page have fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,8 @@ def _given(step: _Step) -> tuple[str, Target | None] | None:
 
 
 def _drag(step: _Step) -> Act | None:
+    if len(step.rest) > _MOST_PIECES:  # both ends are read anew at every "to"
+        return None
     for at in range(1, len(step.rest) - 1):
         if (onto := _ONTO.at(step.rest, at)) is None:
             continue

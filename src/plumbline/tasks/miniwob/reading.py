@@ -302,7 +302,9 @@ def _agent_act(verb: str, given: Mapping[str, Any], page: Page) -> Act:
     elif verb == "scroll":
         value["by"] = _scrolled(given)
     elif verb == "wait":
-        value["ms"] = given["ms"] if "ms" in given else 1000 * given.get("seconds", given.get("", PAUSE / 1000))
+        seconds = given.get("seconds", given.get("", PAUSE / 1000))
+        # What is no number is refused by who reads the act: a list must not be multiplied.
+        value["ms"] = given.get("ms", 1000 * seconds if isinstance(seconds, int | float) else seconds)
     return from_json(value)
 
 

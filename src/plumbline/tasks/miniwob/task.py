@@ -9,10 +9,10 @@ from plumbline.errors import DataError
 from plumbline.records import Example, Failure, Figure, Frame, Headline, Message, Mistake, Outcome, Score
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
+from plumbline.tasks.episode import named, whole
 from plumbline.tasks.miniwob.actions import from_json
 from plumbline.tasks.miniwob.build import (
     HELD_OUT_TASKS,
-    EpisodeFailed,
     build_records,
     has_records,
     pages_version,
@@ -25,7 +25,7 @@ from plumbline.tasks.miniwob.options import MiniwobOptions, PerTask, read_option
 from plumbline.tasks.miniwob.pages import table
 from plumbline.tasks.miniwob.prompts import again, messages
 from plumbline.tasks.miniwob.reading import Plan, read_plan
-from plumbline.tasks.miniwob.world import Played, World, page_in, page_of
+from plumbline.tasks.miniwob.world import Played, World, page_of
 from plumbline.tasks.miniwob.writing import write_plan
 from plumbline.tasks.task import Control, gold_of
 
@@ -96,8 +96,8 @@ class MiniwobTask:
 
     @property
     def judges(self) -> int:
-        """See `Threaded`."""
-        return self.world.at_once
+        """See `Threaded`: one more than pages that work at once, so that plans are read while all of these do."""
+        return self.world.at_once + 1
 
     def examples(self, split: str) -> Sequence[Example]:
         """See `Task.examples`."""
@@ -166,19 +166,18 @@ class MiniwobTask:
         Raises:
             EpisodeFailed: the browser broke down, twice.
         """
-        return self.judge_group(example, [completion])[0]
+        return whole(self.judge_group(example, [completion])[0])
 
-    def judge_group(self, example: Example, completions: Sequence[str]) -> list[tuple[Outcome, Score]]:
-        """See `Grouped`: all in one call to the browser.
-
-        Raises:
-            EpisodeFailed: the browser broke down on one of them, twice.
-        """
+    def judge_group(self, example: Example, completions: Sequence[str]) -> list[tuple[Outcome, Score] | Failure]:
+        """See `Grouped`: all in one call to the browser; a failure where it broke down, twice."""
         page = self.page_of(example)
         plans = [read_plan(completion, page) for completion in completions]
         task, seed = example.reference["task"], example.reference["seed"]
-        results = [_whole(example, one) for one in self.world.play(task, seed, [plan.acts for plan in plans])]
-        return [(outcome_of(plan, played), self.score(played)) for plan, played in zip(plans, results, strict=True)]
+        results = [named(f"{task} {seed}", one) for one in self.world.play(task, seed, [plan.acts for plan in plans])]
+        return [
+            played if isinstance(played, Failure) else (outcome_of(plan, played), self.score(played))
+            for plan, played in zip(plans, results, strict=True)
+        ]
 
     def score(self, played: Played) -> Score:
         """The page's own reward where it has ended the episode; success is what others count, a raw reward above 0."""
@@ -264,7 +263,8 @@ class Looks:
         self.plans: list[Plan] = []
         self._messages: list[Message] | None = list(example.messages)
         self._page = task.page_of(example)
-        self._turn = task.world.begin(example.reference["task"], example.reference["seed"])
+        self._where = example.reference["task"], example.reference["seed"]
+        self._turn = task.world.begin(*self._where)
         self._played: Played | None = None
 
     def ask(self) -> Sequence[Message] | None:
@@ -297,8 +297,8 @@ class Looks:
             EpisodeFailed: the browser broke down, twice.
         """
         self.plans.append(read_plan(text, self._page))
-        self._played = _whole(self.example, self._turn(self.plans[-1].acts))
-        self._page = page_in(self._played.text)
+        self._played = whole(named(" ".join(self._where), self._turn(self.plans[-1].acts)))
+        self._page = page_of(self._played.elements)
         return self._played
 
     def why_not(self) -> str:
@@ -322,18 +322,6 @@ class Looks:
             sum(plan.idle for plan in plans),
         )
         return outcome_of(every, self._played), self.task.score(self._played)
-
-
-def _whole(example: Example, played: Played | Failure) -> Played:
-    """An episode that came to its end.
-
-    Raises:
-        EpisodeFailed: the browser broke down, twice.
-    """
-    if isinstance(played, Failure):
-        where = f"{example.reference['task']} {example.reference['seed']}"
-        raise EpisodeFailed(f"{where}: {played.cause} {played.detail}".strip())
-    return played
 
 
 def outcome_of(plan: Plan, played: Played) -> Outcome:

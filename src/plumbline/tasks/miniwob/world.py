@@ -1,9 +1,8 @@
 """What the task asks of the pages: to be solved by their oracles, and to have plans carried out."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from plumbline.records import Failure, Frame
 from plumbline.tasks.miniwob.actions import Act
@@ -27,23 +26,36 @@ class Solved:
     text. None where an action cannot be told so, or nobody asked."""
 
 
+class Attempt(NamedTuple):
+    """What became of an action."""
+
+    status: str
+    """ok, not found, ambiguous or refused."""
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Played:
     """What became of an episode's actions: facts, no judgement."""
 
     raw: float
-    """The page's own reward, in [-1, 1]; 0 before it has answered."""
+    """The page's own reward, in [-1, 1], without its part for time; 0 before it has answered."""
     answered: bool
     """Whether the page has ended the episode."""
     reason: str
-    attempts: tuple[tuple[str, str], ...]
-    """Status and reason of each action that was carried out, in order; the status of those that went well is ok."""
+    """The page's own for its reward, where it gives one."""
+    attempts: tuple[Attempt, ...]
+    """One for each action up to the page's answer, or a limit."""
     text: str
-    """What the page shows then."""
+    """What the page shows then; empty where nobody asked."""
     notes: tuple[str, ...] = ()
-    """What else happened: dialogs, errors in the page."""
+    """What else happened: dialogs, windows that were not opened, errors of the page's scripts."""
     cut: bool = False
-    """Whether a limit ended it."""
+    """Whether a limit on acts or on the page's time ended it."""
+    ms: float = 0
+    """Of the page's time that have passed."""
+    elements: tuple[tuple[str, str], ...] = ()
+    """Roles and names of what the text numbers, where an episode is played turn by turn."""
 
 
 Turns = Callable[[Sequence[Act]], Played | Failure]
@@ -76,15 +88,6 @@ class World(Protocol):
             PlumblineError: the browser broke down.
         """
         ...
-
-
-_ELEMENT = re.compile(r"\[(\d{1,5})\] (\w+)(?: '((?:[^'\n]|'(?=\w))*)')?")
-
-
-def page_in(text: str) -> Page:
-    """The elements that a page text shows, as far as they can be told from it: their names, for who writes by name."""
-    found = _ELEMENT.finditer(text)
-    return Page(tuple(Element(int(one.group(1)), one.group(2), one.group(3) or "") for one in found))
 
 
 def page_of(elements: Sequence[Sequence[str]]) -> Page:

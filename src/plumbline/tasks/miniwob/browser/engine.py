@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from plumbline.tasks.browser.driven import Driven, failure, within
+from plumbline.tasks.browser.driven import Driven, Hung, failure, within
 from plumbline.tasks.miniwob import pages
 from plumbline.tasks.miniwob.browser.script import script
 
@@ -17,8 +17,12 @@ VIEWPORT: "ViewportSize" = {"width": 500, "height": 320}
 """The task's area of 160 x 210 with what may stick out of it; where a calendar or a menu opens depends on this."""
 _GRACE = 5.0
 """Seconds beyond the episodes' own limits after which a page counts as hung."""
+_STARTING = 60.0
+"""Seconds that starting the browser and opening an empty page may take."""
 _LOADING = 20.0
 """Seconds that loading a page may take."""
+_USING = 60.0
+"""Seconds that anything else with a page may take, such as a film."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,11 +66,13 @@ class Engine:
         raise AssertionError("unreachable")
 
     async def use(self, task: str, work: Callable[["Page"], Coroutine[Any, Any, T]]) -> T:
-        """Do something with a page, which is closed afterwards."""
+        """Do something with a page as it is when it was just loaded; it is closed afterwards."""
+        address = pages.address(task)
         async with self.working:
-            seat = await self._take(task, None)
+            seat = await self._seat(task, None)
             try:
-                return await work(seat.page)
+                await within(_LOADING, seat.page.goto(address, wait_until="load"))
+                return await within(_USING, work(seat.page))
             finally:
                 await self._discard(seat)
 
@@ -75,7 +81,7 @@ class Engine:
     ) -> T:
         address = pages.address(task)
         async with self.working:
-            seat = await self._take(task, episode)
+            seat = await self._seat(task, episode)
             try:
                 if seat.task != task or (pages.is_reloaded(task) and (episode is None or seat.episode != episode)):
                     seat.task, seat.episode = task, None
@@ -85,12 +91,20 @@ class Engine:
                 await self._discard(seat)
                 raise
             seat.used += episodes
-            seat.episode = episode
+            seat.episode = episode if episode is not None and _goes_on(result) else None
             if seat.used >= self.recycle:
                 await self._discard(seat)
             else:
                 self.free.append(seat)
             return result
+
+    async def _seat(self, task: str, episode: int | None) -> Seat:
+        """See `_take`; a browser that gives no page in time is ended, and the next call starts another one."""
+        try:
+            return await within(_STARTING, self._take(task, episode))
+        except Hung:
+            await self.driven.end()
+            raise
 
     async def _take(self, task: str, episode: int | None) -> Seat:
         """The page of this episode, or of this task, or a new one, or the one that was not used for longest."""
@@ -98,7 +112,7 @@ class Engine:
         fits = [seat for seat in self.free if seat.task == task]
         mine = [seat for seat in fits if episode is not None and seat.episode == episode]
         idle = [seat for seat in fits if seat.episode is None]
-        if not (mine or idle or fits) and self.open < self.keep:
+        if not (mine or idle) and self.open < self.keep:
             return await self._open(browser)
         seat = (mine or idle or fits or self.free)[-1 if mine or idle else 0]
         self.free.remove(seat)
@@ -135,6 +149,11 @@ class Engine:
         """End the browser and its driver."""
         self._gone()
         await self.driven.end()
+
+
+def _goes_on(found: Any) -> bool:
+    """Whether an episode of several turns may have another one."""
+    return not (found["answered"] or found["cut"])
 
 
 async def _accept(dialog: "Dialog") -> None:

@@ -2,8 +2,13 @@
 (() => {
   const { refuse, focus, settle, begin, selected, textual, editable, shown, roll, scrollable } = plumbline.mouse;
   const MOST_KEY = 40;
+  const MOST_EDITS = 1000;
   let clipboard = "";
   const reset = () => { clipboard = ""; };
+  // What was typed so far cannot be taken back any more: the browser's list of edits is used up, since it outlives fields.
+  const settleEdits = () => {
+    for (let left = MOST_EDITS; left && document.queryCommandEnabled("undo"); left--) document.execCommand("undo");
+  };
 
   const KEYS = {
     Enter: 13, Tab: 9, Backspace: 8, Delete: 46, Escape: 27, ArrowLeft: 37, ArrowUp: 38, ArrowRight: 39, ArrowDown: 40,
@@ -161,5 +166,5 @@
     if (free && last && (focused instanceof HTMLButtonElement || ["checkbox", "radio", "button", "submit"].includes(focused?.type))) focused.click();
   };
 
-  plumbline.keys = { stroke, character, selectAll, reset };
+  plumbline.keys = { stroke, character, selectAll, reset, settleEdits };
 })();

@@ -88,14 +88,15 @@
     const element = move(point);
     mouse(element, "pointerdown", point, { buttons: 1 });
     const free = mouse(element, "mousedown", point, { buttons: 1, detail });
+    let there = null;
     if (free) {
       const target = focusable(element);
       focus(target);
-      const there = caret(point);
+      there = caret(point);
       if (target && textual(target)) { if (there?.node === target) choose(there, there); }
       else if (!element.closest("button") && getComputedStyle(element).userSelect !== "none") choose(there, there);
     }
-    return { element, free, caret: free ? caret(point) : null };
+    return { element, free, caret: there };
   };
   const release = (pressed, point, detail = 1) => {
     const element = hit(point.x, point.y) ?? document.documentElement;

@@ -12,13 +12,14 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from plumbline.records import Failure
 from plumbline.tasks.browser.chromium import find_chromium, import_playwright
 from plumbline.tasks.browser.driven import Loop, broken
 from plumbline.tasks.miniwob import pages
 from plumbline.tasks.miniwob.browser.engine import Engine
+from plumbline.tasks.miniwob.world import Attempt, Played
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -36,7 +37,7 @@ class Limits:
     ms: int = 120_000
     """Of the page's own time [milliseconds]; pages end by themselves long before."""
     seconds: float = 10.0
-    """Of real time."""
+    """Of real time: what takes longer is broken off, and never judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,39 +59,7 @@ class First:
 
     text: str
     utterance: str
-    fields: Mapping[str, str]
-    """Of the utterance, where the page gives them."""
     elements: tuple[Element, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """What became of an act."""
-
-    status: Literal["ok", "not found", "ambiguous", "refused"]
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """An episode as it stands, or as it ended."""
-
-    raw: float
-    """The page's own reward without its part for time; 0 where it has not answered."""
-    answered: bool
-    """Whether the page ended the episode."""
-    reason: str
-    """The page's own for its reward, where it gives one."""
-    attempts: tuple[Attempt, ...]
-    """One for each act up to the page's answer, or a limit."""
-    cut: bool
-    """Whether a limit ended it."""
-    text: str
-    """Of the page as it is then."""
-    notes: tuple[str, ...]
-    """Dialogs, windows that were not opened, errors of the page's scripts."""
-    ms: float
-    """Of the page's time that have passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +68,7 @@ class Gold:
 
     first: First
     acts: tuple[Json, ...]
-    ran: Ran
+    ran: Played
     why: str
     """Empty where the page has answered: why it has not, otherwise, such as that the task has no oracle."""
 
@@ -110,7 +79,6 @@ class Visit:
 
     task: str
     seed: str
-    first: First
     number: int = field(default_factory=count(1).__next__)
     turns: list[tuple[Json, ...]] = field(default_factory=list)
 
@@ -163,38 +131,35 @@ class Pool:
         return (
             found
             if isinstance(found, Failure)
-            else Gold(_first(found["first"]), tuple(found["acts"]), _ran(found), found["why"])
+            else Gold(_first(found["first"]), tuple(found["acts"]), _played(found), found["why"])
         )
 
-    def run(self, task: str, seed: str, plans: Sequence[Sequence[Json]]) -> list[Ran | Failure]:
+    def run(
+        self, task: str, seed: str, plans: Sequence[Sequence[Json]], *, shows: bool = True
+    ) -> list[Played | Failure]:
         """Carry out each plan in an episode of its own, all in one call to one page; one result for each, in order.
 
+        Args:
+            task: of the page.
+            seed: of every episode.
+            plans: one for each episode.
+            shows: whether results have the text of the page as it is then; it takes time, and judging needs none.
+
         Raises:
             RecipeError: there is no such task.
         """
-        if not plans:
-            return []
-        work = "([seed, plans, limits]) => plumbline.episodes.group(seed, plans, limits)"
+        work = "([seed, plans, limits, shows]) => plumbline.episodes.group(seed, plans, limits, shows)"
         limits = asdict(self.limits)
         cut = [list(plan[: self.limits.acts + 1]) for plan in plans]
-        if not pages.is_reloaded(task):
-            found = self._call(lambda engine: engine.group(task, work, [seed, cut, limits], len(cut)))
+        if len(cut) > 1 and not pages.is_reloaded(task):
+            found = self._call(lambda engine: engine.group(task, work, [seed, cut, limits, shows], len(cut)))
             if found is not None:
-                return [_ran(one) for one in found]
+                return [_played(one) for one in found]
             # A page broke down, and which plan did that is not known: each gets a page to itself.
-        alone = [self._one(task, work, [seed, [plan], limits]) for plan in cut]
-        return [one if isinstance(one, Failure) else _ran(one[0]) for one in alone]
+        alone = [self._one(task, work, [seed, [plan], limits, shows]) for plan in cut]
+        return [one if isinstance(one, Failure) else _played(one[0]) for one in alone]
 
-    def start(self, task: str, seed: str) -> Visit | Failure:
-        """Begin an episode that is played turn by turn.
-
-        Raises:
-            RecipeError: there is no such task.
-        """
-        first = self.first(task, seed)
-        return first if isinstance(first, Failure) else Visit(task, seed, first)
-
-    def act(self, visit: Visit, acts: Sequence[Json]) -> Ran | Failure:
+    def act(self, visit: Visit, acts: Sequence[Json]) -> Played | Failure:
         """Play a turn, whose numbers of elements are those of the latest page text; how the episode stands after it.
 
         No page waits for a turn: where the page of the turns before is still as they left it, it goes on from there,
@@ -204,7 +169,7 @@ class Pool:
         work = "([key, seed, turns, limits]) => plumbline.episodes.turns(key, seed, turns, limits)"
         argument = [visit.number, visit.seed, [list(turn) for turn in visit.turns], asdict(self.limits)]
         found = self._one(visit.task, work, argument, episode=visit.number)
-        return found if isinstance(found, Failure) else _ran(found)
+        return found if isinstance(found, Failure) else _played(found)
 
     def evaluate(self, task: str, work: str, argument: Any) -> Any:
         """The result of a script in a page of a task, or a `Failure`.
@@ -251,14 +216,19 @@ def _first(found: Json) -> First:
         Element(one["ref"], one["role"], one["name"], one["value"], tuple(one["states"]), tuple(one["box"]))
         for one in found["elements"]
     )
-    fields = {str(key): str(value) for key, value in found["fields"].items()}
-    return First(found["text"], found["utterance"], fields, elements)
+    return First(found["text"], found["utterance"], elements)
 
 
-def _ran(found: Json) -> Ran:
-    attempts = tuple(Attempt(status, reason) for status, reason in found["attempts"])
+def _played(found: Json) -> Played:
     raw = found["raw"] if isinstance(found["raw"], int | float) and math.isfinite(found["raw"]) else 0
-    notes = tuple(found["notes"])
-    return Ran(
-        float(raw), found["answered"], found["reason"], attempts, found["cut"], found["text"], notes, found["ms"]
+    return Played(
+        raw=float(raw),
+        answered=found["answered"],
+        reason=found["reason"],
+        attempts=tuple(Attempt(*one) for one in found["attempts"]),
+        text=found["text"],
+        notes=tuple(found["notes"]),
+        cut=found["cut"],
+        ms=found["ms"],
+        elements=tuple((role, name) for role, name in found.get("elements", ())),
     )

@@ -1,9 +1,10 @@
 // Episodes: a seed is started, acts are carried out one after the other, the page's reward is read. And the oracles.
 (() => {
-  const { see, hand, clock, oracles, shared } = plumbline;
+  const { see, hand, keys, clock, oracles, shared } = plumbline;
   const STEP = 100;
   const FRAME = 16;
-  const AFTER = 12000;
+  // What an episode has begun is over after so long; what that begins in its turn has a few frames.
+  const AFTER = 12000, SETTLING = 500;
   let live = null;
   let seen = { elements: [], lines: [] };
 
@@ -12,7 +13,7 @@
   // what moves away from it.
   const pass = async (act, began) => {
     const until = began + (act?.do === "wait" && Number.isFinite(act.ms) ? act.ms : STEP);
-    while (clock.now() < until) if (await clock.advance(Math.min(FRAME, until - clock.now()))) hand.rest();
+    while (clock.now() < until && !over()) if (await clock.advance(Math.min(FRAME, until - clock.now()))) hand.rest();
   };
   const look = () => { seen = see.look(); return see.textOf(seen); };
   const utterance = () => {
@@ -33,15 +34,22 @@
   const prepare = async () => {
     if (prepared.length) return;
     document.head.insertAdjacentHTML("beforeend", "<style>.hour { white-space: nowrap; }</style>");
+    // A page that shows what is typed as HTML (terminal) would run what the HTML says: no script comes in from here on.
+    const guard = { httpEquiv: "Content-Security-Policy", content: "script-src 'unsafe-eval'" };
+    document.head.append(Object.assign(document.createElement("meta"), guard));
     prepared.push(document.head, ...pictures());
     await Promise.all(prepared.slice(1).map(image => image.decode().catch(() => null)));
   };
 
   // End what went on before, so that nothing of it falls due in the next episode.
   const finish = async () => {
+    keys.settleEdits();
+    document.activeElement?.blur?.();
     window.jQuery?.datepicker?._hideDatepicker?.();
+    if (window.jQuery?.fn.menu) jQuery(".ui-menu").each((_, one) => { jQuery(one).menu("instance")?.collapseAll(null, true); });
     if (core.EP_TIMER !== null) core.endEpisode(-1, false, "left");
-    await clock.advance(AFTER);
+    await clock.skip(AFTER);
+    await clock.advance(SETTLING);
   };
   const start = async seed => {
     await prepare();
@@ -50,7 +58,6 @@
     clock.reset();
     hand.reset();
     plumbline.notes.length = 0;
-    document.activeElement?.blur?.();
     window.WOB_EPISODE_ID = 0;
     Math.seedrandom(seed);
     core.startEpisodeReal();
@@ -71,33 +78,35 @@
     await pass(told[0] === "ok" ? one : null, began);
     return told;
   };
-  const result = (attempts, cut) => ({
+  const result = (attempts, cut, text) => ({
     raw: over() ? Number(window.WOB_RAW_REWARD_GLOBAL) : 0, answered: over(), reason: String(window.WOB_REWARD_REASON ?? "").slice(0, 200),
-    attempts, cut, text: see.textOf(see.look()), notes: [...plumbline.notes], ms: clock.now(),
+    attempts, cut, text, notes: [...plumbline.notes], ms: clock.now(),
   });
-  // Acts up to where the page has answered; says whether a limit ended them.
+  // Acts up to where the page has answered; says whether a limit on acts or on the page's time ended them. That real time
+  // runs out says nothing of the plan, only of the machine: it breaks the episode off.
   const perform = async (acts, attempts, limits) => {
     const until = clock.real() + 1000 * limits.seconds;
     for (const one of acts) {
       if (over()) return false;
-      if (attempts.length >= limits.acts || clock.now() > limits.ms || clock.real() > until) return true;
+      if (attempts.length >= limits.acts || clock.now() > limits.ms) return true;
+      if (clock.real() > until) throw new Error(`the episode takes more than ${limits.seconds} s`);
       attempts.push(await act(one));
     }
     return false;
   };
   const numbered = one => one?.on?.ref !== undefined || one?.to?.ref !== undefined;
   // One plan in an episode of its own; numbers of elements are those of the first page text.
-  const run = async (seed, acts, limits) => {
+  const run = async (seed, acts, limits, shows) => {
     await start(seed);
     if (acts.some(numbered)) look();
     const attempts = [];
     const cut = await perform(acts, attempts, limits);
-    return result(attempts, cut);
+    return result(attempts, cut, shows ? look() : "");
   };
-  // Plans of one seed, each in an episode of its own.
-  const group = async (seed, plans, limits) => {
+  // Plans of one seed, each in an episode of its own; `shows` says whether anybody reads what the page shows at the end.
+  const group = async (seed, plans, limits, shows) => {
     const results = [];
-    for (const acts of plans) results.push(await run(seed, acts, limits));
+    for (const acts of plans) results.push(await run(seed, acts, limits, shows));
     return results;
   };
   // An episode turn by turn, each a list of acts whose numbers are those of the page text before it. Where this page has
@@ -105,6 +114,7 @@
   const turns = async (key, seed, all, limits) => {
     let done = live && live.key === key && live.turns === all.length - 1 ? live : null;
     live = null;
+    let text = "";
     if (!done) {
       await start(seed);
       look();
@@ -112,10 +122,10 @@
     }
     for (; done.turns < all.length; done.turns++) {
       done.cut ||= await perform(all[done.turns], done.attempts, limits);
-      look();
+      text = look();
     }
     live = done;
-    return result(done.attempts, done.cut);
+    return { ...result(done.attempts, done.cut, text), elements: seen.elements.map(({ role, name }) => [role, name]) };
   };
 
   const pageOf = () => {
@@ -131,7 +141,7 @@
   const gold = async (task, seed, limits) => {
     const begun = await first(seed);
     const acts = [];
-    const told = why => ({ first: begun, acts, why, ...result([], false) });
+    const told = why => ({ first: begun, acts, why, ...result([], false, see.textOf(see.look())) });
     if (!oracles[task]) return told("there is no oracle");
     try {
       const steps = oracles[task](pageOf());
@@ -148,5 +158,5 @@
     }
     return told(over() ? "" : "the page has not answered");
   };
-  plumbline.episodes = { first, run, group, turns, gold, start, look, act };
+  plumbline.episodes = { first, run, group, turns, gold, start, look, act, shown: () => seen };
 })();

@@ -4,7 +4,8 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-_PARTS = ("clock.js", "see.js", "mouse.js", "keys.js", "hand.js", "run.js", "turns.js")
+PARTS = ("clock.js", "see.js", "mouse.js", "keys.js", "hand.js", "run.js", "turns.js")
+"""What decides how an episode goes: what a page shows, what an action does and how long it takes, what is earned."""
 
 
 def _oracles() -> list[Traversable]:
@@ -15,7 +16,7 @@ def _oracles() -> list[Traversable]:
 @cache
 def script() -> str:
     """Clock, eyes, hand and oracles as one text; each oracle's file has names of its own."""
-    parts = [(files(__package__) / name).read_text(encoding="utf-8") for name in _PARTS]
+    parts = [(files(__package__) / name).read_text(encoding="utf-8") for name in PARTS]
     for one in _oracles():
         body = one.read_text(encoding="utf-8")
         parts.append(f"((oracles, shared, see) => {{\n{body}\n}})(plumbline.oracles, plumbline.shared, plumbline.see);")

@@ -72,8 +72,9 @@
   const MARKED = /highlight-text/;
   const BESIDES = ".hour-label, .event, .selectric-input, .ui-helper-hidden-accessible, desc, .cube-image:not(.active)";
   const svg = element => element instanceof SVGElement && element.tagName !== "svg";
-  // What an element listens to for those within it, as jQuery knows it; looked up once in a look.
-  let watched = new Map();
+  // Looked up once in a look: styles, and what an element listens to for those within it, as jQuery knows it.
+  let styles = new Map(), watched = new Map();
+  const styleOf = element => styles.get(element) ?? styles.set(element, getComputedStyle(element)).get(element);
   const watches = element => {
     if (!watched.has(element)) {
       const events = window.jQuery._data(element, "events");
@@ -93,11 +94,11 @@
   const answers = (element, style) =>
     element.onclick || plumbline.listens(element, ...MOUSE) || delegated(element) ||
     element.matches(".ui-sortable > *") || element.classList.contains("ui-draggable-handle") ||
-    (style.cursor === "pointer" && element.parentElement && getComputedStyle(element.parentElement).cursor !== "pointer");
+    (style.cursor === "pointer" && element.parentElement && styleOf(element.parentElement).cursor !== "pointer");
   const roleOf = (element, style) => {
     const tag = element.tagName;
     if (tag === "svg") {
-      const bare = answers(element, style) && ![...element.querySelectorAll("*")].some(one => answers(one, getComputedStyle(one)));
+      const bare = answers(element, style) && ![...element.querySelectorAll("*")].some(one => answers(one, styleOf(one)));
       return bare ? "area" : "";
     }
     if (svg(element)) {
@@ -124,7 +125,7 @@
     return style.textDecorationLine === "underline" ? "link" : "item";
   };
 
-  const hidden = (element, style) => {
+  const isHidden = (element, style) => {
     if (element.matches(BESIDES) || style.display === "none" || Number(style.opacity) === 0) return true;
     if (style.visibility !== "visible") return !element.children.length;
     const box = element.getBoundingClientRect();
@@ -233,14 +234,16 @@
   // ---- the whole page
   // One look: its elements in their order, and the lines in which they stand.
   const look = () => {
+    styles = new Map();
     watched = new Map();
     const elements = [];
     const lines = [];
     let line = [];
-    const styles = new Map();
-    const styleOf = element => styles.get(element) ?? styles.set(element, getComputedStyle(element)).get(element);
     const roles = new Map();
     const role = element => roles.get(element) ?? roles.set(element, roleOf(element, styleOf(element))).get(element);
+
+    const covered = new Map();
+    const hidden = element => covered.get(element) ?? covered.set(element, isHidden(element, styleOf(element))).get(element);
 
     const middle = piece => {
       if (piece.box) return piece.box;
@@ -320,7 +323,7 @@
     // An element that holds others with words is not one to act on, but what holds them.
     const holds = node => [...node.querySelectorAll("*")].some(one => {
       const kind = role(one);
-      return kind && kind !== "icon" && !svg(one) && !hidden(one, styleOf(one));
+      return kind && kind !== "icon" && !svg(one) && !hidden(one);
     });
     const children = (node, quiet) => { for (const child of node.childNodes) walk(child, quiet); };
     // Each word on a line of its own, with its place: what the mouse is to mark.
@@ -364,8 +367,8 @@
       if (!(node instanceof Element) || SILENT.has(node.tagName) || SKIPPED.has(node.id)) return;
       const style = styleOf(node);
       if (node.tagName === "BR") { if (!quiet) flush(); return; }
-      if (hidden(node, style)) return;
-      if (node.tagName === "LABEL" && node.control && !hidden(node.control, styleOf(node.control)) && role(node.control)) {
+      if (hidden(node)) return;
+      if (node.tagName === "LABEL" && node.control && !hidden(node.control) && role(node.control)) {
         if (node.contains(node.control)) children(node, true);
         return;
       }

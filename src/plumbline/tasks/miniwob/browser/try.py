@@ -12,7 +12,8 @@ import sys
 
 from plumbline.records import Failure
 from plumbline.tasks.miniwob import pages
-from plumbline.tasks.miniwob.browser.pool import Gold, Json, Pool, Ran
+from plumbline.tasks.miniwob.browser.pool import Gold, Json, Pool, Visit
+from plumbline.tasks.miniwob.world import Played
 
 
 def main() -> int:
@@ -53,26 +54,48 @@ def leaks(pool: Pool, task: str, seeds: int) -> str:
     alone = {}
     for place in range(seeds):
         pool.forget()
-        alone[place] = pool.first(task, f"leak-{place}"), pool.gold(task, f"leak-{place}")
+        alone[place] = _seen(pool, task, f"leak-{place}")
     pool.forget()
     for place in reversed(range(seeds)):
         pool.gold(task, f"before-{place}")
-        pool.run(task, f"left-{place}", [_POKES])
-        after = pool.first(task, f"leak-{place}"), pool.gold(task, f"leak-{place}")
-        for what, one, other in zip(("the first page", "the oracle's episode"), alone[place], after, strict=True):
-            if one != other:
-                return f"seed {place}: {what} differs:\n    {one}\n    {other}"
+        _poked(pool, task, f"left-{place}")
+        for what, one in _seen(pool, task, f"leak-{place}").items():
+            if one != alone[place][what]:
+                return f"seed {place}: {what} differs:\n    {alone[place][what]}\n    {one}"
     return ""
 
 
-_POKES: tuple[Json, ...] = (
-    *({"do": "type", "on": {"ref": ref}, "text": "abc"} for ref in (1, 2)),
-    *({"do": "click", "on": {"ref": ref}} for ref in (1, 2, 3)),
-    {"do": "drag", "on": {"x": 40, "y": 90}, "to": {"x": 90, "y": 120}},
-    {"do": "scroll", "on": {"x": 40, "y": 90}, "by": [0, 60]},
-    {"do": "hover", "on": {"x": 50, "y": 110}},
+def _seen(pool: Pool, task: str, seed: str) -> dict[str, object]:
+    return {
+        "the first page": pool.first(task, seed),
+        "what some acts come to": _poked(pool, task, seed),
+        "the oracle's episode": pool.gold(task, seed),
+    }
+
+
+def _poked(pool: Pool, task: str, seed: str) -> list[Played | Failure]:
+    """What acts come to that change what they find on most pages, and end the episode on few.
+
+    The numbers of a turn are those of the page after the turn before, so what the first acts open is poked, too.
+    """
+    visit = Visit(task, seed)
+    return [pool.act(visit, acts) for acts in _POKES]
+
+
+_POKES: tuple[tuple[Json, ...], ...] = (
+    ({"do": "click", "on": {"ref": 1}}, {"do": "key", "key": "Control+Z"}),
+    tuple({"do": "hover", "on": {"ref": ref}} for ref in (2, 3, 4)),
+    tuple({"do": "type", "on": {"ref": ref}, "text": "abc"} for ref in (1, 2)),
+    tuple({"do": "click", "on": {"ref": ref}} for ref in (2, 3, 5, 7)),
+    (
+        {"do": "drag", "on": {"x": 40, "y": 90}, "to": {"x": 90, "y": 120}},
+        {"do": "scroll", "on": {"x": 40, "y": 90}, "by": [0, 60]},
+        {"do": "hover", "on": {"x": 50, "y": 110}},
+        {"do": "type", "on": {"ref": 1}, "text": "abc"},
+        {"do": "hover", "on": {"ref": 3}},
+        {"do": "wait", "ms": 500},
+    ),
 )
-"""Acts that change what they find on most pages, and end the episode on few."""
 
 
 def _one(pool: Pool, task: str, seed: str, args: argparse.Namespace) -> bool:
@@ -93,7 +116,7 @@ def _one(pool: Pool, task: str, seed: str, args: argparse.Namespace) -> bool:
     return good
 
 
-def _tell(seed: str, found: Gold, again: Ran | Failure) -> None:
+def _tell(seed: str, found: Gold, again: Played | Failure) -> None:
     if isinstance(again, Failure):
         _say(f"  {seed}: live {found.ran.raw} ({found.why or found.ran.reason}), again: {again}")
         return

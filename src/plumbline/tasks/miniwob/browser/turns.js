@@ -17,7 +17,7 @@
     const turns = [];
     for (const act of acts) {
       const page = episodes.look();
-      const now = see.look();
+      const now = episodes.shown();
       const one = { ...act };
       for (const key of ["on", "to"]) {
         if (act[key] == null) continue;

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from plumbline.errors import PlumblineError
 from plumbline.records import Failure, Frame
 from plumbline.tasks.miniwob.actions import Act, to_json
-from plumbline.tasks.miniwob.browser.pool import First, Pool, Ran, Visit
+from plumbline.tasks.miniwob.browser.pool import Pool, Visit
 from plumbline.tasks.miniwob.grammar import Element, Page
 from plumbline.tasks.miniwob.world import Played, Solved, Turns
 from plumbline.tasks.miniwob.writing import write_step
@@ -49,7 +49,7 @@ class BrowserWorld:
         turns = None
         why = gold.why or ("" if gold.ran.raw == 1 else f"the oracle earns {gold.ran.raw:g}")
         if not why:
-            (again,) = self.pool.run(task, seed, [gold.acts])
+            (again,) = self.pool.run(task, seed, [gold.acts], shows=False)
             if isinstance(again, Failure):
                 return again
             why = "" if again.answered and again.raw == 1 else "the plan earns less the second time"
@@ -64,18 +64,12 @@ class BrowserWorld:
 
     def play(self, task: str, seed: str, plans: Sequence[Sequence[Act]]) -> list[Played | Failure]:
         """See `World.play`."""
-        found = self.pool.run(task, seed, [[to_json(act) for act in acts] for acts in plans])
-        return [one if isinstance(one, Failure) else _played(one) for one in found]
+        return self.pool.run(task, seed, [[to_json(act) for act in acts] for acts in plans], shows=False)
 
     def begin(self, task: str, seed: str) -> Turns:
         """See `World.begin`."""
-        visit = Visit(task, seed, First("", "", {}, ()))  # the pool goes by the seed and the turns alone
-
-        def turn(acts: Sequence[Act]) -> Played | Failure:
-            found = self.pool.act(visit, [to_json(act) for act in acts])
-            return found if isinstance(found, Failure) else _played(found)
-
-        return turn
+        visit = Visit(task, seed)
+        return lambda acts: self.pool.act(visit, [to_json(act) for act in acts])
 
     def film(self, task: str, seed: str, stretches: Sequence[Sequence[Act]]) -> list[Frame]:
         """See `World.film`."""
@@ -86,11 +80,6 @@ class BrowserWorld:
             raise PlumblineError(
                 f"the browser broke down while the plan was filmed: {cause}", "try it again"
             ) from error
-
-
-def _played(ran: Ran) -> Played:
-    attempts = tuple((one.status, one.reason) for one in ran.attempts)
-    return Played(ran.raw, ran.answered, ran.reason, attempts, ran.text, ran.notes, ran.cut)
 
 
 async def _film(tab: "Tab", seed: str, stretches: Sequence[Sequence[Act]]) -> list[Frame]:
