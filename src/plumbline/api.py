@@ -7,7 +7,6 @@ from typing import Any
 
 from plumbline import recipe as recipes
 from plumbline import tasks
-from plumbline.checks import check_recipe
 from plumbline.errors import RecipeError
 from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
 from plumbline.imports import named
@@ -16,6 +15,7 @@ from plumbline.preflight.dry_run import DryRun
 from plumbline.preflight.dry_run import dry_run as look_ahead
 from plumbline.recipe import Recipe, section
 from plumbline.records import Evaluation
+from plumbline.refusals import check_recipe
 from plumbline.remote import folder_for, is_address, join, local_model
 from plumbline.runs.live import LiveView
 from plumbline.runs.published import published

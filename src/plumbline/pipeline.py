@@ -13,18 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from plumbline import claims
-from plumbline.checks import (
-    Ground,
-    check_any,
-    check_disjoint,
-    check_gold,
-    check_recipe,
-    check_start,
-    check_task,
-    final_splits,
-    for_pretraining,
-    try_verifier,
-)
 from plumbline.diagnosis.live import know
 from plumbline.evaluation.evaluate import references
 from plumbline.evaluation.summary import summarise
@@ -37,6 +25,18 @@ from plumbline.preflight.preflight import refuse
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
 from plumbline.recipe.running import ENGINES, WORKERS
 from plumbline.records import Example
+from plumbline.refusals import (
+    Ground,
+    check_any,
+    check_disjoint,
+    check_gold,
+    check_recipe,
+    check_start,
+    check_task,
+    final_splits,
+    for_pretraining,
+    try_verifier,
+)
 from plumbline.remote import local_model, portable
 from plumbline.reports.write import write_report
 from plumbline.rollouts import check_prompts

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from plumbline.checks import Ground
 from plumbline.evaluation.comparison import fall
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy
 from plumbline.evaluation.replays import replay_episodes
@@ -11,6 +10,7 @@ from plumbline.evaluation.statistics import mean_interval
 from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import Recipe
 from plumbline.records import Evaluation, Example, Sampling, SteppedSampling
+from plumbline.refusals import Ground
 from plumbline.rollouts import check_prompts
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
 from plumbline.runs.replays import INDEX, write_replays

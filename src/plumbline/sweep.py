@@ -12,13 +12,13 @@ from typing import Any
 import yaml
 
 from plumbline import claims
-from plumbline.checks import check_recipe
 from plumbline.errors import PlumblineError, RecipeError
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import mean, t_interval
 from plumbline.overrides import read_yaml
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import Recipe, load, parse
+from plumbline.refusals import check_recipe
 from plumbline.reports.sweep_page import sweep_page
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.live import LiveView

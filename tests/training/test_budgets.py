@@ -4,10 +4,10 @@ import itertools
 
 import pytest
 
-from plumbline.checks import check_budgets
 from plumbline.errors import RecipeError
 from plumbline.policies import open_policy
 from plumbline.recipe import SftSection, parse
+from plumbline.refusals import check_budgets
 from plumbline.runs.run import Run
 from plumbline.tasks.source import Source
 from plumbline.training import rl

@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from plumbline.checks import Ground, problems
 from plumbline.diagnosis.finding import Finding
 from plumbline.errors import DataError, ModelError, PlumblineError
 from plumbline.policies import NEEDED
@@ -19,6 +18,7 @@ from plumbline.preflight.prompts import A_MESSAGE, AN_ANSWER, CHARACTERS, Opened
 from plumbline.preflight.shapes import Shapes, find_shapes, folder_of, of_tiny
 from plumbline.recipe import Recipe
 from plumbline.records import Example, Message
+from plumbline.refusals import Ground, problems
 from plumbline.remote import local_model
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Before:
         return {split: one.splits[split] for split in wanted if split in one.splits and split != "train"}
 
     def ground(self, one: Opened) -> Ground:
-        """A task as the checks of `plumbline.checks` know it."""
+        """A task as the checks of `plumbline.refusals` know it."""
         return Ground(
             name=one.name, task=one.probed, train=one.splits["train"], held_out=self.evaluated(one), finals=()
         )

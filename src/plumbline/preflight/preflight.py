@@ -9,13 +9,13 @@ from typing import Any
 
 from rich.text import Text
 
-from plumbline.checks import Ground
 from plumbline.diagnosis.finding import LEVELS, Finding
 from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError
 from plumbline.preflight.before import Before, Check, Lacking, before, before_of
 from plumbline.preflight.checks import CHECKS
 from plumbline.preflight.checks.overlap import MOST
 from plumbline.recipe import Recipe, find, load
+from plumbline.refusals import Ground
 from plumbline.remote import folder_for, join
 from plumbline.reports.findings import plain, said
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from plumbline.checks import final_splits
 from plumbline.errors import PlumblineError
 from plumbline.preflight.estimate import Lengths
 from plumbline.preflight.shapes import folder_of
 from plumbline.recipe import Recipe
 from plumbline.records import Example
+from plumbline.refusals import final_splits
 from plumbline.tasks import open_task
 from plumbline.tasks.source import shares
 from plumbline.tasks.task import Sketched, Task

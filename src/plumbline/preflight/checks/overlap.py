@@ -4,12 +4,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from plumbline.checks import check_disjoint, check_start, refused
 from plumbline.diagnosis.finding import Finding
 from plumbline.preflight.before import Before, Check
 from plumbline.preflight.near import ALIKE, WORDS, near
 from plumbline.preflight.prompts import Opened
 from plumbline.records import Example
+from plumbline.refusals import check_disjoint, check_start, refused
 
 MOST = 50_000
 """Examples of a task whose texts are compared."""

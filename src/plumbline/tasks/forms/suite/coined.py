@@ -178,6 +178,9 @@ def _address_on_the_web(drawing: Drawing) -> str:
 
 
 _ENTRIES: Mapping[str, Draw] = {
-    "text": _entry, "textarea": _remark, "email": _mail,
-    "tel": _telephone, "url": _address_on_the_web,
+    "text": _entry,
+    "textarea": _remark,
+    "email": _mail,
+    "tel": _telephone,
+    "url": _address_on_the_web,
 }
