@@ -67,6 +67,10 @@ def stored(*finals):
             (final("sft", "greedy", SFT), final("rl", "greedy", RL, sampling={"temperature": 0.0, "steps": 10})),
             [("decoding", "warning")],
         ),
+        (
+            tuple(final(one, "greedy", RL, sampling={"max_tokens": n}) for one, n in (("sft", 64), ("rl", 96))),
+            [("decoding", "warning")],
+        ),
         ((final("reference", "oracle", RL),), [("references", "fatal")]),
         ((final("reference", "echo", RL),), [("references", "warning")]),
         ((final("reference", "echo", Level(0.2, 0.1)),), []),

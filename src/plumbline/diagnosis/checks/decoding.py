@@ -8,7 +8,6 @@ from plumbline.diagnosis.history import Final, History
 from plumbline.evaluation.comparison import compare
 
 FAR = 0.1
-IGNORED = frozenset({"max_tokens"})
 
 
 def look(history: History) -> Iterator[Finding]:
@@ -43,7 +42,7 @@ def _laws(history: History) -> Iterator[Finding]:
         if one.evaluation.sampling:
             stages.setdefault((one.task, one.split, one.mode), []).append(one)
     for (task, split, mode), found in stages.items():
-        laws = [{k: v for k, v in one.evaluation.sampling.items() if k not in IGNORED} for one in found]
+        laws = [one.evaluation.sampling for one in found]
         differing = sorted({key for law in laws for key in law if any(other.get(key) != law[key] for other in laws)})
         if differing:
             yield Finding(
