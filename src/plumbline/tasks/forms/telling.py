@@ -73,6 +73,7 @@ def _choice(text: str, noise: Noise, rng: np.random.Generator) -> str:
 def _date(text: str, language: Language, rng: np.random.Generator) -> str:
     day = datetime.date.fromisoformat(text)
     month = _MONTHS[language][day.month - 1]
+    styles: tuple[str, ...]
     if language == "pt":
         styles = (f"{day:%d/%m/%Y}", f"{day.day} de {month} de {day.year}", f"{day:%d.%m.%Y}")
     else:

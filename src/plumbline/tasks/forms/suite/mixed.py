@@ -82,14 +82,14 @@ def _fields(pool: Sequence[Field], count: int, rng: np.random.Generator, coiner:
     labels: set[str] = set()
     texts: set[str] = set()
     for one in _order(pool, rng):
-        called, said = {one.label.casefold()}, {option.text.casefold() for option in one.options}
-        called |= {one.alias.casefold()} - {""}
+        spoken = {one.label.casefold(), one.alias.casefold()} - {""}
+        said = {option.text.casefold() for option in one.options}
         # An option that reads as a label would be another control of that name.
-        if len(chosen) == count or one.name in names or called & (labels | texts) or said & labels:
+        if len(chosen) == count or one.name in names or spoken & (labels | texts) or said & labels:
             continue
         chosen.append(one)
         names.add(one.name)
-        labels |= called
+        labels |= spoken
         texts |= said
     fields = [_changed(one) if one.kind in _KINDS and rng.random() < _share(one) else one for one in chosen]
     fields = [_told(one, rng) for one in fields]
