@@ -4,7 +4,7 @@ import json
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plumbline.tasks.forms.plans.actions import (
@@ -301,6 +301,7 @@ ACTIONS = st.one_of(
 
 
 @given(st.lists(ACTIONS, max_size=6), st.sampled_from(["en", "pt"]))
+@example([Navigate("/)"), Navigate("(/a")], "en")
 @settings(max_examples=400, deadline=None)
 def test_reading_what_was_written_gives_the_same_actions(actions, language):
     assert list(read_steps(write_steps(actions, language)).actions) == actions

@@ -34,7 +34,8 @@ _MARKER = re.compile(
 """What may stand before a step; it matches nothing, too."""
 _DONE = re.compile(r"(?:done|finish(?:ed)?|concluído|pronto|fim)(?![\w-])(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
 _FAILED = "without success"
-_AROUND_URL = "'\"`<>()[]*_.,;“”‘’«»"
+AROUND_URL = "'\"`<>()[]*_.,;“”‘’«»"
+"""What stands around an address without quotation marks, and is none of it."""
 _OPENING = 500
 """Characters in which a step that goes to an address says so."""
 _MOST_STEPS = 20_000
@@ -254,7 +255,7 @@ def _navigates(text: str, names: Names) -> str | None:
     verbs = verbs_of(tokens)
     url = URL.search(text)
     if url is not None and verbs and any(token.role("noun") == "bar" for token in tokens):
-        return url.group().rstrip(_AROUND_URL)
+        return url.group().rstrip(AROUND_URL)
     if not verbs or tokens[verbs[0]].role("verb") != "navigate" or len(next(quotations(text), ())) > 1:
         return None
     if any({"refusal", "doubt"} & token.roles.keys() for token in tokens[: verbs[0]]):
@@ -265,7 +266,7 @@ def _navigates(text: str, names: Names) -> str | None:
     if is_quoted(rest):
         return unquoted(rest) if "/" in rest else None
     if url is not None:
-        return url.group().rstrip(_AROUND_URL)
+        return url.group().rstrip(AROUND_URL)
     last = rest.rsplit(" ", 1)[-1]
-    last = unquoted(last) if is_quoted(last) else last.strip(_AROUND_URL)
+    last = unquoted(last) if is_quoted(last) else last.strip(AROUND_URL)
     return last if "/" in last else None

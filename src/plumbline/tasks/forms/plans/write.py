@@ -15,7 +15,7 @@ from plumbline.tasks.forms.plans.actions import (
     Type,
     Uncheck,
 )
-from plumbline.tasks.forms.plans.read import read_step
+from plumbline.tasks.forms.plans.read import AROUND_URL, read_step
 from plumbline.tasks.forms.suite.declaration import Language
 
 Quote = Callable[[str], str]
@@ -88,7 +88,7 @@ def _sentence(action: Action, language: Language, quote: Quote) -> str:
     match action:
         case Navigate(url):
             simple = "/" in url and url.isascii() and url.isprintable() and not set(url) & set(" '\"`*\\")
-            return words["navigate"].format(url if simple and url[-1] not in ".;_" and url[0] != "_" else quote(url))
+            return words["navigate"].format(url if simple and url == url.strip(AROUND_URL) else quote(url))
         case Type(label, text, clear):
             return words["type" if clear else "append"].format(quote(text), quote(label))
         case Select(label, option):
