@@ -9,9 +9,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-# Threads that wait for work must not spin for long: two of them on two busy cores slow each other down.
+# Threads that wait for work must not spin: two of them on two busy cores slow each other down.
 export OMP_WAIT_POLICY := passive
-export GOMP_SPINCOUNT := 10000
 # Tests start the command line dozens of times; without bytecode each compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -20,7 +20,6 @@ import types
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 import torch
 

@@ -17,7 +17,6 @@ import warnings
 from pathlib import Path
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 warnings.filterwarnings("ignore", category=FutureWarning)
 
 import numpy as np

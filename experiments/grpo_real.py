@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import numpy as np

@@ -3,7 +3,6 @@
 import os
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 # Two threads on tiny matrices wait for each other more than they work.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

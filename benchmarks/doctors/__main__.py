@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # two threads on tiny matrices wait for each other more than they work
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 

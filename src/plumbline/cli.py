@@ -44,10 +44,8 @@ app.add_typer(export_app)
 
 def main() -> None:
     """Run the command line."""
-    # Two torch threads that spin while they wait collapse on a busy machine, and to wake one that sleeps takes longer
-    # than many a product: they spin for about .2 ms, and then sleep. Must be set before torch is imported.
+    # Two torch threads that spin while they wait collapse on a busy machine; must be set before torch is imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # of GNU's OpenMP, which torch's Linux wheels have
     if not os.environ.get("TERMINAL_WIDTH", "80").isdecimal():  # typer would end with a traceback
         del os.environ["TERMINAL_WIDTH"]
     with clear_exits():
