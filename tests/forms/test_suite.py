@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import get_args
@@ -240,6 +241,23 @@ def test_forms_that_are_made_up_can_be_filled_in_and_tell_nothing_of_those_held_
     assert sum(len(value) > 1 and "." in value[0] for value in files) > 25, "several files are no exception"
     fewer = {one.id: one.gold for one in open_forms(mixed=40, records=10, noise=noise).examples("train")}
     assert fewer.items() <= {one.id: one.gold for one in examples}.items(), "the same seed makes the same forms"
+
+
+def told(example):
+    return re.findall(r"^- (.+?): (.+)$", example.messages[-1]["content"].split("\n\n")[1], re.MULTILINE)
+
+
+def test_gold_plans_enter_all_that_is_told_whatever_the_page_comes_with():
+    for example in open_forms(records=10, noise={"prefilled": 1.0}).examples("val"):
+        for label, value in told(example):
+            assert value in {"no", "não"} or f"'{label}'" in example.gold
+
+
+def test_no_two_values_of_a_form_that_is_made_up_are_told_by_one_name():
+    made = [one for one in open_forms(mixed=900, noise={"labels": 1.0}).examples("train") if one.stratum == "mixed"]
+    for example in made:
+        labels = [label for label, _ in told(example)]
+        assert len(set(labels)) == len(labels), example.id
 
 
 def test_forms_that_are_made_up_are_as_narrow_as_the_others():

@@ -72,9 +72,8 @@ def _left_out(_: _Fill, __: Sequence[Element], ___: np.random.Generator) -> list
     return []
 
 
-_MISTAKES: tuple[Callable[[_Fill, Sequence[Element], np.random.Generator], list[Action]], ...] = (
-    *(_other_kind, _other_label, _miscopied, _left_out),
-)
+_Mistake = Callable[[_Fill, Sequence[Element], np.random.Generator], list[Action]]
+_MISTAKES: tuple[_Mistake, ...] = (_other_kind, _other_label, _miscopied, _left_out)
 
 
 def _value(entry: _Fill) -> str:
