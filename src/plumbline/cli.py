@@ -321,7 +321,7 @@ def score(
     named = task_section(task, overrides or ())
     with progress() as view:
         opened = open_task(named.name, named.options, records_folder(named.name, data), view.working)
-        scored = score_file(completions, opened, split)
+        scored = score_file(completions, opened, split, view.working)
     if out is not None:
         write_evaluation(out, scored.evaluation)
     for warning in scored.summary["warnings"]:

@@ -111,6 +111,12 @@ class Judging:
             if self._gone is not None:
                 raise self._gone
 
+    def left(self, seconds: float) -> int:
+        """How many of the texts that were told are not judged yet; waits up to `seconds` for the last of them."""
+        with self._news:
+            self._news.wait_for(lambda: not self._unjudged or self._gone is not None, seconds)
+            return 0 if self._gone is not None else self._unjudged
+
     def asked(self) -> dict[tuple[int, int], Sequence[Message]]:
         """What the episodes ask that are not over, by prompt and copy, once all that was told is judged."""
         with self._news:

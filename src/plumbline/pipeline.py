@@ -146,7 +146,7 @@ def _less_memory(recipe: Recipe) -> str:
 def _evaluate_references(run: Run, grounds: Sequence[Ground]) -> None:
     for ground in grounds:
         for split, examples in ground.held_out.items():
-            for name, evaluation in references(ground.task, examples, split).items():
+            for name, evaluation in references(ground.task, examples, split, run.working).items():
                 run.evaluation(EvaluationKey(REFERENCE, split, name, task=ground.name), evaluation)
 
 

@@ -1,6 +1,7 @@
 """Evaluations: rows, summaries, comparisons, completions from elsewhere, and what is refused."""
 
 import json
+import threading
 from dataclasses import replace
 
 import pytest
@@ -55,6 +56,37 @@ class Fragile(ToyTask):
         if completion == "break":
             raise ZeroDivisionError("a bug")
         return super().judge(example, completion)
+
+
+class Slow(ToyTask):
+    """Judged by a thread, which has no verdict on the second text before `told` is set."""
+
+    judges = 1
+
+    def __init__(self):
+        super().__init__({"size": 3})
+        self.told = threading.Event()
+
+    def judge(self, example, completion):
+        assert completion != "b" or self.told.wait(10)
+        return super().judge(example, completion)
+
+
+def test_verdicts_that_take_their_time_are_said_while_they_are_waited_for(monkeypatch):
+    monkeypatch.setattr("plumbline.evaluation.evaluate.SECONDS_BETWEEN", 0.05)
+    task, said = Slow(), []
+
+    def progress(*now):
+        said.append(now)
+        if now[1]:
+            task.told.set()
+
+    evaluate_completions(task, task.examples("val")[:3], ["a", "b", "a"], source="x", split="val", progress=progress)
+    assert said[-1] == ("x on val", 3, 3)
+    assert ("x on val", 1, 3) in said
+    said.clear()
+    references(task, task.examples("val")[:3], "val", progress)
+    assert not said, "verdicts that cost nothing are not worth a word"
 
 
 def test_what_could_not_be_judged_is_counted_and_in_no_figure(tmp_path):

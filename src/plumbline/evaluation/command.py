@@ -92,11 +92,11 @@ def run_evaluation(spec: EvaluationSpec, listener: Listener) -> EvaluationResult
         if isinstance(task, Prechecked):
             for message in task.precheck(0):
                 listener.event("task", message)
-        beside = references(task, examples, spec.split)
+        beside = references(task, examples, spec.split, listener.working)
         evaluation = beside[spec.model]
     else:  # the model first: what is wrong with it should not take long to show
         evaluation = evaluate_model(spec.model, task, examples, spec.split, spec.model_options, listener)
-        beside = references(task, examples, spec.split)
+        beside = references(task, examples, spec.split, listener.working)
     replays = replay_episodes(task, examples, evaluation, spec.replays) if spec.replays else ()
     return EvaluationResult(evaluation=evaluation, references=beside, replays=replays)
 

@@ -10,6 +10,7 @@ from plumbline.evaluation.evaluate import evaluate_completions, references
 from plumbline.evaluation.summary import detail
 from plumbline.records import Evaluation
 from plumbline.storage import read_jsonl
+from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Sharing, Task
 
 
@@ -22,16 +23,17 @@ class ScoredFile:
     """`summary.detail`, with `unknown_ids`, `coverage` (what `coverage` gives) and `warnings`."""
 
 
-def score_file(path: Path, task: Task, split: str | None) -> ScoredFile:
-    """Judge a file of completions from anywhere, on the examples of one split or of all.
+def score_file(path: Path, task: Task, split: str | None, progress: Progress = silent) -> ScoredFile:
+    """Judge a file of completions from anywhere, on the examples of one split or of all. For `progress` see
+    `evaluate_completions`.
 
     Raises:
         DataError: no such split; a row is malformed, an id comes twice, or none is known.
     """
     splits = list(task.splits) if split is None else [split]
-    evaluation, unknown = evaluate_file(path, task, splits)
+    evaluation, unknown = evaluate_file(path, task, splits, progress)
     known = {example.id: example for name in splits for example in task.examples(name)}
-    beside = references(task, [known[row.id] for row in evaluation.rows], evaluation.split)
+    beside = references(task, [known[row.id] for row in evaluation.rows], evaluation.split, progress)
     covered = coverage(evaluation, task, splits)
     warnings = []
     if unknown:
@@ -51,13 +53,16 @@ def score_file(path: Path, task: Task, split: str | None) -> ScoredFile:
     )
 
 
-def evaluate_file(path: Path, task: Task, splits: Sequence[str]) -> tuple[Evaluation, Set[str]]:
+def evaluate_file(
+    path: Path, task: Task, splits: Sequence[str], progress: Progress = silent
+) -> tuple[Evaluation, Set[str]]:
     """Judge a file of completions from anywhere: JSON lines of {"id", "completion"}.
 
     Args:
         path: the file.
         task: whose examples the ids name.
         splits: where the ids are looked up.
+        progress: see `evaluate_completions`.
 
     Returns:
         The evaluation, and the ids that name no example of these splits.
@@ -84,7 +89,8 @@ def evaluate_file(path: Path, task: Task, splits: Sequence[str]) -> tuple[Evalua
             _elsewhere(task, unknown) or "check --data and --split: the ids come from its train, val or test file",
         )
     examples = [known[identity] for identity in answers]
-    evaluation = evaluate_completions(task, examples, list(answers.values()), source=path.name, split="+".join(splits))
+    texts, named = list(answers.values()), "+".join(splits)
+    evaluation = evaluate_completions(task, examples, texts, source=path.name, split=named, progress=progress)
     return evaluation, unknown
 
 

@@ -13,11 +13,14 @@ from plumbline.judging import Judging, Verdict, check_failures
 from plumbline.policies.policy import Sampler
 from plumbline.records import Evaluation, Example, Group, Judged, Key, Rollout, Sampling, Unjudged
 from plumbline.rollouts import collect
+from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Task, gold_of, headline_of
 
 ORACLE = "oracle"
 AT_ONCE = 64
 """Examples that are sampled together, after which `progress` is told; no answer depends on it."""
+SECONDS_BETWEEN = 1.0
+"""Between two words about verdicts that take their time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +69,16 @@ def evaluate_policy(
 
 
 def evaluate_completions(
-    task: Task, examples: Sequence[Example], completions: Sequence[str], *, source: str, split: str
+    task: Task,
+    examples: Sequence[Example],
+    completions: Sequence[str],
+    *,
+    source: str,
+    split: str,
+    progress: Progress = silent,
 ) -> Evaluation:
     """Completions from anywhere, one for each example in the same order; each is its episode's first and last answer.
+    `progress` is told where verdicts take their time.
 
     Raises:
         DataError: there are not as many as examples.
@@ -79,6 +89,12 @@ def evaluate_completions(
     with Judging(task, examples) as judging:
         for index, text in enumerate(completions):
             judging.tell(index, 0, text)
+        what, total, waited = f"{source} on {split}", len(completions), False
+        while left := judging.left(SECONDS_BETWEEN):
+            progress(what, total - left, total)
+            waited = True
+        if waited:
+            progress(what, total, total)
     rows = [
         _row(example, text, judging.verdict(index, 0))
         for index, (example, text) in enumerate(zip(examples, completions, strict=True))
@@ -86,8 +102,10 @@ def evaluate_completions(
     return _evaluation(task, source, split, rows, {}, 0)
 
 
-def evaluate_reference(task: Task, examples: Sequence[Example], *, source: str, split: str) -> Evaluation:
-    """The oracle, or a control by name.
+def evaluate_reference(
+    task: Task, examples: Sequence[Example], *, source: str, split: str, progress: Progress = silent
+) -> Evaluation:
+    """The oracle, or a control by name; for `progress` see `evaluate_completions`.
 
     Raises:
         DataError: the task has no control of that name; the oracle is asked for what has no gold answer.
@@ -98,16 +116,22 @@ def evaluate_reference(task: Task, examples: Sequence[Example], *, source: str, 
         answers = task.controls[source](examples)
     else:
         raise DataError(f"task {task.name} has no control {source!r}", f"it has {', '.join((ORACLE, *task.controls))}")
-    return evaluate_completions(task, examples, answers, source=source, split=split)
+    return evaluate_completions(task, examples, answers, source=source, split=split, progress=progress)
 
 
-def references(task: Task, examples: Sequence[Example], split: str) -> dict[str, Evaluation]:
-    """The oracle and every control: the ceiling and the floor that stand beside each evaluation.
+def references(
+    task: Task, examples: Sequence[Example], split: str, progress: Progress = silent
+) -> dict[str, Evaluation]:
+    """The oracle and every control: the ceiling and the floor that stand beside each evaluation. For `progress` see
+    `evaluate_completions`.
 
     Examples without gold answers have no oracle, and so no ceiling.
     """
     known = [ORACLE] if all(example.gold is not None for example in examples) else []
-    return {name: evaluate_reference(task, examples, source=name, split=split) for name in (*known, *task.controls)}
+    return {
+        name: evaluate_reference(task, examples, source=name, split=split, progress=progress)
+        for name in (*known, *task.controls)
+    }
 
 
 def _elected(task: Task, group: Group) -> Judged | Unjudged:

@@ -137,7 +137,7 @@ def evaluate_model(
         DeviceMemoryError: the device's memory is not enough for it, or for so many answers at once.
     """
     if model == ORACLE or model in task.controls:
-        return evaluate_reference(task, examples, source=model, split=split)
+        return evaluate_reference(task, examples, source=model, split=split, progress=listener.working)
     if not options.allow_overlap:
         advice = "evaluate on a split that it has not seen, or add --allow-overlap to measure memory"
         check_unseen(model, examples, f"these {len(examples)} prompts", advice)
