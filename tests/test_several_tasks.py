@@ -254,6 +254,7 @@ def test_a_run_that_was_stopped_draws_what_the_whole_one_drew(finished, tmp_path
         broken.setattr(guards, "adapt_beta", stop_once)
         with pytest.raises(KeyboardInterrupt):
             run_recipe(parse(VALUES), tmp_path / "run")
+    monkeypatch.setattr("plumbline.pipeline.evaluate_reference", None)  # a browser's verdicts would take minutes again
     again = run_recipe(parse(VALUES), tmp_path / "run", resume=True)
     for name in ("metrics.jsonl", "samples.jsonl", "models/rl/model.safetensors"):
         assert (again.folder / name).read_bytes() == (finished.folder / name).read_bytes(), name

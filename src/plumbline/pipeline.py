@@ -14,7 +14,7 @@ from typing import Any
 
 from plumbline import claims
 from plumbline.diagnosis.live import know
-from plumbline.evaluation.evaluate import references
+from plumbline.evaluation.evaluate import evaluate_reference, references_of
 from plumbline.evaluation.summary import summarise
 from plumbline.imports import named
 from plumbline.policies import open_policy
@@ -146,8 +146,11 @@ def _less_memory(recipe: Recipe) -> str:
 def _evaluate_references(run: Run, grounds: Sequence[Ground]) -> None:
     for ground in grounds:
         for split, examples in ground.held_out.items():
-            for name, evaluation in references(ground.task, examples, split, run.working).items():
-                run.evaluation(EvaluationKey(REFERENCE, split, name, task=ground.name), evaluation)
+            for name in references_of(ground.task, examples):
+                key = EvaluationKey(REFERENCE, split, name, task=ground.name)
+                if not run.evaluated(key):
+                    found = evaluate_reference(ground.task, examples, source=name, split=split, progress=run.working)
+                    run.evaluation(key, found)
 
 
 # -- stages ------------------------------------------------------------------------------------------------------

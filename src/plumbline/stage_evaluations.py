@@ -48,7 +48,7 @@ def evaluate_stage(
         for split in ground.finals
         for mode in modes(run.recipe, vote=stage != "base")  # a vote of it would take as long as all the others
     }
-    missing = [key for key in keys if not (run.folder / "evaluations" / f"{key}.json").is_file()]
+    missing = [key for key in keys if not run.evaluated(key)]
     if not missing:
         return
     policy = opened()

@@ -122,16 +122,19 @@ def evaluate_reference(
 def references(
     task: Task, examples: Sequence[Example], split: str, progress: Progress = silent
 ) -> dict[str, Evaluation]:
-    """The oracle and every control: the ceiling and the floor that stand beside each evaluation. For `progress` see
-    `evaluate_completions`.
+    """All of `references_of`. For `progress` see `evaluate_completions`."""
+    return {
+        name: evaluate_reference(task, examples, source=name, split=split, progress=progress)
+        for name in references_of(task, examples)
+    }
+
+
+def references_of(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
+    """Names of the oracle and of every control: the ceiling and the floor that stand beside each evaluation.
 
     Examples without gold answers have no oracle, and so no ceiling.
     """
-    known = [ORACLE] if all(example.gold is not None for example in examples) else []
-    return {
-        name: evaluate_reference(task, examples, source=name, split=split, progress=progress)
-        for name in (*known, *task.controls)
-    }
+    return (*([ORACLE] if all(example.gold is not None for example in examples) else []), *task.controls)
 
 
 def _elected(task: Task, group: Group) -> Judged | Unjudged:

@@ -329,8 +329,15 @@ class Run:
 
     def evaluation(self, key: EvaluationKey, evaluation: Evaluation) -> None:
         """Record an evaluation."""
-        write_evaluation(self.folder / "evaluations" / f"{key}.json", evaluation)
+        write_evaluation(self._evaluation(key), evaluation)
         self.landmark()
+
+    def evaluated(self, key: EvaluationKey) -> bool:
+        """Whether an evaluation is recorded: a run that is resumed does not make it again."""
+        return self._evaluation(key).is_file()
+
+    def _evaluation(self, key: EvaluationKey) -> Path:
+        return self.folder / "evaluations" / f"{key}.json"
 
     def landmark(self) -> None:
         """Tell who copies the run that there is something new in its folder."""
