@@ -1,7 +1,8 @@
 """Pictures of a plan."""
 
+from plumbline.tasks.browser.film import MOST
 from plumbline.tasks.forms.executors.executor import Case
-from plumbline.tasks.forms.executors.film import MOST, film
+from plumbline.tasks.forms.executors.film import film
 from plumbline.tasks.forms.plans.actions import Plan, Submit, Type
 from plumbline.tasks.forms.site.view import View
 from tests.forms.small import small_form

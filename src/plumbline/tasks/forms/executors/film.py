@@ -1,10 +1,9 @@
 """A plan as a strip of pictures, for people who want to see what went wrong."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from plumbline.errors import PlumblineError
 from plumbline.records import Frame
+from plumbline.tasks.browser.film import clear_breakdowns, frame, shortened
 from plumbline.tasks.forms.executors.browser import served
 from plumbline.tasks.forms.executors.browser.course import Course
 from plumbline.tasks.forms.executors.browser.executor import BrowserExecutor
@@ -16,11 +15,8 @@ from plumbline.tasks.forms.site.site import Site
 if TYPE_CHECKING:
     from playwright.async_api import Page, ViewportSize
 
-MOST = 12
-"""Pictures of one plan; what is between the first ones and the last is left out where there would be more."""
 _SIZE: "ViewportSize" = {"width": 720, "height": 540}
 _LOADS = (Submit, Press, Navigate)
-_CAPTION = 160
 
 
 def film(case: Case, plan: Plan, site: Site | None = None) -> list[Frame]:
@@ -38,10 +34,8 @@ def film(case: Case, plan: Plan, site: Site | None = None) -> list[Frame]:
     """
     executor = BrowserExecutor(site, Limits(seconds=60), pages=1)
     try:
-        return executor.use(lambda page, address: _film(page, address, executor.site, case, plan, executor.limits))
-    except executor.broken as error:
-        cause = str(error).strip().split("\n")[0][:200]
-        raise PlumblineError(f"the browser broke down while the plan was filmed: {cause}", "try it again") from error
+        with clear_breakdowns(executor.broken):
+            return executor.use(lambda page, address: _film(page, address, executor.site, case, plan, executor.limits))
     finally:
         executor.close()
 
@@ -52,7 +46,7 @@ async def _film(page: "Page", address: str, site: Site, case: Case, plan: Plan, 
 
     async def shoot(caption: str) -> None:
         image = await page.screenshot(type="jpeg", quality=45, full_page=True)
-        frames.append(Frame(caption=caption[:_CAPTION], image=image))
+        frames.append(frame(caption, image))
 
     async def watch(number: int, action: Action, attempt: Attempt | None) -> None:
         step = f"step {number}: {write_step(action, case.view.form.language)}"
@@ -66,10 +60,4 @@ async def _film(page: "Page", address: str, site: Site, case: Case, plan: Plan, 
 
     await served.carry_out(page, site, address, case, Course(plan, limits), watch)
     await shoot("the end")
-    return _shortened(frames)
-
-
-def _shortened(frames: Sequence[Frame]) -> list[Frame]:
-    if len(frames) <= MOST:
-        return list(frames)
-    return [*frames[: MOST // 2], *frames[-(MOST - MOST // 2) :]]
+    return shortened(frames)

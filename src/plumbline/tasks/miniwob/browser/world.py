@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from plumbline.errors import PlumblineError
 from plumbline.records import Failure, Frame
+from plumbline.tasks.browser.film import clear_breakdowns, frame, shortened
 from plumbline.tasks.miniwob.actions import Act, to_json
 from plumbline.tasks.miniwob.browser.pool import Pool, Visit
 from plumbline.tasks.miniwob.grammar import Element, Page
@@ -21,9 +21,6 @@ _LOOK = "() => plumbline.episodes.look()"
 _AREA = {"x": 0.0, "y": 0.0, "width": 160.0, "height": 210.0}
 _UNCOVERED = "#sync-task-cover { visibility: hidden }"
 """A page that has ended covers itself, and how it ended is what the last picture is for."""
-_MOST = 12
-"""Pictures of one episode; what is between the first ones and the last is left out where there would be more."""
-_CAPTION = 160
 
 
 class BrowserWorld:
@@ -73,13 +70,8 @@ class BrowserWorld:
 
     def film(self, task: str, seed: str, stretches: Sequence[Sequence[Act]]) -> list[Frame]:
         """See `World.film`."""
-        try:
-            return _shortened(self.pool.use(task, lambda tab: _film(tab, seed, stretches)))
-        except self.pool.broken as error:
-            cause = str(error).strip().split("\n")[0][:200]
-            raise PlumblineError(
-                f"the browser broke down while the plan was filmed: {cause}", "try it again"
-            ) from error
+        with clear_breakdowns(self.pool.broken):
+            return shortened(self.pool.use(task, lambda tab: _film(tab, seed, stretches)))
 
 
 async def _film(tab: "Tab", seed: str, stretches: Sequence[Sequence[Act]]) -> list[Frame]:
@@ -94,7 +86,7 @@ async def _film(tab: "Tab", seed: str, stretches: Sequence[Sequence[Act]]) -> li
             scale="css",
             style=_UNCOVERED,
         )
-        frames.append(Frame(caption=caption[:_CAPTION], image=image))
+        frames.append(frame(caption, image))
 
     await shoot(f"before: {first['utterance']}")
     for number, acts in enumerate(stretches, 1):
@@ -108,9 +100,3 @@ async def _film(tab: "Tab", seed: str, stretches: Sequence[Sequence[Act]]) -> li
                 return frames
         await tab.evaluate(_LOOK)
     return frames
-
-
-def _shortened(frames: Sequence[Frame]) -> list[Frame]:
-    if len(frames) <= _MOST:
-        return list(frames)
-    return [*frames[: _MOST // 2], *frames[-(_MOST - _MOST // 2) :]]
