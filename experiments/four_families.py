@@ -99,8 +99,7 @@ def main(words: Sequence[str] | None = None) -> None:
         write_tables(given.runs, known, given.out)
         return
     if given.command == "long":
-        run_long(known["long"], given.seeds, Plan(given.runs, 0, tuple(given.set)))
-        return
+        sys.exit(run_long(known["long"], given.seeds, Plan(given.runs, 0, tuple(given.set))))
     if strange := [name for name in given.only or [] if name not in known["arms"]]:
         sys.exit(f"no arm {', '.join(strange)}; there are {', '.join(known['arms'])}")
     plan = Plan(given.runs, given.n, tuple(given.set), given.seconds, given.rl_seconds or given.seconds, given.model)
@@ -264,14 +263,17 @@ def passes(drawn: Sequence[Sequence[Trajectory]], recipe: Recipe) -> float:
 # -- a long run --------------------------------------------------------------------------------------------------------
 
 
-def run_long(known: Mapping[str, Any], seeds: Sequence[int], plan: Plan) -> None:
-    """One tiny flow for many steps, from a model of each seed's own."""
+def run_long(known: Mapping[str, Any], seeds: Sequence[int], plan: Plan) -> int:
+    """One tiny flow for many steps, from a model of each seed's own; how many failed."""
+    failed = 0
     for seed in seeds:
         recipe = load(known["recipe"], [*written(known["set"] | {"seed": seed}), *plan.over])
         try:
             train(recipe, plan.runs / f"long-seed{seed}", plan)
         except PlumblineError as error:
+            failed += 1
             plan.say(f"long seed {seed}: {error}")
+    return failed
 
 
 if __name__ == "__main__":

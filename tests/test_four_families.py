@@ -93,6 +93,24 @@ def test_arms_are_trained_evaluated_and_put_into_tables(backbone, tmp_path, monk
     assert text.count("Not run.") == 2  # forms, and the long run
 
 
+def test_a_long_run_is_put_into_a_table_and_a_figure(tmp_path, monkeypatch):
+    monkeypatch.setattr("experiments.four_families_tables.BLOCK", 2)
+    runs, out = tmp_path / "runs", tmp_path / "tables.md"
+    words = ["long", "--seeds", "0", "1", "--runs", str(runs), "--set", SMALL[0], *SMALL[3:], "rl.steps=4"]
+    words += ["model.tiny={hidden: 16, layers: 1, heads: 2, vocabulary: 300, context: 128, steps: 2, batch_size: 2}"]
+    words += ["sft.steps=1", "evaluation.every=2", "evaluation.final=[val]", "sampling={max_tokens: 4, steps: 2}"]
+    with pytest.raises(SystemExit) as ended:
+        four_families.main(words)
+    assert ended.value.code == 0
+    four_families.main(["tables", "--runs", str(runs), "--out", str(out)])
+    rows = [line.split(" | ") for line in out.read_text().splitlines() if line.startswith(("| 2 |", "| 4 |"))]
+    assert [(row[0], len(row)) for row in rows] == [("| 2", 7), ("| 4", 7)]
+    held = {seed: {row["step"]: row for row in Run.read(runs / f"long-seed{seed}").rows("rl")} for seed in (0, 1)}
+    mean = sum(one[4]["eval/mean_reward"] for one in held.values()) / 2
+    assert rows[1][5].startswith(f"{mean:.3f} [")
+    assert "<svg" in out.with_name("four-families-long.svg").read_text()
+
+
 def test_several_seeds_widen_an_interval():
     one = over_seeds({0: [0.0, 1.0, 0.0, 1.0]})
     three = over_seeds({0: [0.0, 1.0, 0.0, 1.0], 1: [1.0, 1.0, 0.0, 1.0], 2: [0.0, 0.0, 0.0, 1.0]})
