@@ -12,6 +12,8 @@ import subprocess
 import sys
 import time
 
+from plumbline.errors import PlumblineError
+
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 BATCHES, COPIES = 4, 8
@@ -26,7 +28,10 @@ def main() -> None:
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
-        print(batches(given.model))
+        try:
+            print(batches(given.model))
+        except PlumblineError as error:
+            sys.exit(f"error: {error}")
         return
     print("| GOMP_SPINCOUNT | alone [s] | two side by side [s] |\n|---|---|---|")
     for spin in given.spins:
