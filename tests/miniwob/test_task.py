@@ -13,13 +13,14 @@ from plumbline.recipe import SftSection
 from plumbline.records import Failure
 from plumbline.tasks.episode import EpisodeFailed
 from plumbline.tasks.miniwob import build
-from plumbline.tasks.miniwob.actions import Act, Ref
+from plumbline.tasks.miniwob.actions import Act, Named, Ref
 from plumbline.tasks.miniwob.browser.script import PARTS
 from plumbline.tasks.miniwob.build import build_records, has_records, pages_version, sizes_of
 from plumbline.tasks.miniwob.options import read_options
 from plumbline.tasks.miniwob.pages import table
 from plumbline.tasks.miniwob.task import MiniwobTask
-from plumbline.tasks.miniwob.world import Played
+from plumbline.tasks.miniwob.world import Played, page_of
+from plumbline.tasks.miniwob.writing import by_name
 from plumbline.testing import check_task
 from plumbline.training.sft import demonstrate
 from tests.miniwob.fake import FakeWorld
@@ -239,7 +240,7 @@ def test_supervised_training_shows_one_action_a_turn_where_there_are_turns_enoug
     example = two.examples("train")[0]
     word = example.gold.split("'")[1]
     whole = one.demonstrations(one.examples("train")[0], 0)
-    assert [chat[-1]["content"] for chat in whole] == [f"Type '{word}' into [1]\nClick [2]"]
+    assert [chat[-1]["content"] for chat in whole] == [f"Type '{word}' into the 'Word' field\nClick the 'Go' button"]
     first, second = two.demonstrations(example, 0)
     assert first[-1]["content"] == two.demonstration(example, 0) == f"Type '{word}' into [1]"
     assert second[:-2] == first
@@ -259,7 +260,35 @@ def test_the_prompt_is_the_language_the_instruction_and_the_page(tmp_path):
     (short,) = opened(tmp_path / "records", instructions="short").examples("test")[0].messages
     assert short == asked
     agent = opened(tmp_path / "records", plan="agent").examples("test")[0]
+    assert json.loads(agent.gold)[0]["action"][1] == {"click": {"name": "Go", "role": "button"}}
+    agent = opened(tmp_path / "numbers", plan="agent", naming="numbers").examples("test")[0]
     assert json.loads(agent.gold)[0]["action"][1] == {"click": {"index": 2}}
+
+
+def test_gold_plans_say_names_where_these_earn_as_much(tmp_path):
+    """A page may show two of a name later on."""
+    world = FakeWorld()
+    played = world.played
+
+    def ambiguous(task, seed, plan):
+        named = any(isinstance(act.on, Named) for acts in plan for act in acts)
+        return played(task, seed, [] if named and seed == "train-1" else plan)
+
+    world.played = ambiguous
+    task = opened(tmp_path / "names", world)
+    golds = {one.reference["seed"]: one.gold for one in task.examples("train")}
+    assert golds["train-1"].endswith("into [1]\nClick [2]")
+    assert golds["train-0"].endswith("into the 'Word' field\nClick the 'Go' button")
+    assert all("[" in one.gold for one in opened(tmp_path / "numbers", naming="numbers").examples("train"))
+
+
+def test_what_has_no_name_of_its_own_keeps_its_number():
+    elements = [("icon", "trash"), ("icon", "trash"), ("button", "trash"), ("textbox", ""), ("link", "x" * 61)]
+    acts = [Act(do="click", on=Ref(number)) for number in range(1, 7)] + [Act(do="wait", ms=100)]
+    acts += [Act(do="drag", on=Ref(3), to=Ref(1))]
+    button = Named("trash", "button")
+    told = [*acts[:2], Act(do="click", on=button), *acts[3:7], Act(do="drag", on=button, to=Ref(1))]
+    assert by_name(acts, page_of(elements)) == tuple(told)
 
 
 def test_pages_without_an_oracle_can_be_evaluated_and_have_no_gold(tmp_path):

@@ -9,6 +9,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
@@ -26,8 +27,8 @@ from plumbline.tasks.miniwob.browser.script import PARTS
 from plumbline.tasks.miniwob.options import MiniwobOptions
 from plumbline.tasks.miniwob.pages import is_reloaded, table
 from plumbline.tasks.miniwob.reading import read_plan
-from plumbline.tasks.miniwob.world import Solved, World
-from plumbline.tasks.miniwob.writing import write_steps
+from plumbline.tasks.miniwob.world import Played, Solved, World
+from plumbline.tasks.miniwob.writing import by_name, write_steps
 
 HELD_OUT_TASKS = "held-out-tasks"
 DEALT = (HELD_OUT_TASKS, "test", "val", "train")
@@ -156,10 +157,23 @@ class _Maker:
         start = PER_SEED * self.options.seed + first
         seeds = [f"{split}-{number}" for number in range(start, start + count)]
         found = self.world.solve(task, seeds, turns=self.options.turns > 1)
+        if self.options.naming == "names":
+            found = [self._named(task, seed, one) for seed, one in zip(seeds, found, strict=True)]
         failures = [one for one in found if isinstance(one, Failure)]
         if len(failures) > MAX_FAILED * count:
             raise EpisodeFailed(f"{task}: {len(failures)} of {count} episodes broke down ({failures[0]})", "try again")
         return list(zip(seeds, found, strict=True))
+
+    def _named(self, task: str, seed: str, solved: Solved | Failure) -> Solved | Failure:
+        """With a plan that says names, where it earns as much: a later page may have two that are called the same."""
+        if isinstance(solved, Failure) or solved.why:
+            return solved
+        given = tuple(map(from_json, solved.acts))
+        acts = by_name(given, solved.page)
+        (played,) = [None] if acts == given else self.world.play(task, seed, [acts])
+        if not isinstance(played, Played) or not played.answered or played.raw != 1:
+            return solved
+        return replace(solved, acts=tuple(map(to_json, acts)))
 
     def _taken(self, task: str, count: int, each: Iterator[tuple[str, Solved | Failure]]) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []

@@ -30,6 +30,9 @@ class MiniwobOptions(Section):
     per_task: PerTask = PerTask()
     plan: Literal["steps", "agent"] = "steps"
     """The language of the demonstrations, and the one that the instructions ask for; answers may be in either."""
+    naming: Literal["names", "numbers"] = "names"
+    """How gold plans say which element of the first page is meant: by its name where only one is called so, else by its
+    number; or always by its number. With several turns the actions are shown by numbers; answers may do either."""
     turns: int = Field(default=1, ge=1, le=20)
     """1: an answer is a whole plan. More: after each answer the chat goes on with what the page then shows, until the
     page has decided, or so many answers were given."""
@@ -70,7 +73,8 @@ class MiniwobOptions(Section):
         """The options that decide the records' bytes."""
         counts = self.per_task.model_dump()
         pages = {"tasks": list(self.chosen), "held_out": list(self.held)}
-        return {**pages, "per_task": counts, "seed": self.seed, "turn_by_turn": self.turns > 1}
+        told = {"naming": self.naming, "turn_by_turn": self.turns > 1}
+        return {**pages, "per_task": counts, "seed": self.seed, **told}
 
 
 _ADVICE = "`python -c 'from plumbline.tasks.miniwob.pages import table; print(*table())'` prints all 130"

@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from plumbline.tasks.forms.plans.labels import loose
 from plumbline.tasks.miniwob.actions import Act, Named, Point, Ref, Target
-from plumbline.tasks.miniwob.grammar import ROLES, read_step
+from plumbline.tasks.miniwob.grammar import ROLES, Page, read_step
 
 ACTIONS_PER_OUTPUT = 4
 """How many actions browser agents carry out at once."""
+LONGEST_NAME = 60
+"""Characters of a name that plans say in the place of a number."""
 CALLED = {
     "click": "click",
     "double": "double_click",
@@ -29,6 +33,28 @@ Quote = Callable[[str], str]
 def write_plan(acts: Sequence[Act], plan: str) -> str:
     """Actions as text, in one of the two languages ("steps" or "agent")."""
     return write_agent(acts) if plan == "agent" else write_steps(acts)
+
+
+def by_name(acts: Sequence[Act], page: Page) -> tuple[Act, ...]:
+    """The same plan with elements named by what they are called instead of by their numbers in the page's text.
+
+    An element keeps its number where it has no name or a long one, where another of its role is called the same, or
+    where the step would be read as something else.
+    """
+    return tuple(_called(act, page) for act in acts)
+
+
+def _called(act: Act, page: Page) -> Act:
+    told = replace(act, on=_name_of(act.on, page), to=_name_of(act.to, page))
+    return told if read_step(write_step(told), page) == told else act
+
+
+def _name_of(target: Target | None, page: Page) -> Target | None:
+    if not isinstance(target, Ref) or target.number > len(page.elements):
+        return target
+    one = page.elements[target.number - 1]
+    alike = [each for each in page.called[loose(one.name)] if each.role == one.role]
+    return Named(one.name, one.role) if 0 < len(one.name) <= LONGEST_NAME and len(alike) == 1 else target
 
 
 def write_steps(acts: Sequence[Act]) -> str:
