@@ -170,10 +170,11 @@ class _Maker:
             return solved
         given = tuple(map(from_json, solved.acts))
         acts = by_name(given, solved.page)
-        (played,) = [None] if acts == given else self.world.play(task, seed, [acts])
-        if not isinstance(played, Played) or not played.answered or played.raw != 1:
+        if acts == given:
             return solved
-        return replace(solved, acts=tuple(map(to_json, acts)))
+        (played,) = self.world.play(task, seed, [acts])
+        earns = isinstance(played, Played) and played.answered and played.raw == 1
+        return replace(solved, acts=tuple(map(to_json, acts))) if earns else solved
 
     def _taken(self, task: str, count: int, each: Iterator[tuple[str, Solved | Failure]]) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
