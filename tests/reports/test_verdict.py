@@ -77,6 +77,11 @@ def test_a_fall():
     )
 
 
+def test_a_split_that_says_by_its_name_that_it_is_held_out_says_so_once():
+    found = replace(compared([0.5, 0.7] * 100, [0.9, 1.0] * 100), split="held-out-tasks")
+    assert "on 200 held-out-tasks examples from" in verdict(found, BOUNDS).sentence
+
+
 def test_no_change_says_what_could_not_have_been_seen():
     found = compared(noisy(0.6, 59, 1), noisy(0.6, 59, 2))
     said = verdict(found, BOUNDS)

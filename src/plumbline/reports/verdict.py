@@ -154,7 +154,7 @@ def _single(view: View, split: str, mode: str, prefix: str) -> Verdict:
 
 
 def _examples(n: int, split: str = "") -> str:
-    held_out = f"held-out {split}".strip()
+    held_out = split if split.startswith("held-out") else f"held-out {split}".strip()
     return f"{numbers.count(n)} {held_out} example{'' if n == 1 else 's'}"
 
 
