@@ -8,9 +8,11 @@ episodes are taken together.
 """
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from plumbline.errors import PlumblineError
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import mean_interval, rate_interval
 from plumbline.records import Evaluation, Judged
@@ -27,7 +29,11 @@ def main() -> None:
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, help="a Markdown file; left out: the terminal")
     given = parser.parse_args()
-    text = written([Run.read(folder).evaluations() for folder in given.runs], " ".join(map(str, given.runs)))
+    try:
+        found = [Run.read(folder).evaluations() for folder in given.runs]
+    except PlumblineError as error:
+        sys.exit(f"error: {error}")
+    text = written(found, " ".join(map(str, given.runs)))
     if given.out is None:
         print(text)
     else:
