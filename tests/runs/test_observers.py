@@ -66,6 +66,19 @@ class TestLiveView:
         )
         assert said(view.metrics, {"step": 110, "train/reward": 0.5}, after=6000) == "rl 110/110  reward 0.500"
 
+    def test_a_budget_of_seconds_says_how_many_steps_fit(self, monkeypatch):
+        now = [100.0]
+        monkeypatch.setattr(time, "monotonic", lambda: now[0])
+        text = io.StringIO()
+        view = LiveView(Console(file=text, width=200))
+        view.stage("sft", 15000, 0)
+        now[0] += 60
+        view.metrics({"step": 4, "train/budget_spent": 0.1})
+        now[0] += 540
+        view.metrics({"step": 42, "train/budget_spent": 1.0})
+        lines = text.getvalue().splitlines()
+        assert lines[1:] == ["sft 4/40    9 min left", "sft 42/42"], "and not fifteen thousand steps"
+
     def test_a_terminal_gets_a_bar_numbers_and_a_curve(self, tmp_path):
         text = io.StringIO()
         view = LiveView(Console(file=text, force_terminal=True, width=100))

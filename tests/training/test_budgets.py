@@ -43,6 +43,7 @@ def test_sft_ends_with_the_step_that_reaches_the_budget(tmp_path, tiny_folder, t
     # The rate follows the share of the seconds: 0, 1/4, 2/4, 3/4, and not that of a hundred steps.
     assert [row["train/learning_rate"] for row in rows] == pytest.approx([1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
     assert [row["cpu/step"] for row in run.files["timings"].rows()] == [1.0] * 4
+    assert [row["train/budget_spent"] for row in rows] == pytest.approx([0.25, 0.5, 0.75, 1.0])
 
 
 def test_steps_end_a_stage_that_has_seconds_left(tmp_path, tiny_folder, ticking):

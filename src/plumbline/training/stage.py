@@ -126,6 +126,8 @@ class Stage:
             values: by name.
             samples: the rollouts of the step, which were recorded.
         """
+        if self.seconds is not None:
+            values = {**values, "train/budget_spent": self.optimiser.gone}
         self.run.metrics(self.name, step, values)
         self.remember_best(step, values)
         if self.is_last(step):
