@@ -73,9 +73,9 @@ class TestLiveView:
         view = LiveView(Console(file=text, width=200))
         view.stage("sft", 15000, 0)
         now[0] += 60
-        view.metrics({"step": 4, "train/budget_spent": 0.1})
+        view.metrics({"step": 4, "train/expected_steps": 40})
         now[0] += 540
-        view.metrics({"step": 42, "train/budget_spent": 1.0})
+        view.metrics({"step": 42, "train/expected_steps": 42})
         lines = text.getvalue().splitlines()
         assert lines[1:] == ["sft 4/40    9 min left", "sft 42/42"], "and not fifteen thousand steps"
 

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from plumbline.diagnosis.readers import own
 from plumbline.errors import RecipeError
 from plumbline.policies import open_policy
 from plumbline.recipe import SftSection, parse
@@ -43,7 +44,7 @@ def test_sft_ends_with_the_step_that_reaches_the_budget(tmp_path, tiny_folder, t
     # The rate follows the share of the seconds: 0, 1/4, 2/4, 3/4, and not that of a hundred steps.
     assert [row["train/learning_rate"] for row in rows] == pytest.approx([1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
     assert [row["cpu/step"] for row in run.files["timings"].rows()] == [1.0] * 4
-    assert [row["train/budget_spent"] for row in rows] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert [row["train/expected_steps"] for row in rows] == [4] * 4
 
 
 def test_steps_end_a_stage_that_has_seconds_left(tmp_path, tiny_folder, ticking):
@@ -94,3 +95,11 @@ def test_a_budget_of_this_process_is_refused_where_others_work(elsewhere):
     check_budgets(parse(values))
     with pytest.raises(RecipeError, match="counts the seconds of this process"):
         check_budgets(parse({**values, **elsewhere}))
+
+
+def test_checks_know_the_steps_that_a_budget_allows(tmp_path, tiny_folder, ticking):
+    """A hundred thousand steps are no plan: the rate at the end was called exhausted for 99 % of them."""
+    run = supervise(tmp_path / "run", tiny_folder, steps=100_000, seconds=40)
+    assert not [event for event in run.files["events"].rows() if event["kind"] in {"warning", "fatal"}]
+    (history,) = own.read(tmp_path / "run")
+    assert history.settings["steps"] == history.last_step == 40

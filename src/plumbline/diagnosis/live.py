@@ -162,7 +162,7 @@ class Checker:
     Args:
         run: whose recipe says how often they look, and where findings are recorded as events `fatal` and `warning`.
         stage: whose memory a resumed run takes up again.
-        total: steps of the stage.
+        total: steps of the stage; set anew where a budget of seconds says how many there will be.
     """
 
     def __init__(self, run: Run, stage: Trains, total: int) -> None:
@@ -185,6 +185,7 @@ class Checker:
         step = row["step"]
         if self._live is None:
             self._live = self._resumed(step)
+        self._live.stage = replace(self._live.stage, settings={**self._live.stage.settings, "steps": self.total})
         urgent = self._live.add(row)
         self._live.complete(map(own.sample, samples))
         if not step or (step % self.section.every and step != self.total and not urgent):
@@ -196,9 +197,9 @@ class Checker:
 
     def _resumed(self, step: int) -> Live:
         recipe, name = self.run.recipe.plain(), self.stage.name
-        stage = own.begun(recipe, name)
-        stage = replace(stage, settings={**stage.settings, "steps": self.total})
-        live = Live(stage, self.section, self.stage.memory.setdefault("checks", {}), own.names(recipe))
+        live = Live(
+            own.begun(recipe, name), self.section, self.stage.memory.setdefault("checks", {}), own.names(recipe)
+        )
         for row in self.run.rows(name):
             if row["step"] < step:
                 live.add(row)

@@ -4,7 +4,6 @@ On a terminal: a bar for the present stage with its latest metrics and a curve o
 file, CI): a line when something begins, one now and then with the time that is left, and one when it has ended.
 """
 
-import math
 import sys
 import time
 from collections import deque
@@ -86,7 +85,7 @@ class LiveView:
         self.latest |= {key: value for key, value in row.items() if isinstance(value, (int, float))}
         if row.get("train/reward") is not None:
             self.rewards.append(row["train/reward"])
-        total = expected(row, self.total)
+        total = row.get("train/expected_steps") or self.total
         if self.task is not None:
             self.progress.update(self.task, completed=row["step"], total=total)
         elif not self.console.is_terminal:
@@ -144,12 +143,6 @@ class LiveView:
         if len(self.rewards) > 1:
             parts.append(Text.assemble(("reward ", "dim"), sparkline(list(self.rewards))))
         return Group(*parts)
-
-
-def expected(row: Mapping[str, Any], total: int) -> int:
-    """The steps of a stage: `total`, or what a budget of seconds allows at the pace so far."""
-    spent = row.get("train/budget_spent")
-    return min(total, math.ceil(row["step"] / spent - 1e-9)) if spent else total
 
 
 class Pace:

@@ -4,6 +4,7 @@ Ctrl-C and SIGTERM (a preempted job) let the step in progress end, leave a check
 at once, and the last checkpoint stands.
 """
 
+import math
 import signal
 import threading
 import time
@@ -86,6 +87,11 @@ class Stage:
             self.memory[SPENT] = self.memory.get(SPENT, 0.0) + seconds
             self.optimiser.gone = min(1.0, self.memory[SPENT] / self.seconds)
 
+    def expected(self, done: int) -> int:
+        """The steps that the stage will have had: all of them, or what its budget allows at the pace so far."""
+        gone, total = self.optimiser.gone, self.optimiser.total
+        return min(total, max(done, math.ceil(done / gone - 1e-9))) if gone else total
+
     def is_last(self, done: int) -> bool:
         """Whether nothing is left to do after so many steps."""
         return done >= self.optimiser.total or self.optimiser.gone >= 1
@@ -127,11 +133,10 @@ class Stage:
             samples: the rollouts of the step, which were recorded.
         """
         if self.seconds is not None:
-            values = {**values, "train/budget_spent": self.optimiser.gone}
+            self._checker.total = self.expected(step)
+            values = {**values, "train/expected_steps": self._checker.total}
         self.run.metrics(self.name, step, values)
         self.remember_best(step, values)
-        if self.is_last(step):
-            self._checker.total = step
         found = self._checker.look({"step": step, **values}, samples)
         if found is not None and not self.is_last(step):
             ignored = ", ".join([*self.run.recipe.checks.ignore, found.check])

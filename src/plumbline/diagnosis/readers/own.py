@@ -3,7 +3,7 @@
 The recipe is read as plain values, so that a run of another version can be looked at, too.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def read(path: Path) -> list[History]:
             name=stage,
             kind="rl" if stage == "rl" else "sft",
             series=collect_series((row for row in rows if row.get("stage") == stage), names(recipe)),
-            settings=_settings(recipe, stage),
+            settings=_settings(recipe, stage, [row for row in rows if row.get("stage") == stage]),
             samples=samples if stage == "rl" else (),
             finals=[one for one in finals if one.stage in {REFERENCE, *STAGES[: STAGES.index(stage) + 1]}],
             finished=(path / "models" / stage).is_dir(),
@@ -75,7 +75,7 @@ def begun(recipe: Mapping[str, Any], stage: str) -> History:
         stage: base, sft or rl.
     """
     kind: Kind = "rl" if stage == "rl" else "sft"
-    return History(origin="plumbline", name=stage, kind=kind, series={}, settings=_settings(recipe, stage))
+    return History(origin="plumbline", name=stage, kind=kind, series={}, settings=_settings(recipe, stage, ()))
 
 
 def names(recipe: Mapping[str, Any]) -> Callable[[str], str | None]:
@@ -97,10 +97,15 @@ def names(recipe: Mapping[str, Any]) -> Callable[[str], str | None]:
     return named
 
 
-def _settings(recipe: Mapping[str, Any], stage: str) -> dict[str, Any]:
-    """The recipe's keys with their values, and the steps that the stage was planned to have, where that is known."""
+def _settings(recipe: Mapping[str, Any], stage: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The recipe's keys with their values, and the steps that the stage was planned to have, where that is known.
+
+    A budget of seconds ends a stage before its steps do: its rows say how many they will be at the pace so far.
+    """
     keys = dict(leaves(recipe))
-    steps = keys.get("model.tiny.steps" if stage == "base" else f"{stage}.steps")
+    budgeted = keys.get(f"{stage}.seconds")
+    planned = None if budgeted else keys.get("model.tiny.steps" if stage == "base" else f"{stage}.steps")
+    steps = next((row["train/expected_steps"] for row in reversed(rows) if "train/expected_steps" in row), planned)
     return {**keys, **({"steps": steps} if steps is not None else {})}
 
 
