@@ -1,6 +1,7 @@
 """Tables and the figure of four_families.py, from what its runs recorded."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from experiments.findings.show import standing
 from plumbline.evaluation.evaluate import ORACLE
-from plumbline.evaluation.statistics import Interval, mean_interval, pooled_interval, t_interval
+from plumbline.evaluation.statistics import Interval, pooled_interval, t_interval
 from plumbline.records import Evaluation, Judged
 from plumbline.reports.charts import WIDE, Points, line_chart
 from plumbline.reports.tables import Column, Row, Table
@@ -98,7 +99,7 @@ def rewards(
             ]
     one = next(run for runs in starts.values() for run in runs.values())
     for name, evaluation in best_and_oracle(one, split):
-        cells = [cell for _, _, value in asked[:2] for cell in (mean_interval([*map(value, evaluation.rows)]), None)]
+        cells = [cell for _, _, value in asked[:2] for cell in (share({0: [*map(value, evaluation.rows)]}), None)]
         rows += [Row((name, None, len(evaluation.rows), *cells, *cells), "reference")]
     return Table(f"rewards-{split}", f"Reward on {split}", tuple(columns), tuple(rows))
 
@@ -113,7 +114,7 @@ def _cells(runs: Runs, before: Runs, stage: str, split: str, asked: Sequence[Any
         comparable = mine.keys() & start.keys() if suffix or _same_law(runs, before) else set()
         changes = {seed: matched(mine[seed], start[seed]) for seed in sorted(comparable)}
         n = max([n, *(len(one) for one in mine.values())])
-        cells += [over_seeds({seed: [*one.values()] for seed, one in mine.items()}), over_seeds(changes)]
+        cells += [share({seed: [*one.values()] for seed, one in mine.items()}), over_seeds(changes)]
     return [len(runs), n, *cells]
 
 
@@ -143,6 +144,12 @@ def over_seeds(values: Mapping[int, Sequence[float]]) -> Interval | None:
     return pooled_interval([means], [seeds])
 
 
+def share(values: Mapping[int, Sequence[float]]) -> Interval | None:
+    """`over_seeds` of what lies between 0 and 1, and so does the interval."""
+    found = over_seeds(values)
+    return found and replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
+
+
 def best_and_oracle(run: Run, split: str) -> list[tuple[str, Evaluation]]:
     """Floor and ceiling."""
     there = {key.mode: one for key, one in run.evaluations().items() if (key.stage, key.split) == (REFERENCE, split)}
@@ -152,36 +159,33 @@ def best_and_oracle(run: Run, split: str) -> list[tuple[str, Evaluation]]:
 
 
 def costs(arms: Mapping[str, Runs], starts: Mapping[str, Runs], begun: Mapping[str, str], split: str) -> Table:
-    """What was spent on each arm, and what an answer costs."""
+    """What was spent on each start and each arm, and what a sampled answer costs."""
     columns = (
         Column("arm", "arm"),
-        Column("sft_seconds", "SFT, processor-seconds", "number", 0),
-        Column("sft_steps", "SFT steps", "number", 0),
-        Column("rl_seconds", "GRPO, processor-seconds", "number", 0),
+        Column("seconds", "processor-seconds", "number", 0),
         Column("drawing", "of them drawing", "share"),
-        Column("rl_steps", "GRPO steps", "number", 0),
+        Column("steps", "steps", "number", 0),
         Column("speed", "tokens a processor-second, sampled", "number", 0),
         Column("passes", "forward passes an answer", "number", 1),
     )
     rows = []
-    for name, runs in arms.items():
-        sft = {seed: run for seed, run in starts[begun[name]].items() if seed in runs}
-        drawn, updated = spent(runs, "rl", "cpu/rollouts"), spent(runs, "rl", "cpu/update")
-        rows.append(
-            Row(
-                (
-                    name,
-                    spent(sft, "sft", "cpu/step"),
-                    float(np.mean([len(run.rows("sft")) for run in sft.values()])),
-                    drawn + updated,
-                    drawn / (drawn + updated),
-                    float(np.mean([len(run.rows("rl")) for run in runs.values()])),
-                    measured(runs, f"rl.{split}.sampled", lambda one: one["tokens"] / one["seconds"]),
-                    measured(runs, f"rl.{split}.sampled", lambda one: one["passes"]),
-                )
-            )
-        )
+    for family, runs in starts.items():
+        if runs:
+            rows += [_cost(f"{family}, SFT", runs, "sft", split)]
+            rows += [_cost(name, each, "rl", split) for name, each in arms.items() if begun[name] == family]
     return Table("costs", "Cost, means over seeds", columns, tuple(rows))
+
+
+def _cost(name: str, runs: Runs, stage: str, split: str) -> Row:
+    drawn = spent(runs, stage, "cpu/rollouts") if stage == "rl" else None
+    total = spent(runs, stage, "cpu/step") if drawn is None else drawn + spent(runs, stage, "cpu/update")
+    steps = float(np.mean([len(run.rows(stage)) for run in runs.values()]))
+    key = f"{stage}.{split}.sampled"
+    speed, passes = (
+        measured(runs, key, lambda one: one["tokens"] / one["seconds"]),
+        measured(runs, key, lambda one: one["passes"]),
+    )
+    return Row((name, total, None if drawn is None else drawn / total, steps, speed, passes))
 
 
 def spent(runs: Runs, stage: str, key: str) -> float:
@@ -191,8 +195,10 @@ def spent(runs: Runs, stage: str, key: str) -> float:
 
 
 def measured(runs: Runs, key: str, value: Callable[[Mapping[str, Any]], float]) -> float | None:
-    found = [read_object(path)[key] for run in runs.values() if (path := run.folder / "measured.json").is_file()]
-    return float(np.mean([value(one) for one in found])) if found else None
+    """What an evaluation cost: the mean over the seeds that have been evaluated."""
+    paths = [path for run in runs.values() if (path := run.folder / "measured.json").is_file()]
+    found = [value(each[key]) for path in paths if key in (each := read_object(path))]
+    return float(np.mean(found)) if found else None
 
 
 # -- a long run --------------------------------------------------------------------------------------------------------

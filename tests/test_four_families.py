@@ -9,7 +9,7 @@ from experiments import four_families
 from experiments.four_families_tables import over_seeds
 from plumbline.recipe import load
 from plumbline.runs.run import Run
-from plumbline.storage import read_object
+from plumbline.storage import read_object, write_json
 
 SMALL = (
     "task={name: 'tests.toy:open_toy', options: {size: 6}}",
@@ -91,6 +91,14 @@ def test_arms_are_trained_evaluated_and_put_into_tables(backbone, tmp_path, monk
     assert "masked-just, sampled as its start" in text
     assert "| oracle |" in text
     assert text.count("Not run.") == 2  # forms, and the long run
+    assert "[-" not in "".join(line for line in text.splitlines() if "SFT |" in line), "a share is not below 0"
+    assert "| flow, SFT | 2 | – | 2 |" in text
+    assert "| flow | 2 | 50.0 % | 1 |" in text
+
+    del measured["rl.test.sampled"]  # as it is while an arm is evaluated
+    write_json(flow.folder / "measured.json", measured)
+    four_families.main(["tables", "--runs", str(runs), "--out", str(out)])
+    assert "| flow | 2 | 50.0 % | 1 | – | – |" in out.read_text()
 
 
 def test_a_long_run_is_put_into_a_table_and_a_figure(tmp_path, monkeypatch):
