@@ -6,10 +6,11 @@ import re
 import pytest
 
 from plumbline.evaluation.comparison import compare
-from plumbline.evaluation.statistics import Interval
+from plumbline.evaluation.statistics import Interval, t_interval
 from plumbline.evaluation.summary import summarise
 from plumbline.records import Judged
 from plumbline.reports import build_tables, escaping
+from plumbline.reports.numbers import interval_text
 from plumbline.reports.readings import rescued
 from plumbline.reports.tables import Column, Row, Table
 from plumbline.reports.view import View
@@ -294,3 +295,9 @@ def test_tables_of_an_empty_run_have_their_headings(tmp_path):
     for made in tables:
         assert len(rows_of(made.to_csv())) == 1
         assert "\\bottomrule" in made.to_latex()
+
+
+def test_a_mean_without_an_interval_stands_alone():
+    assert interval_text(t_interval([0.25])) == "0.250"
+    assert interval_text(t_interval([0.25]), sign=True) == "+0.250"
+    assert interval_text(t_interval([0.2, 0.3])).startswith("0.250 [")

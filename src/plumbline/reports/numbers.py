@@ -36,10 +36,11 @@ def bounds(interval: Interval, digits: int = 3) -> str:
 
 
 def interval_text(interval: Interval, *, sign: bool = False) -> str:
-    """0.612 [0.560, 0.664]; the mean of a difference has its sign."""
+    """0.612 [0.560, 0.664], or 0.612 where there is no interval (one seed); the mean of a difference has its sign."""
     if not known(interval.mean):
         return DASH
-    return f"{signed(interval.mean) if sign else fixed(interval.mean)} {bounds(interval)}"
+    mean = signed(interval.mean) if sign else fixed(interval.mean)
+    return f"{mean} {bounds(interval)}" if known(interval.low) else mean
 
 
 def p_value(p: float | None) -> str:
