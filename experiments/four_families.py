@@ -96,6 +96,10 @@ def main(words: Sequence[str] | None = None) -> None:
         one.add_argument("--runs", type=Path, default=Path("runs/four-families"))
     given = parser.parse_args(words)
     if given.command == "tables":
+        if not any(given.runs.glob("*/result.json")):  # the tables that there are would be overwritten by empty ones
+            sys.exit(
+                f"no finished run in {given.runs}\n  fix: give the folder of the runs with --runs, or run some first"
+            )
         write_tables(given.runs, known, given.out)
         return
     if given.command == "long":

@@ -181,10 +181,8 @@ def _cost(name: str, runs: Runs, stage: str, split: str) -> Row:
     total = spent(runs, stage, "cpu/step") if drawn is None else drawn + spent(runs, stage, "cpu/update")
     steps = float(np.mean([len(run.rows(stage)) for run in runs.values()]))
     key = f"{stage}.{split}.sampled"
-    speed, passes = (
-        measured(runs, key, lambda one: one["tokens"] / one["seconds"]),
-        measured(runs, key, lambda one: one["passes"]),
-    )
+    speed = measured(runs, key, lambda one: one["tokens"] / one["seconds"])
+    passes = measured(runs, key, lambda one: one["passes"])
     return Row((name, total, None if drawn is None else drawn / total, steps, speed, passes))
 
 

@@ -95,6 +95,11 @@ def test_arms_are_trained_evaluated_and_put_into_tables(backbone, tmp_path, monk
     assert "| flow, SFT | 2 | – | 2 |" in text
     assert "| flow | 2 | 50.0 % | 1 |" in text
 
+    with pytest.raises(SystemExit) as nothing:
+        four_families.main(["tables", "--runs", str(tmp_path / "elsewhere"), "--out", str(out)])
+    assert "no finished run in" in str(nothing.value)
+    assert out.read_text() == text, "tables are not overwritten by empty ones"
+
     del measured["rl.test.sampled"]  # as it is while an arm is evaluated
     write_json(flow.folder / "measured.json", measured)
     four_families.main(["tables", "--runs", str(runs), "--out", str(out)])

@@ -41,13 +41,14 @@ def read(path: Path) -> list[History]:
     if not stages:
         raise DataError(f"{path} has recorded no step of training yet", "look at it again after its first step")
     rows += JsonLines(path / "timings.jsonl").rows()
+    of = {stage: [row for row in rows if row.get("stage") == stage] for stage in stages}
     return [
         History(
             origin="plumbline",
             name=stage,
             kind="rl" if stage == "rl" else "sft",
-            series=collect_series((row for row in rows if row.get("stage") == stage), names(recipe)),
-            settings=_settings(recipe, stage, [row for row in rows if row.get("stage") == stage]),
+            series=collect_series(of[stage], names(recipe)),
+            settings=_settings(recipe, stage, of[stage]),
             samples=samples if stage == "rl" else (),
             finals=[one for one in finals if one.stage in {REFERENCE, *STAGES[: STAGES.index(stage) + 1]}],
             finished=(path / "models" / stage).is_dir(),
