@@ -35,33 +35,37 @@ Runs = Mapping[int, Run]
 """By seed."""
 
 
-def write_tables(runs: Path, known: Mapping[str, Any], out: Path) -> None:
-    """Write everything that there is to a Markdown file, and the long run's figure beside it."""
-    blocks = [
-        "# Four families on one backbone: tables",
-        INTRODUCTION,
-    ]
+def write_tables(runs: Path, known: Mapping[str, Any], out: Path) -> list[Path]:
+    """Write a Markdown file for each task, and one for the long run, with its figure beside it.
+
+    Only of what there are runs: tables of another machine's runs stay. Returns what was written.
+    """
+    pages: dict[str, tuple[str, list[str]]] = {}
     for task, section in known["tasks"].items():
         found = {name: finished(runs, f"{task}-{name}") for name in known["arms"]}
         starts = {name: finished(runs, f"{task}-sft-{name}") for name in known["starts"]}
         there = {name: each for name, each in found.items() if each}
         begun = {name: known["arms"][name]["start"] for name in there}
-        if not any(starts.values()):
-            blocks += [f"## {task}", "Not run."]
-            continue
-        for split in section["splits"]:
-            blocks += [f"## {task}, {split}"]
-            blocks += [rewards(there, starts, begun, split, RIGHT[section["right"]]).to_markdown()]
-        blocks += [costs(there, starts, begun, section["splits"][0]).to_markdown()]
-    long = finished(runs, "long")
-    blocks += ["## A flow over a long run"]
-    if long:
-        figure = out.with_name("four-families-long.svg")
-        write_text(figure, standing(long_figure(long)))
-        blocks += [f"![Reward over the steps]({figure.name})", long_table(long).to_markdown()]
-    else:
-        blocks += ["Not run."]
-    write_text(out, "\n\n".join(block.rstrip() for block in blocks) + "\n")
+        if any(starts.values()):
+            splits, right = section["splits"], RIGHT[section["right"]]
+            blocks = [rewards(there, starts, begun, split, right).to_markdown() for split in splits]
+            pages[task] = (task, [*blocks, costs(there, starts, begun, splits[0]).to_markdown()])
+    if long := finished(runs, "long"):
+        write_text(out / "four-families-long.svg", standing(long_figure(long)))
+        flow = {"flow": long}
+        whole = rewards(flow, flow, {"flow": "flow"}, "test", RIGHT["json"])
+        blocks = [
+            whole.to_markdown(),
+            "![Reward over the steps](four-families-long.svg)",
+            long_table(long).to_markdown(),
+        ]
+        pages["long"] = ("a flow over a long run", blocks)
+    files = {out / f"four-families-{name}.md": page for name, page in pages.items()}
+    for file, (title, blocks) in files.items():
+        write_text(
+            file, "\n\n".join(one.rstrip() for one in (f"# Four families: {title}", INTRODUCTION, *blocks)) + "\n"
+        )
+    return [*files]
 
 
 def finished(runs: Path, name: str) -> dict[int, Run]:

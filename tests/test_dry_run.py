@@ -251,6 +251,19 @@ def test_a_run_that_does_not_fit_is_warned_of(place, monkeypatch):
     assert any("GB are needed at the peak, and cpu has 1.0 GB" in finding.what for finding in said)
 
 
+@pytest.mark.parametrize(("in_float32", "warned"), [(None, False), (65e9, False), (120e9, True)])
+def test_a_dtype_that_the_processor_is_slow_in_is_said(place, monkeypatch, in_float32, warned):
+    monkeypatch.setattr(module, "measure", lambda section: replace(MACHINE, dtype="bfloat16", in_float32=in_float32))
+    said = [finding.what for finding in api.dry_run("commerce-demo").findings if finding.id == "dtype"]
+    assert said == ["products in bfloat16 take 2.0 times as long as in float32 on this processor"] * warned
+
+
+def test_the_rate_in_float32_is_measured_for_another_dtype_alone():
+    section = load("commerce-tiny").model
+    assert measure(section).in_float32 is None
+    assert 1e8 < measure(section.model_copy(update={"dtype": "bfloat16"})).in_float32 < 1e14
+
+
 def test_rates_are_measured_in_about_a_second():
     found = measure(load("commerce-tiny").model)
     assert (found.device, found.dtype) == ("cpu", "float32")

@@ -88,7 +88,8 @@ def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers:
         train = _mixed(recipe, {ground.name: (ground.task, ground.train) for ground in grounds})
         model = local_model(recipe.model.name) if recipe.model.name else _base(recipe, run, grounds)
         check_start(model, grounds)
-        evaluate_stage(run, grounds, "base", lambda: _open(run, model, "evaluate"), train)
+        if recipe.evaluates_untrained():
+            evaluate_stage(run, grounds, "base", lambda: _open(run, model, "evaluate"), train)
         if recipe.sft is not None:
             model = _sft(recipe, run, train, model)
             evaluate_stage(run, grounds, "sft", lambda: _open(run, model, "evaluate"))

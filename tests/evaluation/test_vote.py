@@ -15,6 +15,7 @@ from plumbline.evaluation.vote import elect
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import parse
 from plumbline.records import Example, Sampling
+from plumbline.runs.changes import same_but_seed
 from plumbline.runs.evaluations import read_evaluation, write_evaluation
 from plumbline.training import guards
 from tests.toy import ToyTask
@@ -83,6 +84,19 @@ def test_a_run_votes_after_training_and_may_be_told_so_at_a_resume(tiny_folder, 
     for key in found:
         assert all(len(row.drawn) == 3 for row in run.evaluations()[key].rows)
     assert "vote3" in Path(run.folder / "report.md").read_text(encoding="utf-8")
+
+
+def test_a_run_may_leave_out_the_untrained_model(tiny_folder, tmp_path):
+    values = toy_recipe(steps=1).model_dump()
+    values["model"]["name"] = str(tiny_folder)
+    values["evaluation"]["untrained"] = False
+    run = run_recipe(parse(values), tmp_path / "run")
+    assert {key.stage for key in run.evaluations()} == {"reference", "rl"}
+    assert "## " in Path(run.folder / "report.md").read_text(encoding="utf-8")
+    assert parse({**values, "rl": None}).evaluates_untrained(), "else nothing would be evaluated"
+    assert same_but_seed(
+        parse({**values, "seed": 1}), toy_recipe(steps=1).model_copy(update={"model": run.recipe.model})
+    )
 
 
 def test_a_vote_of_equal_answers_is_refused():

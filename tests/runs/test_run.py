@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from plumbline.claims import claim
 from plumbline.errors import RunError
 from plumbline.records import Evaluation, Judged
 from plumbline.runs.evaluations import EvaluationKey
@@ -49,6 +50,25 @@ def test_references_alone_are_forgotten_and_their_neighbours_kept(tmp_path):
         pass
     left = {path.name for name in ("data", "evaluations") for path in (folder / name).iterdir()}
     assert left == {"own.csv", "reference.val.txt"}
+
+
+def test_records_of_a_run_that_had_not_begun_to_train_are_kept_for_the_same_recipe_alone(tmp_path):
+    """They take minutes where a browser builds them; of another recipe they may be other records."""
+    folder, kept = tmp_path / "run", {}
+    with start(folder):
+        claim(folder / "data", "records")
+        for name in ("data/train.jsonl", "data/held-out-forms.jsonl", "evaluations/reference.val.oracle.json"):
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text("{}")
+        (folder / "data" / "manifest.json").write_text('{"splits": {"train": 1, "held-out-forms": 1}}')
+        (folder / "data" / "own.jsonl").touch()
+        kept = {path: path.read_bytes() for name in ("data", "evaluations") for path in (folder / name).iterdir()}
+    with start(folder, resume=True):
+        assert {path: path.read_bytes() for path in kept if path.exists()} == kept
+    with start(folder, resume=True, steps=7):
+        left = {path.name for path in kept if path.exists()}
+        assert left == {"own.jsonl", ".plumbline"}
+        claim(folder / "data", "records")
 
 
 SAMPLE = {"step": 1, "id": "a", "text": "x", "reward": 0.5, "parts": {}, "how": "strict"}

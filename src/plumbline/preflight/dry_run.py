@@ -24,6 +24,8 @@ from plumbline.runs.run import RUN, is_run
 
 FULL = 0.9
 """Of the machine's memory, above which a run is said not to fit."""
+SLOWER = 1.25
+"""How many times as long as in float32 products may take before it is said: nearly 2 on a Xeon without AMX."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +188,12 @@ def _estimated(found: DryRun) -> DryRun:
         what = f"about {memory['total'] / 1e9:.1f} GB are needed at the peak, and {machine.device} has "
         fix = "see docs/benchmarks.md for what takes how much"
         findings.append(Finding("memory", "warning", f"{what}{machine.memory / 1e9:.1f} GB", evidence=memory, fix=fix))
+    if machine.in_float32 is not None and machine.in_float32 > SLOWER * machine.products:
+        what = (
+            f"products in {machine.dtype} take {machine.in_float32 / machine.products:.1f} times as long as in float32"
+        )
+        fix = "--set model.dtype=float32, where the memory is enough; decoding, which reads the weights, gains nothing"
+        findings.append(Finding("dtype", "warning", f"{what} on this processor", fix=fix))
     notes = [*found.notes, *_basis(recipe, shapes, machine)]
     return replace(found, memory=memory, seconds=estimate.seconds(work, machine), findings=findings, notes=notes)
 

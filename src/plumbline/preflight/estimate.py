@@ -197,10 +197,10 @@ def seconds(work: Work, machine: Machine) -> dict[str, float]:
         steps = min(rl.steps, (rl.seconds or math.inf) / (drawing + updating))
         found["rl rollouts"], found["rl updates"] = steps * drawing, steps * updating
     trained = (recipe.sft is not None) + (recipe.rl is not None)
-    untrained = recipe.model.name is not None
-    answered = (trained + (not untrained)) * work.evaluated + trained * work.voting + work.inside
+    before, rambles = recipe.evaluates_untrained(), recipe.model.name is not None
+    answered = (trained + (before and not rambles)) * work.evaluated + trained * work.voting + work.inside
     found["evaluations"] = draws(work, machine, answered, min(recipe.sampling.max_tokens, lengths.answer))
-    if untrained:
+    if before and rambles:
         found["evaluations"] += draws(work, machine, work.evaluated, recipe.sampling.max_tokens)
     return found
 

@@ -11,7 +11,7 @@ from plumbline.recipe import ModelSection
 PRODUCTS = {"cpu": ((1024, 576, 1536), 2**25), "other": ((8192, 8192, 8192), 2**28)}
 """Rows, inputs and outputs of the large product, and how many 8-byte numbers are read."""
 SECONDS = 0.4
-"""Time for each of the two measurements."""
+"""Time for each measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,8 @@ class Machine:
     """Bytes a second that are read from memory."""
     memory: int
     """Bytes: of the GPU, or of the machine."""
+    in_float32: float | None = None
+    """Of a CPU that is asked for another dtype: the rate of the same product in float32."""
 
     @property
     def dtype_bytes(self) -> int:
@@ -57,14 +59,19 @@ def measure(section: ModelSection) -> Machine:
         torch.set_num_threads(section.threads)
     try:
         (rows, inputs, outputs), count = PRODUCTS["cpu" if device.type == "cpu" else "other"]
-        left, right = (torch.ones(size, inputs, device=device, dtype=dtype) for size in (rows, outputs))
-        product = _best(lambda: torch.nn.functional.linear(left, right), device)
+
+        def rate(dtype: torch.dtype) -> float:
+            left, right = (torch.ones(size, inputs, device=device, dtype=dtype) for size in (rows, outputs))
+            return 2 * rows * inputs * outputs / _best(lambda: torch.nn.functional.linear(left, right), device)
+
+        products = rate(dtype)
+        in_float32 = rate(torch.float32) if device.type == "cpu" and dtype != torch.float32 else None
         large = torch.ones(count, dtype=torch.int64, device=device)
         reading = _best(large.sum, device)
     finally:
         torch.set_num_threads(threads)
     name = str(dtype).removeprefix("torch.")
-    return Machine(str(device), name, 2 * rows * inputs * outputs / product, 8 * count / reading, within_reach(device))
+    return Machine(str(device), name, products, 8 * count / reading, within_reach(device), in_float32)
 
 
 def _best(work: Callable[[], Any], device: Any) -> float:

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from functools import reduce
 from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
 
 import yaml
@@ -414,10 +415,8 @@ class Recipe(Section):
                 f"rl.algorithm: {self.rl.algorithm.name} has no ratio to what the sampler recorded, so nothing "
                 "corrects for an engine's rounding: leave out engine, or use grpo"
             )
-        given = self.rl.model_fields_set
-        if "old" not in given and "tis" not in given:
-            defaults = self.rl.model_copy(update={"old": "rescored", "tis": TIS})
-            object.__setattr__(self, "rl", defaults)  # a section is frozen once it is made
+        if not {"old", "tis"} & self.rl.model_fields_set:
+            object.__setattr__(self, "rl", self.rl.model_copy(update={"old": "rescored", "tis": TIS}))
         return self
 
     @model_validator(mode="after")
@@ -433,16 +432,17 @@ class Recipe(Section):
         values = self.model_dump(mode="json")
         for key in self.foreign:
             *sections, name = key.split(".")
-            inner: Any = values
-            for section in sections:
-                inner = (inner or {}).get(section)
-            if inner:
-                inner.pop(name, None)
+            inner: Any = reduce(lambda at, section: (at or {}).get(section), sections, values)
+            (inner or {}).pop(name, None)
         return values
 
     def to_yaml(self) -> str:
         """The same as YAML."""
         return yaml.safe_dump(self.plain(), sort_keys=False, allow_unicode=True, width=110)
+
+    def evaluates_untrained(self) -> bool:
+        """Whether the model is evaluated before SFT and GRPO; always, where there is neither."""
+        return self.evaluation.untrained or (self.sft is None and self.rl is None)
 
     def identity(self) -> str:
         """12 hex digits of everything that can change the result (where it is written, tracked and watched cannot)."""

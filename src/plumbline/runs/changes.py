@@ -20,6 +20,7 @@ HOW = (
     "rl.max_gap",
     "rl.patience",
     "evaluation.votes",
+    "evaluation.untrained",
     "engine.address",
     "engine.python",
     "engine.arguments",

@@ -35,7 +35,8 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from plumbline import __version__, claims
 from plumbline.errors import PlumblineError, RunError, StorageError
-from plumbline.recipe import Recipe, load
+from plumbline.overrides import as_mapping
+from plumbline.recipe import Recipe, differences, load
 from plumbline.records import Evaluation
 from plumbline.runs.cards import CARD
 from plumbline.runs.changes import allowed_changes
@@ -109,16 +110,7 @@ class Silent:
 
 RUN = "run"
 """What the mark in a run directory says (see `plumbline.claims`)."""
-RECORDS = (
-    claims.MARK,
-    ".building",
-    "manifest.json",
-    "commerce.db",
-    "malformed.log",
-    "train.jsonl",
-    "val.jsonl",
-    "test.jsonl",
-)
+RECORDS = (".building", "manifest.json", "commerce.db", "malformed.log", "train.jsonl", "val.jsonl", "test.jsonl")
 """What a task writes into a run's data folder."""
 
 
@@ -168,9 +160,9 @@ class Run:
     def start(cls, recipe: Recipe, folder: Path, *, resume: bool, observers: Sequence[Observer] = ()) -> "Run":
         """Create a run directory, or open one to go on.
 
-        A run that ended before its first step (a misspelt model, a malformed record) has nothing to lose and is
-        begun anew. Of a run that goes on, `recipe` may differ in a few keys (see `changes`); they are recorded. What is
-        finished keeps the recipe that it was made by.
+        A run that ended before its first step (a misspelt model, a malformed record) has nothing to lose and is begun
+        anew; with `resume` and the same recipe it keeps its records. Of a run that goes on, `recipe` may differ in a
+        few keys (see `changes`); they are recorded. What is finished keeps the recipe that it was made by.
 
         Raises:
             RunError: it exists and `resume` is False, or was started with another recipe, or is in use.
@@ -189,7 +181,8 @@ class Run:
             if started:
                 run._take_up(load(folder / "recipe.yaml", written=True))
             else:
-                run._forget()
+                if not (resume and run._is_same()):
+                    run._forget()
                 write_text(folder / "recipe.yaml", recipe.to_yaml())
                 run._record("started", "the run begins")
         except BaseException:
@@ -208,12 +201,26 @@ class Run:
             raise RunError(f"{folder} is not a run directory (it has no recipe.yaml)", "give the folder of a run")
         return cls(folder, load(folder / "recipe.yaml", written=True))
 
+    def _is_same(self) -> bool:
+        """Whether the folder was begun with this recipe: its records and the controls' evaluations then go on."""
+        with suppress(PlumblineError):
+            return next(differences(load(self.folder / "recipe.yaml", written=True), self.recipe), None) is None
+        return False
+
     def _forget(self) -> None:
         """Remove what a blank run left: the oracle's and controls' evaluations, and records that may differ now."""
         leftovers = [*(self.folder / "evaluations").glob(f"{REFERENCE}.*.json")]
-        leftovers += [path for name in RECORDS for path in (self.folder / "data").rglob(name)]
+        data = self.folder / "data"
+        leftovers += [path for name in RECORDS for path in data.rglob(name)]
+        for manifest in data.rglob("manifest.json"):
+            with suppress(PlumblineError):  # splits that only some tasks have
+                splits = as_mapping(read_object(manifest).get("splits"))
+                leftovers += [path for path in manifest.parent.glob("*.jsonl") if path.stem in splits]
         for path in leftovers:
-            path.unlink()
+            path.unlink(missing_ok=True)
+        for mark in data.rglob(claims.MARK):
+            if len([*mark.parent.iterdir()]) == 1:  # what else is there was made by us as well, or is somebody's
+                mark.unlink()
         self.files["events"].cut_torn()
 
     def _acquire(self) -> None:
