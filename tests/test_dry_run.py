@@ -254,7 +254,7 @@ def test_a_run_that_does_not_fit_is_warned_of(place, monkeypatch):
 @pytest.mark.parametrize(("in_float32", "warned"), [(None, False), (65e9, False), (120e9, True)])
 def test_a_dtype_that_the_processor_is_slow_in_is_said(place, monkeypatch, in_float32, warned):
     monkeypatch.setattr(module, "measure", lambda section: replace(MACHINE, dtype="bfloat16", in_float32=in_float32))
-    said = [finding.what for finding in api.dry_run("commerce-demo").findings if finding.id == "dtype"]
+    said = [finding.what for finding in api.dry_run("commerce-demo").findings if finding.check == "dtype"]
     assert said == ["products in bfloat16 take 2.0 times as long as in float32 on this processor"] * warned
 
 
