@@ -432,8 +432,8 @@ class Recipe(Section):
         values = self.model_dump(mode="json")
         for key in self.foreign:
             *sections, name = key.split(".")
-            inner: Any = reduce(lambda at, section: (at or {}).get(section), sections, values)
-            (inner or {}).pop(name, None)
+            inner: Any = reduce(lambda at, section: at.get(section) or {}, sections, values)
+            inner.pop(name, None)
         return values
 
     def to_yaml(self) -> str:
