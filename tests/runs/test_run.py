@@ -63,8 +63,11 @@ def test_records_of_a_run_that_had_not_begun_to_train_are_kept_for_the_same_reci
         (folder / "data" / "manifest.json").write_text('{"splits": {"train": 1, "held-out-forms": 1}}')
         (folder / "data" / "own.jsonl").touch()
         kept = {path: path.read_bytes() for name in ("data", "evaluations") for path in (folder / name).iterdir()}
-    with start(folder, resume=True):
+    with (folder / "events.jsonl").open("a") as events:
+        events.write('{"time": "20')  # as a kill leaves it
+    with start(folder, resume=True) as run:
         assert {path: path.read_bytes() for path in kept if path.exists()} == kept
+        assert [row["kind"] for row in run.files["events"].rows()] == ["started", "started"]
     with start(folder, resume=True, steps=7):
         left = {path.name for path in kept if path.exists()}
         assert left == {"own.jsonl", ".plumbline"}

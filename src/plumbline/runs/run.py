@@ -183,6 +183,7 @@ class Run:
             else:
                 if not (resume and run._is_same()):
                     run._forget()
+                run.files["events"].cut_torn()
                 write_text(folder / "recipe.yaml", recipe.to_yaml())
                 run._record("started", "the run begins")
         except BaseException:
@@ -221,7 +222,6 @@ class Run:
         for mark in data.rglob(claims.MARK):
             if len([*mark.parent.iterdir()]) == 1:  # what else is there was made by us as well, or is somebody's
                 mark.unlink()
-        self.files["events"].cut_torn()
 
     def _acquire(self) -> None:
         path = self.folder / ".lock"
