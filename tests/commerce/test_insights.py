@@ -2,7 +2,6 @@
 
 import re
 import sqlite3
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from plumbline.tasks.commerce.job import Shop
 from plumbline.tasks.commerce.options import CommerceOptions
 from plumbline.tasks.tables import read_table
 from plumbline.testing import HOSTILE, check_task
+from tests.work import work
 
 OPTIONS = {"job": "insights", "insights": 90, "seed": 5}
 
@@ -331,9 +331,8 @@ LONG = [
 
 @pytest.mark.parametrize("piece", [*LONG, *(text for text in HOSTILE if text)])
 def test_twenty_kilobytes_take_no_longer_than_a_page(piece):
-    began = time.process_time()
-    judge(TABLES["estados"], (piece * (20_000 // len(piece) + 1))[:20_000])
-    assert time.process_time() - began < 0.3
+    text = (piece * (20_000 // len(piece) + 1))[:20_000]
+    assert work(lambda: judge(TABLES["estados"], text)) < 5
 
 
 # Language

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from dataclasses import replace
 
 import pytest
@@ -18,6 +17,7 @@ from plumbline.records import Headline
 from tests.diagnosis.test_checks import healthy, said
 from tests.reports.building import RL, SFT, Level, evaluation
 from tests.training.toy_runs import toy_recipe
+from tests.work import work
 
 
 def run(tiny_folder, folder, options=None, **rl):
@@ -148,7 +148,6 @@ def test_a_run_of_600_steps_and_100_000_completions_is_looked_at_in_time(tmp_pat
         for number in range(100_000):
             row = {"step": number // 167 + 1, "id": f"p{number // 8}", "text": f"answer {number} " * 20}
             file.write(json.dumps({**row, "reward": number % 7 / 7, "parts": {}}) + "\n")
-    began = time.process_time()
     (examined,) = [examine(history, CHECKS) for history in read_histories(tmp_path)]
     assert len(examined.history.samples) == 100_000
-    assert time.process_time() - began < 10
+    assert work(lambda: [examine(history, CHECKS) for history in read_histories(tmp_path)], tries=1) < 1500

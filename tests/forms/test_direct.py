@@ -1,7 +1,5 @@
 """What the direct executor does with every action: the semantics of a user at a browser, one by one."""
 
-import time
-
 import pytest
 
 from plumbline.tasks.forms.executors.direct import DirectExecutor
@@ -27,6 +25,7 @@ from plumbline.tasks.forms.suite.catalogue import FORMS
 from plumbline.tasks.forms.suite.declaration import Form, Page
 from plumbline.tasks.forms.suite.fields import number, text
 from tests.forms.small import ANY, small_form, visit
+from tests.work import most_work
 
 
 def status(*actions, form=None):
@@ -416,7 +415,5 @@ def test_hostile_numbers_and_texts_take_no_time():
     form = Form(
         name="n", domain="t", title="N", pages=(Page((number("N", ANY, step="0.01"), text("T", ANY))),), button="Go"
     )
-    began = time.process_time()
-    for value in ("9" * 9999, "1e999", "1e-999", "-" * 9999, "0." + "1" * 90, "\ud800", "\x00" * 999, "1e30"):
-        visit(form, Type("N", value), Type("T", value))
-    assert time.process_time() - began < 1
+    values = ("9" * 9999, "1e999", "1e-999", "-" * 9999, "0." + "1" * 90, "\ud800", "\x00" * 999, "1e30")
+    assert most_work(lambda value: visit(form, Type("N", value), Type("T", value)), values) < 2

@@ -1,7 +1,6 @@
 """The plan languages: readings by hand, round trips over hostile texts, the bridge to the agents' JSON."""
 
 import json
-import time
 
 import pytest
 from hypothesis import example, given, settings
@@ -28,6 +27,7 @@ from plumbline.tasks.forms.plans.write import write_steps
 from plumbline.tasks.forms.suite.catalogue import FORMS
 from plumbline.testing import HOSTILE
 from tests.forms.small import small_form
+from tests.work import work
 
 URL = "http://127.0.0.1:5050/a/b"
 
@@ -433,10 +433,8 @@ def test_any_text_is_read(text):
     ids=range(len(HOSTILE) + 14),
 )
 def test_hostile_plans_are_read_in_no_time(text):
-    began = time.process_time()
-    plan = read_plan(text, ELEMENTS)
-    assert time.process_time() - began < 1.5
-    assert len(plan.actions) <= MAX_STEPS
+    assert len(read_plan(text, ELEMENTS).actions) <= MAX_STEPS
+    assert work(lambda: read_plan(text, ELEMENTS)) < 30
 
 
 def test_elements_are_numbered_over_all_pages():

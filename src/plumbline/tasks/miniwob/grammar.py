@@ -11,7 +11,7 @@ from functools import cached_property
 from plumbline.tasks.forms.plans.labels import loose
 from plumbline.tasks.forms.plans.quotations import quotations
 from plumbline.tasks.miniwob.actions import MOST_PIXELS, MOST_WAIT, Act, Named, Point, Ref, Target, key_named
-from plumbline.tasks.miniwob.pieces import WORDS, Phrases, Piece, pieces_of
+from plumbline.tasks.miniwob.pieces import WORDS, Between, Phrases, Piece, pieces_of
 
 ROLES: Mapping[str, str] = {role: spellings[0] for role, spellings in WORDS["roles"].items()}
 """What an element is called in plans, by its role on the page."""
@@ -81,10 +81,11 @@ NOWHERE = Page()
 
 def read_step(text: str, page: Page = NOWHERE) -> Act | None:
     """Read a step, without its number; None where it is not understood, or is more than one."""
+    between: Between = {}
     for number, quoted in enumerate(quotations(text)):
         if number and len(quoted) == 1:
             continue  # "click 'A' or 'B'" names no element called "A' or 'B"
-        if (act := read_pieces(text, pieces_of(text, quoted), page)) is not None:
+        if (act := read_pieces(text, pieces_of(text, quoted, between), page)) is not None:
             return act
     return None
 

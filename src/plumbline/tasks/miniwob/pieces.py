@@ -34,13 +34,23 @@ class Piece:
     end: int
 
 
-def pieces_of(text: str, quoted: Sequence[Argument]) -> list[Piece]:
-    """The pieces of a text whose quotations are given."""
+Between = dict[tuple[int, int], list[Piece]]
+"""The pieces between two places of one text."""
+
+
+def pieces_of(text: str, quoted: Sequence[Argument], known: Between | None = None) -> list[Piece]:
+    """The pieces of a text whose quotations are given.
+
+    A text with other quotations has much between them in common: what was cut once is taken from `known`.
+    """
+    known = {} if known is None else known
     found: list[Piece] = []
     at = 0
     for one in (*quoted, None):
         end = len(text) if one is None else one.start
-        found += (_piece(match) for match in _PIECE.finditer(text, at, end))
+        if (at, end) not in known:
+            known[at, end] = [_piece(match) for match in _PIECE.finditer(text, at, end)]
+        found += known[at, end]
         if one is not None:
             found.append(Piece("quote", one.text, one.start, one.end))
             at = one.end
@@ -49,17 +59,17 @@ def pieces_of(text: str, quoted: Sequence[Argument]) -> list[Piece]:
 
 def _piece(match: re.Match[str]) -> Piece:
     start, end = match.span()
-    if match.group("ref"):
-        return Piece("ref", int(match.group("ref")), start, end)
-    if match.group("x"):
-        return Piece("point", (number_of(match.group("x")), number_of(match.group("y"))), start, end)
-    if match.group("nth"):
-        return Piece("nth", int(match.group("nth")), start, end)
-    if match.group("number"):
-        return Piece("number", number_of(match.group("number")), start, end)
-    if match.group("word"):
-        return Piece("word", match.group("word").casefold().replace("’", "'"), start, end)
-    return Piece("sign", match.group("sign"), start, end)
+    kind = match.lastgroup or ""
+    said = match[kind]
+    if kind == "word":
+        return Piece("word", said.casefold().replace("’", "'"), start, end)
+    if kind == "sign":
+        return Piece("sign", said, start, end)
+    if kind == "y":
+        return Piece("point", (number_of(match["x"]), number_of(said)), start, end)
+    if kind == "number":
+        return Piece("number", number_of(said), start, end)
+    return Piece("ref" if kind == "ref" else "nth", int(said), start, end)
 
 
 def number_of(text: str) -> float:
