@@ -29,8 +29,10 @@ DRIVER = """
     from pathlib import Path
     import torch, transformers, peft  # noqa: F401 - imported once, before any fork; no tensor is touched here
     import transformers.models.llama.modeling_llama  # noqa: F401
+    from plumbline.evaluation import evaluate
     from plumbline.pipeline import run_recipe
     from plumbline.recipe import parse
+    evaluate.AT_ONCE = 3  # so that an evaluation is killed in its midst, too
     gc.freeze()  # the children collect garbage before each model, and need not look through what is imported
 
     recipe, folder = parse(json.loads(sys.argv[1])), Path(sys.argv[2])
@@ -129,7 +131,7 @@ def test_a_run_killed_at_random_moments_is_the_same_run(driven, uninterrupted, m
     print(f"{mode}: {measured['kills']} times, by {measured['seconds']:.0f} s")
     assert measured["kills"] >= 10, "it ended before it was interrupted often enough to say anything"
     assert fingerprint(folder) == uninterrupted
-    assert not list(folder.rglob("*.tmp"))
+    assert not [*folder.rglob("*.tmp"), *folder.rglob("*.part.jsonl")]
     assert not list(folder.rglob(".writing-*"))
 
 
@@ -152,8 +154,10 @@ FULL_DISK = """
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", "/mnt"], check=True)
     import torch, transformers, peft  # noqa: F401 - imported once, before any fork
     from plumbline.errors import StorageError
+    from plumbline.evaluation import evaluate
     from plumbline.pipeline import run_recipe
     from plumbline.recipe import parse
+    evaluate.AT_ONCE = 3  # so that an evaluation is killed in its midst, too
     gc.freeze()
     recipe, ballast = parse(json.loads(sys.argv[1])), Path("/mnt/ballast")
 

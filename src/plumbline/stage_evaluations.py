@@ -1,7 +1,7 @@
 """Evaluations of a run's stages: of what was saved on all of the final splits, of what is trained on some of one."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from plumbline.evaluation.comparison import fall
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy
@@ -12,7 +12,7 @@ from plumbline.recipe import Recipe
 from plumbline.records import Evaluation, Example, Sampling, SteppedSampling
 from plumbline.refusals import Ground
 from plumbline.rollouts import check_prompts
-from plumbline.runs.evaluations import EvaluationKey, read_evaluation
+from plumbline.runs.evaluations import BegunEvaluation, EvaluationKey, begun_file, read_evaluation
 from plumbline.runs.replays import INDEX, write_replays
 from plumbline.runs.run import Run
 from plumbline.seeds import derive
@@ -49,6 +49,8 @@ def evaluate_stage(
         for mode in modes(run.recipe, vote=stage != "base")  # a vote of it would take as long as all the others
     }
     missing = [key for key in keys if not run.evaluated(key)]
+    for key in keys.keys() - set(missing):  # a kill may have come between the two
+        begun_file(run.evaluation_file(key)).unlink(missing_ok=True)
     if not missing:
         return
     policy = opened()
@@ -58,8 +60,7 @@ def evaluate_stage(
 
         foretell(run, policy, train, sum(len(ground.held_out[key.split]) for key, ground in keys.items()))
     for key in missing:
-        evaluation = _evaluate(run, policy, keys[key].task, keys[key].held_out[key.split], key)
-        run.evaluation(key, evaluation)
+        _evaluate(run, policy, keys[key].task, keys[key].held_out[key.split], key)
 
 
 def replay_last(run: Run, ground: Ground) -> None:
@@ -80,6 +81,7 @@ def replay_last(run: Run, ground: Ground) -> None:
 
 
 def _evaluate(run: Run, policy: Sampler, task: Task, examples: Sequence[Example], key: EvaluationKey) -> Evaluation:
+    """Evaluate and record; of a saved model also what is done so far, so that a run that was killed goes on there."""
     sampling, votes = modes(run.recipe, vote=True)[key.mode]
     under = Conditions(
         source=key.stage if key.step is None else f"{key.stage}@{key.step}",
@@ -89,9 +91,16 @@ def _evaluate(run: Run, policy: Sampler, task: Task, examples: Sequence[Example]
         seed=derive(run.recipe.seed, "evaluation", *([key.task] if key.task else []), key.split, key.mode),
     )
     check_prompts(policy, examples, under.sampling)
-    return evaluate_policy(
-        policy, task, examples, under, lambda done, total: run.working(f"evaluating {key}", done, total)
+    place, begun = run.evaluation_file(key), None
+    if key.step is None:
+        begun = BegunEvaluation(place, {**asdict(under), "task": task.name, "rubric": task.rubric})
+    evaluation = evaluate_policy(
+        policy, task, examples, under, lambda done, total: run.working(f"evaluating {key}", done, total), begun
     )
+    run.evaluation(key, evaluation)
+    if begun is not None:
+        begun.remove()
+    return evaluation
 
 
 def evaluate_inside(run: Run, policy: Sampler, grounds: Sequence[Ground], step: int) -> dict[str, float]:
@@ -120,13 +129,12 @@ def _evaluate_task_inside(run: Run, policy: Sampler, ground: Ground, step: int) 
     for mode in modes(run.recipe):
         key = EvaluationKey("rl", section.split, mode, step, ground.name)
         evaluation = _evaluate(run, policy, ground.task, examples, key)
-        run.evaluation(key, evaluation)
         mean = mean_interval(evaluation.rewards())
         name = MEAN if mode == "greedy" else f"{mode}_{MEAN}"
         values |= {name: evaluation.mean_reward, f"{name}_low": mean.low, f"{name}_high": mean.high}
         if mode == "sampled":
             continue
-        first = read_evaluation(run.folder / "evaluations" / f"{replace(key, step=0)}.json")
+        first = read_evaluation(run.evaluation_file(replace(key, step=0)))
         if found := fall(first, evaluation):
             to = f" to {ground.name}" if ground.name else ""
             run.event(

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -17,8 +17,15 @@ from plumbline.evaluation.evaluate import (
     references,
 )
 from plumbline.evaluation.summary import summarise
-from plumbline.records import Sampling
-from plumbline.runs.evaluations import EvaluationKey, read_evaluation, to_json, write_evaluation
+from plumbline.records import Judged, Sampling, Unjudged
+from plumbline.runs.evaluations import (
+    BegunEvaluation,
+    EvaluationKey,
+    begun_file,
+    read_evaluation,
+    to_json,
+    write_evaluation,
+)
 from plumbline.storage import dumps, write_json
 from tests.toy import ToyTask
 
@@ -132,6 +139,45 @@ def test_a_model_is_evaluated_the_same_twice_and_its_lengths_are_known(tiny_poli
     summary = summarise(one)
     assert 0 < summary["mean_tokens"] <= 6
     assert 0 <= summary["truncated"] <= 1
+
+
+def test_an_evaluation_that_was_killed_goes_on_after_what_it_has(tmp_path, tiny_policy, task, monkeypatch):
+    monkeypatch.setattr("plumbline.evaluation.evaluate.AT_ONCE", 3)
+    examples, place = task.examples("val"), tmp_path / "e.json"
+    under = Conditions(source="tiny", split="val", sampling=Sampling(max_tokens=6), seed=1)
+    whole = evaluate_policy(tiny_policy, task, examples, under)
+
+    def killed(done: int, total: int) -> None:
+        if done == 6:
+            raise KeyboardInterrupt
+
+    facts = asdict(under)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate_policy(tiny_policy, task, examples, under, killed, BegunEvaluation(place, facts))
+    with begun_file(place).open("a") as file:
+        file.write('{"id": "val-6", "str')  # torn
+    begun, told = BegunEvaluation(place, facts), []
+    assert [row.id for row in begun.rows()] == [f"val-{number}" for number in range(6)]
+    assert evaluate_policy(tiny_policy, task, examples, under, lambda *so_far: told.append(so_far), begun) == whole
+    assert told == [(6, 8), (8, 8)]
+    with pytest.raises(DataError, match="other examples"):
+        evaluate_policy(tiny_policy, task, examples[1:], under, None, BegunEvaluation(place, facts))
+    assert BegunEvaluation(place, {**facts, "seed": 2}).rows() == [], "drawn under another seed"
+    begun.remove()
+    assert not [*tmp_path.iterdir()]
+
+
+def test_an_answer_that_could_not_be_judged_is_begun_too(tmp_path):
+    rows = [
+        Unjudged(id="a", stratum="", completion="x", failure="EpisodeFailed"),
+        Judged(id="b", stratum="", completion="y", reward=0.5, parts={}, readings={}, how="", truncated=None, tokens=2),
+    ]
+    BegunEvaluation(tmp_path / "e.json", {}).add(rows)
+    assert BegunEvaluation(tmp_path / "e.json", {}).rows() == rows
+    with begun_file(tmp_path / "e.json").open("a") as file:
+        file.write('{"id": "c", "reward": 2}\n')
+    with pytest.raises(DataError, match=r"(?s)part.jsonl:4: .*delete the file"):
+        BegunEvaluation(tmp_path / "e.json", {}).rows()
 
 
 def test_an_evaluation_reads_back_as_it_was_written(tmp_path, task):

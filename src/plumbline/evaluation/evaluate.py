@@ -5,7 +5,7 @@ Only a model needs torch; judging completions, the oracle and the controls runs 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from plumbline.errors import DataError
 from plumbline.evaluation.vote import elect
@@ -37,31 +37,50 @@ class Conditions:
     """Answers that are drawn for each example, of which one is elected (`plumbline.evaluation.vote`)."""
 
 
+class Begun(Protocol):
+    """Keeps the rows of an evaluation that is not finished."""
+
+    def rows(self) -> list[Judged | Unjudged]:
+        """Those that are there, in the order of the examples."""
+        ...
+
+    def add(self, rows: Sequence[Judged | Unjudged]) -> None:
+        """Keep those that follow."""
+        ...
+
+
 def evaluate_policy(
     policy: Sampler,
     task: Task,
     examples: Sequence[Example],
     under: Conditions,
     progress: Callable[[int, int], None] | None = None,
+    begun: Begun | None = None,
 ) -> Evaluation:
     """One episode of the policy with each example, or the elected one of several; `progress` is told how many of how
     many are judged.
 
     What is drawn for an example depends on the seed and its id, and not on the others: the answers to the first five
-    are the first five answers to all.
+    are the first five answers to all. So what `begun` has is not asked again; it is given what follows, part by part.
 
     Raises:
+        DataError: what was begun is not of these examples.
         TrainingStopped: too many could not be judged (see `check_failures`).
     """
-    rows: list[Judged | Unjudged] = []
+    rows = [] if begun is None else begun.rows()
+    if [row.id for row in rows] != [example.id for example in examples[: len(rows)]]:
+        raise DataError("the evaluation was begun with other examples", "delete evaluations/*.part.jsonl of the run")
     at_once = max(1, AT_ONCE // under.votes)
     if progress is not None:
-        progress(0, len(examples))
-    for start in range(0, len(examples), at_once):
+        progress(len(rows), len(examples))
+    for start in range(len(rows), len(examples), at_once):
         part = examples[start : start + at_once]
         key: Key = (under.seed, "evaluate")
         groups = collect(policy, task, part, copies=under.votes, sampling=under.sampling, key=key)
-        rows += [_elected(task, group) for group in groups]
+        found = [_elected(task, group) for group in groups]
+        rows += found
+        if begun is not None:
+            begun.add(found)
         if progress is not None:
             progress(len(rows), len(examples))
     law = asdict(under.sampling) | ({"votes": under.votes} if under.votes > 1 else {})

@@ -2,14 +2,14 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from plumbline.errors import DataError
 from plumbline.records import Evaluation, Figure, Headline, Judged, Unjudged
-from plumbline.storage import one_line, read_object, write_json
+from plumbline.storage import JsonLines, dumps, one_line, read_object, write_json
 
 REFERENCE = "reference"
 """The stage of the oracle's and the controls' evaluations; their mode is their name."""
@@ -54,15 +54,73 @@ def to_json(evaluation: Evaluation) -> dict[str, Any]:
     """Plain values, rows included; what only some rows have (several turns, a vote) stands in those alone."""
     values = asdict(evaluation)
     for row in values["rows"]:
-        for name in ("turns", "asked", "cut", "drawn"):
-            if not row[name]:
-                del row[name]
+        _shorten(row)
     return values
+
+
+def _shorten(row: dict[str, Any]) -> None:
+    for name in ("turns", "asked", "cut", "drawn"):
+        if not row[name]:
+            del row[name]
 
 
 def write_evaluation(path: Path, evaluation: Evaluation) -> None:
     """Write an evaluation atomically."""
     write_json(path, to_json(evaluation))
+
+
+class BegunEvaluation:
+    """An evaluation that is not finished: its rows so far, a line each, beside the place of the whole.
+
+    The first line says under what they were made; what was begun under anything else is begun anew.
+    """
+
+    def __init__(self, path: Path, under: Mapping[str, Any]) -> None:
+        """Take up what lies there, or begin.
+
+        Args:
+            path: of the whole evaluation, a JSON file.
+            under: what else its rows depend on, as plain values.
+        """
+        self._file = JsonLines(begun_file(path))
+        self._file.cut_torn()
+        if [dumps(row) for row in self._file.rows()[:1]] != [dumps(under)]:
+            self._file.truncate(0)
+            self._file.append(under)
+
+    def rows(self) -> list[Judged | Unjudged]:
+        """Those that are there, in the order in which they were added.
+
+        Raises:
+            DataError: a line is no row of an evaluation.
+        """
+        found: list[Judged | Unjudged] = []
+        for number, values in enumerate(self._file.rows()[1:], start=2):
+            try:
+                judged, unjudged = _rows([values])
+                for row in judged:
+                    _check_judged(row)
+            except (TypeError, KeyError, ValueError) as error:
+                raise DataError(f"{self._file.path}:{number}: {one_line(error)}", "delete the file") from error
+            found += (*judged, *unjudged)
+        return found
+
+    def add(self, rows: Sequence[Judged | Unjudged]) -> None:
+        """Keep those that follow."""
+        for row in rows:
+            values = asdict(row)
+            if isinstance(row, Judged):
+                _shorten(values)
+            self._file.append(values)
+
+    def remove(self) -> None:
+        """The whole is written."""
+        self._file.path.unlink(missing_ok=True)
+
+
+def begun_file(path: Path) -> Path:
+    """Where the rows of an evaluation lie until it is whole, and is written to `path`."""
+    return path.with_suffix(".part.jsonl")
 
 
 def read_evaluation(path: Path) -> Evaluation:

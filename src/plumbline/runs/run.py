@@ -7,7 +7,7 @@
       timings.jsonl        where the seconds went, step by step
       samples.jsonl        every rollout of training with its score parts
       events.jsonl         when it began and what stopped it; warnings, counted skips, keys that changed at a resume
-      evaluations/         one JSON file for each evaluation
+      evaluations/         one JSON file for each evaluation; rows of one that is not finished in .part.jsonl
       replays/             pictures of failed episodes, where the recipe asks for them
       checkpoints/         of the stage in progress
       models/              base, sft, rl: standard model directories
@@ -336,14 +336,15 @@ class Run:
 
     def evaluation(self, key: EvaluationKey, evaluation: Evaluation) -> None:
         """Record an evaluation."""
-        write_evaluation(self._evaluation(key), evaluation)
+        write_evaluation(self.evaluation_file(key), evaluation)
         self.landmark()
 
     def evaluated(self, key: EvaluationKey) -> bool:
         """Whether an evaluation is recorded: a run that is resumed does not make it again."""
-        return self._evaluation(key).is_file()
+        return self.evaluation_file(key).is_file()
 
-    def _evaluation(self, key: EvaluationKey) -> Path:
+    def evaluation_file(self, key: EvaluationKey) -> Path:
+        """Where an evaluation is."""
         return self.folder / "evaluations" / f"{key}.json"
 
     def landmark(self) -> None:
