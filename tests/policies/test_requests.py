@@ -8,7 +8,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plumbline.policies import open_policy
+from plumbline.policies import memory, open_policy
 from plumbline.policies.autoregressive import sampler
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.flow.options import FlowSampling
@@ -131,6 +131,18 @@ def test_out_of_memory_fewer_are_drawn_at_once_and_what_had_ended_is_kept(policy
     assert all(count <= rows for rows, count in largest), "copies of one prompt, too"
     assert [kind for kind, _ in told] == ["out_of_memory"] * 2
     assert "Set model.rows_at_once: 2 " in told[-1][1]
+
+
+@pytest.mark.skipif(not memory.STATM.is_file(), reason="this system does not say what a process holds")
+def test_where_memory_is_scarce_kept_pages_are_given_back_between_chunks(policy, alone, monkeypatch):
+    asked, trims = [request for request, _ in alone], []
+    monkeypatch.setattr(memory, "_trim", lambda: trims.append(None))
+    policy.rows_at_once = 5
+    list(policy.sample(asked))
+    assert not trims
+    monkeypatch.setattr(memory, "KEPT", 0)
+    list(policy.sample(asked))
+    assert len(trims) >= len(asked) / 5
 
 
 def test_an_answer_that_does_not_fit_alone_is_an_error(policy, alone, monkeypatch):

@@ -20,7 +20,7 @@ SIGNS = ("out of memory", "can't allocate memory")
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
 """Of mallopt(3), as glibc's malloc.h numbers them."""
 KEPT = 0.5
-"""Share of the main memory within reach above which no pages are kept from one step to the next."""
+"""Share of the main memory within reach above which no pages are kept from one step or chunk of answers to the next."""
 STATM = Path("/proc/self/statm")
 """Linux: the pages of this process, all and resident."""
 GROUPS = Path("/proc/self/cgroup")
@@ -92,14 +92,22 @@ def keep_pages() -> None:
 
 
 def begin_peak(device: Any) -> None:
-    """From here on `peak` counts. On a CPU it counts from the start of the process, and kept pages are given back where
-    the process holds more than half of what it may: between steps of several sizes a third more of them gathers.
-    """
+    """From here on `peak` counts. On a CPU it counts from the start of the process."""
     import torch
 
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    elif STATM.is_file() and int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > KEPT * main_memory():
+    else:
+        give_back_where_scarce()
+
+
+def give_back_where_scarce() -> None:
+    """Give kept pages back where the process holds more than half of what it may.
+
+    Between steps of training of several sizes a third more of them gathers, and between chunks of answers more still:
+    each has prompts of another length, and so tensors that fit into no place of the one before.
+    """
+    if STATM.is_file() and int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > KEPT * main_memory():
         _trim()
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from plumbline.errors import DataError
 from plumbline.policies.chunks import Chunk, Law, chunks
-from plumbline.policies.memory import Say, free, is_full, unheard
+from plumbline.policies.memory import Say, free, give_back_where_scarce, is_full, unheard
 from plumbline.policies.pretrained.loading import Loaded, checkpoint_layers
 from plumbline.policies.saved import ADAPTER
 from plumbline.recipe import ModelSection
@@ -128,7 +128,9 @@ class PretrainedPolicy:
             self.check_length(len(ids), longest)
             return ids
 
-        return chunks(requests, law, encode, self.rows_at_once, self.shared)
+        for chunk in chunks(requests, law, encode, self.rows_at_once, self.shared):
+            give_back_where_scarce()  # a CPU kills a process whose memory is full, and raises nothing
+            yield chunk
 
     def cut(self, requests: Sequence[Request]) -> list[tuple[list[Request], int]]:
         """See `Cuts.cut`: chunks of `rows_at_once` rows. A chunk that is cut again stays as it is."""
