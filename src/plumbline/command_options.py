@@ -51,7 +51,8 @@ TaskName = Annotated[
     typer.Option(
         "--task",
         rich_help_panel=TASK,
-        help="commerce, forms, jsonl, module:name of yours, or a recipe. Of a model of several tasks: the name of one.",
+        help="commerce, forms, miniwob, jsonl, module:name of yours, or a recipe. Of a model of several tasks: the "
+        "name of one.",
     ),
 ]
 Data = Annotated[
