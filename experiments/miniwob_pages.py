@@ -26,8 +26,12 @@ from plumbline.runs.run import Run
 from plumbline.storage import dumps, read_jsonl, write_text
 
 KEPT = Path(__file__).with_suffix(".jsonl")
-ARMS = {"miniwob-smollm2": "", "miniwob-smollm2-control": ", shuffled advantages"}
-"""Arms of the tables, and how they are told apart; the second starts from the SFT of the first."""
+ARMS = {
+    "miniwob-smollm2": "",
+    "miniwob-smollm2-long": ", 260 steps of 16 x 8",
+    "miniwob-smollm2-control": ", shuffled advantages",
+}
+"""Arms of the tables, and how they are told apart; all start from the SFT of the first."""
 STAGES = {"base": "untrained", "sft": "SFT", "rl": "GRPO"}
 Episodes = Mapping[str, float]
 """By id: a reward, or 1 where it is above 0."""
