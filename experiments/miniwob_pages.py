@@ -69,7 +69,7 @@ def main() -> None:
     tables.add_argument("--out", type=Path, help="a Markdown file; left out: the terminal")
     given = parser.parse_args()
     try:
-        kept = [Earned(**row) for _, row in read_jsonl(KEPT)] if KEPT.is_file() else []
+        kept = read_kept(KEPT) if KEPT.is_file() else []
         if given.command == "record":
             for folder in given.runs:
                 kept = with_run(kept, Run.read(folder))
@@ -80,6 +80,21 @@ def main() -> None:
             write_text(given.out, written(kept))
     except PlumblineError as error:
         sys.exit(f"error: {error}")
+
+
+def read_kept(path: Path) -> list[Earned]:
+    """What is kept.
+
+    Raises:
+        DataError: a row is none of ours.
+    """
+    kept = []
+    for number, row in read_jsonl(path):
+        try:
+            kept.append(Earned(**row))
+        except TypeError as error:
+            raise DataError(f"{path}:{number}: {error}", "take the row out, and record its run again") from error
+    return kept
 
 
 def with_run(kept: Sequence[Earned], run: Run) -> list[Earned]:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.miniwob_pages import with_run, written
+from experiments.miniwob_pages import read_kept, with_run, written
 from plumbline.errors import DataError
 from plumbline.evaluation.evaluate import evaluate_completions, references
 from plumbline.runs.evaluations import EvaluationKey
@@ -59,3 +59,9 @@ def test_tables_of_two_seeds_and_the_control(tmp_path):
 def test_an_unfinished_run_is_not_kept():
     with pytest.raises(DataError, match="not finished"):
         with_run([], run("runs/miniwob-smollm2-seed0", 0, {}, finished=False))
+
+
+def test_a_row_of_something_else_is_named(tmp_path):
+    (tmp_path / "kept.jsonl").write_text('{"arm": "x"}\n')
+    with pytest.raises(DataError, match=r"kept.jsonl:1: .*missing"):
+        read_kept(tmp_path / "kept.jsonl")

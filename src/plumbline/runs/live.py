@@ -108,7 +108,8 @@ class LiveView:
             self.progress.update(self.task, completed=done)
         elif what != self.what or done < self.done:
             self.what, self.work, self.last_line = what, Pace(done), time.monotonic()
-            self._line(f"{what} ({total})" if total > 1 else what)
+            how_far = f" {done}/{total}" if done else f" ({total})" if total > 1 else ""
+            self._line(what + how_far)
         elif done == total > self.done:
             if (spent := time.monotonic() - self.work.began) >= WORTH_SAYING:
                 self._line(f"{what}: done in {_time(spent)}")
