@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from plumbline.policies.autoregressive import bands
 from plumbline.policies.pretrained.inputs import padded, round_up
 from plumbline.records import Trajectory
 
@@ -283,19 +284,16 @@ def shared_attention(
 
 SCORES_AT_ONCE = 2**26
 """Attention scores that are written out at once on a CPU."""
-BAND = 128
-"""Queries of a causal square that are multiplied together: fewer make more products, more multiply what is masked."""
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor, sees: Tensor | None, scale: float) -> Tensor:
     """Attention of [K, times, B, Q, D] to [K, B, S, D] as `sees` [1 or B, Q, S] allows; None is causal, S at its end.
 
-    On a CPU the products are written out, the query heads of a key as its rows: forward and backward take a third of
-    the time of torch's flash attention there (8 x 9 heads, 40 to 150 positions, bfloat16). A causal square is cut into
-    bands of `BAND` queries, each with the keys that it sees: 600 positions then take .36 of the time, 1,500 .30.
+    On a CPU a causal one is written out (`autoregressive.bands`): forward and backward take a third of the time of
+    torch's flash attention there (8 x 9 heads, 40 to 150 positions, bfloat16).
     """
     heads, times, _count, places, _size = query.shape
-    if query.device.type != "cpu" or query.shape[:4].numel() * key.shape[2] > SCORES_AT_ONCE:
+    if sees is not None or query.device.type != "cpu" or query.shape[:4].numel() * key.shape[2] > SCORES_AT_ONCE:
         wide_k, wide_v = (states.transpose(0, 1).repeat_interleave(times, 1) for states in (key, value))
         # torch's own causal mask begins at the first key, and would be another one behind a cache.
         if sees is None and key.shape[2] > places:
@@ -305,15 +303,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, sees: Tensor | None, scal
             query.flatten(0, 1).transpose(0, 1), wide_k, wide_v, mask, is_causal=sees is None, scale=scale
         )
         return mixed.transpose(0, 1).unflatten(0, (heads, times))
-    if sees is None:
-        before, bands = key.shape[2] - places, query.split(BAND, dim=3)
-        ends = (before + min(first + BAND, places) for first in range(0, places, BAND))
-        parts = [
-            _written_out(band, key[:, :, :end], value[:, :, :end], _causal(band.shape[3], end), scale)
-            for band, end in zip(bands, ends, strict=True)
-        ]
-        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=3)
-    return _written_out(query, key, value, sees, scale)
+    return bands.attend(query, key, value, None, scale)
 
 
 def _causal(places: int, seen: int) -> Tensor:
@@ -321,22 +311,12 @@ def _causal(places: int, seen: int) -> Tensor:
     return torch.ones((1, places, seen), dtype=torch.bool).tril(seen - places)
 
 
-def _written_out(query: Tensor, key: Tensor, value: Tensor, sees: Tensor, scale: float) -> Tensor:
-    heads, times, count, places, size = query.shape
-    rows = (query * scale).transpose(1, 2).reshape(heads * count, times * places, size)
-    scores = (rows @ key.flatten(0, 1).transpose(1, 2)).view(heads, count, times, places, -1)
-    law = scores.add_(_hidden(sees, query).unsqueeze(1)).softmax(-1)  # summed in float32
-    mixed = law.view(heads * count, times * places, -1) @ value.flatten(0, 1)
-    return mixed.view(heads, count, times, places, size).transpose(1, 2)
-
-
 def _attend_both(
     own: tuple[Tensor, Tensor, Tensor], first: tuple[Tensor, Tensor], groups: Groups, scale: float
 ) -> Tensor:
     """Attention of completions [K, times, R, C, D] to their prompts and to themselves, under one softmax.
 
-    On a CPU in the very products of `decoders.lean`, rounded where it rounds: of 16 bits both then give the same to the
-    bit, and a scorer that rounds elsewhere is 0.04 nats a token off after thirty layers. In bands, as `_attend`.
+    On a CPU in bands, as `_attend`.
 
     Args:
         own: queries, and keys and values [K, R, C, D] of the completions.
@@ -352,25 +332,7 @@ def _attend_both(
         seen_k, seen_v = torch.cat([key, own_k], dim=2), torch.cat([value, own_v], dim=2)
         before, past = there.unsqueeze(1).expand(-1, longest, -1), groups.past.expand(len(there), -1, -1)
         return _attend(query, seen_k, seen_v, torch.cat([before, past], dim=2), scale)
-    rows = (query * scale).transpose(1, 2)  # [K, R, times, C, D]
-    out_of_prompt = _hidden(there, query)[:, None, None]  # [R, 1, 1, P]
-    parts = []
-    for start in range(0, longest, BAND):
-        end = min(start + BAND, longest)
-        band = rows[..., start:end, :]
-        flat = band.flatten(2, 3)  # [K, R, times x positions, D]
-        to_prompt = (flat @ key.transpose(-1, -2)).view(*band.shape[:-1], -1).add_(out_of_prompt)
-        to_own = (flat @ own_k[..., :end, :].transpose(-1, -2)).view(*band.shape[:-1], -1)
-        to_own.add_(_hidden(groups.past[start:end, :end], query))
-        law = torch.cat([to_prompt, to_own], dim=-1).softmax(-1).flatten(2, 3)
-        by_prompt, by_own = law.split([key.shape[2], end], dim=-1)
-        parts.append((by_prompt @ value + by_own @ own_v[..., :end, :]).view(band.shape))
-    return torch.cat(parts, dim=3).transpose(1, 2)
-
-
-def _hidden(sees: Tensor, like: Tensor) -> Tensor:
-    """What is added to scores: minus infinity where nothing is seen."""
-    return torch.zeros(sees.shape, dtype=like.dtype).masked_fill(~sees, float("-inf"))
+    return bands.attend(query, own_k, own_v, (key, value, there), scale)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
