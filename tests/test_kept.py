@@ -1,0 +1,104 @@
+"""experiments/kept: what is kept of runs, and what stands in its tables."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from experiments.kept import PAGES, read_kept, with_run, written
+from plumbline.errors import DataError
+from plumbline.evaluation.evaluate import evaluate_completions, references
+from plumbline.runs.evaluations import EvaluationKey
+from plumbline.tasks import open_task
+from tests.miniwob.test_task import opened
+
+
+def run(
+    name: str, seed: int, found: dict[EvaluationKey, object], *, task: str = "miniwob", finished: bool = True
+) -> SimpleNamespace:
+    """What `with_run` reads of a run."""
+    tasks = {"": SimpleNamespace(name=task)}
+    recipe = SimpleNamespace(seed=seed, model=SimpleNamespace(dtype="float32"), each_task=tasks)
+    return SimpleNamespace(
+        folder=Path(name), recipe=recipe, evaluations=lambda: found, result=lambda: {} if finished else None
+    )
+
+
+def test_tables_of_two_seeds_and_the_control(tmp_path):
+    task = opened(tmp_path / "records")
+    examples = task.examples("test")
+    gold = [one.gold for one in examples]
+    half = [one if number % 2 else "" for number, one in enumerate(gold)]
+
+    def found(**stages: list[str]) -> dict[EvaluationKey, object]:
+        return {
+            EvaluationKey(stage, "test", "greedy"): evaluate_completions(
+                task, examples, texts, source=stage, split="test"
+            )
+            for stage, texts in stages.items()
+        }
+
+    beside = {EvaluationKey("reference", "test", name): one for name, one in references(task, examples, "test").items()}
+    kept = []
+    for one in (
+        run("runs/miniwob-smollm2-seed0", 0, found(sft=half, rl=gold) | beside),
+        run("runs/miniwob-smollm2-seed1", 1, found(sft=half, rl=[""] * 4) | beside),
+        run("runs/miniwob-smollm2-seed1", 1, found(sft=half, rl=half) | beside),  # in the place of the one before
+        run("runs/miniwob-smollm2-control-seed0", 0, found(rl=[""] * 4) | beside),
+    ):
+        kept = with_run(kept, one)
+    lines = written(PAGES["miniwob"], kept).splitlines()
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in reversed(lines)}
+    assert rows["click-button"] == "| click-button | 4 | 0.50 constant | 0.50 | 0.75 |"
+    assert rows["SFT"].startswith("| SFT | 2 | 8 | 0.500 [")
+    assert next(line for line in lines if line.startswith("| GRPO | 2 |")).startswith("| GRPO | 2 | 8 | 0.750 [")
+    assert rows["oracle"].startswith("| oracle | – | 4 | 1.000 [")
+    seeds = [line.split(" | ") for line in lines if " | float32 | " in line]
+    assert [(cells[0], cells[1]) for cells in seeds] == [
+        *(("| SFT", "0"), ("| SFT", "1"), ("| GRPO", "0"), ("| GRPO", "1"), ("| GRPO, shuffled advantages", "0")),
+    ]
+    figures = [[cell.partition(" ")[0] for cell in cells[4:6]] for cells in seeds]
+    assert figures == [["0.500", "–"], ["0.500", "–"], ["1.000", "+0.500"], ["0.500", "+0.000"], ["0.000", "-0.500"]]
+
+
+def test_what_is_right_of_a_form_is_every_field_and_not_a_reward_above_0(tmp_path):
+    options = {"records": 5, "mixed": 0}
+    task = open_task("forms", options, tmp_path)
+    examples = task.examples("held-out-forms")[:6]
+    # The last text is another: in two everything else is received, three have an entry behind it, one is not sent.
+    answers = ["Type 'Q".join(one.gold.rsplit("Type '", 1)) for one in examples]
+    found = evaluate_completions(task, examples, answers, source="sft", split="held-out-forms")
+    assert [row.parts["exact"] for row in found.rows] == [0, 0, 1, 1, 1, 0]
+    assert found.mean_reward > 0.7
+    beside = references(task, examples, "held-out-forms")
+    kept = with_run(
+        [],
+        run(
+            "runs/forms-smollm2",
+            0,
+            {
+                EvaluationKey("sft", "held-out-forms", "greedy"): found,
+                **{EvaluationKey("reference", "held-out-forms", name): one for name, one in beside.items()},
+            },
+            task="forms",
+        ),
+    )
+    lines = written(PAGES["forms"], kept).splitlines()
+    assert any(line.startswith("| SFT | 1 | 6 | 0.500 [") for line in lines)
+    assert any(line.startswith("| oracle | – | 6 | 1.000 [") for line in lines)
+
+
+def test_a_folder_of_no_arm_is_named():
+    with pytest.raises(DataError, match=r"runs/mine is of no arm .*miniwob-smollm2-control"):
+        with_run([], run("runs/mine", 0, {}))
+
+
+def test_an_unfinished_run_is_not_kept():
+    with pytest.raises(DataError, match="not finished"):
+        with_run([], run("runs/miniwob-smollm2-seed0", 0, {}, finished=False))
+
+
+def test_a_row_of_something_else_is_named(tmp_path):
+    (tmp_path / "kept.jsonl").write_text('{"arm": "x"}\n')
+    with pytest.raises(DataError, match=r"kept.jsonl:1: .*missing"):
+        read_kept(tmp_path / "kept.jsonl")
