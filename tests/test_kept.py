@@ -65,7 +65,7 @@ def test_what_is_right_of_a_form_is_every_field_and_not_a_reward_above_0(tmp_pat
     options = {"records": 5, "mixed": 0}
     task = open_task("forms", options, tmp_path)
     examples = task.examples("held-out-forms")[:6]
-    # The last text is another: in two everything else is received, three have an entry behind it, one is not sent.
+    # The last text is another: two forms take it, one is not sent for it, and the plans in Portuguese have none.
     answers = ["Type 'Q".join(one.gold.rsplit("Type '", 1)) for one in examples]
     found = evaluate_completions(task, examples, answers, source="sft", split="held-out-forms")
     assert [row.parts["exact"] for row in found.rows] == [0, 0, 1, 1, 1, 0]
