@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from plumbline.policies.autoregressive import packing, probe
+from plumbline.policies.autoregressive import bands, packing, probe
 from plumbline.policies.autoregressive.decoders import lean
 from plumbline.policies.pretrained import adapters
 
@@ -32,13 +32,7 @@ def no_mask_between_completions(patch, model):
 
 def groups_without_a_mask(patch, model):
     """A completion's token sees its own future."""
-    true = packing.Groups.of
-
-    def wrong(*args, **kwargs):
-        groups = true(*args, **kwargs)
-        return replace(groups, past=torch.ones_like(groups.past))
-
-    patch.setattr(packing.Groups, "of", wrong)
+    patch.setattr(bands, "_later", lambda places: torch.zeros((places, places), dtype=torch.bool))
 
 
 def groups_of_a_neighbour(patch, model):

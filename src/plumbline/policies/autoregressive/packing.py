@@ -66,7 +66,6 @@ class Groups:
     there: Tensor  # [B, P], bool: which of these are tokens of the prompt
     own: Tensor  # [R, C]: the packed position of each completion's tokens, filled up alike
     owners: Tensor  # [R]: the prompt of each completion
-    past: Tensor  # [C, C], bool: what a completion's token sees of its own
     order: Tensor  # [T]: where a packed token stands in the two, the one behind the other
 
     @classmethod
@@ -94,8 +93,7 @@ class Groups:
         places = torch.cat([first.flatten(), own.flatten()])[there]
         order = places.new_zeros(round_up(len(places), UNIT) if rounded else len(places))
         order = order.scatter_(0, places, there.nonzero().squeeze(1))
-        past = torch.ones((own.shape[1], own.shape[1]), dtype=torch.bool).tril()
-        laid = (first, first_there, own, torch.tensor(owners), past, order)
+        laid = (first, first_there, own, torch.tensor(owners), order)
         return cls(*(each.to(device) for each in laid))
 
 
@@ -330,8 +328,9 @@ def _attend_both(
     longest = query.shape[3]
     if query.device.type != "cpu" or query.shape[:4].numel() * (key.shape[2] + longest) > SCORES_AT_ONCE:
         seen_k, seen_v = torch.cat([key, own_k], dim=2), torch.cat([value, own_v], dim=2)
-        before, past = there.unsqueeze(1).expand(-1, longest, -1), groups.past.expand(len(there), -1, -1)
-        return _attend(query, seen_k, seen_v, torch.cat([before, past], dim=2), scale)
+        before, past = there.unsqueeze(1), _causal(longest, longest).to(there.device)
+        sees = torch.cat([before.expand(-1, longest, -1), past.expand(len(there), -1, -1)], dim=2)
+        return _attend(query, seen_k, seen_v, sees, scale)
     return bands.attend(query, own_k, own_v, (key, value, there), scale)
 
 
