@@ -266,7 +266,7 @@ def test_no_steps_at_all_are_refused_where_the_law_is_made():
 
 
 def test_models_that_cannot_be(tiny_folder, masked_folder, tmp_path):
-    with pytest.raises(ModelError, match="names a mask token"):
+    with pytest.raises(ModelError, match="has no mask token"):
         opened(tiny_folder)
     with pytest.raises(DataError, match="exceeds the canvas of 8"):
         opened(masked_folder).demonstrate([*CHATS[0], {"role": "assistant", "content": "muito longa " * 9}])

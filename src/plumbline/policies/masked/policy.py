@@ -56,7 +56,7 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
 
     def __init__(self, loaded: Loaded, section: MaskedModel, source: str) -> None:
         super().__init__(loaded, section, source)
-        self.mask_id = _mask_id(self.model, self.chat.tokenizer, source)
+        self.mask_id = mask_token(self.model, self.chat.tokenizer, source)
         self.canvas = section.canvas or self.settled(source).get("canvas")
         if section.predicts_next is not None:
             self.model.config.predicts_next = section.predicts_next
@@ -248,21 +248,3 @@ def _block(config: Any, section: MaskedModel, source: str) -> int | None:
             f"{source} writes block after block, and a block may begin in the prompt", "leave model.attention out"
         )
     return int(block)
-
-
-def _mask_id(model: Any, tokenizer: Any, source: str) -> int:
-    token = mask_token(model, tokenizer)
-    if token is None:
-        raise ModelError(
-            f"neither the tokenizer nor the config of {source} names a mask token",
-            "name a token of its that no text has (model.mask_token), or set mask_token in its tokenizer_config.json "
-            '(for a causal model, add one: tokenizer.add_special_tokens({"mask_token": "<|mask|>"}), then resize the '
-            "embeddings and save both)",
-        )
-    rows = model.get_input_embeddings().weight.shape[0]
-    if not 0 <= token < rows:
-        raise ModelError(
-            f"the mask token of {source} is {token}, but the model has embeddings for {rows} tokens",
-            "correct mask_token_id in its config.json, or resize the model's embeddings",
-        )
-    return token

@@ -54,11 +54,12 @@ def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
 
 
-def mask_token(model: Any, tokenizer: Any) -> int | None:
+def mask_token(model: Any, tokenizer: Any, source: str) -> int:
     """The id of the mask token, as the tokenizer or else the model's config names it.
 
     Raises:
-        ModelError: they name two, or the config names a word of the vocabulary.
+        ModelError: neither names one, they name two, the config names a word of the vocabulary, or the model has no
+            embedding for it.
     """
     named, own = tokenizer.mask_token_id, getattr(model.config.get_text_config(), "mask_token_id", None)
     if named is not None and own is not None and named != own:
@@ -72,4 +73,19 @@ def mask_token(model: Any, tokenizer: Any) -> int | None:
             f"{tokenizer.convert_ids_to_tokens(own)!r}",
             "correct it, or name the mask in tokenizer_config.json (mask_token)",
         )
-    return own if named is None else int(named)
+    token = own if named is None else int(named)
+    if token is None:
+        raise ModelError(
+            f"the model in {source} has no mask token: neither the tokenizer nor the config names one",
+            "use a checkpoint that has one, name a token of its that no text has (model.mask_token), or add one: "
+            "tokenizer.add_special_tokens({'mask_token': '<|mask|>'}), "
+            "model.resize_token_embeddings(len(tokenizer)), and save both",
+        )
+    rows = model.get_input_embeddings().weight.shape[0]
+    if not 0 <= token < rows:
+        raise ModelError(
+            f"the mask token of {source} is {token}, but the model has embeddings for {rows} tokens",
+            "use the tokenizer that was saved with this model, correct mask_token_id in its config.json, or resize the "
+            "model's embeddings",
+        )
+    return token

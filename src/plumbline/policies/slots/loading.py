@@ -1,4 +1,4 @@
-"""What a causal model needs beyond its weights to be a slot policy: a mask token, and attention as it is told.
+"""What a causal model needs beyond its weights to be a slot policy: attention as it is told.
 
 A ReFusion checkpoint (Li et al. 2025, arXiv:2512.13586) holds plain Qwen3 weights, but its config.json may name
 classes that only its own code has. It is opened as the Qwen3 that it is; none of that code is run.
@@ -11,7 +11,6 @@ from torch import nn
 
 from plumbline.errors import ModelError
 from plumbline.policies.pretrained.adapters import fuse_if_right
-from plumbline.policies.pretrained.inputs import mask_token as named_mask
 from plumbline.policies.pretrained.stock import stock_config
 from plumbline.policies.pretrained.trial import Trial
 from plumbline.policies.slots.attention import ALL, Context, read_packed
@@ -29,29 +28,6 @@ def plain_config(source: str) -> Any:
     if "refusion" not in str(named).lower():
         return None
     return stock_config(Qwen3Config, values)
-
-
-def mask_token(model: Any, tokenizer: Any, source: str) -> int:
-    """The id of the mask token: the tokenizer's, or the one that the model's config names.
-
-    Raises:
-        ModelError: neither has one, or the model has no embedding for it.
-    """
-    token = named_mask(model, tokenizer)
-    if token is None:
-        raise ModelError(
-            f"the model in {source} has no mask token, and slots are planned at masks",
-            "use a ReFusion checkpoint, name a token that no text has (model.mask_token), or add one: "
-            "tokenizer.add_special_tokens({'mask_token': '<|mask|>'}), "
-            "model.resize_token_embeddings(len(tokenizer)), and save both",
-        )
-    rows = model.get_input_embeddings().weight.shape[0]
-    if not 0 <= token < rows:
-        raise ModelError(
-            f"the mask token of {source} is {token}, but the model has embeddings for {rows} tokens",
-            "use the tokenizer that was saved with this model, or resize the model's embeddings",
-        )
-    return token
 
 
 SEQUENCES = 5

@@ -19,9 +19,10 @@ from plumbline.policies.canvas import CanvasPolicy
 from plumbline.policies.chunks import LAUNCHES, pack_sizes
 from plumbline.policies.draws import Noise
 from plumbline.policies.policy import Demonstration, Terms, common_law
+from plumbline.policies.pretrained.inputs import mask_token
 from plumbline.policies.pretrained.loading import Loaded, load
 from plumbline.policies.slots.grid import Grid, count_slots
-from plumbline.policies.slots.loading import check_attention, mask_token, plain_config
+from plumbline.policies.slots.loading import check_attention, plain_config
 from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.policies.slots.packing import PASS_COST, Pack, branch, pack
 from plumbline.policies.slots.sampler import Ids, roll_out
