@@ -45,6 +45,7 @@ def test_sft_ends_with_the_step_that_reaches_the_budget(tmp_path, tiny_folder, t
     assert [row["train/learning_rate"] for row in rows] == pytest.approx([1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
     assert [row["cpu/step"] for row in run.files["timings"].rows()] == [1.0] * 4
     assert [row["train/expected_steps"] for row in rows] == [4] * 4
+    assert "sft ends when 4 processor-seconds are spent" in (tmp_path / "run" / "events.jsonl").read_text()
 
 
 def test_steps_end_a_stage_that_has_seconds_left(tmp_path, tiny_folder, ticking):

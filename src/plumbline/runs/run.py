@@ -54,7 +54,7 @@ from plumbline.storage import (
 
 STAGES = ("base", "sft", "rl")
 """In the order of training."""
-QUIET = frozenset({"note", "started", "resumed", "stopped", "changed", "engine", "forecast"})
+QUIET = frozenset({"note", "started", "resumed", "stopped", "changed", "engine", "forecast", "budget"})
 """Kinds of events that are no warning."""
 STOPPED = "stopped"
 """The status in the result of a run that a check or a watch rule stopped."""

@@ -107,6 +107,8 @@ class Stage:
         with stop_requests() as asked:
             done, total = self.resume(), self.optimiser.total
             self.run.stage(self.name, total, done)
+            if self.seconds is not None:
+                self.run.event("budget", f"{self.name} ends when {self.seconds:,.0f} processor-seconds are spent")
             if asked():
                 raise KeyboardInterrupt
             for step in range(done, total):
