@@ -59,7 +59,7 @@ class _Bands(torch.autograd.Function):
         parts, laws = [], []
         for start, end, seen in _bands(query.shape[3], key.shape[2]):
             band = rows[..., start:end, :]
-            scores = band.flatten(2, 3) @ keys[:, :, : width + seen].transpose(-1, -2)
+            scores = band.flatten(2, 3) @ keys[:, :, : width + seen].mT
             each = scores.view(*band.shape[:-1], width + seen)
             each[..., width + seen - (end - start) :].masked_fill_(_later(end - start), float("-inf"))
             if hidden is not None:
@@ -81,20 +81,19 @@ class _Bands(torch.autograd.Function):
         rows, keys, values, *laws = ctx.saved_tensors
         width = ctx.width
         flow = upstream[0].transpose(1, 2)  # [K, R, Q, C, D]
-        # Summed over bands in float32, and turned round, so that what a product transposes is the small side.
-        flow_k, flow_v = (
-            torch.zeros_like(each, dtype=torch.float32).transpose(-1, -2).contiguous() for each in (keys, values)
-        )
+        # Summed over bands in float32 at least, and turned round, so that what a product transposes is the small side.
+        exact = torch.promote_types(keys.dtype, torch.float32)
+        flow_k, flow_v = (torch.zeros_like(each.mT, dtype=exact).contiguous() for each in (keys, values))
         flow_q = torch.empty_like(rows, memory_format=torch.contiguous_format)
         bands = _bands(rows.shape[3], keys.shape[2] - width)
         for (start, end, seen), law in zip(bands, laws, strict=True):
             band = flow[..., start:end, :].flatten(2, 3)  # [K, R, Q x band, D]
-            flow_law = band @ values[:, :, : width + seen].transpose(-1, -2)
+            flow_law = band @ values[:, :, : width + seen].mT
             flow_s = torch._softmax_backward_data(flow_law, law, -1, law.dtype)  # noqa: SLF001
             flow_q[..., start:end, :] = (flow_s @ keys[:, :, : width + seen]).view_as(flow_q[..., start:end, :])
-            flow_k[..., : width + seen] += rows[..., start:end, :].flatten(2, 3).transpose(-1, -2) @ flow_s
-            flow_v[..., : width + seen] += band.transpose(-1, -2) @ law
-        flow_k, flow_v = (each.transpose(-1, -2).to(keys.dtype) for each in (flow_k, flow_v))
+            flow_k[..., : width + seen] += rows[..., start:end, :].flatten(2, 3).mT @ flow_s
+            flow_v[..., : width + seen] += band.mT @ law
+        flow_k, flow_v = (each.mT.to(keys.dtype) for each in (flow_k, flow_v))
         before = (flow_k[:, :, :width], flow_v[:, :, :width]) if width else (None, None)
         return (
             flow_q.mul_(ctx.scale).transpose(1, 2),
