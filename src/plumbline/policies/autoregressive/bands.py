@@ -34,26 +34,18 @@ def attend(
         first: keys and values [K, R, P, D] of each row's prompt, and which of them are there, bool [R, P].
         scale: of the products.
     """
-    prompt_k, prompt_v, there = first or (None, None, None)
-    result: Tensor = _Bands.apply(query, key, value, prompt_k, prompt_v, there, scale)
+    *prompt, there = first or (None,)
+    result: Tensor = _Bands.apply(scale, there, query, key, value, *prompt)
     return result
 
 
 class _Bands(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        prompt_k: Tensor | None,
-        prompt_v: Tensor | None,
-        there: Tensor | None,
-        scale: float,
-    ) -> Tensor:
+    def forward(ctx: Any, scale: float, there: Tensor | None, query: Tensor, *states: Tensor) -> Tensor:
+        key, value, *prompt = states
         kept = any(ctx.needs_input_grad)
         rows = (query * scale).transpose(1, 2)  # [K, R, Q, C, D]
-        keys = key if prompt_k is None else torch.cat([prompt_k, key], dim=2)  # [K, R, P + S, D]
+        keys = torch.cat([prompt[0], key], dim=2) if prompt else key  # [K, R, P + S, D]
         width = keys.shape[2] - key.shape[2]
         hidden = None if there is None or bool(there.all()) else ~there[:, None, None]  # [R, 1, 1, P]
         parts, laws = [], []
@@ -66,14 +58,14 @@ class _Bands(torch.autograd.Function):
                 each[..., :width].masked_fill_(hidden, float("-inf"))
             law = scores.softmax(-1)  # [K, R, Q x band, P + seen], summed in float32
             mixed = law[..., width:] @ value[:, :, :seen]
-            if prompt_v is not None:
-                mixed = law[..., :width] @ prompt_v + mixed
+            if prompt:
+                mixed = law[..., :width] @ prompt[1] + mixed
             parts.append(mixed.view(band.shape))
             laws += [law] if kept else []
         if kept:
-            values = value if prompt_v is None else torch.cat([prompt_v, value], dim=2)
+            values = torch.cat([prompt[1], value], dim=2) if prompt else value
             ctx.save_for_backward(rows, keys, values, *laws)
-            ctx.scale, ctx.width = scale, width
+            ctx.scale, ctx.width, ctx.behind = scale, width, bool(prompt)
         return (parts[0] if len(parts) == 1 else torch.cat(parts, dim=3)).transpose(1, 2)
 
     @staticmethod
@@ -94,15 +86,9 @@ class _Bands(torch.autograd.Function):
             flow_k[..., : width + seen] += rows[..., start:end, :].flatten(2, 3).mT @ flow_s
             flow_v[..., : width + seen] += band.mT @ law
         flow_k, flow_v = (each.mT.to(keys.dtype) for each in (flow_k, flow_v))
-        before = (flow_k[:, :, :width], flow_v[:, :, :width]) if width else (None, None)
-        return (
-            flow_q.mul_(ctx.scale).transpose(1, 2),
-            flow_k[:, :, width:],
-            flow_v[:, :, width:],
-            *before,
-            None,
-            None,
-        )
+        before = (flow_k[:, :, :width], flow_v[:, :, :width]) if ctx.behind else ()
+        own = flow_q.mul_(ctx.scale).transpose(1, 2), flow_k[:, :, width:], flow_v[:, :, width:]
+        return None, None, *own, *before
 
 
 def _bands(places: int, seen: int) -> list[tuple[int, int, int]]:
