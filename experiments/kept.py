@@ -4,7 +4,8 @@
     python -m experiments.kept record runs/miniwob-smollm2-seed1
     python -m experiments.kept tables                              # docs/miniwob-pages.md, docs/forms-seeds.md
 
-A run's folder is named after its arm and seed (`ARM-seedN`; seed 0 may go without). A table has the seeds of an arm
+A run's folder is named after its arm and seed (`ARM-seedN`; seed 0 may go without), and its recipe is the arm's but for
+the seed, how its weights are held and what changes no result. A table has the seeds of an arm
 together, each alone, and each page or form, with what controls and the oracle earn on the same examples.
 """
 
@@ -19,8 +20,10 @@ from experiments.four_families_tables import matched, over_seeds, share
 from plumbline.errors import DataError, PlumblineError
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval
+from plumbline.recipe import load
 from plumbline.records import Evaluation
 from plumbline.reports.tables import Column, Row, Table
+from plumbline.runs.changes import more_than_seed
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 from plumbline.runs.run import Run
 from plumbline.storage import dumps, read_jsonl, write_text
@@ -37,7 +40,8 @@ class Page:
     """A document of tables, of one task.
 
     Fields: its file in docs/, its title, where to read of it, the part of the score that says that an answer is right,
-    what that is called, what a stratum is, and the arms with what tells them apart; all start from the first's SFT.
+    what that is called, what a stratum is, and the arms, which are the first one's recipe with what they set over it;
+    all start from the first's SFT.
     """
 
     file: str
@@ -46,9 +50,18 @@ class Page:
     part: str
     right: str
     stratum: str
-    arms: Mapping[str, str]
+    arms: Mapping[str, "Arm"]
 
 
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """How an arm's stages are called apart from the first's, and what it sets over the first's recipe."""
+
+    told: str = ""
+    over: tuple[str, ...] = ()
+
+
+SHUFFLED = Arm(", shuffled advantages", ("controls.shuffle_advantages=true",))
 PAGES = {
     "miniwob": Page(
         "miniwob-pages.md",
@@ -56,9 +69,9 @@ PAGES = {
         "miniwob.md",
         *("success", "success", "page"),
         {
-            "miniwob-smollm2": "",
-            "miniwob-smollm2-long": ", 260 steps of 16 x 8",
-            "miniwob-smollm2-control": ", shuffled advantages",
+            "miniwob-smollm2": Arm(),
+            "miniwob-smollm2-long": Arm(", 260 steps of 16 x 8", ("rl.steps=260", "rl.prompts_per_step=16")),
+            "miniwob-smollm2-control": SHUFFLED,
         },
     ),
     "forms": Page(
@@ -67,9 +80,9 @@ PAGES = {
         "forms-smollm2.md",
         *("exact", "exact form", "form"),
         {
-            "forms-smollm2": "",
-            "forms-smollm2-attempts": ", two attempts",
-            "forms-smollm2-control": ", shuffled advantages",
+            "forms-smollm2": Arm(),
+            "forms-smollm2-attempts": Arm(", two attempts", ("task.options.attempts=2",)),
+            "forms-smollm2-control": SHUFFLED,
         },
     ),
 }
@@ -152,7 +165,7 @@ def with_run(kept: Sequence[Earned], run: Run) -> list[Earned]:
     Controls and the oracle do not depend on a run's seed and are kept once.
 
     Raises:
-        DataError: the run is not finished, or of no arm that there are tables of.
+        DataError: the run is not finished, of no arm that there are tables of, or of another recipe than its arm.
     """
     if run.result() is None:
         raise DataError(f"{run.folder} is not finished", "go on with it: plumbline run ... --resume")
@@ -162,6 +175,7 @@ def with_run(kept: Sequence[Earned], run: Run) -> list[Earned]:
         raise DataError(
             f"{run.folder} is of no arm that there are tables of ({', '.join(arms)})", "name its folder ARM-seedN"
         )
+    refuse_another_recipe(run, arm, PAGES[task])
     found = [
         earned(arm, seed, run.recipe.model.dtype, key, one, PAGES[task].part)
         for key, one in sorted(run.evaluations().items())
@@ -172,6 +186,22 @@ def with_run(kept: Sequence[Earned], run: Run) -> list[Earned]:
     references = {(one.split, one.mode): one for one in (*kept, *found) if one.stage == REFERENCE}
     runs = sorted([*others, *mine], key=lambda one: (one.arm, one.seed, one.stage, one.split))
     return [*references.values(), *runs]
+
+
+def refuse_another_recipe(run: Run, arm: str, page: Page) -> None:
+    """Look whether a run's recipe is its arm's; a stage that it goes without may be another run's.
+
+    Raises:
+        DataError: something differs that changes results.
+    """
+    model = run.recipe.model
+    absent = [f"{stage}=null" for stage in ("sft", "rl") if getattr(run.recipe, stage) is None]
+    here = (*absent, f"model.name={model.name}", f"model.dtype={model.dtype}")
+    if changes := more_than_seed(load(next(iter(page.arms)), (*page.arms[arm].over, *here)), run.recipe):
+        raise DataError(
+            f"{run.folder} is another recipe than {arm} ({'; '.join(map(str, changes[:4]))})",
+            "name its folder after its own arm, or run it again with the arm's recipe",
+        )
 
 
 def earned(arm: str, seed: int, dtype: str, key: EvaluationKey, evaluation: Evaluation, part: str) -> Earned:
@@ -216,11 +246,11 @@ def overall(page: Page, split: str, kept: Sequence[Earned]) -> Table:
     )
     rows = []
     starts = of(kept, next(iter(page.arms)), "sft")
-    for arm, told in page.arms.items():
+    for arm, one in page.arms.items():
         for stage, name in STAGES.items():
             if mine := of(kept, arm, stage):
                 before = starts if stage == "rl" else {}
-                rows.append(Row((name + told, len(mine), counted(mine), *cells(mine, before))))
+                rows.append(Row((name + one.told, len(mine), counted(mine), *cells(mine, before))))
     for one in sorted(references(kept), key=lambda one: (one.mode == ORACLE, one.mode)):
         rows.append(Row((one.mode, None, len(one.earned()), *cells({0: one}, {})), "reference"))
     return Table(f"all-{split}", f"{page.right.capitalize()} and reward on {split}", columns, tuple(rows))
@@ -239,7 +269,7 @@ def by_seed(page: Page, split: str, kept: Sequence[Earned]) -> Table:
         for arm in arms:
             for seed, one in of(kept, arm, stage).items():
                 before = {seed: starts[seed]} if stage == "rl" and seed in starts else {}
-                name = STAGES[stage] + page.arms[arm]
+                name = STAGES[stage] + page.arms[arm].told
                 rows.append(Row((name, str(seed), one.dtype, len(one.earned()), *cells({seed: one}, before))))
     return Table(f"seeds-{split}", f"{split} by seed", columns, tuple(rows))
 

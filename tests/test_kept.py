@@ -8,17 +8,22 @@ import pytest
 from experiments.kept import PAGES, read_kept, with_run, written
 from plumbline.errors import DataError
 from plumbline.evaluation.evaluate import evaluate_completions, references
+from plumbline.recipe import load
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.tasks import open_task
 from tests.miniwob.test_task import opened
 
 
 def run(
-    name: str, seed: int, found: dict[EvaluationKey, object], *, task: str = "miniwob", finished: bool = True
+    name: str,
+    seed: int,
+    found: dict[EvaluationKey, object],
+    *over: str,
+    recipe: str = "miniwob-smollm2",
+    finished: bool = True,
 ) -> SimpleNamespace:
     """What `with_run` reads of a run."""
-    tasks = {"": SimpleNamespace(name=task)}
-    recipe = SimpleNamespace(seed=seed, model=SimpleNamespace(dtype="float32"), each_task=tasks)
+    recipe = load(recipe, [f"seed={seed}", "model.dtype=float32", *over])
     return SimpleNamespace(
         folder=Path(name), recipe=recipe, evaluations=lambda: found, result=lambda: {} if finished else None
     )
@@ -44,7 +49,7 @@ def test_tables_of_two_seeds_and_the_control(tmp_path):
         run("runs/miniwob-smollm2-seed0", 0, found(sft=half, rl=gold) | beside),
         run("runs/miniwob-smollm2-seed1", 1, found(sft=half, rl=[""] * 4) | beside),
         run("runs/miniwob-smollm2-seed1", 1, found(sft=half, rl=half) | beside),  # in the place of the one before
-        run("runs/miniwob-smollm2-control-seed0", 0, found(rl=[""] * 4) | beside),
+        run("runs/miniwob-smollm2-control-seed0", 0, found(rl=[""] * 4) | beside, recipe="miniwob-smollm2-control"),
     ):
         kept = with_run(kept, one)
     lines = written(PAGES["miniwob"], kept).splitlines()
@@ -80,7 +85,7 @@ def test_what_is_right_of_a_form_is_every_field_and_not_a_reward_above_0(tmp_pat
                 EvaluationKey("sft", "held-out-forms", "greedy"): found,
                 **{EvaluationKey("reference", "held-out-forms", name): one for name, one in beside.items()},
             },
-            task="forms",
+            recipe="forms-smollm2",
         ),
     )
     lines = written(PAGES["forms"], kept).splitlines()
@@ -91,6 +96,26 @@ def test_what_is_right_of_a_form_is_every_field_and_not_a_reward_above_0(tmp_pat
 def test_a_folder_of_no_arm_is_named():
     with pytest.raises(DataError, match=r"runs/mine is of no arm .*miniwob-smollm2-control"):
         with_run([], run("runs/mine", 0, {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "over", "told"),
+    [
+        ("forms-smollm2-seed0", "sft.steps=200", "sft.steps: 400 -> 200"),
+        ("forms-smollm2-attempts-seed0", "seed=0", "task.options.attempts: 2 -> "),
+        ("forms-smollm2-control-seed0", "rl.steps=3", "controls.shuffle_advantages: True -> False; rl.steps: 20 -> 3"),
+    ],
+)
+def test_a_run_of_another_recipe_than_its_folder_says_is_refused(name, over, told):
+    with pytest.raises(DataError, match=f"{name} is another recipe than .*{told}"):
+        with_run([], run(f"runs/{name}", 0, {}, over, recipe="forms-smollm2"))
+
+
+def test_seeds_threads_and_a_stage_less_are_of_the_same_arm():
+    over = ("model.threads=1", "evaluation.untrained=false", "model.name=elsewhere/sft", "sft=null")
+    assert with_run([], run("runs/forms-smollm2-seed2", 2, {}, *over, recipe="forms-smollm2")) == []
+    over = ("task.options.attempts=2", "rl=null")
+    assert with_run([], run("runs/forms-smollm2-attempts-seed2", 2, {}, *over, recipe="forms-smollm2")) == []
 
 
 def test_an_unfinished_run_is_not_kept():

@@ -42,12 +42,6 @@ def _free(key: str) -> bool:
     return key.partition(".")[0] in NO_RESULT
 
 
-def same_but_seed(one: Recipe, other: Recipe) -> bool:
-    """Whether two recipes are seeds of one: they differ in the seed, the name and what changes no result, at most."""
-    free = {"seed", "name", *HOW, *(f"model.{key}" for key in one.model.how)}
-    return all(key in free or _free(key) for key, _, _ in differences(one, other))
-
-
 @dataclass(frozen=True, slots=True)
 class Change:
     """A key of a recipe with its value before and after."""
@@ -67,6 +61,18 @@ class Change:
     def stage(self, present: str | None) -> str | None:
         """The stage that it acts on: a rate's own, else the one that the run stands in."""
         return next((stage for stage, key in RATES.items() if key == self.key), present)
+
+
+def same_but_seed(one: Recipe, other: Recipe) -> bool:
+    """Whether two recipes are seeds of one."""
+    return not more_than_seed(one, other)
+
+
+def more_than_seed(one: Recipe, other: Recipe) -> list[Change]:
+    """What differs besides the seed, the name and what changes no result."""
+    free = {"seed", "name", *HOW, *(f"model.{key}" for key in one.model.how)}
+    changes = [Change(*each) for each in differences(one, other)]
+    return [each for each in changes if each.key not in free and not _free(each.key)]
 
 
 def allowed_changes(before: Recipe, now: Recipe, finished: Collection[str], folder: object) -> list[Change]:
