@@ -308,19 +308,23 @@ def test_whatever_stands_in_the_records_every_run_has_its_line(tmp_path):
 # -- fast, and without torch ---------------------------------------------------------------------------------------
 
 
-def test_fifty_runs_are_listed_without_torch_in_under_two_seconds(tmp_path):
-    """Seconds of a processor, because a busy machine says nothing about the command; imports are counted."""
-    for seed in range(50):
-        values = {GREEDY: rewards(0.5, seed=seed), BASE: rewards(0.4)}
-        stored(
-            tmp_path / f"v{seed:02d}", values, began=f"2026-02-17T12:00:{seed:02d}+00:00", rl=RL | {"beta": seed / 100}
+def test_fifty_runs_are_listed_without_torch_in_three_times_what_one_takes(tmp_path):
+    """Of a processor's time, because a busy machine says nothing about the command; imports are counted."""
+
+    def seconds(runs):
+        folder = tmp_path / f"{runs}"
+        for seed in range(runs):
+            values = {GREEDY: rewards(0.5, seed=seed), BASE: rewards(0.4)}
+            began = f"2026-02-17T12:00:{seed:02d}+00:00"
+            stored(folder / f"v{seed:02d}", values, began=began, rl=RL | {"beta": seed / 100})
+        code = (
+            f"import sys; sys.argv[1:] = ['runs', {str(folder)!r}, '--json']; from plumbline import cli; cli.main();"
+            "assert not set(sys.modules) & {'torch', 'transformers'}"
         )
-    code = (
-        f"import sys; sys.argv[1:] = ['runs', {str(tmp_path)!r}, '--json']; from plumbline import cli; cli.main();"
-        "assert not set(sys.modules) & {'torch', 'transformers'}"
-    )
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert done.stdout.count('"p_holm"') == 50
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert done.stdout.count('"p_holm"') == runs
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    assert seconds(50) < 3 * seconds(1)
