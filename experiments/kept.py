@@ -5,8 +5,8 @@
     python -m experiments.kept tables                              # docs/miniwob-pages.md, docs/forms-seeds.md
 
 A run's folder is named after its arm and seed (`ARM-seedN`; seed 0 may go without), and its recipe is the arm's but for
-the seed, how its weights are held and what changes no result. A table has the seeds of an arm
-together, each alone, and each page or form, with what controls and the oracle earn on the same examples.
+the seed, how its weights are held and what changes no result. A table has the seeds of an arm together, each alone, and
+each page or form, with what controls and the oracle earn on the same examples.
 """
 
 import argparse
@@ -36,6 +36,14 @@ Values = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
+class Arm:
+    """How an arm's stages are called apart from the first's, and what it sets over the first's recipe."""
+
+    told: str = ""
+    over: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """A document of tables, of one task.
 
@@ -50,15 +58,7 @@ class Page:
     part: str
     right: str
     stratum: str
-    arms: Mapping[str, "Arm"]
-
-
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """How an arm's stages are called apart from the first's, and what it sets over the first's recipe."""
-
-    told: str = ""
-    over: tuple[str, ...] = ()
+    arms: Mapping[str, Arm]
 
 
 SHUFFLED = Arm(", shuffled advantages", ("controls.shuffle_advantages=true",))
@@ -246,11 +246,11 @@ def overall(page: Page, split: str, kept: Sequence[Earned]) -> Table:
     )
     rows = []
     starts = of(kept, next(iter(page.arms)), "sft")
-    for arm, one in page.arms.items():
+    for arm, its in page.arms.items():
         for stage, name in STAGES.items():
             if mine := of(kept, arm, stage):
                 before = starts if stage == "rl" else {}
-                rows.append(Row((name + one.told, len(mine), counted(mine), *cells(mine, before))))
+                rows.append(Row((name + its.told, len(mine), counted(mine), *cells(mine, before))))
     for one in sorted(references(kept), key=lambda one: (one.mode == ORACLE, one.mode)):
         rows.append(Row((one.mode, None, len(one.earned()), *cells({0: one}, {})), "reference"))
     return Table(f"all-{split}", f"{page.right.capitalize()} and reward on {split}", columns, tuple(rows))
