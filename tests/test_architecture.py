@@ -193,7 +193,7 @@ def processor_time(*arguments):
 def test_files_and_functions_stay_small():
     for path in modules():
         text = path.read_text()
-        assert text.count("\n") <= 450, f"{path} is too long to read in one sitting"
+        assert text.count("\n") <= 700, f"{path} is more than one subject"
         for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno - node.lineno < 80, f"{path}:{node.lineno} {node.name} is too long"
