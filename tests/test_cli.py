@@ -1,11 +1,20 @@
 """The commands as a user types them: what they print, where, and what they say about bad input."""
 
+import importlib
 import json
+import os
+import random
 import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from plumbline import cli
+from plumbline.exits import clear_exits
 from plumbline.runs.evaluations import read_evaluation
 from plumbline.storage import read_jsonl
 from plumbline.tasks import TASKS, open_task
@@ -13,6 +22,7 @@ from plumbline.tasks.commerce.build import build_commerce
 from plumbline.tasks.commerce.options import CommerceOptions
 from tests.commerce.conftest import OPTIONS
 
+ROOT = Path(__file__).parents[1]
 EVAL_FLAGS = (
     "allow-overlap chat-template data device dtype engine executor family greedy json limit max-tokens n out path "
     "replays report rows-at-once seed set split steps suite table tables task temperature votes"
@@ -369,3 +379,73 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         *("Arguments", "Options", "The task", "How it is decoded"),
         *("How the model is opened", "What is written and printed"),
     ]
+
+
+# -- how a command ends --------------------------------------------------------------------------------------------
+
+
+ENTRY = """import signal
+from plumbline.__main__ import _at_once, main
+signal.signal(signal.SIGINT, _at_once)
+print("here", flush=True)
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "resumed"),
+    [
+        ("run commerce-tiny --out r", True),
+        ("sweep commerce-tiny --vary rl.beta=0,1 --out s", True),
+        ("eval oracle --task forms", False),
+        ("audit forms", False),
+        ("check commerce-tiny", False),
+        ("data commerce --out d", False),
+    ],
+)
+def test_ctrl_c_at_any_moment_ends_a_command_with_one_line(tmp_path, command, resumed):
+    draw = random.Random(command)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    (tmp_path / "d").mkdir()
+    for moment in (0.0, draw.uniform(0, 0.5), draw.uniform(0.5, 3)):
+        with subprocess.Popen(
+            [sys.executable, "-c", ENTRY, *command.split()],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env=environment,
+        ) as running:
+            assert running.stdout.readline() == "here\n"
+            time.sleep(moment)
+            running.send_signal(signal.SIGINT)
+            _, err = running.communicate(timeout=60)
+        assert "Traceback" not in err
+        assert running.returncode in ({130} if resumed else {0, 130}), err
+        if running.returncode == 130:
+            last = err.strip().splitlines()[-1]
+            assert last.startswith("stopped; ")
+            assert ("--resume" in last) == (resumed and "same command starts" not in last)
+
+
+def test_ctrl_c_within_an_import_is_raised_after_it(tmp_path, monkeypatch, capsys):
+    (tmp_path / "swallows.py").write_text(
+        "import os, signal, time\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    time.sleep(0.1)\n"
+        "except BaseException:\n    pass\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SystemExit) as left, clear_exits():  # noqa: PT012  # the interrupt comes late
+        importlib.import_module("swallows")
+        time.sleep(30)
+    assert left.value.code == 130
+    assert "stopped" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_error_drives_no_terminal(plumbline, tmp_path):
+    (tmp_path / "log.csv").write_text("step,\x1b]0;owned\x07\n1,2\n")
+    code, _, err = plumbline("check", tmp_path / "log.csv")
+    assert code == 1
+    assert "\x1b" not in err
+    assert "\x07" not in err
+    assert "\u2039U+001B\u203a]0;owned" in err

@@ -19,7 +19,7 @@ from plumbline.audit_command import audit_app
 from plumbline.command_output import print_json, print_tables, progress, say
 from plumbline.data_commands import data_app
 from plumbline.decide_commands import add as add_decide_commands
-from plumbline.errors import RecipeError
+from plumbline.errors import RecipeError, visible
 from plumbline.exits import clear_exits
 from plumbline.export_command import export_app
 from plumbline.history_commands import history_app
@@ -325,7 +325,7 @@ def score(
     if out is not None:
         write_evaluation(out, scored.evaluation)
     for warning in scored.summary["warnings"]:
-        print(f"note: {warning}", file=sys.stderr)
+        print(f"note: {visible(warning)}", file=sys.stderr)
     if as_json:
         print_json(scored.summary)
     else:

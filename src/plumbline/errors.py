@@ -15,11 +15,32 @@ A user's mistake raises one of these at the boundary; a programmer's mistake is 
 not an exception but data (`records.Failure`).
 """
 
+import re
+
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
+    "|[\ud800-\udfff\ufffe\uffff]"
+)
+
+
+def visible(text: str) -> str:
+    """The same text with nothing in it that cannot be seen: a control character becomes its code, `<U+202E>`.
+
+    Text of models, files and servers is hostile: printed as it is, it could drive the terminal.
+    """
+    return _HIDDEN.sub(_code, text.replace("\r\n", "\n"))
+
+
+def _code(match: re.Match[str]) -> str:
+    point = ord(match.group())
+    return "\ufffd" if point >= 0xD800 else f"\u2039U+{point:04X}\u203a"
+
 
 class PlumblineError(Exception):
-    """An error that a user can fix: `cause` says what is wrong, `fix` what to do."""
+    """An error that a user can fix: `cause` says what is wrong, `fix` what to do; both are `visible`."""
 
     def __init__(self, cause: str, fix: str = "") -> None:
+        cause, fix = visible(cause), visible(fix)
         super().__init__(f"{cause}\n  fix: {fix}" if fix else cause)
         self.cause = cause
         self.fix = fix

@@ -13,19 +13,34 @@ end of all of them.
     141  the reader of our output went away
 """
 
+import _thread
 import os
+import signal
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import NoReturn
 
 from plumbline.errors import PlumblineError, StorageError
 from plumbline.imports import extra_of, missing
 
+_RESUMED = frozenset({"run", "sweep"})
+"""Commands that take `--resume`."""
+_PATIENCE = 5.0
+"""Seconds that an interrupt waits for an import to end."""
+
 
 @contextmanager
 def clear_exits() -> Iterator[None]:
     """Turn what ends the block into an exit status, and errors into one message on standard error."""
+    with _interrupts():
+        yield from _ends()
+
+
+def _ends() -> Iterator[None]:
     for stream in (sys.stdout, sys.stderr):  # a locale or a file name must not decide whether a result can be said
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")
@@ -38,8 +53,11 @@ def clear_exits() -> Iterator[None]:
     except PlumblineError as error:
         _fail(error)
     except KeyboardInterrupt:
-        print("\nstopped; what is finished is kept. Go on with the same command and --resume.", file=sys.stderr)
-        raise SystemExit(130) from None
+        _stopped()
+    except SystemExit as left:
+        if isinstance(getattr(left.__context__, "__cause__", None), KeyboardInterrupt):  # typer made it of one
+            _stopped()
+        raise
     except BrokenPipeError:  # `plumbline parse ... | head`
         _drop_output()
         raise SystemExit(141) from None
@@ -52,6 +70,55 @@ def clear_exits() -> Iterator[None]:
         if extra_of(error.name or "") is None:
             raise
         _fail(missing("this command", error))
+
+
+def _stopped() -> NoReturn:
+    resumed = len(sys.argv) > 1 and sys.argv[1] in _RESUMED
+    how = "what is finished is kept. Resume with the same command" if resumed else "the same command starts it again"
+    option = " and --resume" if resumed and "--resume" not in sys.argv else ""
+    print(f"\nstopped; {how}{option}.", file=sys.stderr)
+    raise SystemExit(130) from None
+
+
+@contextmanager
+def _interrupts() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt anywhere but within an import.
+
+    Inside an import it would be lost in a C extension's start, or leave half a module behind that breaks what comes
+    next: it is raised when the import has ended. A caller's own handler is left alone.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    ours = before is signal.default_int_handler or getattr(before, "__module__", "") == "plumbline.__main__"
+    if not ours or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    first: float | None = None
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        nonlocal first
+        first = first or time.monotonic()
+        if _imports(frame) and time.monotonic() - first < _PATIENCE:
+            again = threading.Timer(0.02, _thread.interrupt_main)
+            again.daemon = True
+            again.start()
+            return
+        first = None
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a frame is, or was called by, the import of a module."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _drop_output() -> None:

@@ -8,6 +8,7 @@ import typer
 
 from plumbline import command_options as take
 from plumbline.command_output import print_json, print_tables
+from plumbline.errors import visible
 
 if TYPE_CHECKING:
     from plumbline.jobs.checks import Examined
@@ -168,7 +169,7 @@ def _send(spec: "JobSpec", detach: bool, as_json: bool) -> None:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(visible(text), file=sys.stderr, flush=True)
 
 
 def _show(text: str) -> None:

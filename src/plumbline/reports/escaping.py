@@ -1,17 +1,15 @@
 """Text from models, recipes and records is hostile until it is escaped: one function for each place it goes to.
 
-Every function first makes the text harmless to show (`visible`): no control characters, no marks that turn the
+Every function first makes the text harmless to show (`errors.visible`): no control characters, no marks that turn the
 reading direction, no half of a surrogate pair, which no file can hold.
 """
 
 import html as markup
 import re
 
+from plumbline.errors import visible
+
 LINE = re.compile(r"\s+")
-HIDDEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
-    "|[\ud800-\udfff\ufffe\uffff]"
-)
 MARKDOWN = re.compile(r"([\\`*_|~#$]|\[(?![-+]?\d)|(?<!\d)\]|\](?=[(\[:]))")
 """What is escaped; the brackets of an interval are left as they are, unless what follows could make them a link."""
 LATEX = {
@@ -34,16 +32,6 @@ LATEX = {
     "*": "{*}",
     "\u2192": r"$\to$",
 }
-
-
-def visible(text: str) -> str:
-    """The same text with nothing in it that cannot be seen: a control character becomes its code, `<U+202E>`."""
-    return HIDDEN.sub(_code, text.replace("\r\n", "\n"))
-
-
-def _code(match: re.Match[str]) -> str:
-    point = ord(match.group())
-    return "\ufffd" if point >= 0xD800 else f"\u2039U+{point:04X}\u203a"
 
 
 def line(text: str) -> str:

@@ -6,12 +6,13 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from plumbline.errors import visible
 from plumbline.evaluation.history import Lineage, Member, Result
 from plumbline.evaluation.pairing import Pairing
 from plumbline.evaluation.statistics import Interval
 from plumbline.reports import numbers
 from plumbline.reports.dot_charts import DotRow, Mark, Reference, dot_chart
-from plumbline.reports.escaping import html, visible
+from plumbline.reports.escaping import html
 from plumbline.reports.page import Section, figure, key, page, paragraph
 from plumbline.reports.tables import Cell, Column, Row, Table
 from plumbline.reports.terminal import rich_table

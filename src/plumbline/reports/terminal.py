@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from plumbline.errors import visible
 from plumbline.evaluation.figures import REWARD, TITLES
 from plumbline.evaluation.statistics import Interval
 from plumbline.reports import tables
-from plumbline.reports.escaping import visible
 from plumbline.reports.verdict import rise_sentences, run_verdict
 from plumbline.reports.view import View
 from plumbline.runs.run import Run

@@ -24,6 +24,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from plumbline.errors import visible
 from plumbline.runs.run import QUIET
 
 SHOWN = (
@@ -121,10 +122,10 @@ class LiveView:
     def event(self, kind: str, message: str) -> None:
         """See `Observer.event`."""
         style = "yellow" if kind not in QUIET else ""
-        self.console.print(Text(f"{kind}: {message}", style=style), soft_wrap=True)
+        self.console.print(Text(visible(f"{kind}: {message}"), style=style), soft_wrap=True)
 
     def _line(self, text: str) -> None:
-        self.console.print(text.rstrip(), highlight=False, soft_wrap=True)
+        self.console.print(Text(visible(text.rstrip())), soft_wrap=True)
 
     def close(self) -> None:
         """See `Observer.close`."""
