@@ -96,8 +96,10 @@ def _interrupts() -> Iterator[None]:
 
     def interrupt(_: int, frame: FrameType | None) -> None:
         nonlocal first
-        first = first or time.monotonic()
-        if _imports(frame) and time.monotonic() - first < _PATIENCE:
+        if _imports(frame) and (first is None or time.monotonic() - first < _PATIENCE):
+            if first is None:
+                os.write(2, b"\nstopping\n")
+            first = first or time.monotonic()
             again = threading.Timer(0.02, _thread.interrupt_main)
             again.daemon = True
             again.start()
