@@ -89,8 +89,7 @@ def read_yaml(text: str, name: str) -> Any:
     except (LookupError, AttributeError, OverflowError) as error:  # !!bool maybe, !!timestamp x
         raise RecipeError(f"{name} holds a value that its tag (!!) does not allow", "leave the tag out") from error
     except ValueError as error:  # a date such as 2026-13-45, an integer of 5,000 digits
-        what = "an integer of thousands of digits" if "integer string" in str(error) else error
-        raise RecipeError(f"{name} holds a value that cannot be: {what}", "correct that value") from error
+        raise RecipeError(f"{name} holds a value that cannot be: {error}", "correct that value") from error
 
 
 def read_own(path: Path) -> Any:
@@ -156,7 +155,7 @@ class _UniqueKeys(yaml.SafeLoader):
         """Escapes can spell what no file name holds (NUL), and what no encoding can write (lone surrogates)."""
         value = super().construct_scalar(node)
         if isinstance(value, str) and len(value) > _LONGEST_NUMBER and node.tag.endswith((":int", ":float")):
-            raise yaml.constructor.ConstructorError(None, None, "a number of hundreds of digits", node.start_mark)
+            raise ValueError(f"an integer of {'thousands' if len(value) > 999 else 'hundreds'} of digits")
         if node.tag.endswith(":binary"):
             raise yaml.constructor.ConstructorError(None, None, "bytes (!!binary) are no value", node.start_mark)
         if isinstance(value, str) and (bad := _UNWRITABLE.search(value)):

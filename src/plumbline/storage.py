@@ -112,8 +112,7 @@ def clear_read_errors(name: object, kind: type[PlumblineError] = DataError) -> I
     except RecursionError as error:
         raise kind(f"{name} is nested too deeply", "give values of fewer levels") from error
     except ValueError as error:  # an integer of 5,000 digits, a path with a NUL
-        what = "an integer of thousands of digits" if "integer string" in str(error) else one_line(error)
-        raise kind(f"{name} holds what cannot be read: {what}", "correct that value") from error
+        raise kind(f"{name} holds what cannot be read: {one_line(error)}", "correct that value") from error
 
 
 def one_line(error: BaseException) -> str:
@@ -147,18 +146,18 @@ def open_regular(path: Path, kind: type[PlumblineError] = DataError) -> BinaryIO
 
 
 _NO_FILES: Mapping[Callable[[int], bool], str] = {
-    stat.S_ISDIR: "is a folder",
-    stat.S_ISFIFO: "is a named pipe",
-    stat.S_ISCHR: "is a device",
-    stat.S_ISBLK: "is a device",
-    stat.S_ISSOCK: "is a socket",
+    stat.S_ISDIR: "Is a directory",
+    stat.S_ISFIFO: "it is a named pipe",
+    stat.S_ISCHR: "it is a device",
+    stat.S_ISBLK: "it is a device",
+    stat.S_ISSOCK: "it is a socket",
 }
 
 
 def _check_regular(path: Path, mode: int, kind: type[PlumblineError]) -> None:
     if not stat.S_ISREG(mode):
-        what = next((words for is_one, words in _NO_FILES.items() if is_one(mode)), "is no ordinary file")
-        raise kind(f"{path} cannot be read: it {what}", "give an ordinary file in its place")
+        what = next((words for is_one, words in _NO_FILES.items() if is_one(mode)), "it is no ordinary file")
+        raise kind(f"{path} cannot be read: {what}", "give an ordinary file in its place")
 
 
 def read_bytes(path: Path, kind: type[PlumblineError] = DataError, limit: int = LARGEST) -> bytes:
@@ -319,7 +318,7 @@ def parse_json(text: str | bytes) -> Any:
 
 def _integer(digits: str) -> int:
     if len(digits) > _LONGEST_INTEGER:
-        raise ValueError("an integer of hundreds of digits")
+        raise ValueError(f"an integer of {'thousands' if len(digits) > 999 else 'hundreds'} of digits")
     return int(digits)
 
 

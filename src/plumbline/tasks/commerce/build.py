@@ -210,6 +210,9 @@ def build_commerce(options: CommerceOptions, folder: Path, progress: Progress = 
                     write_bytes(folder / LOG, read_bytes(beside / LOG))
                 cause, fix = (text.replace(str(beside), str(folder)) for text in (error.cause, error.fix))
                 raise DataError(cause, fix) from error
+            malformed = (beside / LOG).is_file()
+        if not malformed:
+            (folder / LOG).unlink(missing_ok=True)  # of an import that failed
     return manifest
 
 
