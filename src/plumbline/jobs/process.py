@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from plumbline.errors import EngineError
 from plumbline.jobs.outcome import State
-from plumbline.jobs.store import Job, leads
+from plumbline.jobs.store import Job, works
 from plumbline.storage import clear_os_errors, read_text
 
 SHELL = 'trap : TERM INT; "$@"; code=$?; echo "$code" > "$0.part"; mv "$0.part" "$0"'
@@ -57,7 +57,7 @@ def state(job: Job) -> State:
 
 
 def _alive(job: Job) -> bool:
-    return job.pid is not None and leads(job.pid, job.started)
+    return job.pid is not None and works(job.pid, job.started)
 
 
 def follow(job: Job) -> Iterator[str]:
