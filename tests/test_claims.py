@@ -7,7 +7,9 @@ import pytest
 
 from plumbline import claims, cli
 from plumbline.errors import StorageError
+from plumbline.reports.write import write_report
 from plumbline.runs.run import Run
+from tests.bad_files import make_run
 from tests.training.toy_runs import toy_recipe
 
 THEIRS = {
@@ -110,14 +112,81 @@ def test_what_we_made_for_one_purpose_is_not_taken_for_another(tmp_path):
 def test_a_blank_run_is_begun_anew_without_a_users_file_in_it(tmp_path):
     with Run.start(toy_recipe(), tmp_path / "run", resume=False):
         pass
-    for name in ("data/train.jsonl", "data/labels.csv", "evaluations/reference.val.oracle.json"):
-        (tmp_path / "run" / name).parent.mkdir(exist_ok=True)
+    theirs = {"data/labels.csv", "data/mine/train.jsonl"}
+    ours = {"data/train.jsonl", "evaluations/reference.val.oracle.json"}
+    for name in (*theirs, *ours):
+        (tmp_path / "run" / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / "run" / name).write_text("")
+    (tmp_path / "run" / "data" / claims.MARK).write_text("commerce records\n")
     with Run.start(toy_recipe(name="other"), tmp_path / "run", resume=False) as run:
         assert run.recipe.name == "other"
     there = set(contents(tmp_path / "run"))
-    assert "data/labels.csv" in there
-    assert not there & {"data/train.jsonl", "evaluations/reference.val.oracle.json"}
+    assert theirs <= there
+    assert not there & ours
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "data",
+        "data/commerce",
+        "models",
+        "checkpoints",
+        "checkpoints/rl",
+        "evaluations",
+        "replays",
+        "engine",
+        "events.jsonl",
+    ],
+)
+def test_a_run_removes_and_writes_nothing_behind_a_link(tmp_path, link):
+    """A run that was stopped while it built its records is begun anew; a checkpoint's folder is swept."""
+    theirs = tmp_path / "theirs"
+    for name in (*THEIRS, "step-000001/state.json", ".writing-x/a", ".a.tmp", ".plumbline"):
+        (theirs / name).parent.mkdir(parents=True, exist_ok=True)
+        (theirs / name).write_text("commerce records\n" if name == ".plumbline" else "mine")
+    with Run.start(toy_recipe(), tmp_path / "run", resume=False):
+        pass
+    place = tmp_path / "run" / link
+    place.unlink(missing_ok=True)
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(theirs / "metrics.jsonl" if place.suffix else theirs)
+    before = contents(tmp_path / "theirs")
+    for recipe, resume in ((toy_recipe(name="other"), False), (toy_recipe(name="other"), True)):
+        with pytest.raises(StorageError, match=rf"{link} is a link to .*theirs"):
+            Run.start(recipe, tmp_path / "run", resume=resume)
+    assert contents(theirs) == before
+
+
+def test_records_behind_a_link_in_a_run_are_read_and_not_written(tmp_path):
+    with Run.start(toy_recipe(), tmp_path / "run", resume=False):
+        pass
+    (tmp_path / "large" / "disk").mkdir(parents=True)
+    (tmp_path / "run" / "data").symlink_to(tmp_path / "large")
+    with pytest.raises(StorageError, match=r"data is a link to .*large"):
+        claims.check(tmp_path / "run" / "data" / "disk", "commerce records")
+    with Run.start(toy_recipe(), tmp_path / "run", resume=True):
+        pass  # nothing is to be removed: the recipe is the same
+
+
+def test_a_run_that_is_a_link_itself_is_the_users_choice(tmp_path):
+    (tmp_path / "large").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "large")
+    for name in ("one", "other"):
+        with Run.start(toy_recipe(name=name), tmp_path / "run", resume=False):
+            pass
+    claims.claim(tmp_path / "run" / "data" / "x", "commerce records")
+    assert (tmp_path / "large" / "data" / "x" / claims.MARK).is_file()
+
+
+def test_a_report_writes_no_table_behind_a_link(tmp_path):
+    make_run(tmp_path / "run")
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "run" / "tables").symlink_to(tmp_path / "theirs")
+    with pytest.raises(StorageError, match=r"tables is a link to .*theirs"):
+        write_report(Run.read(tmp_path / "run"))
+    assert list((tmp_path / "theirs").iterdir()) == []
+    assert not (tmp_path / "run" / "report.html").exists()
 
 
 def test_a_run_without_the_mark_is_still_ours(tmp_path):

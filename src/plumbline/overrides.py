@@ -10,6 +10,15 @@ import yaml
 from plumbline.errors import RecipeError
 
 _UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+MOST_CHARACTERS = 2**20
+"""Of a YAML text: a thousand times a long recipe."""
+MOST_VALUES = 20_000
+"""Keys and values of a YAML text, those behind an alias counted again wherever it stands: nested anchors of 300 bytes
+would be billions."""
+MOST_LEVELS = 100
+"""Of mappings and lists inside each other."""
+_LONGEST_NUMBER = 250
+"""Characters of a number: a longer integer is beyond every float, and YAML has some that are read in quadratic time."""
 
 
 def task_options(overrides: Sequence[str]) -> dict[str, Any]:
@@ -42,6 +51,8 @@ def set_value(values: dict[str, Any], override: str) -> None:
     if isinstance(value, str):
         value = _number(value)
     *folders, leaf = key.strip().split(".")
+    if len(folders) > MOST_LEVELS:
+        raise RecipeError(f"the override {override[:60]!r}... is nested too deeply", "give a key of fewer levels")
     target = values
     for folder in folders:
         target[folder] = as_mapping(target.get(folder))
@@ -60,8 +71,11 @@ def read_yaml(text: str, name: str) -> Any:
     """Plain values; a key that stands twice in one mapping is an error, because YAML would drop the first in silence.
 
     Raises:
-        RecipeError: it is no YAML, names a key twice, is nested too deeply, or holds text that cannot be written.
+        RecipeError: it is no YAML, names a key twice, is nested too deeply, is too large, holds itself, or holds text
+            that cannot be written.
     """
+    if len(text) > MOST_CHARACTERS:
+        raise RecipeError(f"{name} has more than {MOST_CHARACTERS:,} characters of YAML", "give a shorter one")
     try:
         return yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a subclass of the safe loader
     except yaml.MarkedYAMLError as error:
@@ -72,9 +86,10 @@ def read_yaml(text: str, name: str) -> Any:
         raise RecipeError(f"{name} is not YAML: {' '.join(str(error).split())}", "correct it there") from error
     except RecursionError as error:
         raise RecipeError(f"{name} is nested too deeply", "give values of fewer levels") from error
+    except (LookupError, AttributeError, OverflowError) as error:  # !!bool maybe, !!timestamp x
+        raise RecipeError(f"{name} holds a value that its tag (!!) does not allow", "leave the tag out") from error
     except ValueError as error:  # a date such as 2026-13-45, an integer of 5,000 digits
-        what = "an integer of thousands of digits" if "integer string" in str(error) else error
-        raise RecipeError(f"{name} holds a value that cannot be: {what}", "correct that value") from error
+        raise RecipeError(f"{name} holds a value that cannot be: {error}", "correct that value") from error
 
 
 def read_own(path: Path) -> Any:
@@ -86,7 +101,43 @@ def read_own(path: Path) -> Any:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """Plain YAML, but for keys that stand twice."""
+    """Plain YAML, but for keys that stand twice, and for what would take hours or all memory to read."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.composed = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Count the values while they are read."""
+        self.composed += 1
+        if self.composed > MOST_VALUES:
+            raise self._too_many()
+        return super().compose_node(parent, index)
+
+    def get_single_node(self) -> yaml.Node | None:
+        """Count them again as they would be with a copy behind each alias, and the levels."""
+        node = super().get_single_node()
+        if node is not None:
+            values, levels = self._size(node, {})
+            if values > MOST_VALUES:
+                raise self._too_many()
+            if levels > MOST_LEVELS:
+                raise RecursionError
+        return node
+
+    def _size(self, node: yaml.Node, known: dict[int, tuple[int, int] | None]) -> tuple[int, int]:
+        """How many values and levels a node has; `known` has those of other nodes, and None while one is counted."""
+        if id(node) not in known:
+            known[id(node)] = None
+            inner = node.value if isinstance(node, yaml.CollectionNode) else ()
+            sizes = [self._size(one, known) for each in inner for one in (each if isinstance(each, tuple) else (each,))]
+            known[id(node)] = 1 + sum(values for values, _ in sizes), 1 + max((most for _, most in sizes), default=0)
+        if (size := known[id(node)]) is None:
+            raise yaml.constructor.ConstructorError(None, None, "an anchor stands inside itself", node.start_mark)
+        return size
+
+    def _too_many(self) -> yaml.MarkedYAMLError:
+        return yaml.constructor.ConstructorError(None, None, f"it has more than {MOST_VALUES:,} values")
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -103,6 +154,10 @@ class _UniqueKeys(yaml.SafeLoader):
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
         """Escapes can spell what no file name holds (NUL), and what no encoding can write (lone surrogates)."""
         value = super().construct_scalar(node)
+        if isinstance(value, str) and len(value) > _LONGEST_NUMBER and node.tag.endswith((":int", ":float")):
+            raise ValueError(f"an integer of {'thousands' if len(value) > 999 else 'hundreds'} of digits")
+        if node.tag.endswith(":binary"):
+            raise yaml.constructor.ConstructorError(None, None, "bytes (!!binary) are no value", node.start_mark)
         if isinstance(value, str) and (bad := _UNWRITABLE.search(value)):
             raise yaml.constructor.ConstructorError(
                 None, None, f"a text holds the character {bad[0]!a}, which cannot be written", node.start_mark

@@ -3,20 +3,22 @@
 A write goes to a temporary file beside the target, is flushed to the disk, and is renamed over it: a reader, a
 crash or a full disk never sees half of it. Whatever stands in a file that is read (other bytes than UTF-8, JSON of a
 hundred thousand levels, a folder in its place) is an error with the file, the line, the cause and the remedy:
-`clear_read_errors` is the boundary. Standard library only.
+`clear_read_errors` is the boundary. No read waits or fills the memory: `open_regular` opens ordinary files only, and
+what is read at once has a limit. Standard library only.
 """
 
 import errno
-import io
+import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
-import tempfile
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from plumbline.errors import DataError, PlumblineError, StorageError
 
@@ -25,6 +27,18 @@ BOM = "\ufeff"
 _HALF = re.compile("[\ud800-\udfff]")
 """Half of a pair of surrogates, which no encoding can write."""
 _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+_OWN_INPUT = re.compile(r"/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
+"""What this process was given open: standard input, and the shell's `<(...)`."""
+LARGEST = 2**30
+"""Bytes of a file that is read at once: a log, a table."""
+LARGEST_JSON = 2**28
+"""Bytes of a JSON file: an evaluation with all its answers."""
+SMALL = 2**24
+"""Bytes of a file that people write: a recipe, a configuration, a licence."""
+LONGEST_LINE = 2**26
+"""Bytes of one line of a file that is read line by line, which may be of any size."""
+_LONGEST_INTEGER = 300
+"""Digits: with more, an integer is beyond every float, and sums, dates and divisions overflow."""
 
 
 def dumps(value: object) -> str:
@@ -98,8 +112,7 @@ def clear_read_errors(name: object, kind: type[PlumblineError] = DataError) -> I
     except RecursionError as error:
         raise kind(f"{name} is nested too deeply", "give values of fewer levels") from error
     except ValueError as error:  # an integer of 5,000 digits, a path with a NUL
-        what = "an integer of thousands of digits" if "integer string" in str(error) else one_line(error)
-        raise kind(f"{name} holds what cannot be read: {what}", "correct that value") from error
+        raise kind(f"{name} holds what cannot be read: {one_line(error)}", "correct that value") from error
 
 
 def one_line(error: BaseException) -> str:
@@ -107,14 +120,124 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def read_text(path: Path, kind: type[PlumblineError] = DataError) -> str:
-    """Read a text file, with or without a byte order mark.
+def open_regular(path: Path, kind: type[PlumblineError] = DataError) -> BinaryIO:
+    """Open an ordinary file for reading, without waiting for anything.
+
+    What this process was given open (`/dev/stdin`, `/dev/fd/63` of `<(...)`) may be a pipe.
+
+    Args:
+        path: of the file; a link to one will do.
+        kind: the error.
 
     Raises:
-        kind: the file is missing, cannot be read, or is not UTF-8.
+        kind: it is missing, may not be read, or is a folder, a pipe, a device or a socket.
     """
     with clear_read_errors(path, kind):
-        return path.read_text(encoding="utf-8").removeprefix(BOM)
+        if _OWN_INPUT.fullmatch(str(path)):
+            return path.open("rb")
+        _check_regular(path, path.stat().st_mode, kind)
+        file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), "rb")
+        try:
+            _check_regular(path, os.fstat(file.fileno()).st_mode, kind)  # it may have been replaced in between
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+
+_NO_FILES: Mapping[Callable[[int], bool], str] = {
+    stat.S_ISDIR: "Is a directory",
+    stat.S_ISFIFO: "it is a named pipe",
+    stat.S_ISCHR: "it is a device",
+    stat.S_ISBLK: "it is a device",
+    stat.S_ISSOCK: "it is a socket",
+}
+
+
+def _check_regular(path: Path, mode: int, kind: type[PlumblineError]) -> None:
+    if not stat.S_ISREG(mode):
+        what = next((words for is_one, words in _NO_FILES.items() if is_one(mode)), "it is no ordinary file")
+        raise kind(f"{path} cannot be read: {what}", "give an ordinary file in its place")
+
+
+def read_bytes(path: Path, kind: type[PlumblineError] = DataError, limit: int = LARGEST) -> bytes:
+    """Read an ordinary file.
+
+    Args:
+        path: of the file.
+        kind: the error.
+        limit: bytes that it may have.
+
+    Raises:
+        kind: see `open_regular`; or it is larger.
+    """
+    with open_regular(path, kind) as file, clear_read_errors(path, kind):
+        large = os.fstat(file.fileno()).st_size > limit
+        content = b"" if large else file.read(limit + 1)
+    if large or len(content) > limit:
+        raise kind(
+            f"{path} is too large: it has more than {limit >> 20:,} MiB, which is the most that is read of such a file",
+            "look at what it is; give a smaller one",
+        )
+    return content
+
+
+def sha256_of(path: Path) -> str:
+    """The hash of an ordinary file, in hex digits.
+
+    Raises:
+        DataError: see `open_regular`.
+    """
+    with open_regular(path) as file, clear_read_errors(path):
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def begins_with(path: Path, head: str) -> bool:
+    """Whether a file's first bytes, blanks before them aside, are these.
+
+    Raises:
+        DataError: see `open_regular`.
+    """
+    with open_regular(path) as file, clear_read_errors(path):
+        return file.read(len(head.encode()) + 20).lstrip().startswith(head.encode())
+
+
+def read_text(path: Path, kind: type[PlumblineError] = DataError, limit: int = LARGEST) -> str:
+    """Read a text file, with or without a byte order mark; line breaks come as "\\n".
+
+    Args:
+        path: of the file.
+        kind: the error.
+        limit: bytes that it may have.
+
+    Raises:
+        kind: the file is missing, cannot be read, is too large, or is not UTF-8.
+    """
+    content = read_bytes(path, kind, limit)
+    with clear_read_errors(path, kind):
+        return content.decode().removeprefix(BOM).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_lines(path: Path, kind: type[PlumblineError] = DataError) -> Iterator[bytes]:
+    """Yield the lines of a file of any size, each with its end.
+
+    Raises:
+        kind: see `open_regular`; or a line is longer than `LONGEST_LINE`.
+    """
+    with open_regular(path, kind) as file:
+        number = 0
+        while True:
+            with clear_read_errors(path, kind):
+                line = file.readline(LONGEST_LINE + 1)
+            if not line:
+                return
+            number += 1
+            if len(line) > LONGEST_LINE:
+                raise kind(
+                    f"{path}:{number} is too long: it has more than {LONGEST_LINE >> 20} MiB in one line",
+                    "look at what it is; give a file of shorter lines",
+                )
+            yield line
 
 
 def sync_folder(folder: Path) -> None:
@@ -134,18 +257,32 @@ def write_bytes(path: Path, content: bytes) -> None:
     """
     with clear_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with beside.open("xb") as file:  # whose permissions the umask decides
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(name).chmod(0o644)
-            Path(name).replace(path)
+            beside.replace(path)
         except BaseException:
-            Path(name).unlink(missing_ok=True)
+            beside.unlink(missing_ok=True)
             raise
         sync_folder(path.parent)
+
+
+def as_umask_says(folder: Path) -> None:
+    """Give a folder that was made for its owner alone, and the files in it, the permissions that new ones have.
+
+    `tempfile` and safetensors make what only the owner may read.
+    """
+    probe = folder / f".{secrets.token_hex(4)}.tmp"
+    with probe.open("xb") as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+    probe.unlink()
+    for path in folder.iterdir():
+        if path.is_file() and not path.is_symlink():
+            path.chmod(mode)
+    folder.chmod(mode | (mode & 0o444) >> 2)
 
 
 def write_text(path: Path, content: str) -> None:
@@ -164,9 +301,25 @@ def read_json(path: Path) -> Any:
     Raises:
         DataError: the file is missing, cannot be read, is not JSON, or holds what `clear_read_errors` names.
     """
-    text = read_text(path)
+    text = read_text(path, limit=LARGEST_JSON)
     with clear_read_errors(path):
-        return json.loads(text)
+        return parse_json(text)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """JSON of others as plain values.
+
+    Raises:
+        ValueError: it is no JSON, or holds an integer that no float can be as large as.
+        RecursionError: it is nested too deeply.
+    """
+    return json.loads(text, parse_int=_integer)
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _LONGEST_INTEGER:
+        raise ValueError(f"an integer of {'thousands' if len(digits) > 999 else 'hundreds'} of digits")
+    return int(digits)
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -197,16 +350,13 @@ def read_jsonl(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         DataError: the file is missing or cannot be read, or a line is not a JSON object, or holds half a character,
             which no tokenizer takes (the message has file and line).
     """
-    with clear_read_errors(path):
-        file = path.open("rb")
-    with file:
-        for number, text, row in _rows(file, str(path)):
-            if _ESCAPED_HALF.search(text) and _HALF.search(json.dumps(row, ensure_ascii=False)):
-                raise DataError(
-                    f"{path}:{number} holds half of a pair of surrogates (\\ud800 to \\udfff), which is no character",
-                    "write that character whole, or leave it out",
-                )
-            yield number, row
+    for number, text, row in _rows(read_lines(path), str(path)):
+        if _ESCAPED_HALF.search(text) and _HALF.search(json.dumps(row, ensure_ascii=False)):
+            raise DataError(
+                f"{path}:{number} holds half of a pair of surrogates (\\ud800 to \\udfff), which is no character",
+                "write that character whole, or leave it out",
+            )
+        yield number, row
 
 
 def _rows(lines: Iterable[bytes], name: str) -> Iterator[tuple[int, str, dict[str, Any]]]:
@@ -231,7 +381,7 @@ def _line(text: str, where: str) -> dict[str, Any]:
             "remove the mark: it stands where a file that was saved with one was appended to another",
         )
     try:
-        return _object(json.loads(text), where)
+        return _object(parse_json(text), where)
     except json.JSONDecodeError as error:
         raise DataError(
             f"{where}: not JSON ({error.msg} at column {error.colno}): {text.strip()[:80]!r}",
@@ -265,7 +415,11 @@ class JsonLines:
             StorageError: the disk is full; the rows are those that were there before.
         """
         line = (dumps(row) + "\n").encode()
-        with clear_os_errors(self.path), self.path.open("ab", buffering=0) as file:
+        waiting_for_nobody = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe's reader
+        with (
+            clear_os_errors(self.path),
+            os.fdopen(os.open(self.path, waiting_for_nobody, 0o666), "ab", buffering=0) as file,
+        ):
             before = file.tell()
             if file.write(line) != len(line):
                 file.truncate(before)  # the next row would be written onto half of this one
@@ -282,8 +436,12 @@ class JsonLines:
 
     def cut_torn(self) -> None:
         """Cut off a last line without an end, as a crash of the machine may leave it: the next row would join it."""
-        if self.path.exists():
-            self.truncate(self.path.read_bytes().rfind(b"\n") + 1)
+        if not self.path.exists():
+            return
+        whole = 0
+        for line in read_lines(self.path):
+            whole += len(line) if line.endswith(b"\n") else 0
+        self.truncate(whole)
 
     def rows(self) -> list[dict[str, Any]]:
         """All whole rows; a last line cut short by a crash is left out.
@@ -293,11 +451,12 @@ class JsonLines:
         """
         with clear_read_errors(self.path):
             try:
-                text = self.path.read_bytes()
+                self.path.lstat()
             except FileNotFoundError:
                 return []
         rows = []
-        for number, _, row in _rows(io.BytesIO(text[: text.rfind(b"\n") + 1]), str(self.path)):
+        whole = (line for line in read_lines(self.path) if line.endswith(b"\n"))
+        for number, _, row in _rows(whole, str(self.path)):
             if self.check is not None:
                 with clear_read_errors(f"{self.path}:{number}"):
                     self.check(row)

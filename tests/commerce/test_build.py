@@ -1,16 +1,21 @@
 """The splits: disjoint, shuffled, reproducible byte for byte, as even as the shop allows; and what a bad row says."""
 
 import json
+import shutil
 import sqlite3
+import time
 from collections import Counter
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 
+from plumbline import claims
 from plumbline.errors import DataError, RecipeError
-from plumbline.storage import read_jsonl
+from plumbline.storage import read_jsonl, read_object, write_json
 from plumbline.tasks import open_task, silent
-from plumbline.tasks.commerce.build import SPLITS, build_commerce
+from plumbline.tasks.commerce.build import RECORDS, SPLITS, build_commerce, has_records
 from plumbline.tasks.commerce.extraction.pairs import _eligible, _quotas
 from plumbline.tasks.commerce.extraction.schema import KEYS
 from plumbline.tasks.commerce.job import Shop
@@ -202,3 +207,90 @@ def test_a_build_that_was_killed_is_done_again_and_a_users_records_are_left_alon
 
 def test_options_left_alone_are_those_of_the_records(commerce_folder):
     assert len(open_task("commerce", {}, commerce_folder).examples("train")) == 160
+
+
+SMALL = CommerceOptions(orders=200, extraction=20)
+
+
+def test_two_that_build_at_once_build_once_and_say_that_they_wait(tmp_path):
+    told = []
+    with ThreadPoolExecutor(2) as both:
+        with claims.locked(tmp_path / "data", lambda: None):
+            built = [
+                both.submit(build_commerce, SMALL, tmp_path / "data", lambda *said: told.append(said)) for _ in "12"
+            ]
+            while sum(said[0].startswith("waiting for another process") for said in told) < 2:
+                assert not any(one.done() for one in built), built
+                time.sleep(0.01)
+            assert [path.name for path in tmp_path.iterdir()] == [".data.lock"]
+        assert built[0].result() == built[1].result()
+    assert [said[1] for said in told].count(0) < 40, "one of them has built"
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
+def test_the_second_that_wants_other_records_is_told_so(tmp_path):
+    build_commerce(SMALL, tmp_path / "data")
+    with pytest.raises(DataError, match="20 there, 30 wanted"):
+        build_commerce(CommerceOptions(orders=200, extraction=30), tmp_path / "data")
+
+
+@pytest.mark.parametrize("empty", [True, False])
+@pytest.mark.parametrize("at", ["commerce.db", "train.jsonl", "test.jsonl", "manifest.json", "rename"])
+def test_what_a_kill_leaves_is_never_taken_for_whole(tmp_path, at, empty):
+    """In the middle of a build with other options; in an empty folder, and in one that holds something of ours."""
+    folder = tmp_path / "data"
+    if not empty:
+        claims.claim(folder, RECORDS)
+        (folder / "notes.txt").write_text("mine")
+        (folder / ".commerce.db.old").mkdir()
+        (folder / ".commerce.db.old" / "partial.db").touch()
+    with pytest.raises(Killed), killed_at(at):
+        build_commerce(CommerceOptions(orders=200, extraction=30), folder)
+    assert has_records(SMALL, folder) is False
+    manifest = build_commerce(SMALL, folder)
+    assert manifest["splits"] == {"train": 16, "val": 2, "test": 2}
+    assert has_records(SMALL, folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    extra = set() if empty else {"notes.txt"}
+    names = {"commerce.db", "manifest.json", "train.jsonl", "val.jsonl", "test.jsonl", claims.MARK}
+    assert {path.name for path in folder.iterdir()} == names | extra
+
+
+class Killed(BaseException):
+    """Not an Exception: nothing may clear up after it."""
+
+
+@contextmanager
+def killed_at(name):
+    """Stop before a file of this name is put into its place, and clear up as little as a kill does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+        replace = Path.replace
+
+        def stop(path, target):
+            if Path(target).name == name or (
+                name == "rename" and "data" in {Path(target).name, Path(target).parent.name}
+            ):
+                raise Killed
+            return replace(path, target)
+
+        rename = Path.rename
+        patch.setattr(Path, "replace", stop)
+        patch.setattr(
+            Path, "rename", lambda path, target: stop(path, target) if name == "rename" else rename(path, target)
+        )
+        yield
+
+
+@pytest.mark.parametrize("older", [True, False])
+def test_records_that_are_not_those_of_their_manifest_are_not_whole(tmp_path, older):
+    build_commerce(SMALL, tmp_path)
+    if older:  # a version that wrote counts alone
+        values = read_object(tmp_path / "manifest.json")
+        del values["sha256"]
+        write_json(tmp_path / "manifest.json", values)
+    assert has_records(SMALL, tmp_path)
+    with (tmp_path / "train.jsonl").open("a") as file:
+        file.write((tmp_path / "val.jsonl").read_text())
+    with pytest.raises(DataError, match=r"train.jsonl (is another file|has not the 16 rows)"):
+        has_records(SMALL, tmp_path)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from plumbline.jobs.checks import Examined
 from plumbline.jobs.head import stop_head
 from plumbline.jobs.outcome import State
 from plumbline.jobs.specify import Asked, specify
-from plumbline.jobs.store import Head, Job, find, started
+from plumbline.jobs.store import Head, Job, find, leads, started, works
 
 PROCESS = ("--on", "process", "--no-preflight")
 
@@ -90,11 +91,31 @@ def test_a_job_that_is_killed_has_failed(project, plumbline):
     _, name, _ = plumbline("submit", "failure.yaml", *PROCESS, "--detach", "--set", "task.options.sleeps=true")
     job = find(name.strip())
     until(lambda: "sleeping" in job.log.read_text())
-    import signal
-
     os.killpg(job.pid, signal.SIGKILL)
     until(lambda: process.state(job).over)
     assert plumbline("jobs", "follow")[0] == 3
+
+
+def test_a_job_whose_shell_was_killed_runs_on_and_can_be_stopped(project, plumbline):
+    """The shell only waits for the run and writes down how it ended."""
+    _, name, _ = plumbline("submit", "failure.yaml", *PROCESS, "--detach", "--set", "task.options.sleeps=true")
+    job = find(name.strip())
+    until(lambda: "sleeping" in job.log.read_text())
+    os.kill(job.pid, signal.SIGKILL)
+    until(lambda: not leads(job.pid, job.started))
+    assert plumbline("jobs")[1].split()[2] == "running"
+    assert plumbline("jobs", "stop", job.spec.id)[0] == 0
+    assert not works(job.pid, job.started)
+    assert plumbline("jobs")[1].split()[2] != "running"
+
+
+def test_a_zombie_does_not_run(monkeypatch):
+    child = subprocess.Popen(["true"], start_new_session=True)
+    monkeypatch.setattr(os, "waitpid", lambda *_: (0, 0))  # as where it is no child of ours
+    until(lambda: f"{child.pid} (true) Z" in Path(f"/proc/{child.pid}/stat").read_text())
+    assert not works(child.pid, "")
+    monkeypatch.undo()
+    child.wait()
 
 
 def test_the_values_of_secrets_are_blotted_out_of_what_is_shown(project, plumbline, monkeypatch):

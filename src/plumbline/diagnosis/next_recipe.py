@@ -13,7 +13,7 @@ from plumbline.errors import RecipeError, RunError
 from plumbline.recipe import Recipe, differences, load
 from plumbline.recipe.handoff import Change
 from plumbline.runs.run import Run
-from plumbline.storage import write_text
+from plumbline.storage import begins_with, write_text
 
 WIDTH = 110
 HEAD = "# Written by `plumbline decide`: "
@@ -41,7 +41,7 @@ def next_recipe(decision: Decision, run: Run, path: Path) -> list[tuple[str, Any
         raise RunError(f"scenario {decision.scenario} changes no key, so there is no next recipe", decision.says)
     if path.suffix not in {".yaml", ".yml"}:
         raise RunError(f"{path} is no name for a recipe", "end it in .yaml")
-    if path.exists() and not (path.is_file() and path.read_bytes().startswith(HEAD.encode())):
+    if path.exists() and not (path.is_file() and begins_with(path, HEAD)):
         raise RunError(f"{path} is there already, and `plumbline decide` did not write it", "give another --out")
     base = os.path.relpath((run.folder / "recipe.yaml").resolve(), path.parent.resolve())
     beside = path.with_name(f".{path.stem}.tmp.yaml")

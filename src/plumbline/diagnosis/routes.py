@@ -31,7 +31,7 @@ from plumbline.remote import portable
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import STAGES, Run
 from plumbline.section import section
-from plumbline.storage import read_text, write_text
+from plumbline.storage import SMALL, begins_with, read_text, write_text
 
 VERSION = 1
 HEAD = "# Written by `plumbline route`: which model does which job.\n"
@@ -196,7 +196,7 @@ def write_routes(path: Path, table: RoutingTable) -> None:
         RunError: the file is there, and is no routing table of ours.
         StorageError: it cannot be written.
     """
-    if path.exists() and not (path.is_file() and path.read_bytes().startswith(HEAD.encode())):
+    if path.exists() and not (path.is_file() and begins_with(path, HEAD)):
         raise RunError(f"{path} is there already, and `plumbline route` did not write it", "give another --out")
     write_text(path, HEAD + yaml.safe_dump(plain(table), sort_keys=False, allow_unicode=True, width=110))
 
@@ -208,7 +208,7 @@ def read_routes(path: Path) -> RoutingTable:
         DataError: it cannot be read, is no routing table, or is of another version.
     """
     try:
-        values = read_yaml(read_text(path), str(path))
+        values = read_yaml(read_text(path, limit=SMALL), str(path))
         if not isinstance(values, dict):
             raise DataError(f"{path} is no routing table", "`plumbline route RUN ... --out FILE` writes one")
         table = section(RoutingTable, values, str(path), advice="`plumbline route RUN ... --out FILE` writes one")

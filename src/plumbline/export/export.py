@@ -1,5 +1,7 @@
 """`plumbline export`: weights, card and licence note in a folder that is there whole or not at all."""
 
+import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -8,17 +10,21 @@ from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
 from plumbline import claims
-from plumbline.errors import ModelError, RecipeError
+from plumbline.errors import ModelError, RecipeError, StorageError
 from plumbline.evaluation.models import as_trained
 from plumbline.export import weights
 from plumbline.export.card import Facts, change_text, licence, model_card
 from plumbline.export.change import Change, changes
 from plumbline.export.source import Source, find
 from plumbline.runs.run import Listener
-from plumbline.storage import clear_os_errors, sync_folder, write_text
+from plumbline.storage import as_umask_says, clear_os_errors, sync_folder, write_text
 
 EXPORT = "export"
 """What the mark in an exported folder says (see `plumbline.claims`)."""
+OURS = re.compile(
+    rf"{re.escape(claims.MARK)}|README\.md|LICENSE|NOTICE|(merges|vocab)\.txt|.*\.(safetensors|json|gguf|jinja|model)"
+)
+"""Names of an export's files: a new one takes the place of an old one that has no other."""
 Kind = Literal["merged", "adapter", "gguf"]
 Dtype = Literal["float32", "bfloat16", "float16"]
 Gguf = Literal["f32", "f16", "bf16", "q8_0"]
@@ -93,6 +99,12 @@ def export(what: Export, listener: Listener) -> Exported:
         StorageError: the folder holds something else, or the disk is full; nothing is left half written.
     """
     claims.check(what.out, EXPORT)
+    out = Path(os.path.realpath(what.out))  # a link that the user gave stays one
+    if theirs := sorted(path.name for path in (out.iterdir() if out.is_dir() else ()) if not OURS.fullmatch(path.name)):
+        raise StorageError(
+            f"{what.out} holds {theirs[0]}, which is no file of an export; nothing in it was touched",
+            "move it away, or give another folder",
+        )
     source = find(what.model, what.base)
     section, _ = as_trained(source.model, weights.OPTIONS)
     if what.kind == "gguf" and section.family != "autoregressive":
@@ -106,12 +118,11 @@ def export(what: Export, listener: Listener) -> Exported:
             f"{source.model} does not say which task it was trained on, so --evaluate has none", "leave it out"
         )
     with clear_os_errors(what.out):
-        what.out.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=what.out.parent, prefix=f".{what.out.name}.", suffix=".tmp"))
+        out.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp"))
         try:
             done = _fill(what, source, section.family, temporary, listener)
-            temporary.chmod(0o755)
-            _put(temporary, what.out)
+            _put(temporary, out)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     return done
@@ -131,8 +142,7 @@ def _fill(what: Export, source: Source, family: str, folder: Path, listener: Lis
     _write_licence(source, folder)
     write_text(folder / "README.md", model_card(source, replace(facts, changes=changed)))
     write_text(folder / claims.MARK, f"{EXPORT}\n")
-    for path in folder.iterdir():
-        path.chmod(0o644)  # safetensors writes for the owner alone
+    as_umask_says(folder)
     files = sorted(path.name for path in folder.iterdir())
     size = sum(path.stat().st_size for path in folder.iterdir())
     return Exported(what.out, files, size, facts.said, figures, changed)

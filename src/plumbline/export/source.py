@@ -13,7 +13,7 @@ from plumbline.policies.saved import adapter_base, check_source
 from plumbline.remote import local_model
 from plumbline.runs.cards import Card
 from plumbline.runs.run import STAGES, Run
-from plumbline.storage import read_object
+from plumbline.storage import SMALL, read_bytes, read_object
 
 UNKNOWN = "unknown: look it up"
 
@@ -113,7 +113,7 @@ def base_of(source: str, public: str | None = None) -> Base:
         name or (folder.stem if is_gguf(source) else folder.absolute().name),
         bool(name),
         str(licence),
-        None if file is None else file.read_text(encoding="utf-8", errors="replace"),
+        None if file is None else read_bytes(file, limit=SMALL).decode(errors="replace"),
         "" if entry is None else f"{entry.about}; {origin.get('weights', '')}".strip("; "),
     )
 
@@ -126,7 +126,7 @@ def _said_in(readme: Path) -> str | None:
     """The licence in the head of a model card, as the hub writes it."""
     if not readme.is_file():
         return None
-    head = readme.read_text(encoding="utf-8", errors="replace")[:20_000].split("---\n")
+    head = read_bytes(readme, limit=SMALL).decode(errors="replace")[:20_000].split("---\n")
     try:
         values = yaml.safe_load(head[1]) if len(head) > 2 and not head[0].strip() else None
     except yaml.YAMLError:

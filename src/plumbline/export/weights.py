@@ -158,5 +158,4 @@ def write_gguf(policy: Any, path: Path, stored: "Stored", about: dict[str, str])
     from plumbline.policies.pretrained.gguf_writer import write_gguf as write
 
     write(policy, path, stored, about)
-    path.chmod(0o644)
     return compare(policy, opened(str(path)), stored)

@@ -20,7 +20,7 @@ from plumbline.jobs.spec import JobSpec
 from plumbline.overrides import read_yaml
 from plumbline.recipe import Recipe
 from plumbline.section import section
-from plumbline.storage import clear_os_errors, read_text, write_text
+from plumbline.storage import SMALL, clear_os_errors, read_text, write_text
 
 RAY = "2.60.0"
 """Of the base image where there is no Ray here."""
@@ -75,7 +75,7 @@ def read_job(path: Path) -> AnyscaleJob:
     Raises:
         RecipeError: it is no YAML, lacks a field, or has one that Anyscale does not know.
     """
-    values = read_yaml(read_text(path, RecipeError), str(path))
+    values = read_yaml(read_text(path, RecipeError, SMALL), str(path))
     if not isinstance(values, dict):
         raise RecipeError(f"{path} is no mapping of fields", "see docs/jobs.md")
     known = ", ".join(AnyscaleJob.__dataclass_fields__)

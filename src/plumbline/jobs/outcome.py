@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from plumbline.remote import is_address
-from plumbline.storage import dumps, read_object
+from plumbline.storage import dumps, read_bytes, read_object
 
 PREFIX = "plumbline-job: "
 EngineStatus = Literal["pending", "running", "succeeded", "failed", "stopped", "unknown"]
@@ -91,7 +91,7 @@ def result_of(folder: Path) -> tuple[dict[str, Any] | None, str]:
     path = folder / "result.json"
     if not path.is_file():
         return None, ""
-    return read_object(path), hashlib.sha256(path.read_bytes()).hexdigest()
+    return read_object(path), hashlib.sha256(read_bytes(path)).hexdigest()
 
 
 def judge(job: str, state: State, log: str, out: str, here: bool) -> Outcome:

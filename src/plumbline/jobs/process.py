@@ -9,8 +9,8 @@ from contextlib import suppress
 
 from plumbline.errors import EngineError
 from plumbline.jobs.outcome import State
-from plumbline.jobs.store import Job, leads
-from plumbline.storage import clear_os_errors
+from plumbline.jobs.store import Job, works
+from plumbline.storage import clear_os_errors, read_text
 
 SHELL = 'trap : TERM INT; "$@"; code=$?; echo "$code" > "$0.part"; mv "$0.part" "$0"'
 """Runs a command and leaves its exit status in a file, for whoever asks later; a signal to the group is the command's
@@ -48,7 +48,8 @@ def state(job: Job) -> State:
     alive = _alive(job)
     written = job.folder / "exit"
     if written.is_file():  # looked for after the process, which may have ended in between
-        code = int(written.read_text(encoding="utf-8").strip() or 1)
+        text = read_text(written, limit=100).strip()
+        code = int(text) if text.isdecimal() else 1
         return State(status="failed" if code else "succeeded", code=code, message=f"its process ended with {code}")
     if alive:
         return State(status="running")
@@ -56,7 +57,7 @@ def state(job: Job) -> State:
 
 
 def _alive(job: Job) -> bool:
-    return job.pid is not None and leads(job.pid, job.started)
+    return job.pid is not None and works(job.pid, job.started)
 
 
 def follow(job: Job) -> Iterator[str]:

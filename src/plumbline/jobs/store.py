@@ -90,6 +90,33 @@ def leads(pid: int, since: str) -> bool:
         return False
 
 
+def works(leader: int, since: str) -> bool:
+    """Whether anything of a process group still runs whose leader began then.
+
+    The leader may have been killed and have left the others behind; while one of them is there, no other process is
+    given its number. What has ended and waits for its parent (a zombie) does not run.
+    """
+    with suppress(ChildProcessError):
+        os.waitpid(leader, os.WNOHANG)  # where it is our child, so that it is no zombie
+    members = _group(leader)
+    return bool(members) and (leader not in members or since in {"", started(leader)})
+
+
+def _group(leader: int) -> list[int]:
+    """The processes of a group, without zombies."""
+    if not Path("/proc/self/stat").exists():
+        said = subprocess.run(["ps", "-axo", "pid=,pgid=,stat="], capture_output=True, text=True, check=False).stdout  # noqa: S607
+        rows = [line.split() for line in said.splitlines()]
+        return [int(pid) for pid, group, state in rows if int(group) == leader and not state.startswith("Z")]
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            state, _, group, *_ = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            if int(group) == leader and state not in {"Z", "X"}:
+                found.append(int(path.parent.name))
+    return found
+
+
 def place() -> Path:
     """The folder of all jobs."""
     own = os.environ.get("PLUMBLINE_JOBS")

@@ -5,6 +5,7 @@ in a temporary folder beside the target, which is renamed into place whole, so a
 finished.
 """
 
+import glob
 import hashlib
 import os
 import shutil
@@ -15,15 +16,17 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
 from plumbline import __version__
+from plumbline.claims import locked
 from plumbline.errors import ModelError, StorageError
 from plumbline.imports import check_installed
 from plumbline.models.catalogue import Entry, find, megabytes
 from plumbline.policies.options import PretrainedModel
-from plumbline.storage import read_object, write_json
+from plumbline.storage import as_umask_says, read_object, write_json
 
 ORIGIN = "origin.json"
 """Where a fetched model came from. It is no stage card (`plumbline.json`): Plumbline trained nothing here."""
@@ -64,15 +67,8 @@ def get(name: str, out: Path | None, progress: Progress) -> Got:
     missing = [parent for parent in folder.parents if not parent.exists()]
     _check_space(entry, next(parent for parent in folder.parents if parent.exists()))
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
-        try:
-            model = temporary / "model"
-            model.mkdir()
-            _fill(entry, _unpack(entry, _download(entry, temporary, progress), model), model, progress)
-            model.rename(folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+        with locked(folder, partial(progress, f"waiting for another process, which makes {folder}", 0, 1)):
+            return _got(entry, folder, progress)
     except BaseException as error:
         for parent in missing:
             if parent.is_dir() and not any(parent.iterdir()):
@@ -80,6 +76,24 @@ def get(name: str, out: Path | None, progress: Progress) -> Got:
         if isinstance(error, OSError) and not isinstance(error, StorageError):
             raise _cannot_write(folder, error.strerror or str(error)) from error
         raise
+
+
+def _got(entry: Entry, folder: Path, progress: Progress) -> Got:
+    """Make the folder, unless another process has made it meanwhile."""
+    if _is_here(entry, folder):
+        return Got(entry, folder, found=True)
+    place = Path(os.path.realpath(folder))
+    for left in place.parent.glob(f".{glob.escape(place.name)}.*.tmp"):  # of a process that was killed
+        if left.is_dir() and not left.is_symlink() and (left / "model").is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+    temporary = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.", suffix=".tmp"))
+    try:
+        model = temporary / "model"
+        model.mkdir()
+        _fill(entry, _unpack(entry, _download(entry, temporary, progress), model), model, progress)
+        model.rename(place)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
     return Got(entry, folder, found=False)
 
 
@@ -88,12 +102,18 @@ def _is_here(entry: Entry, folder: Path) -> bool:
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return False
     origin = read_object(folder / ORIGIN) if (folder / ORIGIN).is_file() else {}
+    files = origin.get("files")
     if origin.get("sha256") != entry.sha256:
         raise ModelError(
             f"{folder} is there already and is not {entry.name}; nothing in it was touched",
             "give another folder with --out",
         )
-    for name, size in origin["files"].items():
+    if not isinstance(files, dict):
+        raise ModelError(
+            f"{folder} is {entry.name}, but its {ORIGIN} does not say which files it has",
+            "remove the folder, or give another one with --out",
+        )
+    for name, size in files.items():
         if not (folder / name).is_file() or (folder / name).stat().st_size != size:
             raise ModelError(
                 f"{folder} is {entry.name}, but its {name} was removed or changed since",
@@ -220,8 +240,7 @@ def _fill(entry: Entry, weights: Path, model: Path, progress: Progress) -> None:
     except SafetensorError as error:  # how safetensors says that a disk is full
         raise _cannot_write(model.parents[1], str(error)) from error
     loaded.chat.tokenizer.save_pretrained(model)
-    for path in model.iterdir():
-        path.chmod(0o644)  # safetensors writes for the owner alone
+    as_umask_says(model)
     origin = {
         "model": entry.name,
         "about": entry.about,

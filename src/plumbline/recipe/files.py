@@ -19,10 +19,12 @@ from plumbline.recipe.families import (
 )
 from plumbline.recipe.sections import NO_RESULT, ModelSection, Recipe, TaskSection
 from plumbline.section import section
-from plumbline.storage import dumps, read_text
+from plumbline.storage import SMALL, dumps, read_text
 
 MOST_PARENTS = 20
 """Recipes that a recipe may extend, one after the other."""
+MOST_FILES = 200
+"""Files that are read for one recipe: a recipe may extend several, and each of these several again."""
 
 
 def load(source: str | Path, overrides: Sequence[str] = (), *, written: bool = False) -> Recipe:
@@ -37,7 +39,7 @@ def load(source: str | Path, overrides: Sequence[str] = (), *, written: bool = F
         RecipeError: no such file, not YAML, an unknown key or a value out of range (each named with its path).
     """
     path = find(source)
-    values = _read(path, ())
+    values = _read(path, (), [])
     for override in overrides:
         set_value(values, override)
     return parse(values, str(path), written=written)
@@ -128,9 +130,9 @@ def extended(source: str | Path) -> list[Path]:
     Raises:
         RecipeError: one of them cannot be read.
     """
-    found: dict[Path, None] = {}
+    found: list[Path] = []
     _read(find(source), (), found)
-    return [path for path in found if path != find(source).resolve()]
+    return [path for path in dict.fromkeys(found) if path != find(source).resolve()]
 
 
 def is_recipe(source: str | Path) -> bool:
@@ -155,7 +157,7 @@ def _description(path: Path) -> str:
     """A recipe's own, or that of what it extends, which is read for nothing else."""
     own = read_own(path)
     has_own = isinstance(own, dict) and "description" in own
-    return str((own if has_own else _read(path, ())).get("description", ""))
+    return str((own if has_own else _read(path, (), [])).get("description", ""))
 
 
 def _folders() -> list[Path]:
@@ -213,11 +215,12 @@ def leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix, values
 
 
-def _read(path: Path, seen: tuple[Path, ...], read: dict[Path, None] | None = None) -> dict[str, Any]:
+def _read(path: Path, seen: tuple[Path, ...], read: list[Path]) -> dict[str, Any]:
     """A recipe with what it extends below it; `read` takes the files that were read for it."""
     path = path.resolve()
-    if read is not None:
-        read[path] = None
+    read.append(path)
+    if len(read) > MOST_FILES:
+        raise RecipeError(f"{read[0]} extends more than {MOST_FILES} recipes", "write some of them into one")
     if path in seen:
         raise RecipeError(
             f"{path} extends itself, by way of {' -> '.join(p.name for p in seen)}", "let one of them extend nothing"
@@ -226,7 +229,7 @@ def _read(path: Path, seen: tuple[Path, ...], read: dict[Path, None] | None = No
         raise RecipeError(
             f"{seen[0]} extends more than {MOST_PARENTS} recipes, one after the other", "write some of them into one"
         )
-    values = copy.deepcopy(_parsed(read_text(path, RecipeError), str(path)))
+    values = copy.deepcopy(_parsed(read_text(path, RecipeError, SMALL), str(path)))
     if not isinstance(values, dict):
         what = "empty" if values is None else f"a {type(values).__name__}"
         raise RecipeError(f"{path} is {what}, where a recipe is a mapping of keys", "see `plumbline recipe NAME`")

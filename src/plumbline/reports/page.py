@@ -8,6 +8,7 @@ from pathlib import Path
 from plumbline.reports.escaping import html
 from plumbline.reports.style import CSS
 from plumbline.reports.svg import marker
+from plumbline.storage import open_regular
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 GENERATOR = '<meta name="generator" content="Plumbline">'
@@ -27,7 +28,7 @@ class Section:
 
 def is_page(path: Path) -> bool:
     """Whether a file is a page of ours."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return GENERATOR.encode() in file.read(1000)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from plumbline.claims import check_links
 from plumbline.records import Example
 from plumbline.reports.build_tables import all_tables
 from plumbline.reports.markdown import markdown_report
@@ -37,7 +38,7 @@ def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None 
 
     Raises:
         DataError: a record cannot be read.
-        StorageError: the directory cannot be written.
+        StorageError: the directory cannot be written, or a link in it leads the tables out of it.
     """
     view = View(run, examples or {})
     said = run_verdict(view)
@@ -47,6 +48,7 @@ def write_report(run: Run, examples: Mapping[str, Mapping[str, Example]] | None 
         for table in all_tables(one):
             files |= {f"{place / table.name}.csv": table.to_csv(), f"{place / table.name}.tex": table.to_latex()}
     files |= {"report.md": markdown_report(view, said), "report.html": html_report(view, said)}
+    check_links(run.folder, "tables")
     for name, text in files.items():  # last of all: a record that cannot be read leaves no half of a report
         write_text(run.folder / name, text)
     return run.folder / "report.html"

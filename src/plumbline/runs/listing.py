@@ -19,7 +19,7 @@ from plumbline.recipe import Recipe, load
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 from plumbline.runs.rows import KINDS, checker
 from plumbline.runs.run import STAGES, in_use, is_blank
-from plumbline.storage import JsonLines, clear_read_errors, read_object, read_text
+from plumbline.storage import SMALL, JsonLines, begins_with, clear_read_errors, read_object, read_text
 
 Status = Literal["finished", "running", "stopped", "never started", "damaged"]
 DEEPEST = 3
@@ -138,9 +138,9 @@ def _is_run(folder: Path) -> bool:
     """Whether a folder is a run, or was one: its mark, its recipe, or records that no other folder has together."""
     try:
         mark = folder / claims.MARK
-        marked = mark.is_file() and mark.read_bytes()[:20].strip() == b"run"
+        marked = mark.is_file() and begins_with(mark, "run\n")
         return marked or (folder / "recipe.yaml").is_file()
-    except OSError:
+    except (OSError, DataError):
         return False
 
 
@@ -213,7 +213,7 @@ def read_recipe(folder: Path) -> tuple[Mapping[str, Any], str]:
     try:
         recipe: Recipe = load(path, written=True)
     except RecipeError:
-        values = read_yaml(read_text(path, RecipeError), str(path))
+        values = read_yaml(read_text(path, RecipeError, SMALL), str(path))
         model = values.get("model") if isinstance(values, dict) else None
         if not isinstance(model, dict) or not isinstance(model.get("name", ""), str | None):
             raise

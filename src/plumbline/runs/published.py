@@ -157,6 +157,7 @@ def published(address: str, *, resume: bool, tell: Tell) -> Iterator[tuple[Path,
         _bring(store, folder, tell, notes)
         claims.claim(folder, KIND, is_run)
         write_note(folder, {**read_note(folder), "address": address, "lock": lock.id})
+        claims.check_links(folder, LINKS)
         shutil.rmtree(folder / LINKS, ignore_errors=True)
         publisher = Publisher(folder, store, lock, files_of)
         publisher.begin()

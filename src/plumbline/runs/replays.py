@@ -13,7 +13,7 @@ from pathlib import Path
 
 from plumbline.errors import DataError
 from plumbline.records import Frame, Mistake
-from plumbline.storage import one_line, read_object, write_bytes, write_json
+from plumbline.storage import SMALL, one_line, read_bytes, read_object, write_bytes, write_json
 
 INDEX = "index.json"
 
@@ -66,7 +66,9 @@ def read_replays(folder: Path) -> tuple[Replay, ...]:
                 mistakes=tuple(Mistake(**{key: _text(value) for key, value in one.items()}) for one in row["mistakes"]),
                 # Only the name: an index from elsewhere cannot show other files.
                 frames=tuple(
-                    Frame(caption=_text(one["caption"]), image=(folder / Path(one["image"]).name).read_bytes())
+                    Frame(
+                        caption=_text(one["caption"]), image=read_bytes(folder / Path(one["image"]).name, limit=SMALL)
+                    )
                     for one in row["frames"]
                 ),
             )

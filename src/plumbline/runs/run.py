@@ -108,10 +108,14 @@ class Silent:
         """See `Listener`."""
 
 
-RUN = "run"
-"""What the mark in a run directory says (see `plumbline.claims`)."""
+RUN = claims.RUN
 RECORDS = (".building", "manifest.json", "commerce.db", "malformed.log", "train.jsonl", "val.jsonl", "test.jsonl")
-"""What a task writes into a run's data folder."""
+"""What a task writes into its folder in a run's data folder."""
+WRITTEN = (
+    *(".lock", claims.MARK, "recipe.yaml", "environment.json", "result.json", *(f"{name}.jsonl" for name in KINDS)),
+    *("evaluations", "replays", "checkpoints", "models", "engine", "tensorboard", ".remote"),
+)
+"""What a run writes into its folder, or removes there, beside its data."""
 
 
 def is_run(folder: Path) -> bool:
@@ -166,9 +170,10 @@ class Run:
 
         Raises:
             RunError: it exists and `resume` is False, or was started with another recipe, or is in use.
-            StorageError: the folder holds what is no run's; nothing in it was touched.
+            StorageError: the folder holds what is no run's, or a link that leads out of it; nothing was touched.
         """
         claims.check(folder, RUN, is_run)
+        claims.check_links(folder, *WRITTEN)
         run = cls(folder, recipe, observers)
         started = (folder / "recipe.yaml").is_file() and not is_blank(folder)
         if started and not resume:
@@ -209,24 +214,30 @@ class Run:
         return False
 
     def _forget(self) -> None:
-        """Remove what a blank run left: the oracle's and controls' evaluations, and records that may differ now."""
+        """Remove what a blank run left: the oracle's and controls' evaluations, and records that may differ now.
+
+        Raises:
+            StorageError: a link in the data folder leads out of the run; nothing was removed.
+        """
+        claims.check_links(self.folder, "data")
         leftovers = [*(self.folder / "evaluations").glob(f"{REFERENCE}.*.json")]
-        data = self.folder / "data"
-        leftovers += [path for name in RECORDS for path in data.rglob(name)]
-        for manifest in data.rglob("manifest.json"):
+        for root, _, names in os.walk(self.folder / "data"):
+            place = Path(root)
+            if not (claims.kind_of(place) or "").endswith("records"):
+                continue  # somebody else's
+            ours = set(RECORDS)
             with suppress(PlumblineError):  # splits that only some tasks have
-                splits = as_mapping(read_object(manifest).get("splits"))
-                leftovers += [path for path in manifest.parent.glob("*.jsonl") if path.stem in splits]
+                ours |= {f"{split}.jsonl" for split in as_mapping(read_object(place / "manifest.json").get("splits"))}
+            leftovers += [place / name for name in names if name in ours]
+            if ours | {claims.MARK} >= {path.name for path in place.iterdir()}:
+                leftovers.append(place / claims.MARK)
         for path in leftovers:
             path.unlink(missing_ok=True)
-        for mark in data.rglob(claims.MARK):
-            if len([*mark.parent.iterdir()]) == 1:  # what else is there was made by us as well, or is somebody's
-                mark.unlink()
 
     def _acquire(self) -> None:
         path = self.folder / ".lock"
         with clear_os_errors(path):
-            self._lock = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+            self._lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NONBLOCK, 0o666)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel frees it when the process dies
         except BlockingIOError as error:

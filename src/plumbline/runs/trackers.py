@@ -160,6 +160,8 @@ def open_trackers(recipe: Recipe, folder: Path, say: Callable[[str], None]) -> S
         _imported(name)
     if recipe.run.trackers:  # they write into the folder before the run does
         claims.claim(folder, RUN, is_run)
+        for name in ("wandb", "tensorboard"):
+            claims.check_link(folder / name, folder)
     for name in recipe.run.trackers:
         try:
             with redirect_stdout(sys.stderr):

@@ -1,6 +1,8 @@
 """What is kept of requests: counts for Prometheus, and a line each in a log."""
 
 import json
+import os
+import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -70,7 +72,10 @@ class Book:
         self._log: IO[str] | None = None
         if log is not None:
             with clear_os_errors(log):
-                self._log = log.open("a", encoding="utf-8", buffering=1)
+                descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                if contents and stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    os.fchmod(descriptor, 0o600)  # what people ask is theirs
+                self._log = os.fdopen(descriptor, "a", encoding="utf-8", buffering=1)
         self.registry = CollectorRegistry()
         own: Any = {"registry": self.registry}
         self.requests = Counter("plumbline_requests", "Chat requests that ended", ["model", "status"], **own)

@@ -10,7 +10,7 @@ from typing import Any
 
 from plumbline import claims
 from plumbline.errors import StorageError
-from plumbline.storage import JsonLines, clear_os_errors
+from plumbline.storage import JsonLines, clear_os_errors, open_regular
 
 KIND = "kind"
 """What a row says first: `decision`, or `shadow`."""
@@ -101,7 +101,7 @@ def _numbered(path: Path, number: int) -> Path:
 
 def _is_log(path: Path) -> bool:
     """Whether a file begins with a row of ours."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         line = file.readline(100_000)
     try:
         row = json.loads(line)

@@ -18,7 +18,7 @@ from pathlib import Path
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.readers.completions import read_beside
 from plumbline.diagnosis.readers.rows import Log, as_number, config_beside, only_one, our_name
-from plumbline.storage import clear_read_errors
+from plumbline.storage import read_bytes
 
 _SUFFIXES = frozenset({".log", ".out", ".txt", ".err", ".stdout", ".stderr"})
 _NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|\.\d{1,30}|nan|inf(?:inity)?)"
@@ -82,8 +82,7 @@ def read(path: Path) -> list[History]:
 
 def _lines(path: Path) -> list[_Line]:
     """The rows of the form that most lines have."""
-    with clear_read_errors(path):
-        text = path.read_bytes().decode("utf-8", errors="replace")
+    text = read_bytes(path).decode("utf-8", errors="replace")
     if _is_json(text.lstrip().partition("\n")[0]):
         return []  # JSON lines, which the tables' reader knows more of
     lines = _COLOUR.sub("", text).replace("\r", "\n").split("\n")

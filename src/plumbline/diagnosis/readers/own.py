@@ -7,15 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from plumbline.diagnosis.history import Final, History, Kind, Sample
 from plumbline.diagnosis.readers.rows import collect_series, our_name
-from plumbline.errors import DataError
+from plumbline.errors import DataError, RecipeError
+from plumbline.overrides import read_yaml
 from plumbline.recipe import leaves
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation
 from plumbline.runs.run import STAGES
-from plumbline.storage import JsonLines, clear_read_errors
+from plumbline.storage import SMALL, JsonLines, clear_read_errors, read_text
 
 
 def find(path: Path) -> Path | None:
@@ -58,11 +57,10 @@ def read(path: Path) -> list[History]:
 
 
 def _recipe(path: Path) -> dict[str, Any]:
-    with clear_read_errors(path):
-        try:
-            values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except yaml.YAMLError as error:
-            raise DataError(f"{path} is no YAML", "it may be half written, or edited by hand") from error
+    try:
+        values = read_yaml(read_text(path, limit=SMALL), str(path))
+    except RecipeError as error:
+        raise DataError(error.cause, error.fix) from error
     if not isinstance(values, dict):
         raise DataError(f"{path} holds no recipe", "give the folder of a run")
     return values

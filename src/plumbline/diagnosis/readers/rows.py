@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import yaml
 
 from plumbline.diagnosis.history import History, Kind, Sample, Series
-from plumbline.errors import DataError
-from plumbline.overrides import read_own
+from plumbline.errors import DataError, RecipeError
+from plumbline.overrides import read_own, read_yaml
+from plumbline.storage import SMALL, clear_read_errors, parse_json, read_text
 
 _TABLE = read_own(Path(__file__).with_name("names.yaml"))
 
@@ -256,9 +256,11 @@ def config_beside(folder: Path) -> dict[str, Any]:
         if not file.is_file():
             continue
         try:
-            values = yaml.safe_load(file.read_text(encoding="utf-8"))  # JSON is YAML
-        except (OSError, UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
-            raise DataError(f"{file} cannot be read as YAML or JSON", "correct it, or move it away") from error
+            text = read_text(file, limit=SMALL)
+            with clear_read_errors(file):
+                values = parse_json(text) if file.suffix == ".json" else read_yaml(text, str(file))
+        except (DataError, RecipeError) as error:
+            raise DataError(error.cause, "correct it, or move it away") from error
         if isinstance(values, dict) and not {"architectures", "model_type"} & set(values):
             return values
     return {}

@@ -14,7 +14,7 @@ from plumbline.diagnosis.readers.completions import read_beside
 from plumbline.diagnosis.readers.protobuf import as_float, children, fields, signed
 from plumbline.diagnosis.readers.rows import Log, config_beside, only_one
 from plumbline.errors import DataError
-from plumbline.storage import clear_read_errors
+from plumbline.storage import read_bytes
 
 _MARK = "tfevents"
 _LONG = 4096
@@ -42,8 +42,7 @@ def read(path: Path) -> list[History]:
     config: dict[str, Any] = {}
     skipped = 0
     for file in files:
-        with clear_read_errors(file):
-            content = file.read_bytes()
+        content = read_bytes(file)
         for record in _records(content, file):
             event = None if record is None else _event(record)
             if event is None:

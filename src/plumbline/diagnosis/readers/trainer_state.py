@@ -1,6 +1,5 @@
 """`trainer_state.json` of TRL and transformers: also what Unsloth, Axolotl and ms-swift leave."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from plumbline.diagnosis.history import History
 from plumbline.diagnosis.readers.completions import read_beside
 from plumbline.diagnosis.readers.rows import Log
 from plumbline.errors import DataError
-from plumbline.storage import clear_read_errors
+from plumbline.storage import LARGEST_JSON, clear_read_errors, parse_json, read_text
 
 NAME = "trainer_state.json"
 
@@ -57,9 +56,10 @@ def _is_state(path: Path) -> bool:
 
 
 def _parsed(path: Path) -> dict[str, Any]:
+    text = read_text(path, limit=LARGEST_JSON)
     with clear_read_errors(path):
         try:
-            state = json.loads(path.read_text(encoding="utf-8"))
+            state = parse_json(text)
         except ValueError as error:
             raise DataError(
                 f"{path} is no whole JSON ({error})", "it may be half written: give an earlier checkpoint's"

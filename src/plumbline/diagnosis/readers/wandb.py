@@ -18,7 +18,7 @@ from plumbline.diagnosis.readers.protobuf import children, fields
 from plumbline.diagnosis.readers.rows import Log, config_beside, only_one
 from plumbline.diagnosis.readers.table import read_lines
 from plumbline.errors import DataError
-from plumbline.storage import clear_read_errors
+from plumbline.storage import read_bytes
 
 _BLOCK = 32768
 _HEADER = struct.Struct("<IHB")
@@ -49,8 +49,7 @@ def read(path: Path) -> list[History]:
     if path.suffix == ".jsonl":
         rows, skipped = read_lines(path)
     else:
-        with clear_read_errors(path):
-            content = path.read_bytes()
+        content = read_bytes(path)
         if not content.startswith(_START):
             raise DataError(f"{path} is no file of W&B", "give a run-*.wandb as W&B wrote it, or its folder")
         records, whole = _records(content)

@@ -16,7 +16,7 @@ from torch.multiprocessing.reductions import reduce_tensor
 from plumbline.errors import EngineError
 from plumbline.policies.pretrained.adapters import lora_layers
 from plumbline.policies.pretrained.arrival import Pair
-from plumbline.storage import clear_os_errors
+from plumbline.storage import as_umask_says, clear_os_errors
 
 SPREAD = 2**14
 """Elements of each trained matrix that are compared: of 210 matrices 3.4 million, so a share is exact to 0.001."""
@@ -73,8 +73,8 @@ def write_full(policy: Any, folder: Path, dtype: torch.dtype) -> Pair:
         try:
             policy.model.save_pretrained(temporary, state_dict=state)
             policy.chat.tokenizer.save_pretrained(temporary)
+            as_umask_says(temporary)
             for file in sorted(temporary.iterdir(), key=lambda one: one.name.endswith(".index.json")):
-                file.chmod(0o644)
                 file.replace(folder / file.name)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)

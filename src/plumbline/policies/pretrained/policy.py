@@ -20,7 +20,7 @@ from plumbline.recipe import ModelSection
 from plumbline.records import Key, Message, Request, Trajectory
 from plumbline.remote import portable
 from plumbline.runs.cards import CARD
-from plumbline.storage import clear_os_errors, read_object, sync_folder, write_json
+from plumbline.storage import as_umask_says, clear_os_errors, read_object, sync_folder, write_json
 
 
 class PretrainedPolicy:
@@ -200,7 +200,7 @@ class PretrainedPolicy:
             try:
                 self.write(temporary)
                 write_json(temporary / CARD, {**card, "model": {**own, **card.get("model", {})}})
-                temporary.chmod(0o755)
+                as_umask_says(temporary)
                 if folder.exists():
                     shutil.rmtree(folder)
                 temporary.rename(folder)

@@ -10,7 +10,7 @@ from plumbline.errors import PlumblineError
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import ADAPTER, is_adapter
 from plumbline.preflight.before import TOKENIZERS, Before, Check, Lacking, has_tokenizer
-from plumbline.storage import read_object
+from plumbline.storage import open_regular, read_object
 
 INDEX = "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
@@ -89,7 +89,7 @@ def _other_files(folder: Path) -> Iterator[Finding]:
 def _cut(file: Path, held: set[str]) -> str:
     """Why a file of weights is not whole, and the names that it holds into `held`; its header says how long it is."""
     size = file.stat().st_size
-    with file.open("rb") as stream:
+    with open_regular(file) as stream:
         start = stream.read(8)
         if start.startswith(b"version"):
             return "is a pointer of Git LFS, and not the weights"

@@ -3,25 +3,24 @@
 import shutil
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from plumbline import claims
+from plumbline.claims import UNFINISHED
 from plumbline.errors import DataError
-from plumbline.storage import read_jsonl, read_object, write_json, write_jsonl, write_text
+from plumbline.overrides import as_mapping
+from plumbline.storage import read_bytes, read_jsonl, read_object, sha256_of, write_bytes, write_json, write_jsonl
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.commerce.database.build import build_database
+from plumbline.tasks.commerce.database.writing import PARTIAL
 from plumbline.tasks.commerce.job import Pair, Shop, job_named, too_few
 from plumbline.tasks.commerce.olist.build import LOG, changed, import_olist
 from plumbline.tasks.commerce.options import ASKED, COUNTS, CommerceOptions, read_options
 
 SPLITS = ("train", "val", "test")
 MANIFEST = "manifest.json"
-UNFINISHED = ".building"
-"""There while the folder is being written, so that a build that was killed is not taken for records."""
-
-
 RECORDS = "commerce records"
 """What the mark in a folder says (see `plumbline.claims`)."""
 
@@ -60,17 +59,40 @@ def has_records(options: CommerceOptions, folder: Path) -> bool:
     """Whether `folder` holds records already, whole; if not, they can be built there.
 
     Raises:
-        DataError: they are of other options than those that the caller set.
+        DataError: they are of other options than those that the caller set, or others than their manifest says.
         StorageError: it holds what is not ours.
     """
     whole = not (folder / UNFINISHED).exists()
     if whole and (folder / MANIFEST).is_file():
         as_built(options, folder)
+        _check_files(folder)
         return True
     if whole and any((folder / f"{split}.jsonl").is_file() for split in SPLITS):
         return True
     claims.check(folder, RECORDS, _was_built)
     return False
+
+
+def _check_files(folder: Path) -> None:
+    """Compare the splits' files with what the manifest says of them.
+
+    Raises:
+        DataError: one is missing, or is another one than was built.
+    """
+    manifest = read_object(folder / MANIFEST)
+    counts, hashes = as_mapping(manifest.get("splits")), as_mapping(manifest.get("sha256"))
+    for split, count in counts.items():
+        path = folder / f"{split}.jsonl"
+        if hashes and sha256_of(path) != hashes.get(split):
+            what = "is another file than was built with them"
+        elif not hashes and sum(1 for _ in read_jsonl(path)) != count:  # of a version that wrote no hashes
+            what = f"has not the {count} rows that they had"
+        else:
+            continue
+        raise DataError(
+            f"{folder} holds no whole records: {path} {what}",
+            f"remove the folder to build them anew, or remove {folder / MANIFEST} to use the files as they are",
+        )
 
 
 def each_job(options: Mapping[str, Any], folder: Path) -> dict[str, Mapping[str, Any]]:
@@ -173,35 +195,57 @@ def build_commerce(options: CommerceOptions, folder: Path, progress: Progress = 
     counts = {job: count for job in COUNTS if (count := options.count(job))}
     if options.olist is None and counts.get("extraction", 0) > options.orders:
         raise too_few(counts["extraction"], f"{options.orders} orders have at most a review each")
-    began_empty = not folder.exists() or not any(folder.iterdir())
-    claims.claim(folder, RECORDS, _was_built)
-    write_text(folder / UNFINISHED, "")
+    claims.check(folder, RECORDS, _was_built)
+    wait = partial(progress, f"waiting for another process, which builds {folder}", 0, 1)
+    with claims.locked(folder, wait):
+        if has_records(options, folder):  # the other process has built them
+            return read_object(folder / MANIFEST)
+        _sweep(folder)
+        with claims.building(folder, RECORDS, last=MANIFEST, earlier=_was_built) as beside:
+            try:
+                manifest = _write(options, counts, beside, progress)
+            except DataError as error:
+                if (beside / LOG).is_file():  # what the error tells to look at stays, in a folder that is ours
+                    claims.claim(folder, RECORDS, _was_built)
+                    write_bytes(folder / LOG, read_bytes(beside / LOG))
+                cause, fix = (text.replace(str(beside), str(folder)) for text in (error.cause, error.fix))
+                raise DataError(cause, fix) from error
+            malformed = (beside / LOG).is_file()
+        if not malformed:
+            (folder / LOG).unlink(missing_ok=True)  # of an import that failed
+    return manifest
+
+
+def _write(options: CommerceOptions, counts: Mapping[str, int], folder: Path, progress: Progress) -> dict[str, Any]:
+    """Write everything into an empty folder; returns the manifest."""
     database = folder / "commerce.db"
     shop = Shop(database, folder, options, progress)
     rows: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
-    try:
-        imported = _build_database(options, database, progress)
-        for job in counts:
-            for split, pairs in job_named(job).pairs(shop).items():
-                rows[split] += [_record(job, pair) for pair in pairs]
-    except DataError:
-        if began_empty:  # leave nothing that a later command would go on with
-            for job in counts:
-                shutil.rmtree(folder / job, ignore_errors=True)
-            for written in (database, folder / UNFINISHED):
-                written.unlink(missing_ok=True)
-            if not (folder / LOG).exists():  # what the error tells to look at stays, in a folder that is ours
-                (folder / claims.MARK).unlink(missing_ok=True)
-            with suppress(OSError):
-                folder.rmdir()
-        raise
+    imported = _build_database(options, database, progress)
+    for job in counts:
+        for split, pairs in job_named(job).pairs(shop).items():
+            rows[split] += [_record(job, pair) for pair in pairs]
     for split, members in rows.items():
         write_jsonl(folder / f"{split}.jsonl", members)
-    splits = {name: len(members) for name, members in rows.items()}
-    manifest = {"options": options.records(), "splits": splits, **imported}
+    manifest = {
+        "options": options.records(),
+        "splits": {name: len(members) for name, members in rows.items()},
+        "sha256": {name: sha256_of(folder / f"{name}.jsonl") for name in rows},
+        **imported,
+    }
     write_json(folder / MANIFEST, manifest)
-    (folder / UNFINISHED).unlink()
     return manifest
+
+
+def _sweep(folder: Path) -> None:
+    """Remove databases that a version without a folder of its own to build in was killed over."""
+    for left in folder.glob(".commerce.db.*"):
+        if (
+            left.is_dir()
+            and not left.is_symlink()
+            and {path.name.partition("-")[0] for path in left.iterdir()} <= {PARTIAL}
+        ):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _build_database(options: CommerceOptions, database: Path, progress: Progress) -> dict[str, Any]:

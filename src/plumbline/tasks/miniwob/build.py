@@ -18,8 +18,9 @@ from typing import Any
 
 from plumbline import claims
 from plumbline.errors import DataError
+from plumbline.overrides import as_mapping
 from plumbline.records import Failure
-from plumbline.storage import read_object, write_json, write_jsonl
+from plumbline.storage import read_object, sha256_of, write_json, write_jsonl
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.episode import EpisodeFailed
 from plumbline.tasks.miniwob.actions import from_json, to_json
@@ -75,8 +76,8 @@ def has_records(options: MiniwobOptions, folder: Path) -> bool:
         DataError: they are of other options, or of other pages.
         StorageError: it holds what is not ours.
     """
-    if not (folder / MANIFEST).is_file():
-        claims.check(folder, RECORDS, lambda _: False)
+    if (folder / claims.UNFINISHED).exists() or not (folder / MANIFEST).is_file():
+        claims.check(folder, RECORDS)
         return False
     there, wanted = read_object(folder / MANIFEST), {"options": options.records(), "pages": pages_version()}
     differing = [key for key, value in wanted.items() if there.get(key) != value]
@@ -85,6 +86,12 @@ def has_records(options: MiniwobOptions, folder: Path) -> bool:
             f"{folder} holds other records (their {' and '.join(differing)} differ)",
             "give another folder (of `plumbline eval` that is --data), or remove this one to build it anew",
         )
+    for split, digest in as_mapping(there.get("sha256")).items():
+        if sha256_of(folder / f"{split}.jsonl") != digest:
+            raise DataError(
+                f"{folder} holds no whole records: {split}.jsonl is another file than was built with them",
+                "remove the folder to build them anew",
+            )
     return True
 
 
@@ -99,7 +106,16 @@ def build_records(options: MiniwobOptions, folder: Path, world: World, progress:
         EpisodeFailed: the browser broke down.
         StorageError: the disk is full, or the folder holds what is not ours.
     """
-    claims.claim(folder, RECORDS, lambda _: False)
+    claims.check(folder, RECORDS)
+    with claims.locked(folder, partial(progress, f"waiting for another process, which builds {folder}", 0, 1)):
+        if has_records(options, folder):  # the other process has built them
+            return read_object(folder / MANIFEST)
+        with claims.building(folder, RECORDS, last=MANIFEST) as beside:
+            return _write(options, beside, world, progress)
+
+
+def _write(options: MiniwobOptions, folder: Path, world: World, progress: Progress) -> dict[str, Any]:
+    """Write everything into an empty folder; returns the manifest."""
     maker = _Maker(options, world, progress)
     rows = {split: maker.split(split) for split in DEALT if split in splits_of(options)}
     if empty := [split for split, members in rows.items() if not members]:
@@ -114,6 +130,7 @@ def build_records(options: MiniwobOptions, folder: Path, world: World, progress:
         "options": options.records(),
         "pages": pages_version(),
         "splits": {split: len(rows[split]) for split in splits_of(options)},
+        "sha256": {split: sha256_of(folder / f"{split}.jsonl") for split in splits_of(options)},
         "left_out": {task: dict(counts) for task, counts in sorted(maker.left_out.items())},
     }
     write_json(folder / MANIFEST, manifest)

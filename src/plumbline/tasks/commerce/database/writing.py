@@ -13,6 +13,8 @@ from plumbline.tasks.commerce.database.schema import TABLES, create_indices, cre
 
 Rows = Callable[[str, sqlite3.Connection], Iterable[Row]]
 """The rows of a table by its name, asked for in the order of `schema.TABLES`; the tables before it are filled."""
+PARTIAL = "partial.db"
+"""The file until it is whole, in a folder of its own beside its place."""
 
 
 def write_database(path: Path, rows: Rows) -> None:
@@ -24,7 +26,7 @@ def write_database(path: Path, rows: Rows) -> None:
     with clear_os_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         folder = tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.")
-        partial = Path(folder) / "partial.db"
+        partial = Path(folder) / PARTIAL
         try:
             _fill(partial, rows)
             partial.replace(path)

@@ -1,13 +1,12 @@
 """From a folder of Olist's CSV files to `commerce.db`. Nothing in that folder is written."""
 
-import hashlib
 import sqlite3
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from plumbline.storage import clear_read_errors
+from plumbline.storage import clear_read_errors, sha256_of
 from plumbline.tasks import Progress
 from plumbline.tasks.commerce.database.enriched import Row
 from plumbline.tasks.commerce.database.schema import TABLES
@@ -79,7 +78,7 @@ def sources(olist: Path, labels: Path | None) -> dict[str, dict[str, Any]]:
     for name, file in _files(olist, labels).items():
         with clear_read_errors(file):
             stat = file.stat()
-            found[name] = {"size": stat.st_size, "modified": stat.st_mtime_ns, "sha256": _digest(file)}
+            found[name] = {"size": stat.st_size, "modified": stat.st_mtime_ns, "sha256": sha256_of(file)}
     return found
 
 
@@ -100,12 +99,7 @@ def _same(file: Path, then: Mapping[str, Any]) -> bool:
     stat = file.stat()
     if stat.st_size != then["size"]:
         return False
-    return bool(stat.st_mtime_ns == then["modified"] or _digest(file) == then["sha256"])
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    return bool(stat.st_mtime_ns == then["modified"] or sha256_of(file) == then["sha256"])
 
 
 def _files(olist: Path, labels: Path | None) -> dict[str, Path]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from plumbline.errors import DataError
-from plumbline.storage import clear_read_errors, write_text
+from plumbline.storage import clear_read_errors, open_regular, write_text
 from plumbline.tasks import Progress
 from plumbline.tasks.commerce.database.enriched import Row
 
@@ -65,8 +65,8 @@ def header_of(path: Path) -> list[str]:
     Raises:
         DataError: the file cannot be read.
     """
-    with clear_read_errors(path), path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        return next(csv.reader([file.readline(1 << 16)]), [])
+    with open_regular(path) as file, clear_read_errors(path):
+        return next(csv.reader([file.readline(1 << 16).decode("utf-8-sig", errors="replace")]), [])
 
 
 def read_rows(
@@ -86,7 +86,7 @@ def read_rows(
         DataError: the file cannot be read, has no rows, or over 1 % of them are malformed.
     """
     what, size, kept = f"reading {path.name} (KB)", path.stat().st_size // 1000, 0
-    with clear_read_errors(path), path.open("rb") as file:
+    with open_regular(path) as file, clear_read_errors(path):
         # A byte that is no UTF-8 becomes half a surrogate, which no text holds: it spoils its row and no other.
         reader = csv.reader(io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline=""), strict=True)
         while True:

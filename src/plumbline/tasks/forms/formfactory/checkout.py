@@ -1,13 +1,13 @@
 """A user's checkout of the benchmark: what must be there, what it holds, and which one it is. Read, never written."""
 
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError
+from plumbline.storage import parse_json, read_bytes, read_text
 from plumbline.tasks.forms.formfactory.table import Row
 
 ADDRESS = "https://github.com/formfactory-ai/formfactory"
@@ -36,8 +36,8 @@ class Checkout:
         """
         path = self.root / gold_file(row)
         try:
-            found = json.loads(path.read_text(encoding="utf-8-sig"))
-        except (OSError, ValueError) as error:
+            found = parse_json(read_text(path))
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{path} cannot be read: {error}", f"take a fresh checkout of {ADDRESS}") from error
         if not isinstance(found, list) or not found or not all(isinstance(record, dict) for record in found):
             raise DataError(f"{path} is not a list of records", f"take a fresh checkout of {ADDRESS}")
@@ -51,8 +51,8 @@ class Checkout:
         """
         path = self.root / documents_file(row)
         try:
-            return path.read_text(encoding="utf-8-sig")
-        except (OSError, ValueError) as error:
+            return read_text(path)
+        except (ValueError, RecursionError) as error:
             raise DataError(f"{path} cannot be read: {error}", f"take a fresh checkout of {ADDRESS}") from error
 
 
@@ -95,5 +95,5 @@ def _digest(root: Path) -> str:
     patterns = ("app.py", "templates/*.html", "data/data1/*.json", "data/data2/*.txt")
     for path in sorted(found for pattern in patterns for found in root.glob(pattern)):
         total.update(path.relative_to(root).as_posix().encode() + b"\0")
-        total.update(hashlib.sha256(path.read_bytes()).digest())
+        total.update(hashlib.sha256(read_bytes(path)).digest())
     return total.hexdigest()[:16]
