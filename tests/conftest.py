@@ -5,6 +5,8 @@ import os
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Two threads on tiny matrices wait for each other more than they work.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Recipes of tests name functions of tests; tests/test_trust_code.py takes this consent away.
+os.environ["PLUMBLINE_TRUST_CODE"] = "1"
 
 import functools
 import gc

@@ -25,17 +25,17 @@ from tests.commerce.conftest import OPTIONS
 ROOT = Path(__file__).parents[1]
 EVAL_FLAGS = (
     "allow-overlap chat-template data device dtype engine executor family greedy json limit max-tokens n out path "
-    "replays report rows-at-once seed set split steps suite table tables task temperature votes"
+    "replays report rows-at-once seed set split steps suite table tables task temperature trust-code votes"
 )
 
 
 SERVE_FLAGS = (
     "agent chat-template device dtype engine family grace host log log-contents max-bytes max-n max-requests "
-    "max-tokens port route-log routes rows-at-once timeout token-env"
+    "max-tokens port route-log routes rows-at-once timeout token-env trust-code"
 )
 SUBMIT_FLAGS = (
     "address compute cpus detach dry-run env exclude gpus image json needs no-preflight on out requirements resume "
-    "secret set there timeout to working-dir"
+    "secret set there timeout to trust-code working-dir"
 )
 
 
@@ -346,22 +346,32 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         if not hasattr(command, "commands")
     }
     assert flags == {
-        "check": ["--completions", "--json", "--set"],
+        "check": ["--completions", "--json", "--set", "--trust-code"],
         "recipe": ["--json", "--set"],
-        "run": ["--dry-run", "--json", "--out", "--resume", "--set"],
+        "run": ["--dry-run", "--json", "--out", "--resume", "--set", "--trust-code"],
         "get": ["--json", "--out"],
         "convert": ["--context", "--heads", "--out", "--tokenizer"],
-        "sweep": ["--address", "--at-once", "--json", "--out", "--resume", "--seeds", "--set", "--vary"],
+        "sweep": [
+            "--address",
+            "--at-once",
+            "--json",
+            "--out",
+            "--resume",
+            "--seeds",
+            "--set",
+            "--trust-code",
+            "--vary",
+        ],
         "eval": [f"--{name}" for name in EVAL_FLAGS.split()],
-        "score": ["--completions", "--data", "--json", "--out", "--set", "--split", "--task"],
+        "score": ["--completions", "--data", "--json", "--out", "--set", "--split", "--task", "--trust-code"],
         "parse": ["--schema"],
         "report": [],
         "runs": ["--json", "--mode", "--report", "--split", "--table"],
         "compare": ["--json", "--report", "--table"],
-        "audit": ["--data", "--json", "--limit", "--out", "--rows", "--seed", "--set", "--split"],
+        "audit": ["--data", "--json", "--limit", "--out", "--rows", "--seed", "--set", "--split", "--trust-code"],
         "decide": ["--json", "--out", "--tree"],
         "route": ["--json", "--out"],
-        "export": ["--base", "--dtype", "--evaluate", "--gguf", "--json", "--kind", "--out"],
+        "export": ["--base", "--dtype", "--evaluate", "--gguf", "--json", "--kind", "--out", "--trust-code"],
         "serve": [f"--{name}" for name in SERVE_FLAGS.split()],
         "submit": [f"--{name}" for name in SUBMIT_FLAGS.split()],
     }

@@ -1,6 +1,11 @@
 """The `plumbline` command, which is `python -m plumbline`, too."""
 
 import os
+import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path and sys.path[0] in {"", os.getcwd()}:  # noqa: PTH109
+    del sys.path[0]  # `python -m` puts the working directory first, and a file there must hide no module
+
 import signal
 from types import FrameType
 

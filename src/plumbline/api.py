@@ -9,7 +9,7 @@ from plumbline import recipe as recipes
 from plumbline import tasks
 from plumbline.errors import RecipeError
 from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
-from plumbline.imports import named
+from plumbline.imports import consent, named, typed
 from plumbline.pipeline import run_recipe
 from plumbline.preflight.dry_run import DryRun
 from plumbline.preflight.dry_run import dry_run as look_ahead
@@ -31,6 +31,7 @@ def run(
     out: str | Path | None = None,
     resume: bool = False,
     quiet: bool = False,
+    trust_code: bool = False,
 ) -> Run:
     """Train and evaluate as a recipe says, and write the run and its report (`plumbline run`).
 
@@ -41,6 +42,7 @@ def run(
         out: the run directory, or an address (docs/remote.md); None is NAME, after the recipe, in `run.folder`.
         resume: go on with a run that was stopped.
         quiet: show no progress on standard error.
+        trust_code: run code that a recipe's file names (as `module:name`) and that `overrides` do not.
 
     Returns:
         The finished run: `.result()` has its figures, `.folder` its `report.html`, `.model("rl")` the model's folder.
@@ -48,10 +50,11 @@ def run(
     Raises:
         PlumblineError: what is wrong, and what to do.
     """
-    loaded, place = _loaded(recipe, overrides, out)
     view = LiveView()
     observers: list[Observer] = [] if quiet else [view]
     with ExitStack() as opened:
+        opened.enter_context(consent(everything=trust_code))
+        loaded, place = _loaded(recipe, overrides, out)
         folder = folder_for(place)
         if is_address(place):
             if not resume:
@@ -72,14 +75,16 @@ def dry_run(
     overrides: Sequence[str] = (),
     out: str | Path | None = None,
     resume: bool = False,
+    trust_code: bool = False,
 ) -> DryRun:
     """What `run` would do, need and cost with these arguments, and what is wrong with it (`plumbline run --dry-run`).
 
     Raises:
         PlumblineError: the recipe cannot be read; all else that is wrong is in `.findings`.
     """
-    loaded, place = _loaded(recipe, overrides, out)
-    return look_ahead(loaded, folder_for(place), resume=resume)
+    with consent(everything=trust_code):
+        loaded, place = _loaded(recipe, overrides, out)
+        return look_ahead(loaded, folder_for(place), resume=resume)
 
 
 def _loaded(
@@ -88,8 +93,11 @@ def _loaded(
     """The recipe, and the run's directory or address."""
     if isinstance(recipe, Recipe | Mapping) and overrides:
         raise RecipeError("overrides are for recipes in files", "change the recipe itself")
+    typed(overrides)
     if isinstance(recipe, Mapping):
         recipe = recipes.parse(_by_name(recipe))
+    elif isinstance(recipe, Recipe) and ":" in recipe.model.family:
+        recipe = recipes.parse(recipe.plain())  # what its family reads may have been unchecked when it was loaded
     loaded = recipe if isinstance(recipe, Recipe) else recipes.load(recipe, overrides)
     return loaded, str(out) if out is not None else join(loaded.run.folder, loaded.name)
 
@@ -106,6 +114,7 @@ def open_task(name: str, *, folder: str | Path | None = None, **options: Any) ->
         RecipeError: no such task, or an option that it does not know.
         DataError: its records are missing or malformed.
     """
+    typed([name])
     place = Path(folder) if folder is not None else Path("data") / name
     return tasks.open_task(name, _by_name(options), place)
 
@@ -116,6 +125,7 @@ def evaluate(
     *,
     split: str = "test",
     limit: int | None = None,
+    trust_code: bool = False,
     **options: Any,
 ) -> Evaluation:
     """Evaluate a model, the oracle or a control on a fixed split (`plumbline eval`).
@@ -126,6 +136,7 @@ def evaluate(
         task: what it is asked.
         split: train, val, test, or another one of the task.
         limit: only the first so many examples.
+        trust_code: run code that the model's directory names (a family of models as `module:Class`).
         options: how a model is opened and asked, as `plumbline eval` has it: temperature (0 is greedy decoding, and
             what is taken but for a vote), votes (answers that are drawn, of which one is elected; at the temperature
             1), seed (of sampled answers), max_tokens and steps (what the model's own run evaluated with),
@@ -147,13 +158,16 @@ def evaluate(
             raise RecipeError(f"the run {source.folder} is not finished", "go on with it: run(..., resume=True)")
         source = str(result["model"])
     source = local_model(str(source))
-    check_name(source, task, how)
-    return evaluate_model(source, task, task.examples(split)[:limit], split, how, Silent())
+    with consent(everything=trust_code):
+        typed([how.family or ""])
+        check_name(source, task, how)
+        return evaluate_model(source, task, task.examples(split)[:limit], split, how, Silent())
 
 
 def _by_name(values: Any) -> Any:
-    """Values with every function in them as `module:name`, which a recipe can keep."""
+    """Values with every function in them as `module:name`, which a recipe can keep; all of them are the user's."""
     if isinstance(values, Mapping):
+        typed(f"{key}={value}" for key, value in values.items())
         return {key: _by_name(value) for key, value in values.items()}
     if isinstance(values, list | tuple):
         return [_by_name(value) for value in values]
@@ -162,6 +176,7 @@ def _by_name(values: Any) -> Any:
 
 def _name_of(function: Callable[..., Any]) -> str:
     name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
+    typed([name])
     if not name.rpartition(":")[2].isidentifier() or named(name, "function") is not function:
         raise RecipeError(
             f"{name} cannot be found again by its name", "define it with def at the top of a module, script or notebook"

@@ -34,6 +34,7 @@ def audit(
     limit: Annotated[int | None, typer.Option(min=1, help="Of each split only the first so many examples.")] = None,
     seed: Annotated[int, typer.Option(help="Of the examples that are damaged, and of the search for cheats.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Write all figures and findings as a JSON file.")] = None,
+    trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
     """Audit a reward without a model: gold answers, controls, parts, hostile texts, other ways to write, cheats.

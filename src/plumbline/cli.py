@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from plumbline import __version__, claims
+from plumbline import __version__, claims, imports
 from plumbline import command_options as take
 from plumbline.audit_command import audit_app
 from plumbline.command_output import print_json, print_tables, progress, say
@@ -84,7 +84,7 @@ def recipe(
     `diff A B` prints what differs between two, a line a key: the key, its value in A, its value in B. One word is
     always a recipe's name, so a recipe that is called diff is printed by `plumbline recipe diff`.
     """
-    from plumbline.recipe import descriptions, difference_lines, differing, load, load_two
+    from plumbline.recipe import descriptions, difference_lines, differing, load, load_two, unread
 
     given, overrides = words or [], overrides or []
     if not given:
@@ -93,6 +93,8 @@ def recipe(
     elif len(given) == 1:
         resolved = load(given[0], overrides)
         print_json(resolved.plain()) if as_json else print(resolved.to_yaml(), end="")
+        if unread(family := resolved.model.family):
+            print(f"note: {family} was not imported, so its own keys are not checked", file=sys.stderr)
     else:
         rows = differing(*load_two(given, overrides))
         if as_json:
@@ -114,6 +116,7 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
     out: take.RunPlace = None,
     dry_run: take.DryRun = False,
+    trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
     """Train and evaluate as a recipe says: records, SFT, GRPO, evaluation, report."""
@@ -191,6 +194,7 @@ def sweep(
     out: take.SweepFolder = None,
     at_once: take.AtOnce = 1,
     address: take.RayAddress = None,
+    trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
     """Run a recipe several times with some values varied, and compare the outcomes."""
@@ -251,6 +255,7 @@ def evaluate(
     tables: take.TablesFolder = None,
     report: take.Page = None,
     replays: take.Replays = 0,
+    trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.OutputJson = False,
 ) -> None:
     """Evaluate a model, the oracle or a control on a fixed split, with floor and ceiling beside it."""
@@ -261,6 +266,7 @@ def evaluate(
     from plumbline.reports.evaluation_output import Outputs, write_outputs
 
     short = {"executor": executor, "suite": suite, "path": None if path is None else str(path)}
+    imports.typed(f"{key}={value}" for key, value in short.items())
     named = task_section(task, overrides or ())
     spec = EvaluationSpec(
         model=local_model(model),
@@ -303,6 +309,7 @@ def score(
     data: take.Data = None,
     overrides: take.TaskOptions = None,
     out: take.EvaluationFile = None,
+    trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.OutputJson = False,
 ) -> None:
     """Score completions from anywhere, without a model and without torch.
@@ -343,6 +350,7 @@ def check(
     completions: Annotated[
         Path | None, typer.Option(help="A run's, where they lie elsewhere: JSON lines, Parquet, or a folder.")
     ] = None,
+    trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
     """Say what is wrong with a run, before it or after, with what says so; the exit status is 1 where that is fatal.

@@ -9,12 +9,22 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from plumbline.imports import trust, typed
+
 ANSWERS, TASK, MODEL, OUTPUT = "How it is decoded", "The task", "How the model is opened", "What is written and printed"
 """Headings in the help of commands that have many options."""
 
 
 class Group(TyperGroup):
-    """Commands whose flags show no type in the help: `--json <bool>` looks as if a word had to follow."""
+    """Commands whose flags show no type in the help: `--json <bool>` looks as if a word had to follow.
+
+    What is typed after them is noted (see `plumbline.imports`).
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The group's own words; all of them are the user's."""
+        typed(args)
+        return super().parse_args(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The group's own options."""
@@ -41,6 +51,15 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and no
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the recipe; repeatable.")
 ]
+TrustCode = Annotated[
+    bool,
+    typer.Option(
+        "--trust-code",
+        callback=lambda value: trust() if value else None,
+        help="Run code that a recipe, a model or a run names and that you did not type: yours, or read by you.",
+    ),
+]
+"""Its callback does all."""
 Recipe = Annotated[str, typer.Argument(metavar="RECIPE", help="A path, or a name that `plumbline recipe` lists.")]
 Checked = Annotated[
     str,

@@ -2,6 +2,7 @@
 
     PlumblineError
     ├── RecipeError        an unknown key, a value out of range, a recipe that extends itself
+    │   └── UntrustedCodeError  a file names code that the user did not consent to
     ├── DataError          a malformed row (with its file and line), an empty dataset, splits that overlap
     ├── ModelError         a missing model, a tokenizer without a chat template, a checkpoint of another model
     ├── StorageError       a full disk, a folder that cannot be written
@@ -52,6 +53,10 @@ class PlumblineError(Exception):
 
 class RecipeError(PlumblineError, ValueError):
     """The recipe does not say what it should."""
+
+
+class UntrustedCodeError(RecipeError):
+    """A file names code, and the user consented to none."""
 
 
 class DataError(PlumblineError, ValueError):

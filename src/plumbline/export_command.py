@@ -46,6 +46,7 @@ def export(
     gguf: Gguf = None,
     evaluate: Evaluate = None,
     base: Base = None,
+    trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
     """Write a trained model for others, with a model card and a licence note; nothing that we did not make is touched.

@@ -1,14 +1,32 @@
-"""Imports that may fail: what a user names as `module:name`, and what comes with an extra."""
+"""Imports that may fail: what a user names as `module:name`, and what comes with an extra.
+
+Nobody's code runs unasked. What the user typed runs; what a file names (a recipe, a model's card, a run) runs only if
+it is of an installed package that declares Plumbline, or with the user's consent to all of it (`--trust-code`).
+"""
 
 import importlib
+import os
+import re
+import site
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from importlib.metadata import Distribution, distributions
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import ModelError, PlumblineError, RecipeError
+from plumbline.errors import ModelError, PlumblineError, RecipeError, UntrustedCodeError
+
+CONSENT = "PLUMBLINE_TRUST_CODE"
+"""The variable that holds what the user consented to, so that workers, jobs and sweeps inherit it: `ALL`, or what was
+typed, an entry a line."""
+ALL = "1"
+_NAME = re.compile(r"(?<![\w./])[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?![\w:/])")
+_SET = re.compile(r"(?:^|[.=])((?:path|python|arguments|trust_remote_code)=.+)")
+_read: dict[Path, str] = {}
 
 EXTRAS = {
     "train": ("torch", "transformers", "tokenizers", "safetensors", "peft", "jinja2", "gguf"),
@@ -88,20 +106,24 @@ def check_installed(what: str, modules: Sequence[str]) -> None:
 
 
 def named(name: str, what: str) -> Any:
-    """The object that a user names as `module:name`; `what` is what it should be.
+    """The object that is named as `module:name`; `what` is what it should be.
 
-    The working directory is searched first, as Python does for a script in it. Every exception of the import is caught
-    here, because beyond lies a module of the user's, which may do anything.
+    Names that are not ours are also looked for in the working directory, after everything that is installed. Every
+    exception of the import is caught here, because beyond lies a module of the user's, which may do anything.
 
     Raises:
+        UntrustedCodeError: a file names it, and the user did not consent.
         RecipeError: there is no such module or no such name in it, or the module fails while it is imported.
     """
     module, _, attribute = name.partition(":")
-    advice = f"write it as module:name; modules are looked for in {Path.cwd()} and among the installed packages"
+    here = str(Path.cwd())
+    advice = f"write it as module:name; modules are looked for among the installed packages and then in {here}"
     if not attribute or not all(part.isidentifier() for part in module.split(".")):
         raise RecipeError(f"{name} names no {what}", advice)
-    if not {"", str(Path.cwd())} & set(sys.path):
-        sys.path.insert(0, str(Path.cwd()))  # a console script's own path does not have it
+    if not allowed(name):
+        raise refusal(f"the {what} {name}", name, code_file(module))
+    if not _is_ours(module) and not {"", here} & set(sys.path):
+        sys.path.append(here)
     try:
         return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
@@ -111,9 +133,163 @@ def named(name: str, what: str) -> Any:
     except AttributeError as error:
         if module not in sys.modules:  # it broke while it was imported
             raise _broke(name, what, module, error) from error
-        raise RecipeError(f"cannot open the {what} {name}: module {module} has no {attribute}", advice) from error
+        place = getattr(sys.modules[module], "__file__", None)
+        raise RecipeError(
+            f"cannot open the {what} {name}: module {module}{f' ({place})' if place else ''} has no {attribute}", advice
+        ) from error
     except Exception as error:
         raise _broke(name, what, module, error) from error
+
+
+# -- consent -----------------------------------------------------------------------------------------------------------
+
+
+def typed(words: Iterable[str]) -> None:
+    """Note what the user wrote: every `module:name` in these words, and of `KEY=VALUE` those that `check_consent` asks
+    for, by the last part of the key."""
+    said = os.environ.get(CONSENT, "")
+    if said != ALL:
+        values = [one for word in words for one in (*_NAME.findall(word), *_SET.findall(word)) if "\n" not in one]
+        os.environ[CONSENT] = "\n".join(dict.fromkeys([*filter(None, said.split("\n")), *values]))
+
+
+def trust() -> None:
+    """Consent to all code, in this process and in those that it starts."""
+    os.environ[CONSENT] = ALL
+
+
+def trusted() -> dict[str, str]:
+    """The variable that consents to all code, where the user did: for a job, whose command repeats what was typed."""
+    return {CONSENT: ALL} if os.environ.get(CONSENT) == ALL else {}
+
+
+@contextmanager
+def consent(everything: bool) -> Iterator[None]:
+    """What is typed in this block holds for the block; with `everything` whatever a file names is imported in it."""
+    before = os.environ.get(CONSENT)
+    if everything:
+        trust()
+    try:
+        yield
+    finally:
+        os.environ.pop(CONSENT, None)
+        if before is not None:
+            os.environ[CONSENT] = before
+
+
+def note_file(path: Path, text: str) -> None:
+    """Note what a file says, so that a refusal can tell which file names the code."""
+    _read.pop(path, None)
+    _read[path] = text
+
+
+def consented(entry: str) -> bool:
+    """Whether the user typed a `module:name`, a `KEY=VALUE` or, with any value, a `KEY=`; or consented to all code."""
+    said = os.environ.get(CONSENT, "")
+    return said == ALL or any(entry == one or (entry[-1:] == "=" and one.startswith(entry)) for one in said.split("\n"))
+
+
+def check_consent(entry: str, what: str, written: str, place: object) -> None:
+    """Refuse code that is not named as `module:name`: a folder's, an interpreter.
+
+    Args:
+        entry: see `consented`.
+        what: see `refusal`, like the others.
+        written: how the file writes it.
+        place: where the code lies.
+
+    Raises:
+        UntrustedCodeError: a file names it, and the user did not consent.
+    """
+    if not consented(entry):
+        raise refusal(what, written, place)
+
+
+def allowed(name: str) -> bool:
+    """Whether what is named as `module:name` may be imported. Nothing is imported to decide it."""
+    module = name.partition(":")[0]
+    return _is_ours(module) or consented(name) or _is_declared(module.partition(".")[0])
+
+
+def refusal(what: str, written: str, place: object = None) -> UntrustedCodeError:
+    """The error for code that a file names without the user's consent.
+
+    Args:
+        what: the file names.
+        written: how the file writes it.
+        place: where the code lies; None where that is not known.
+    """
+    files = [str(path) for path, text in reversed(_read.items()) if written in text]
+    lies = f"whose code is {place}" if place is not None else "whose code is not found"
+    return UntrustedCodeError(
+        f"{files[0] if files else 'a file'} names {what}, {lies}; nothing of it was run",
+        "if it is yours, or you have read it, add --trust-code (in Python: trust_code=True)",
+    )
+
+
+def code_file(module: str) -> Path | None:
+    """The file of a module, found without an import: among what is installed, then in the working directory."""
+    top, *inner = module.split(".")
+    spec = _spec(top)
+    if spec is not None and not inner:
+        return Path(str(spec.origin))
+    folders = [Path(one, *inner) for one in (spec.submodule_search_locations or ()) if inner] if spec else []
+    for place in [*folders, Path.cwd().joinpath(top, *inner)]:
+        for file in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
+            if file.is_file():
+                return file
+    return None
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == "plumbline"
+
+
+def _spec(top: str) -> ModuleSpec | None:
+    """Of a module at the top with a file of its own: no namespace, which any folder is, and nothing built in."""
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError, AttributeError):
+        return None
+    return spec if spec is not None and spec.has_location and spec.origin else None
+
+
+def _is_declared(top: str) -> bool:
+    """Whether an installed distribution brings a module at the top and declares that it is for Plumbline.
+
+    Other packages do not count: a file could name `os:system` or `pandas:read_pickle`, and say what they are called
+    with.
+    """
+    spec = _spec(top)
+    if spec is None or not _is_installed(Path(str(spec.origin))):
+        return False
+    return any(
+        _declares(one) and top in _modules(one)
+        for one in distributions()
+        if _is_installed(Path(str(one.locate_file(""))))
+    )
+
+
+def _is_installed(place: Path) -> bool:
+    """Whether a place is outside of the working directory and of the folders of the files that were read; an
+    environment of Python may lie within them."""
+    place = place.resolve()
+    environments = [Path(one).resolve() for one in (*site.getsitepackages(), site.getusersitepackages())]
+    folders = [Path.cwd(), *(path.resolve().parent for path in _read)]
+    return any(map(place.is_relative_to, environments)) or not any(map(place.is_relative_to, folders))
+
+
+def _declares(one: Distribution) -> bool:
+    if any(entry.group.startswith("plumbline") for entry in one.entry_points):
+        return True
+    return any(re.match(r"plumbline([-_.]+rl)?(?![\w.-])", needs, re.IGNORECASE) for needs in one.requires or ())
+
+
+def _modules(one: Distribution) -> set[str]:
+    """Modules at the top that a distribution brings; those that its entry points name, for one that is editable."""
+    files = {path.parts[0].partition(".")[0] for path in one.files or () if path.suffix in {".py", ".so", ".pyd"}}
+    entries = {entry.module.partition(".")[0] for entry in one.entry_points if entry.group.startswith("plumbline")}
+    return files | entries | {*(one.read_text("top_level.txt") or "").split()}
 
 
 def _broke(name: str, what: str, module: str, error: Exception) -> RecipeError:

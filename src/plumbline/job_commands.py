@@ -108,6 +108,7 @@ def submit(
     dry_run: DryRun = False,
     no_preflight: NoPreflight = False,
     detach: Detach = False,
+    trust_code: take.TrustCode = False,  # noqa: ARG001
     as_json: take.Json = False,
 ) -> None:
     """Run a recipe as a job: on a Ray cluster, in a process of its own, or on Anyscale.

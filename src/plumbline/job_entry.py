@@ -4,10 +4,14 @@ It says in the log when it begins and what the run left, and its exit status is 
 engine's own page says failed, too, where a command printed an error and ended well.
 """
 
-import io
 import os
-import signal
 import sys
+
+if __name__ == "__main__" and not sys.flags.safe_path and sys.path[0] in {"", os.getcwd()}:  # noqa: PTH109
+    del sys.path[0]  # `python -m` puts the working directory first, and a file there must hide no module
+
+import io
+import signal
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from typing import Any, NoReturn

@@ -102,7 +102,7 @@ def _what_makes(model: str) -> str | None:
 
 def _of_task(name: str, error: RecipeError) -> RecipeError:
     """An error of a task's options, which says which of several tasks it is about."""
-    return RecipeError(f"tasks.{name}: {error.cause}", error.fix) if name else error
+    return type(error)(f"tasks.{name}: {error.cause}", error.fix) if name else error
 
 
 def check_budgets(recipe: Recipe) -> None:

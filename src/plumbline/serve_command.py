@@ -91,6 +91,7 @@ def serve(
     log_contents: LogContents = False,
     routes: Routes = None,
     route_log: RouteLog = None,
+    trust_code: take.TrustCode = False,  # noqa: ARG001
 ) -> None:
     """Answer OpenAI-compatible requests with one or several models of any family, until it is told to end.
 

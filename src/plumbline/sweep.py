@@ -1,13 +1,11 @@
 """The same recipe with some values varied, one run after the other or side by side, and what came of each."""
 
 import itertools
-import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -25,6 +23,9 @@ from plumbline.runs.live import LiveView
 from plumbline.runs.run import STAGES, Observer, Run, is_run
 from plumbline.runs.trackers import open_trackers
 from plumbline.storage import write_text
+
+if TYPE_CHECKING:
+    from plumbline.engines.workers_pool import Home
 
 Observers = Callable[[Recipe, Path], Sequence[Observer]]
 """Who is told about a run, made anew for each."""
@@ -135,7 +136,7 @@ def _run_side_by_side(
         ModelError: Ray is not installed.
         EngineError: no cluster answers, or its head is gone.
     """
-    from plumbline.engines.workers_pool import LOOK, check_head, cluster
+    from plumbline.engines.workers_pool import LOOK, check_head, cluster, here
 
     waiting, failures = list(recipes), dict[str, PlumblineError]()
     deaths: Counter[str] = Counter()
@@ -156,7 +157,7 @@ def _run_side_by_side(
                 task = ray.remote(_run_there).options(num_cpus=1, num_gpus=gpus, max_retries=0)
                 go_on = (resume or deaths[label] > 0) and place.exists()
                 threads = torch.get_num_threads()  # Ray gives a process one
-                going[task.remote(recipe.to_yaml(), place, Path.cwd(), threads, resume=go_on)] = label
+                going[task.remote(recipe.to_yaml(), place, here(), threads, resume=go_on)] = label
                 spread.told(f"{label}: begun, in {places[label]}")
             while not (over := ray.wait(list(going), timeout=LOOK)[0]):
                 check_head()
@@ -186,14 +187,14 @@ def _on_gpu(device: str, has: Mapping[str, float]) -> bool:
     return device.startswith("cuda") or (device == "auto" and has.get("GPU", 0) > 0)
 
 
-def _run_there(recipe: str, place: Path, home: Path, threads: int, *, resume: bool) -> tuple[str, str] | None:
+def _run_there(recipe: str, place: Path, home: "Home", threads: int, *, resume: bool) -> tuple[str, str] | None:
     """In a process of the cluster: the run, or cause and remedy of its error."""
     import torch
 
+    from plumbline.engines.workers_pool import stand
+
     torch.set_num_threads(threads)
-    if home.is_dir():  # paths and modules are looked for where the sweep was started
-        os.chdir(home)
-        sys.path.insert(0, str(home))
+    stand(home)
     try:
         run_recipe(parse(read_yaml(recipe, "the recipe")), place, resume=resume)
     except PlumblineError as error:

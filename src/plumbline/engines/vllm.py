@@ -19,7 +19,7 @@ from plumbline.engines import vllm_server as servers
 from plumbline.engines.vllm_client import Client, Lost, Part, healthy
 from plumbline.engines.vllm_publication import PREFIX, Publication
 from plumbline.errors import EngineError
-from plumbline.imports import needed
+from plumbline.imports import check_consent, needed
 from plumbline.policies.policy import Learner
 from plumbline.recipe import Recipe
 from plumbline.recipe.running import EngineSection
@@ -58,6 +58,10 @@ def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> No
         raise EngineError(f"vLLM has no model of the family {family}", "leave out engine")
     needed("httpx", "an engine over HTTP", EngineError)
     if section.address is None:
+        if section.python is not None:
+            check_consent(f"python={section.python}", "engine.python", "python", section.python)
+        if section.arguments:  # some of them name modules
+            check_consent("arguments=", "engine.arguments", "arguments", " ".join(section.arguments))
         servers.check(section.python)
     elif ask and not healthy(section.address):
         raise EngineError(

@@ -12,7 +12,6 @@ Between machines of two kinds, and on GPUs, what is drawn is the same but for wh
 `Sampler.sample`).
 """
 
-import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from plumbline.engines.workers_pool import Pool, cluster
+from plumbline.engines.workers_pool import Home, Pool, cluster, here, stand
 from plumbline.errors import EngineError, RecipeError
 from plumbline.policies import open_policy
 from plumbline.policies.options import model_section
@@ -63,7 +62,7 @@ def spread_verdicts(recipe: Recipe, task: Task, name: str, run: Run) -> Task:
     section, folder, scale = recipe.each_task[name], run.folder / "data" / name, recipe.scale
 
     def opening() -> tuple[Any, ...]:  # when the first verdict is asked for: the records have been built then
-        return section.name, section.options, folder, folder.is_dir(), Path.cwd()
+        return section.name, section.options, folder, folder.is_dir(), here()
 
     pool = Pool("workers for verdicts", TaskWorker, opening, scale.verdicts, scale.timeout, 0)
     names = [one for one in {*dir(task)} - {*dir(_Spread), "task", "pool"} if not one.startswith("_")]
@@ -126,15 +125,14 @@ def _named() -> Iterator[None]:
 class TaskWorker:
     """The actor: a task that is asked for one verdict at a time, opened where the run was started."""
 
-    def __init__(self, name: str, options: Mapping[str, Any], folder: Path, there: bool, home: Path) -> None:
+    def __init__(self, name: str, options: Mapping[str, Any], folder: Path, there: bool, home: Home) -> None:
         """Open the task (see `open_task`).
 
         Raises:
             EngineError: the run's records, which are `there`, are not on this machine.
             PlumblineError: see `open_task`.
         """
-        if home.is_dir():  # paths and modules are looked for there
-            os.chdir(home)
+        stand(home)
         if there and not folder.is_dir():
             fix = "let run.folder be on a disk that all machines of the cluster share"
             raise EngineError(f"this machine has no folder {folder}, where the run's records are", fix)
@@ -188,7 +186,7 @@ class Replicas:
         import torch
 
         reference = recipe.rl is not None and recipe.rl.beta > 0
-        opening = model_section(recipe), model, torch.get_num_threads(), reference, Path.cwd()
+        opening = model_section(recipe), model, torch.get_num_threads(), reference, here()
         gpus = int(policy.engine.get("device", "").startswith("cuda"))
         self.pool = Pool(what, ModelWorker, lambda: opening, workers, recipe.scale.timeout, gpus)
         self.count, self.threads = workers, ThreadPoolExecutor(workers, thread_name_prefix="ask")
@@ -270,12 +268,11 @@ def _with_gradients(policy: Policy, work: Work) -> tuple[Any, Mapping[str, Any]]
 class ModelWorker:
     """The actor: a replica of the policy."""
 
-    def __init__(self, section: ModelSection, model: str, threads: int, reference: bool, home: Path) -> None:
+    def __init__(self, section: ModelSection, model: str, threads: int, reference: bool, home: Home) -> None:
         """Load the model; see `open_policy`."""
         import torch
 
-        if home.is_dir():  # where the run was started: paths and modules are looked for there
-            os.chdir(home)
+        stand(home)
         torch.set_num_threads(threads)
         self.version, self.policy = -1, open_policy(section, model)
         if reference:

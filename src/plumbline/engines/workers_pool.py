@@ -17,10 +17,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from plumbline.errors import EngineError, PlumblineError
-from plumbline.imports import check_installed
+from plumbline.imports import CONSENT, check_installed
 
 # Workers that one call may cost: that die of it, that give no answer in time, and that die before they are there.
 MOST = {"ChildProcessError": 12, "TimeoutError": 2, "opening": 40}
@@ -29,6 +30,26 @@ PATIENCE = 10.0  # seconds that the head of the cluster may be out of reach
 LOOK = 1.0  # seconds of waiting between looks at the head
 # The address of a node of this machine: on Linux, Ray replaces 127.0.0.1 by the machine's own.
 LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
+
+
+Home = tuple[Path, str]
+"""Where a run was started, and what its user consented to (`plumbline.imports`)."""
+
+
+def here() -> Home:
+    """Of this process, for those on a cluster."""
+    return Path.cwd(), os.environ.get(CONSENT, "")
+
+
+def stand(home: Home) -> None:
+    """In a process of the cluster: look for paths and modules where the run was started.
+
+    Ray puts the driver's folder on the path, in front of what is installed; it is searched last (see `imports.named`).
+    """
+    folder, os.environ[CONSENT] = home
+    sys.path[:] = [one for one in sys.path if one not in {"", str(folder)}]
+    if folder.is_dir():
+        os.chdir(folder)
 
 
 @contextmanager

@@ -118,8 +118,6 @@ def _size(package: Package) -> Iterator[Finding]:
 
 def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]:
     """Paths that the recipe needs and the package lacks."""
-    if spec.working_dir not in sys.path:
-        sys.path.insert(0, spec.working_dir)  # where modules of the user's are looked for
     file = find(spec.recipe)
     bundled = not file.resolve().is_relative_to(spec.working_dir)
     wanted = [*needed(recipe, None if bundled else file), *((Path(one), "--needs") for one in spec.needs)]

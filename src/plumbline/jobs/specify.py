@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from plumbline.errors import RecipeError
+from plumbline.imports import trusted
 from plumbline.jobs.spec import BACK_ENDS, Cloud, JobSpec
 from plumbline.recipe import Recipe, find, load, names
 from plumbline.remote import is_address
@@ -73,7 +74,7 @@ def specify(asked: Asked) -> tuple[JobSpec, Recipe]:
         needs=tuple(asked.needs),
         there=tuple(asked.there),
         address=address,
-        env=dict(_variable(one) for one in asked.env),
+        env=trusted() | dict(_variable(one) for one in asked.env),
         secrets=tuple(_secret(one) for one in asked.secrets),
         requirements=None if asked.requirements is None else str(asked.requirements.resolve()),
         cpus=asked.cpus,

@@ -21,12 +21,12 @@ from plumbline.reports.findings import text_of
 
 
 def refuse(examined: Examined) -> None:
-    """Refuse to send a job in which something fatal was found.
+    """Refuse to send a job in which something fatal was found, or that would need a consent that it is not given.
 
     Raises:
         RunError: says all of it, a cause a line.
     """
-    fatal = [finding for finding in examined.findings if finding.level == "fatal"]
+    fatal = [finding for finding in examined.findings if finding.level == "fatal" or finding.check == "code"]
     if fatal:
         found = _lines([f"{finding.what} ({finding.check})" for finding in fatal])
         advice = _lines([*dict.fromkeys(finding.fix for finding in fatal if finding.fix), UNCHECKED])

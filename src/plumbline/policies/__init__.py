@@ -6,7 +6,7 @@ What a family reads of a recipe stands in its `options.py`, and which families t
 from typing import TYPE_CHECKING
 
 from plumbline.errors import ModelError
-from plumbline.imports import check_installed, named
+from plumbline.imports import check_consent, check_installed, named
 from plumbline.policies.memory import clear_memory_errors, keep_pages
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.chat import read_template
@@ -62,6 +62,8 @@ def check_model(section: ModelSection, source: str | None) -> None:
     ours = bool(options_of(section.family).policy)
     if source is not None:
         source = local_model(source)
+        if section.trust_remote_code:
+            check_consent("trust_remote_code=", "model.trust_remote_code", "trust_remote_code", source)
         if ours:
             check_source(source)
         check_settings(section, source)

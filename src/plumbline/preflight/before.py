@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from plumbline.diagnosis.finding import Finding
-from plumbline.errors import DataError, ModelError, PlumblineError
+from plumbline.errors import DataError, ModelError, PlumblineError, UntrustedCodeError
 from plumbline.policies import NEEDED
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import is_adapter
@@ -124,7 +124,7 @@ class Before:
         """Whether lengths are counted by the model's own tokenizer; else by characters."""
         try:
             return self.chat is not None
-        except (Lacking, ModelError):
+        except (Lacking, ModelError, UntrustedCodeError):
             return False
 
     def prompt_tokens(self, messages: Sequence[Message]) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.text import Text
 
 from plumbline.diagnosis.finding import LEVELS, Finding
-from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError
+from plumbline.errors import DataError, ModelError, PlumblineError, RecipeError, RunError, UntrustedCodeError
 from plumbline.preflight.before import Before, Check, Lacking, before, before_of
 from plumbline.preflight.checks import CHECKS
 from plumbline.preflight.checks.overlap import MOST
@@ -104,6 +104,9 @@ def examine(known: Before, checks: Sequence[Check], began: float | None = None) 
         except Lacking as lacking:
             not_run[check.name] = [str(lacking)]
             continue
+        except UntrustedCodeError:
+            not_run[check.name] = ["--trust-code"]
+            continue
         findings += found
         if not found:
             clear.append(check.name)
@@ -121,6 +124,9 @@ def examine(known: Before, checks: Sequence[Check], began: float | None = None) 
 def _refused(known: Before) -> Iterator[Finding]:
     """What a run would end with at once."""
     for error in known.wrong:
+        if isinstance(error, UntrustedCodeError):  # what needs none of that code is looked at all the same
+            yield Finding("code", "warning", error.cause, fix=error.fix)
+            continue
         name = next((name for kind, name in NAMES if isinstance(error, kind)), "run")
         yield Finding(name, "fatal", error.cause, fix=error.fix)
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from plumbline.errors import PlumblineError
+from plumbline.errors import PlumblineError, UntrustedCodeError
 from plumbline.preflight.estimate import Lengths
 from plumbline.preflight.shapes import folder_of
 from plumbline.recipe import Recipe
 from plumbline.records import Example
 from plumbline.refusals import final_splits
 from plumbline.tasks import open_task
+from plumbline.tasks.jsonl.task import open_rows
 from plumbline.tasks.source import shares
 from plumbline.tasks.task import Sketched, Task
 
@@ -92,6 +93,8 @@ def open_tasks(recipe: Recipe, records: Path, scratch: Path) -> tuple[dict[str, 
             opened[name] = _open(name, open_task(one.name, one.options, place), scratch / "sketch" / name)
         except PlumblineError as error:
             wrong.append(error)
+            if isinstance(error, UntrustedCodeError) and one.name == "jsonl":
+                opened[name] = _open(name, open_rows(one.options), scratch)
     return opened, wrong
 
 

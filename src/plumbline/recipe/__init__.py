@@ -5,7 +5,14 @@ An unknown key is an error, because a typo must not train for six hours. What a 
 resolved and complete, into its directory.
 """
 
-from plumbline.recipe.families import FamilyOptions, foreign_key, options_as_written, options_of, without_foreign
+from plumbline.recipe.families import (
+    FamilyOptions,
+    foreign_key,
+    options_as_written,
+    options_of,
+    unread,
+    without_foreign,
+)
 from plumbline.recipe.files import (
     descriptions,
     difference_lines,
@@ -34,6 +41,7 @@ from plumbline.recipe.sections import (
     Schedule,
     SftSection,
     SharedTaskSection,
+    TaskName,
     TaskSection,
     TinySection,
 )
@@ -55,6 +63,7 @@ __all__ = [
     "Section",
     "SftSection",
     "SharedTaskSection",
+    "TaskName",
     "TaskSection",
     "TinySection",
     "descriptions",
@@ -75,6 +84,7 @@ __all__ = [
     "section",
     "task_section",
     "tasks_in",
+    "unread",
     "value_differences",
     "without_foreign",
 ]

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import create_model
 
 from plumbline.errors import RecipeError
-from plumbline.imports import named
+from plumbline.imports import allowed, named
 from plumbline.recipe.sections import ModelSection, Recipe
 from plumbline.records import Sampling
 from plumbline.section import Section
@@ -64,6 +64,11 @@ def options_of(family: str) -> FamilyOptions:
         )
     options: FamilyOptions = policy.options
     return options
+
+
+def unread(family: str) -> bool:
+    """Whether a family is code that may not be imported, so that nobody can say which options it has."""
+    return ":" in family and not allowed(family)
 
 
 def options_as_written(model: Mapping[str, Any], sampling: Mapping[str, Any]) -> FamilyOptions:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import RecipeError
+from plumbline.imports import consent, note_file, typed
 from plumbline.overrides import as_mapping, read_own, read_yaml, set_value, task_options
 from plumbline.recipe.families import (
     check_reads,
@@ -15,6 +16,7 @@ from plumbline.recipe.families import (
     options_as_written,
     options_of,
     recipe_of,
+    unread,
     without_foreign,
 )
 from plumbline.recipe.sections import NO_RESULT, ModelSection, Recipe, TaskSection
@@ -27,13 +29,16 @@ MOST_FILES = 200
 """Files that are read for one recipe: a recipe may extend several, and each of these several again."""
 
 
-def load(source: str | Path, overrides: Sequence[str] = (), *, written: bool = False) -> Recipe:
+def load(
+    source: str | Path, overrides: Sequence[str] = (), *, written: bool = False, trust_code: bool = False
+) -> Recipe:
     """Read a recipe file, what it extends, and overrides such as `rl.steps=50`.
 
     Args:
         source: a path, or the name of a bundled recipe (`commerce-demo`).
         overrides: `a.b=value` each; the value is read as YAML.
         written: see `parse`.
+        trust_code: import the family of models that the file names, so that its options are checked.
 
     Raises:
         RecipeError: no such file, not YAML, an unknown key or a value out of range (each named with its path).
@@ -42,7 +47,9 @@ def load(source: str | Path, overrides: Sequence[str] = (), *, written: bool = F
     values = _read(path, (), [])
     for override in overrides:
         set_value(values, override)
-    return parse(values, str(path), written=written)
+    with consent(everything=trust_code):
+        typed(overrides)
+        return parse(values, str(path), written=written)
 
 
 def task_section(name: str, overrides: Sequence[str]) -> TaskSection:
@@ -86,7 +93,8 @@ def parse(values: Mapping[str, Any], name: str = "recipe", *, written: bool = Fa
     Args:
         values: by key.
         name: what an error calls the place that they are from.
-        written: they are of a run, so they were checked: a family of one's own need not be there any more.
+        written: they are of a run, so they were checked: a family of one's own need not be there any more. The options
+            of a family that may not be imported (see `plumbline.imports.allowed`) are not checked either.
 
     Raises:
         RecipeError: names every wrong key, with the nearest right one or with the families that read it; there is no
@@ -97,6 +105,7 @@ def parse(values: Mapping[str, Any], name: str = "recipe", *, written: bool = Fa
     family = model.get("family", ModelSection.model_fields["family"].default)
     if not isinstance(family, str):
         return section(Recipe, values, name)  # which says so
+    written = written or unread(family)
     options = options_as_written(model, sampling) if written else options_of(family)
     own = {key: without_foreign(key, each, options) for key, each in parts.items()}
     recipe = section(recipe_of(options), {**values, **own}, name, hint=foreign_key)
@@ -229,7 +238,9 @@ def _read(path: Path, seen: tuple[Path, ...], read: list[Path]) -> dict[str, Any
         raise RecipeError(
             f"{seen[0]} extends more than {MOST_PARENTS} recipes, one after the other", "write some of them into one"
         )
-    values = copy.deepcopy(_parsed(read_text(path, RecipeError, SMALL), str(path)))
+    text = read_text(path, RecipeError, SMALL)
+    note_file(path, text)
+    values = copy.deepcopy(_parsed(text, str(path)))
     if not isinstance(values, dict):
         what = "empty" if values is None else f"a {type(values).__name__}"
         raise RecipeError(f"{path} is {what}, where a recipe is a mapping of keys", "see `plumbline recipe NAME`")

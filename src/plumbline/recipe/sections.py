@@ -36,6 +36,10 @@ class TaskSection(Section):
     options: dict[str, Any] = Field(default_factory=dict)
 
 
+TaskName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+"""What a recipe calls one of several tasks; folders are called so, too."""
+
+
 class SharedTaskSection(TaskSection):
     """One of several tasks of a run."""
 
@@ -307,7 +311,7 @@ class Recipe(Section):
     seed: int = 0
     task: TaskSection | None = None
     """None is commerce, where there are no `tasks`."""
-    tasks: dict[Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")], SharedTaskSection] | None = None
+    tasks: dict[TaskName, SharedTaskSection] | None = None
     """Several tasks in one run, by names of your choice; instead of `task`. All else of the recipe holds for each. One
     that is set to null is left out, which takes it away from a recipe that is extended."""
     mix: Literal["tasks", "examples"] = "tasks"

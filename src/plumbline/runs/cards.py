@@ -10,8 +10,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from pydantic import TypeAdapter
+
 from plumbline.errors import DataError, RecipeError
-from plumbline.recipe import TaskSection, foreign_key, options_as_written, section, without_foreign
+from plumbline.imports import note_file
+from plumbline.recipe import TaskName, TaskSection, foreign_key, options_as_written, section, without_foreign
 from plumbline.storage import one_line, read_object
 
 CARD = "plumbline.json"
@@ -52,6 +55,7 @@ class Card:
         if not path.is_file():
             return None
         values = read_object(path)
+        note_file(path, str({key: value for key, value in values.items() if key != "trained_on"}))
         advice = "remove it to treat the model as one from elsewhere"
         try:
             options = options_as_written(values.get("model", {}), values.get("sampling", {}))
@@ -74,6 +78,7 @@ class Card:
         section(options.sampling, self.sampling, inside="sampling.", hint=foreign_key)
         if not all(isinstance(one, str) for one in (self.stage, self.task)) or not isinstance(self.options, dict):
             raise TypeError("stage and task are texts, and options an object")
+        TypeAdapter(dict[TaskName, Any]).validate_python(self.tasks)
         for one in self.tasks.values():
             section(TaskSection, one, "tasks")
         if not re.fullmatch(r"[\w.-]+ [\w.-]+", self.recipe):

@@ -1,7 +1,7 @@
-"""Who may ask: a bearer token, and on a loopback address no page from elsewhere."""
+"""Who may ask: a bearer token, no page from elsewhere, and on a loopback address only by its own name."""
 
 import hmac
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,7 +17,8 @@ class Gate:
     """The whole application behind its token; where there is none, for whoever calls this machine by a name of its own.
 
     Without the second, a page in the user's browser could have a name of its own resolved to 127.0.0.1 and read what
-    the models say. A browser always says the name in `Host`.
+    the models say. A browser always says the name in `Host`. A page from elsewhere could also ask without reading the
+    answer, which takes the machine's time; a browser says where a request is from.
     """
 
     def __init__(
@@ -39,7 +40,11 @@ class Gate:
         host = _name(headers.get(b"host", b"").decode("latin-1"))
         if self.hosts and host not in self.hosts:
             return Refusal(421, "this server answers by the name of this machine only", code="host")
-        if self.token is None or scope["path"] in self.public:
+        if scope["path"] in self.public:
+            return None
+        if _is_foreign(headers):
+            return Refusal(403, "this server answers no page from elsewhere", code="origin")
+        if self.token is None:
             return None
         if hmac.compare_digest(headers.get(b"authorization", b""), self.token):
             return None
@@ -49,6 +54,14 @@ class Gate:
             code="invalid_api_key",
             headers={"www-authenticate": "Bearer"},
         )
+
+
+def _is_foreign(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser says that a page of another origin asks; a browser that does not say so names the origin."""
+    if site := headers.get(b"sec-fetch-site"):
+        return site not in {b"same-origin", b"none"}
+    origin = headers.get(b"origin")
+    return origin is not None and origin.partition(b"://")[2].lower() != headers.get(b"host", b"").lower()
 
 
 def _name(host: str) -> str:

@@ -19,6 +19,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from plumbline.errors import ModelError
+from plumbline.imports import check_consent
 from plumbline.policies.options import HidingModel, PretrainedModel
 from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.gguf_file import as_plain, header, is_gguf, split_as_trained, where, without_bars
@@ -125,6 +126,8 @@ def load_tokenizer(source: str, section: ModelSection) -> Any:
     from transformers import AutoTokenizer
 
     check_source(source)
+    if section.trust_remote_code:  # a check of a recipe opens a tokenizer and no model
+        check_consent("trust_remote_code=", "model.trust_remote_code", "trust_remote_code", source)
     folder, file = where(source)
     try:
         kind = stock_tokenizer(source) or AutoTokenizer

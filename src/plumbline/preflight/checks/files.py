@@ -2,11 +2,11 @@
 
 import subprocess
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from plumbline.diagnosis.finding import Finding
+from plumbline.imports import code_file
 from plumbline.models.catalogue import ENTRIES
 from plumbline.preflight.before import Before, Check, Lacking
 from plumbline.preflight.needs import is_hub_name
@@ -80,17 +80,9 @@ def _module(name: str, key: str) -> Iterator[tuple[Path, str]]:
     module, _, function = name.partition(":")
     if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
         return
-    try:
-        spec = find_spec(module)
-    except (ImportError, ValueError, AttributeError):
-        return  # which a run refuses
-    if (
-        spec is not None
-        and spec.origin
-        and Path.cwd() in Path(spec.origin).parents
-        and "site-packages" not in spec.origin
-    ):
-        yield Path(spec.origin), key
+    file = code_file(module)
+    if file is not None and Path.cwd() in file.parents and "site-packages" not in file.parts:
+        yield file, key
 
 
 def _made(model: Path) -> bool:

@@ -66,7 +66,7 @@ async function showExamples(task = "", split = "", offset = 0) {
   $("said").textContent = "Looking for examples.";
   let found;
   try {
-    found = await (await ask(`try/examples?${query}`)).json();
+    found = await (await ask(`try/examples?${query}`, {method: "POST"})).json();
   } catch (error) {
     found = {tasks: [], splits: [], examples: [], total: 0, offset: 0, why: error.message};
   }

@@ -45,7 +45,7 @@ SECONDS = 30.0
 
 
 def routes(sources: Mapping[str, str]) -> list[Route]:
-    """The page, its files, `GET /try/examples` and `POST /try/judge`.
+    """The page, its files, `/try/examples` and `POST /try/judge`. A GET opens no task; a POST may.
 
     Args:
         sources: of each model that clients know by name its directory, or "" for one that has none (a router).
@@ -56,7 +56,7 @@ def routes(sources: Mapping[str, str]) -> list[Route]:
     trials = Trials(sources)
     return [
         *(Route(path, partial(_file, *content), methods=["GET"]) for path, content in contents.items()),
-        Route("/try/examples", partial(_answered, partial(_examples, trials, queue)), methods=["GET"]),
+        Route("/try/examples", partial(_answered, partial(_examples, trials, queue)), methods=["GET", "POST"]),
         Route("/try/judge", partial(_answered, partial(_judge, trials, queue)), methods=["POST"]),
     ]
 
@@ -83,7 +83,8 @@ async def _examples(trials: Trials, queue: "_Queue", request: Request) -> Any:
     if not (offset.isascii() and offset.isdigit() and len(offset) < 10):
         raise Refusal(400, "offset is a number from 0 on")
     given = (asked.get("model", ""), asked.get("task", ""), asked.get("split", ""))
-    return await queue.run(lambda: trials.listing(*given, int(offset)))
+    opens = request.method == "POST"
+    return await queue.run(lambda: trials.listing(*given, int(offset), opens=opens))
 
 
 async def _judge(trials: Trials, queue: "_Queue", request: Request) -> Any:

@@ -1,8 +1,8 @@
 """Examples of the tasks that served models were trained on, and verdicts on answers to them, as plain JSON values.
 
-A task is opened when it is first asked for. Nothing is built: a task whose records are not there has no examples, and
-says so. What stands beside a score are the best control (floor) and the oracle (ceiling) on the first examples of the
-same stratum.
+A task is opened when the page first asks for it. Nothing is built: a task whose records are not there has no examples,
+and says so; so does one whose code a model's card names (see `plumbline.imports`). What stands beside a score are the
+best control (floor) and the oracle (ceiling) on the first examples of the same stratum.
 """
 
 import math
@@ -42,7 +42,9 @@ class Trials:
         self._examples: dict[tuple[str, str, str], Mapping[str, Example]] = {}
         self._beside: dict[tuple[str, str, str, str], dict[str, Any]] = {}
 
-    def listing(self, model: str, task: str = "", split: str = "", offset: int = 0) -> dict[str, Any]:
+    def listing(
+        self, model: str, task: str = "", split: str = "", offset: int = 0, *, opens: bool = True
+    ) -> dict[str, Any]:
         """Some examples of a task that a model was trained on.
 
         Args:
@@ -50,6 +52,7 @@ class Trials:
             task: the name of one of several tasks; empty is the first.
             split: empty is test, or the task's last one.
             offset: of the first example.
+            opens: whether the task may be opened, and its examples be read, if they were not before.
 
         Returns:
             tasks (names), task, splits, split, total (how many the split has), offset, examples (id, messages, gold,
@@ -74,6 +77,8 @@ class Trials:
             return {**found, "why": f"{model} does not say which task it was trained on"}
         if chosen not in names:
             raise DataError(f"{model} was not trained on the task {chosen[:100]!r}", f"it was on {', '.join(names)}")
+        if not opens and (model, chosen) not in self._tasks:
+            return {**found, "why": f"the task {chosen} is not opened yet"}
         try:
             opened = self._task(model, chosen)
         except PlumblineError as error:
@@ -82,6 +87,8 @@ class Trials:
         found["split"] = split = split or ("test" if "test" in opened.splits else opened.splits[-1])
         if split not in opened.splits:
             raise DataError(f"{chosen} has no split {split[:100]!r}", f"it has {', '.join(opened.splits)}")
+        if not opens and (model, chosen, split) not in self._examples:
+            return {**found, "why": f"the split {split} is not read yet"}
         try:
             examples = list(self._split(model, chosen, split).values())
         except PlumblineError as error:

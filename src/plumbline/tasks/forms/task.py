@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError, RecipeError
-from plumbline.imports import missing
+from plumbline.imports import check_consent, missing
 from plumbline.records import Example, Failure, Frame, Headline, Message, Mistake, Outcome, Score
 from plumbline.seeds import generator
 from plumbline.tasks import Progress
@@ -52,6 +52,7 @@ def open_forms(options: Mapping[str, Any], folder: Path, progress: Progress) -> 
     else:
         from plumbline.tasks.forms.formfactory.importer import import_formfactory
 
+        check_consent(f"path={checked.path}", "the app of a checkout", "formfactory", checked.path)
         suite = import_formfactory(checked)
     return FormsTask(checked, open_executor(checked.executor, Site(suite.application)), suite)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError
+from plumbline.imports import allowed
 from plumbline.records import Example, Outcome, Score
 from plumbline.tasks import Progress
 from plumbline.tasks.controls import WITH_GOLD, WITHOUT_GOLD
@@ -22,6 +23,17 @@ def open_jsonl(options: Mapping[str, Any], folder: Path, progress: Progress) -> 
     Raises:
         RecipeError: an unknown option, or a scoring function that cannot be used.
     """
+    task = open_rows(options)
+    _ = task.rubric  # imports the functions
+    return task
+
+
+def open_rows(options: Mapping[str, Any]) -> "JsonlTask":
+    """The task without its scoring functions, which are imported when they are first needed.
+
+    Raises:
+        RecipeError: an unknown option.
+    """
     return JsonlTask(read_options(options))
 
 
@@ -33,11 +45,15 @@ class JsonlTask:
 
     def __init__(self, options: JsonlOptions) -> None:
         self.options = options
-        self._scoring = Scoring(options)
+
+    @cached_property
+    def _scoring(self) -> Scoring:
+        return Scoring(self.options)
 
     @cached_property
     def _records(self) -> Records:
-        return read_records(self.options, self._scoring.needs)
+        readable = all(map(allowed, self.options.functions()))  # else rows can be looked at, and not judged
+        return read_records(self.options, self._scoring.needs if readable else frozenset())
 
     @property
     def rubric(self) -> str:

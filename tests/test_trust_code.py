@@ -1,0 +1,361 @@
+"""Nobody's code runs unasked: what the user typed runs; what a file names runs only if it is installed for Plumbline, or
+with --trust-code. Whatever code of a file's runs here, it leaves a mark."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import plumbline as api
+from plumbline import imports
+from plumbline.errors import UntrustedCodeError
+
+PAYLOAD = """
+import pathlib
+from plumbline.recipe import FamilyOptions
+pathlib.Path({mark!r}).touch()
+def open(options, folder, progress):
+    raise RuntimeError("it was opened")
+def score(completion, answer=""):
+    return float(completion == answer)
+class Policy:
+    options = FamilyOptions()
+    def open(section, source, seed):
+        raise RuntimeError("it was opened")
+"""
+SETTINGS = {"sft": {"steps": 2}, "evaluation": {"every": 0, "final": ["val"]}}
+PLAIN = {"model": {"tiny": {}}, **SETTINGS}
+
+
+@pytest.fixture(autouse=True)
+def no_consent(monkeypatch):
+    monkeypatch.setenv(imports.CONSENT, "")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(imports, "_read", {})
+
+
+@pytest.fixture(scope="module")
+def somebody(tmp_path_factory, tiny_folder):
+    """What somebody sent: models whose cards name code, recipes, a run; all of it in the working directory."""
+    folder = tmp_path_factory.mktemp("somebody")
+    (folder / "rows.jsonl").write_text(
+        "".join(json.dumps({"prompt": f"q {n}", "answer": f"a {n}"}) + "\n" for n in range(30))
+    )
+    for name in ("nice", "family", "scorer", "remote", "checkout"):
+        shutil.copytree(tiny_folder, folder / "models" / name)
+        (folder / "models" / name / "payload.py").write_text(PAYLOAD.format(mark=str(folder / "RAN")))
+    (folder / "models/checkout/app.py").write_text(PAYLOAD.format(mark=str(folder / "RAN")))
+    (folder / "payload.py").write_text(PAYLOAD.format(mark=str(folder / "RAN")))
+    rows = {"train": str(folder / "rows.jsonl"), "gold": "answer"}
+    for name, task, options, model in (
+        ("nice", "models.nice.payload:open", {}, {}),
+        ("family", "forms", {}, {"family": "models.family.payload:Policy"}),
+        ("scorer", "jsonl", {**rows, "score": "models.scorer.payload:score"}, {}),
+        ("remote", "forms", {}, {"trust_remote_code": True}),
+        ("checkout", "forms", {"suite": "formfactory", "path": "models/checkout"}, {}),
+    ):
+        card = {"recipe": "x 0", "stage": "rl", "task": task, "options": options, "trained_on": "", "model": model}
+        (folder / "models" / name / "plumbline.json").write_text(json.dumps(card))
+    for name, values in {
+        "task": {**PLAIN, "task": {"name": "payload:open"}},
+        "score": {**PLAIN, "task": {"name": "jsonl", "options": {**rows, "score": "payload:score"}}},
+        "family": {**SETTINGS, "model": {"name": str(tiny_folder), "family": "payload:Policy", "sharp": 2}},
+        "remote": {
+            **SETTINGS,
+            "model": {"name": "models/remote", "trust_remote_code": True},
+            "task": {"name": "forms"},
+        },
+        "engine": {**PLAIN, "task": {"name": "forms"}, "engine": {"name": "vllm", "python": "./payload.py"}},
+    }.items():
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump({"name": name, **values}))
+    run = folder / "got" / "run"
+    shutil.copytree(folder / "models" / "nice", run / "models" / "rl")
+    shutil.copy(folder / "payload.py", run)
+    (run / ".plumbline").write_text("run\n")
+    (run / "recipe.yaml").write_text(yaml.safe_dump({"name": "got", **PLAIN, "task": {"name": "got.run.payload:open"}}))
+    return folder
+
+
+@pytest.fixture
+def there(somebody, monkeypatch):
+    monkeypatch.chdir(somebody)
+    before = {*sys.modules}
+    yield somebody
+    (somebody / "RAN").unlink(missing_ok=True)
+    for name in {*sys.modules} - before:
+        if name.partition(".")[0] in {"payload", "models", "got"}:
+            del sys.modules[name]
+
+
+LOOKS = """
+recipe family.yaml
+recipe diff family.yaml commerce-tiny
+recipe task.yaml
+recipe got/run/recipe.yaml
+check family.yaml
+check task.yaml
+check score.yaml
+check remote.yaml
+check engine.yaml
+run score.yaml --dry-run --out new
+run task.yaml --dry-run --out new
+run family.yaml --dry-run --out new
+run got/run/recipe.yaml --dry-run --resume --out got/run
+report got/run
+check got/run
+runs got
+compare got/run got/run
+decide got/run --tree commerce-v4.1
+route got/run
+"""
+RUNS = """
+run task.yaml --out new
+run score.yaml --out new
+run family.yaml --out new
+run remote.yaml --out new
+run engine.yaml --out new
+run got/run/recipe.yaml --out got/run --resume
+sweep score.yaml --seeds 1,2 --out new
+audit task.yaml
+audit score.yaml
+eval oracle --task score.yaml
+score --completions rows.jsonl --task score.yaml
+eval models/nice --limit 1 --max-tokens 2
+eval models/family --limit 1 --max-tokens 2 --task forms
+eval models/scorer --limit 1 --max-tokens 2
+eval models/remote --limit 1 --max-tokens 2
+eval models/checkout --limit 1 --max-tokens 2
+eval got/run/models/rl --limit 1 --max-tokens 2
+export models/family --out new
+export models/nice --out new --evaluate 2
+serve models/family
+"""
+
+
+@pytest.mark.parametrize("line", LOOKS.strip().splitlines())
+def test_looking_runs_nothing(line, there, plumbline):
+    _, _, err = plumbline(*line.split())
+    assert not (there / "RAN").exists()
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("line", RUNS.strip().splitlines())
+def test_what_a_file_names_is_refused(line, there, plumbline):
+    code, out, err = plumbline(*line.split())
+    assert not (there / "RAN").exists()
+    assert code == 1, out + err
+    said = " ".join(err.split())
+    assert "add --trust-code" in said
+    assert not (there / "new").exists()
+    word = next(one for one in line.split() if one.startswith(("models/", "got/")) or one.endswith(".yaml"))
+    file = word if word.endswith(".yaml") else f"{word}/plumbline.json"
+    assert f"{file} names" in said.replace(f"{there}/", "")
+
+
+def test_a_refusal_says_where_the_code_lies(there, plumbline):
+    _, _, err = plumbline("eval", "models/nice", "--limit", "1")
+    assert f"whose code is {there}/models/nice/payload.py; nothing of it was run" in " ".join(err.split())
+
+
+def test_a_recipe_is_checked_as_far_as_it_goes_without_its_code(there, plumbline):
+    code, out, _ = plumbline("check", "score.yaml", "--json")
+    (stage,) = json.loads(out)["stages"]
+    first = next(one for one in stage["findings"] if one["check"] == "code")
+    assert (code, first["level"]) == (0, "warning")
+    assert "score.yaml names the scoring function payload:score" in first["what"]
+    assert "--trust-code" in first["fix"]
+    assert stage["not_run"]["reward"] == ["--trust-code"]
+    assert "24" in " ".join(stage["looked_at"]), "rows are read without the function"
+    code, out, _ = plumbline("check", "score.yaml", "--json", "--trust-code")
+    assert "reward" not in json.loads(out)["stages"][0]["not_run"]
+    assert (there / "RAN").exists()
+
+
+def test_a_recipe_whose_family_was_not_imported_says_so(there, plumbline):
+    _, out, err = plumbline("recipe", "family.yaml")
+    assert "sharp: 2" in out
+    assert err == "note: payload:Policy was not imported, so its own keys are not checked\n"
+    code, _, err = plumbline("recipe", "family.yaml", "--set", "model.family=payload:Policy")
+    assert (code, "unknown key model.sharp" in err) == (1, True), "typed, it is imported, and has no such key"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "audit score.yaml --trust-code --limit 5",
+        "audit payload:score --rows rows.jsonl --set task.options.gold=answer --limit 5",
+        "eval oracle --task score.yaml --set task.options.score=payload:score --limit 5",
+        "eval oracle --task jsonl --set task.options.train=rows.jsonl --set task.options.score=payload:score "
+        "--set task.options.gold=answer --limit 5",
+    ],
+)
+def test_what_is_typed_or_trusted_runs(line, there, plumbline):
+    code, out, err = plumbline(*line.split())
+    assert (there / "RAN").exists(), out + err
+    assert code in {0, 1}, err  # an audit may find something fatal
+
+
+def test_what_is_typed_consents_to_nothing_else(there, plumbline):
+    code, _, err = plumbline("eval", "models/scorer", "--set", "task.options.gold=answer", "--split", "payload:score")
+    assert (code, "--trust-code" in err, (there / "RAN").exists()) == (1, True, False)
+
+
+def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
+    from plumbline.jobs.checks import examine
+    from plumbline.jobs.specify import Asked, specify
+    from plumbline.jobs.submit import refuse
+
+    asked = Asked(recipe="score.yaml", on="process", overrides=["task.options.score=payload:score"])
+    spec, recipe = specify(asked)
+    assert imports.CONSENT not in spec.env
+    assert "task.options.score=payload:score" in spec.command(), "the job is typed what the user typed"
+    spec, recipe = specify(Asked(recipe="score.yaml", on="process"))
+    with pytest.raises(api.PlumblineError, match="score.yaml names the scoring function payload:score"):
+        refuse(examine(spec, recipe))
+    assert not (there / "RAN").exists()
+    monkeypatch.setenv(imports.CONSENT, imports.ALL)
+    assert specify(asked)[0].env == {imports.CONSENT: imports.ALL}
+
+
+def test_a_worker_of_a_cluster_is_told_what_was_consented_to(there, monkeypatch):
+    from plumbline.engines.workers_pool import here, stand
+
+    imports.typed(["payload:score"])
+    home = here()
+    monkeypatch.setenv(imports.CONSENT, "")
+    sys.path.insert(0, str(there))
+    stand(home)
+    assert imports.allowed("payload:score")
+    assert str(there) not in sys.path
+
+
+# -- Python ------------------------------------------------------------------------------------------------------------
+
+
+def test_in_python_arguments_are_typed_and_files_are_not(there):
+    with pytest.raises(UntrustedCodeError):
+        api.run("score.yaml", out="new", quiet=True)
+    assert api.load_recipe("family.yaml").model.sharp == 2
+    assert not (there / "RAN").exists()
+    with pytest.raises(api.PlumblineError, match=r"unknown key model\.sharp"):
+        api.load_recipe("family.yaml", trust_code=True)
+    with pytest.raises(UntrustedCodeError):
+        api.evaluate("models/family", api.open_task("forms"))
+    with pytest.raises(RuntimeError, match="it was opened"):
+        api.open_task("payload:open")
+    findings = api.dry_run("score.yaml", trust_code=True).findings
+    assert "code" not in [one.check for one in findings]
+    assert "code" in [one.check for one in api.dry_run("score.yaml").findings], "a consent ends with its call"
+
+
+# -- installed packages ------------------------------------------------------------------------------------------------
+
+
+def install(site: Path, name: str, entry_points: str = "", requires: str = "") -> None:
+    """A distribution, as pip leaves it."""
+    (site / name).mkdir(parents=True)
+    (site / name / "__init__.py").write_text("def fn(completion):\n    return 1.0\n")
+    info = site / f"{name}-1.0.dist-info"
+    info.mkdir()
+    needs = f"Requires-Dist: {requires}\n" if requires else ""
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{needs}")
+    (info / "entry_points.txt").write_text(entry_points)
+    (info / "RECORD").write_text(f"{name}/__init__.py,,\n")
+
+
+@pytest.mark.parametrize(
+    ("entries", "requires", "allowed"),
+    [
+        ("[plumbline.tasks]\nmine = {name}:fn\n", "", True),
+        ("", "plumbline-rl[train]>=0.1", True),
+        ("", "Plumbline_RL", True),
+        ("", "plumbline-like>=1", False),
+        ("[console_scripts]\nmine = {name}:fn\n", "numpy", False),
+    ],
+)
+def test_a_package_that_declares_plumbline_needs_no_consent(entries, requires, allowed, tmp_path, monkeypatch):
+    name = f"installed_{abs(hash((entries, requires)))}"
+    install(tmp_path / "site", name, entries.format(name=name), requires)
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    assert imports.allowed(f"{name}:fn") is allowed
+    assert name not in sys.modules, "nothing is imported to decide it"
+    monkeypatch.chdir(tmp_path / "site")
+    assert not imports.allowed(f"{name}:fn"), "the working directory is no place of installed packages"
+    monkeypatch.chdir(tmp_path / "work")
+    imports.note_file(tmp_path / "site" / "recipe.yaml", "")
+    assert not imports.allowed(f"{name}:fn"), "nor is the folder of a recipe"
+
+
+@pytest.mark.parametrize("name", ["os:system", "pandas:read_pickle", "subprocess:run", "numpy:load", "builtins:eval"])
+def test_other_packages_need_it(name):
+    assert not imports.allowed(name)
+
+
+def test_a_name_of_ours_needs_none_and_leaves_the_folder_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = [*sys.path]
+    assert callable(imports.named("plumbline.tasks.jsonl.task:open_jsonl", "task"))
+    assert sys.path == before
+    (tmp_path / "mine_in_front.py").write_text("fn = 1")
+    imports.typed(["mine_in_front:fn"])
+    assert imports.named("mine_in_front:fn", "task") == 1
+    assert sys.path == [*before, str(tmp_path)], "the working directory is searched last"
+
+
+# -- modules in the working directory ----------------------------------------------------------------------------------
+
+SHADOWS = "profile http transformers selectolax sqlglot statistics timeit cmath email csv zipfile typer rich yaml torch"
+
+
+@pytest.mark.parametrize("word", [["-m", "plumbline"], ["-c", "from plumbline.cli import main; main()"]])
+def test_a_file_of_the_users_hides_no_module(word, tmp_path):
+    for name in SHADOWS.split():
+        (tmp_path / f"{name}.py").write_text(f"raise ImportError('{name} of the user')\n")
+    if word[0] == "-c":  # a console script has no working directory on its path
+        word = ["-P", *word]
+    line = [sys.executable, *word, "eval", "oracle", "--task", "forms", "--limit", "2", "--json"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, env={**os.environ}, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["n"] == 2
+
+
+# -- cards, adapters ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["../../../escaped", "/tmp/escaped", "..", "", "a/b", "a\n", ".hidden"])
+def test_a_name_of_a_card_is_no_path(name, tiny_folder, tmp_path, monkeypatch, plumbline):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny_folder, tmp_path / "model")
+    tasks = {name: {"name": "commerce", "options": {"orders": 10}}}
+    card = {"recipe": "x 0", "stage": "rl", "task": "", "options": {}, "trained_on": "", "tasks": tasks}
+    (tmp_path / "model/plumbline.json").write_text(json.dumps(card))
+    code, _, err = plumbline("eval", "model", "--limit", "1", "--max-tokens", "2")
+    assert (code, "plumbline.json is damaged" in err) == (1, True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
+
+
+def test_an_adapter_names_no_module(tiny_policy, tmp_path, monkeypatch, plumbline, tiny_folder):
+    from plumbline.policies import open_policy
+    from plumbline.policies.autoregressive.options import OPTIONS
+    from plumbline.recipe import LoraSection
+
+    monkeypatch.chdir(tmp_path)
+    section = OPTIONS.model(name=str(tiny_folder), lora=LoraSection(rank=2))
+    open_policy(section, str(tiny_folder)).save(tmp_path / "adapter", {})
+    config = tmp_path / "adapter/adapter_config.json"
+    evil = {"megatron_config": {"a": 1}, "megatron_core": "evilmega.core"}
+    evil["auto_mapping"] = {"base_model_class": "Evil", "parent_library": "evilmega.core"}
+    config.write_text(json.dumps({**json.loads(config.read_text()), **evil}))
+    (tmp_path / "evilmega").mkdir()
+    (tmp_path / "evilmega/__init__.py").write_text(f"open({str(tmp_path / 'RAN')!r}, 'w')\n")
+    (tmp_path / "evilmega/core.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)  # even where it could be found
+    plumbline("eval", "adapter", "--limit", "1", "--max-tokens", "2", "--task", "forms")
+    assert not (tmp_path / "RAN").exists()
