@@ -524,3 +524,27 @@ def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_
     masked = load("demo-masked", []).model
     found = problems(recipe.model_copy(update={"model": masked}))
     assert any("vLLM has no model of the family masked" in str(problem) for problem in found)
+
+
+def test_a_run_refuses_adapters_that_its_server_cannot_be_handed_before_anything_is_trained(
+    served, tiny_folder, tmp_path
+):
+    from plumbline.pipeline import run_recipe
+    from plumbline.recipe import parse
+
+    recipe = parse(
+        {
+            "name": "toy",
+            "task": {"name": "tests.toy:open_toy"},
+            "model": {"name": str(tiny_folder), "lora": {"rank": 2, "targets": ["q_proj", "lm_head"]}},
+            "sft": {"steps": 1, "batch_size": 2, "optimiser": {"learning_rate": 1e-3}},
+            "rl": {"steps": 1, "prompts_per_step": 1, "group_size": 2, "optimiser": {"learning_rate": 1e-3}},
+            "sampling": {"max_tokens": 4},
+            "evaluation": {"untrained": False, "final_limit": 2, "limit": 2},
+            "engine": {"name": "vllm", "publish": "full", "address": served[0]().address},
+        }
+    )
+    with pytest.raises(EngineError, match="lm_head have one weight"):
+        run_recipe(recipe, tmp_path / "run")
+    assert not (tmp_path / "run" / "models").exists()
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()

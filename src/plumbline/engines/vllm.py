@@ -66,6 +66,20 @@ def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> No
         )
 
 
+def check_publication(section: EngineSection, policy: Any) -> tuple[str, Any]:
+    """How a policy's weights are handed over, and the torch dtype of the server's (see `_how`).
+
+    Raises:
+        EngineError: they cannot be handed over like this.
+    """
+    how, dtype = _how(section, policy)
+    if how != "lora":
+        from plumbline.policies.pretrained.merged import check_mergeable
+
+        check_mergeable(policy)
+    return how, dtype
+
+
 def open_engine(recipe: Recipe, policy: Any, model: str, run: Run) -> "VllmSampler":
     """The engine of a run, with the policy's present weights as version 0.
 
@@ -97,7 +111,7 @@ class VllmSampler:
         self.section, self.policy, self.place, self.log = section, policy, place, place.folder / "server.log"
         self._advice = f"see {GIVEN if section.address else self.log}, or raise engine.timeout"
         self.context: int = policy.context
-        self.weights = Publication(*_how(section, policy), place.folder)
+        self.weights = Publication(*check_publication(section, policy), place.folder)
         self.client = Client(section.address or f"http://127.0.0.1:{processes.free_port()}", section.timeout)
         self.server: processes.Kept | None = None
         self.figures: Mapping[str, float] = {}  # what the last publication was found to be
