@@ -294,6 +294,8 @@ def _open(run: Run, source: str, *names: str) -> Policy:
     _record_move(run, policy)
     if run.recipe.rl is not None and run.recipe.rl.credit == "items":
         locating(policy)  # at the first stage, so before anything is trained
+    if run.recipe.rl is not None and run.recipe.engine is not None:
+        named("plumbline.engines.vllm:check_publication", "engine")(run.recipe.engine, policy)
     run.environment({"engine": dict(policy.engine), **_likelihood(run.recipe, policy)})
     message = slowness(policy)
     if message and all(event["message"] != message for event in run.files["events"].rows()):

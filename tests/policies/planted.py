@@ -77,8 +77,8 @@ def scaled_head(patch, model):
 
 def unscaled_adapters(patch, model):
     """alpha / rank is left out."""
-    true = adapters._low_rank
-    patch.setattr(adapters, "_low_rank", lambda layer: (true(layer)[0], layer.lora_B["default"].weight))
+    true = adapters.low_rank
+    patch.setattr(adapters, "low_rank", lambda layer: (true(layer)[0], layer.lora_B["default"].weight))
 
 
 def ignored_adapters(patch, model):

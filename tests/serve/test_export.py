@@ -9,15 +9,19 @@ import pytest
 import torch
 import yaml
 
-from plumbline.errors import ModelError, RecipeError
+from plumbline.engines.vllm import check_publication
+from plumbline.errors import EngineError, ModelError, RecipeError
+from plumbline.export import weights
 from plumbline.export.export import Export, export
 from plumbline.export.source import UNKNOWN, base_of
 from plumbline.export.weights import write_merged
 from plumbline.policies import open_policy
 from plumbline.policies.pretrained import gguf_writer
 from plumbline.policies.pretrained.gguf_writer import KINDS, compare, write_gguf
+from plumbline.policies.pretrained.merged import rounded
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import LoraSection, TinySection, options_of
+from plumbline.recipe.running import EngineSection
 from plumbline.records import Request, Sampling
 from plumbline.runs.cards import Card
 from plumbline.runs.run import Silent
@@ -79,6 +83,119 @@ def test_a_merged_model_is_an_ordinary_directory_and_the_same_model(adapter, tmp
     assert {path.name for path in tmp_path.iterdir()} == {"out"}, "nothing half written is left"
     assert (tmp_path / "out" / "LICENSE").read_text() == "Do what you like.\n"
     assert head_of(tmp_path / "out")["license"] == "apache-2.0"
+
+
+def adapter_of(base, folder, **options):
+    """An adapter as peft saves it, every part of which does something."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(base)
+    options = {"target_modules": ["q_proj", "v_proj", "down_proj"], **options}
+    model = get_peft_model(model, LoraConfig(r=4, lora_alpha=8, task_type="CAUSAL_LM", **options))
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.requires_grad:
+                weight += 0.1 * torch.randn(weight.shape, generator=generator)
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(base).save_pretrained(folder)
+    return model.eval()
+
+
+def plain_logprobs(model):
+    ids = torch.arange(3, 60)[None] * 5 % 250
+    return model(ids).logits[0].log_softmax(-1).gather(-1, ids.roll(-1)[0, :, None])[:-1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"use_rslora": True},
+        {"rank_pattern": {"q_proj": 2}, "alpha_pattern": {"v_proj": 32}},
+        {"lora_dropout": 0.5},
+        {"target_modules": r".*\.(q|v)_proj"},
+        {"bias": "lora_only"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["merged", "gguf"])
+@torch.no_grad()
+def test_what_is_merged_gives_the_log_probabilities_of_the_adapter(tiny_folder, tmp_path, options, kind):
+    from transformers import AutoModelForCausalLM
+
+    trained = adapter_of(tiny_folder, tmp_path / "adapter", **options)
+    export(
+        Export(
+            model=str(tmp_path / "adapter"), out=tmp_path / "out", kind=kind, gguf="f32" if kind == "gguf" else None
+        ),
+        Silent(),
+    )
+    file = {"gguf_file": "out-f32.gguf"} if kind == "gguf" else {}
+    ours = AutoModelForCausalLM.from_pretrained(tmp_path / "out", **file).eval()
+    assert torch.allclose(plain_logprobs(ours), plain_logprobs(trained), atol=1e-4)
+    before = AutoModelForCausalLM.from_pretrained(tiny_folder).eval()
+    assert not torch.allclose(plain_logprobs(before), plain_logprobs(trained), atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"use_dora": True}, "q_proj has more to it"),
+        ({"target_modules": ["q_proj"], "lora_bias": True}, "q_proj has more to it"),
+        ({"target_modules": ["q_proj", "lm_head"]}, "have one weight"),
+        ({"target_modules": ["q_proj", "embed_tokens"]}, "embed_tokens is adapted by peft's Embedding"),
+        ({"modules_to_save": ["embed_tokens"]}, "ModulesToSaveWrapper"),
+        ({"trainable_token_indices": [5, 6]}, "TrainableTokens"),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore")  # peft says of some that it would merge them wrongly, too
+def test_what_cannot_be_merged_exactly_is_refused_before_anything_is_written(tmp_path, options, said, plumbline):
+    base = tiny(tmp_path / "base")
+    adapter_of(base, tmp_path / "adapter", **options)
+    for kind in ("merged", "gguf"):
+        code, _, error = plumbline("export", tmp_path / "adapter", "--out", tmp_path / "out", "--kind", kind)
+        assert (code, "Traceback" in error) == (1, False)
+        assert said in error
+        assert "fix: export it with --kind adapter" in error
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["adapter", "base"]
+    assert plumbline("export", tmp_path / "adapter", "--out", tmp_path / "out", "--kind", "adapter")[0] == 0
+    with pytest.raises(EngineError, match=said):  # a run says the same before its first stage
+        check_publication(EngineSection(name="vllm", publish="full"), weights.opened(str(tmp_path / "adapter")))
+
+
+@pytest.mark.parametrize("moe", ["mixtral", "olmoe", "qwen3_moe"])
+def test_adapters_on_experts_are_refused(tiny_folder, tmp_path, moe):
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    shutil.copytree(tiny_folder, tmp_path / "moe")
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "moe_intermediate_size": 32, "num_hidden_layers": 1}
+    sizes |= {"vocab_size": 300, "num_attention_heads": 2, "num_key_value_heads": 1, "num_experts_per_tok": 2}
+    config = AutoConfig.for_model(moe, num_local_experts=4, num_experts=4, max_position_embeddings=256, **sizes)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "moe")
+    with pytest.raises(EngineError, match="ParamWrapper"):
+        rounded(opened(tmp_path / "moe", lora=LoraSection(rank=2)), torch.float32)
+    rounded(opened(tmp_path / "moe", lora=LoraSection(rank=2, targets=["q_proj"])), torch.float32)
+
+
+def test_a_merged_model_that_is_another_is_not_published(adapter, tmp_path, monkeypatch):
+    from peft.tuners.lora import Linear
+
+    true = Linear.get_delta_weight
+    monkeypatch.setattr(Linear, "get_delta_weight", lambda *args: true(*args) / 2)
+    with pytest.raises(ModelError, match="the merged model is another model than was trained"):
+        export(Export(model=str(adapter), out=tmp_path / "out"), Silent())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_generation_ends_with_is_kept(tiny_folder, tmp_path):
+    shutil.copytree(tiny_folder, tmp_path / "base")
+    (tmp_path / "base" / "generation_config.json").write_text('{"eos_token_id": [2, 7]}')
+    opened(tmp_path / "base", lora=LoraSection(rank=2)).save(tmp_path / "adapter", PLAIN)
+    for source in ("base", "adapter"):
+        export(Export(model=str(tmp_path / source), out=tmp_path / "out"), Silent())
+        assert json.loads((tmp_path / "out" / "generation_config.json").read_text())["eos_token_id"] == [2, 7]
 
 
 def test_where_16_bits_are_stored_the_card_says_what_is_left_and_what_it_costs(adapter, tmp_path, plumbline):
@@ -231,6 +348,22 @@ def test_the_way_to_split_text_is_known_by_llama_cpps_name(tiny_folder, parts, n
     policy = opened(tiny_folder)
     policy.chat.tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(built)
     assert gguf_writer.check_writable(policy) == name
+
+
+@pytest.mark.parametrize("family", ["autoregressive", "masked", "flow"])
+def test_adapters_of_other_families_on_a_causal_model_are_merged_too(tiny_folder, tmp_path, family):
+    section = {} if family == "autoregressive" else {"canvas": 8}
+    section |= {"mask_token": "<|endoftext|>"} if family == "masked" else {}
+    base = tmp_path / "base"
+    shutil.copytree(tiny_folder, base)
+    policy = opened(base, family, lora=LoraSection(rank=2), **section)
+    for weight in policy.trainable().values():
+        torch.nn.init.normal_(weight, std=0.05, generator=torch.Generator().manual_seed(0))
+    card = Card(recipe="toy 0", stage="sft", task="tests.toy:open_toy", options={"size": 20}, model=section)
+    policy.save(tmp_path / "adapter", card.to_json())
+    export(Export(model=str(tmp_path / "adapter"), out=tmp_path / "out", dtype="bfloat16"), Silent())
+    ours = opened(tmp_path / "out", family, **section)
+    assert (weights.logprobs(ours) - weights.logprobs(policy)).abs().mean() < 0.05
 
 
 @pytest.mark.parametrize("family", ["masked", "slots", "flow"])

@@ -16,7 +16,7 @@ from typing import Any
 
 from plumbline import processes
 from plumbline.engines import vllm_server as servers
-from plumbline.engines.vllm_client import Client, Lost, Part, healthy
+from plumbline.engines.vllm_client import Client, Lost, Part, check_address, healthy
 from plumbline.engines.vllm_publication import PREFIX, Publication
 from plumbline.errors import EngineError
 from plumbline.imports import check_consent, needed
@@ -63,11 +63,27 @@ def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> No
         if section.arguments:  # some of them name modules
             check_consent("arguments=", "engine.arguments", "arguments", " ".join(section.arguments))
         servers.check(section.python)
-    elif ask and not healthy(section.address):
+        return
+    check_address(section.address, "engine.address")
+    if ask and not healthy(section.address):
         raise EngineError(
             f"no vLLM server is well at {section.address}",
             "start it first, or leave out engine.address, and the run starts its own",
         )
+
+
+def check_publication(section: EngineSection, policy: Any) -> tuple[str, Any]:
+    """How a policy's weights are handed over, and the torch dtype of the server's (see `_how`).
+
+    Raises:
+        EngineError: they cannot be handed over like this.
+    """
+    how, dtype = _how(section, policy)
+    if how != "lora":
+        from plumbline.policies.pretrained.merged import check_mergeable
+
+        check_mergeable(policy)
+    return how, dtype
 
 
 def open_engine(recipe: Recipe, policy: Any, model: str, run: Run) -> "VllmSampler":
@@ -101,8 +117,9 @@ class VllmSampler:
         self.section, self.policy, self.place, self.log = section, policy, place, place.folder / "server.log"
         self._advice = f"see {GIVEN if section.address else self.log}, or raise engine.timeout"
         self.context: int = policy.context
-        self.weights = Publication(*_how(section, policy), place.folder)
-        self.client = Client(section.address or f"http://127.0.0.1:{processes.free_port()}", section.timeout)
+        self.weights = Publication(*check_publication(section, policy), place.folder)
+        self.socket = servers.socket() if section.address is None else None
+        self.client = Client(section.address or "http://localhost", section.timeout, self.socket)
         self.server: processes.Kept | None = None
         self.figures: Mapping[str, float] = {}  # what the last publication was found to be
         self.version, self._starts, self._barren = 0, 0, 0
@@ -119,6 +136,8 @@ class VllmSampler:
             processes.stop(self.server)
         for folder in self.place.folder.glob(f"{PREFIX}*"):
             shutil.rmtree(folder, ignore_errors=True)
+        if self.socket is not None:
+            shutil.rmtree(self.socket.parent, ignore_errors=True)
 
     # -- the server --------------------------------------------------------------------------------------------------
 
@@ -126,11 +145,13 @@ class VllmSampler:
         """Start an own server, with the policy's present weights where it reads whole ones."""
         from plumbline.policies.pretrained.merged import write_full
 
-        how, served, port = self.weights.how, self.weights.served, self.client.address.rpartition(":")[2]
+        assert self.socket is not None
+        how, served = self.weights.how, self.weights.served
+        self.socket.unlink(missing_ok=True)  # of a server that was killed
         if how != "lora":
             write_full(self.policy, served, self.weights.dtype)
         seed = derive(self.place.seed, self._starts) % 2**31
-        words, said = servers.command(how, self.policy, str(served), self.engine["dtype"], port, seed)
+        words, said = servers.command(how, self.policy, str(served), self.engine["dtype"], self.socket, seed)
         self._starts += 1
         return processes.start([servers.check(self.section.python), *words, *self.section.arguments], said, self.log)
 
@@ -139,7 +160,7 @@ class VllmSampler:
         if starting := self.server is None and self.section.address is None:
             self.server = self._start()
         began, limit = time.monotonic(), self.section.timeout
-        while not healthy(self.client.address):
+        while not healthy(self.client.address, self.socket):
             gone = time.monotonic() - began
             if self.server is not None and not starting:
                 raise Lost(f"the vLLM server at {self.client.address} is no longer well")

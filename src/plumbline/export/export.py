@@ -153,8 +153,15 @@ def _merged(what: Export, source: Source, family: str, folder: Path) -> tuple[Fa
     if base is None and source.run is not None and source.run.is_done("base"):
         base = str(source.run.model("base"))
     done = weights.write_merged(weights.opened(source.model), folder, what.stored, base, source.model)
-    said = ["Adapters, where there were any, were merged in float32; read back, every weight is as it was written."]
-    figures: dict[str, Any] = {"parameters": done.parameters}
+    compared = ("losses", "texts") if family == "flow" else ("log-probabilities", "tokens")
+    said = [
+        "Adapters, where there were any, were merged in float32; read back, every weight is as it was written.",
+        (
+            f"The {compared[0]} of {done.gap.compared} {compared[1]} differ from those of the model as it was trained "
+            f"by {done.gap.mean:.2g} nats in the mean and by at most {done.gap.largest:.2g}."
+        ),
+    ]
+    figures: dict[str, Any] = {"parameters": done.parameters, "gap": asdict(done.gap)}
     if what.stored == "float32":
         said.append("Nothing was rounded.")
     elif done.arrived is not None:

@@ -99,7 +99,7 @@ class Projection:
     def __init__(self, layers: Sequence[Any]) -> None:
         """Take linear layers, with or without adapters."""
         self.layers = list(layers)
-        parts = [_low_rank(layer) if hasattr(layer, ORIGINAL) else None for layer in layers]
+        parts = [low_rank(layer) if hasattr(layer, ORIGINAL) else None for layer in layers]
         self.ups: list[Tensor | None] = []  # [r or 3r, O] each; see `_spread`
         self.ranks: list[int] = []
         downs = []
@@ -146,7 +146,7 @@ def halves(matrix: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.stack([high, low])
 
 
-def _low_rank(layer: Any) -> tuple[Tensor, Tensor] | None:
+def low_rank(layer: Any) -> tuple[Tensor, Tensor] | None:
     """A [r, H] and s B [O, r] of a layer's adapter; None where it has several, none, or more to it than these."""
     names = layer.active_adapters
     if layer.disable_adapters or layer.merged or len(names) != 1 or names[0] not in layer.lora_A:
@@ -165,7 +165,7 @@ def _is_idle(dropout: Any) -> bool:
 
 def _forward(layer: Any, hidden: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """A LoRA layer's outputs [..., O] for inputs [..., H], with gradient."""
-    part = None if args or kwargs else _low_rank(layer)
+    part = None if args or kwargs else low_rank(layer)
     if part is None:
         result: Tensor = getattr(layer, ORIGINAL)(hidden, *args, **kwargs)
         return result

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.multiprocessing.reductions import reduce_tensor
 
 from plumbline.errors import EngineError
-from plumbline.policies.pretrained.adapters import lora_layers
+from plumbline.policies.pretrained.adapters import lora_layers, low_rank
 from plumbline.policies.pretrained.arrival import Pair
 from plumbline.storage import as_umask_says, clear_os_errors
 
@@ -24,14 +24,53 @@ STABLE = "STABLE"
 """Written into an adapter's folder when all else is there."""
 
 
+def check_mergeable(policy: Any) -> None:
+    """Refuse a policy whose adapter is more than W + s B A of linear layers of its own: merged it is another model.
+
+    Raises:
+        EngineError: says what stands in the way.
+    """
+    for reason in _obstacles(policy):
+        raise EngineError(
+            f"the adapter cannot be merged into the weights: {reason}", "set engine.publish: lora, or leave out engine"
+        )
+
+
+def _obstacles(policy: Any) -> Iterator[str]:
+    from peft.tuners.tuners_utils import BaseTunerLayer
+    from peft.utils import AuxiliaryTrainingWrapper, PeftType
+
+    if policy.adapter is None:
+        return
+    kind = policy.adapter.peft_config["default"].peft_type
+    if kind != PeftType.LORA:
+        yield f"it is {kind.value}, not LoRA"
+    ours = set(lora_layers(policy.model))
+    for name, module in policy.model.named_modules():
+        if module in ours:
+            if low_rank(module) is None:
+                yield f"{name} has more to it than two low-rank matrices (such as DoRA or lora_bias)"
+        elif isinstance(module, BaseTunerLayer | AuxiliaryTrainingWrapper):
+            yield f"{name} is adapted by peft's {type(module).__name__}, and only LoRA of linear layers can be"
+    owners: dict[int, list[str]] = {}
+    for name, module in policy.model.named_modules():  # each once, under whatever names it stands
+        for weight in module.parameters(recurse=False):
+            owners.setdefault(id(weight), []).append(name.removesuffix(".base_layer"))
+    for layer in ours:
+        shared = owners[id(layer.base_layer.weight)]
+        if len(shared) > 1:
+            yield f"{' and '.join(shared)} have one weight, and merging would change it for all of them"
+
+
 def merged(policy: Any) -> Iterator[tuple[str, Tensor, bool]]:
     """Every weight of a policy's model in float32, adapters added in, and whether training changes it.
 
     Raises:
-        EngineError: adapters that cannot be merged: on quantised weights, or others than LoRA of linear layers.
+        EngineError: adapters that cannot be merged (see `check_mergeable`), or are on quantised weights.
     """
+    check_mergeable(policy)
     ours = set(lora_layers(policy.model))
-    layers = {name: layer for name, layer in policy.model.named_modules() if layer in ours}
+    layers = {name: one for name, one in policy.model.named_modules(remove_duplicate=False) if one in ours}
     trained = {name for name, weight in policy.model.named_parameters() if weight.requires_grad}
     seen = set[tuple[int, Any]]()
     with torch.no_grad():
