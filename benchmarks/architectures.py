@@ -48,6 +48,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "architectures.md"
 MARK = "<!-- made by benchmarks/architectures.py -->"
 SECONDS = 180
 """Given to one architecture."""
+MOST = 30_000_000
+"""Weights of a model that is tried."""
 VOCABULARY, WIDTH, LAYERS, HEADS, WINDOW = 320, 64, 4, 4, 32
 ALIKE = 1e-3
 """Nats, and share of a gradient, up to which two numbers are called equal here; most are below 1e-5."""
@@ -88,11 +90,23 @@ STRETCHED = {"rope_theta": 10000.0, "factor": 4.0}
 FAMILIES: dict[str, dict[str, Any]] = {
     "bamba": {"attn_layer_indices": [1]},
     "bert": {"is_decoder": True},
+    "cohere_compass_text": {"layer_types": ["sliding_attention", "full_attention"] * 2},
+    "dbrx": {
+        "attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0, "clip_qkv": 8.0},
+        "ffn_config": {"ffn_hidden_size": 32, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": WIDTH},
+    },
     "exaone4": {"sliding_window_pattern": 2},
     "gemma2": {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 5.0, "tie_word_embeddings": True},
     "gemma3n_text": {
         "intermediate_size": [128] * LAYERS, "activation_sparsity_pattern": [0.0] * LAYERS, "num_kv_shared_layers": 1,
         "layer_types": ["sliding_attention", "full_attention"] * 2, "tie_word_embeddings": True,
+    },
+    "gemma3": {
+        "vision_config": {
+            "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "image_size": 28, "patch_size": 14,
+        },
+        "mm_tokens_per_image": 4,
     },
     "gpt_neo": {"attention_types": [[["global", "local"], 2]]},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"] * 2},
@@ -109,7 +123,13 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "nemotron_h": {"layers_block_type": ["mamba", "attention", "mamba", "mlp"]},
     "opt": {"word_embed_proj_dim": WIDTH},
     "phi": {"partial_rotary_factor": 0.5},
+    "qwen4_exp_text": {
+        "indexer_n_heads": 2, "indexer_kv_heads": 1, "indexer_budget": 16, "indexer_compress_ratio": 2,
+        "ngram_vocab_size_base": 100, "split_ngram_parts": 1, "make_ngram_vocab_size_divisible_by": 1,
+    },
     "recurrent_gemma": {"num_hidden_layers": 3, "num_key_value_heads": 1},
+    "reformer": {"is_decoder": True, "axial_pos_shape": [16, 32], "axial_pos_embds_dim": [32, 32]},
+    "zaya": {"num_experts_per_tok": 1},
     "zamba2": {"layers_block_type": ["mamba", "hybrid", "mamba", "mamba"]},
     "llama, yarn": {"rope_parameters": {**STRETCHED, "rope_type": "yarn", "original_max_position_embeddings": 64}},
     "llama, LongRoPE": {
@@ -159,6 +179,14 @@ def config_of(model_type: str, changes: dict[str, Any]) -> Any:
     return kind(**{**sizes, **changes})
 
 
+def check_size(config: Any) -> None:
+    """Raise ValueError where a model of that config would not be tiny, whatever the sizes above are."""
+    with torch.device("meta"):
+        count = sum(weight.numel() for weight in AutoModelForCausalLM.from_config(config).parameters())
+    if count > MOST:
+        raise ValueError(f"{count:,} weights, because its parts have sizes of their own")
+
+
 def make(folder: Path, config: Any) -> None:
     """Write a model of random weights, far from even, and a byte-level tokenizer."""
     torch.manual_seed(0)
@@ -204,7 +232,8 @@ def largest(one: Tensor, other: Tensor) -> float:
 def measure(name: str, root: Path) -> dict[str, Any]:
     """One line of the results."""
     try:
-        make(root / "base", config_of(name.partition(",")[0], FAMILIES.get(name, {})))
+        check_size(config := config_of(name.partition(",")[0], FAMILIES.get(name, {})))
+        make(root / "base", config)
         theirs = AutoModelForCausalLM.from_pretrained(root / "base", dtype=torch.float32).eval()
         theirs(torch.tensor([[5, 6, 7]]), use_cache=False)
     except Exception as error:  # noqa: BLE001 - the config is ours, and is not what is tried
