@@ -20,7 +20,7 @@ from plumbline.imports import named
 from plumbline.policies import open_policy
 from plumbline.policies.memory import clear_memory_errors, release
 from plumbline.policies.options import DenoisingModel, PretrainedModel, model_section
-from plumbline.policies.policy import Engine, Helpers, Policy, Tells, locating, slowness
+from plumbline.policies.policy import Engine, Helpers, Policy, Tells, limits, locating, slowness
 from plumbline.preflight.preflight import refuse
 from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
 from plumbline.recipe.running import ENGINES, WORKERS
@@ -297,9 +297,11 @@ def _open(run: Run, source: str, *names: str) -> Policy:
     if run.recipe.rl is not None and run.recipe.engine is not None:
         named("plumbline.engines.vllm:check_publication", "engine")(run.recipe.engine, policy)
     run.environment({"engine": dict(policy.engine), **_likelihood(run.recipe, policy)})
-    message = slowness(policy)
-    if message and all(event["message"] != message for event in run.files["events"].rows()):
-        run.event("slow", message)
+    said = {event["message"] for event in run.files["events"].rows()}
+    for kind, messages in (("slow", [slowness(policy)]), ("note", limits(policy))):
+        for message in messages:
+            if message and message not in said:
+                run.event(kind, message)
     return policy
 
 

@@ -45,8 +45,8 @@ def test_values_and_gradients_are_those_of_the_plain_way(monkeypatch, sampling, 
 def test_a_frozen_head_is_computed_once_a_token(monkeypatch, trained):
     states, weight, _, tokens = inputs(10, 6, 23, bias=False)
     monkeypatch.setitem(head.LOGITS_AT_ONCE, "cpu", 3 * 23)
-    seen, true = [], head._law
-    monkeypatch.setattr(head, "_law", lambda hidden, *rest: seen.append(len(hidden)) or true(hidden, *rest))
+    seen, true = [], head._flow
+    monkeypatch.setattr(head, "_flow", lambda hidden, *rest: seen.append(len(hidden)) or true(hidden, *rest))
     head.head_log_prob(states, weight.requires_grad_(trained), None, tokens, Sampling()).sum().backward()
     assert states.grad is not None
     assert sum(seen) == (20 if trained else 10)
@@ -85,6 +85,32 @@ def test_a_16_bit_head_is_as_exact_as_one_in_float32(dtype, bias):
     wanted = whole[0].clone().requires_grad_()
     log_prob(torch.nn.functional.linear(wanted, *whole[1:]), tokens, Sampling()).sum().backward()
     assert (leaves[0].grad - wanted.grad).norm() < 0.01 * wanted.grad.norm()
+
+
+@pytest.mark.parametrize("trained", [False, True], ids=["frozen", "trained"])
+@pytest.mark.parametrize("sure", [0.5, 0.97, 0.99, 0.999, 0.9999])
+def test_a_16_bit_gradient_is_right_for_tokens_that_the_model_is_sure_of(sure, trained):
+    """1 - p is what is left there, and less than 16 bits tell apart; against float64."""
+    torch.manual_seed(0)
+    weight = (torch.randn(500, 64) / 8).bfloat16()
+    tokens, hidden = torch.randint(500, (200,)), torch.randn(200, 64).double()
+    along = torch.nn.functional.normalize(weight[tokens].double(), dim=1)
+    low, high = torch.full((200, 1), -300.0).double(), torch.full((200, 1), 300.0).double()
+    for _ in range(60):  # as far along its token's row as gives that probability
+        middle = (low + high) / 2
+        found = ((hidden + middle * along) @ weight.double().T).softmax(-1).gather(1, tokens[:, None])
+        low, high = torch.where(found < sure, middle, low), torch.where(found < sure, high, middle)
+    states = (hidden + low * along).bfloat16()
+
+    def gradients(log_probability, dtype):
+        leaves = [states.detach().to(dtype).requires_grad_(), weight.detach().to(dtype).requires_grad_(trained)]
+        log_probability(*leaves).sum().backward()
+        return [leaf.grad.double() for leaf in leaves if leaf.requires_grad]
+
+    ours = gradients(lambda x, w: head.head_log_prob(x, w, None, tokens, Sampling()), torch.bfloat16)
+    exact = gradients(lambda x, w: log_prob(x @ w.T, tokens, Sampling()), torch.float64)
+    for mine, wanted in zip(ours, exact, strict=True):
+        assert (mine - wanted).norm() < 0.03 * wanted.norm()
 
 
 class LargestTensor(TorchDispatchMode):

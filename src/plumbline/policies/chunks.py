@@ -163,6 +163,7 @@ def pack_sizes(
     pass_cost: float,
     *,
     square: bool = True,
+    repeats: Sequence[bool] | None = None,
 ) -> list[list[int]]:
     """Cut trajectories into packs: consecutive ones of one prompt, so many that the arithmetic is least.
 
@@ -177,6 +178,8 @@ def pack_sizes(
         width: H.
         pass_cost: operations of starting one more pass, per layer.
         square: a pack's attention is a masked square; False: each answer is attended with its prompt alone.
+        repeats: of each trajectory, whether it can be scored in a row of its own only, which has the prompt once more;
+            a row is as long as the longest of its pass.
 
     Returns:
         Lists of indices, in order.
@@ -187,12 +190,17 @@ def pack_sizes(
         if end < len(trajectories) and np.array_equal(trajectories[end].prompt, trajectories[start].prompt):
             continue
         count, prompt, longest = end - start, len(trajectories[start].prompt), max(lengths[start:end])
-        costs = {
-            size: -(-count // size) * (pass_cost + 24 * width**2 * length + 4 * width * pairs)
-            for size in range(1, count + 1)
-            if (length := prompt + size * longest) <= tokens_per_pass or size == 1
-            for pairs in [length**2 if square else prompt**2 + size * longest * (prompt + longest)]
-        }
+        in_rows = repeats is not None and any(repeats[start:end])
+        costs = {}
+        for size in range(1, count + 1):
+            length = size * (prompt + longest) if in_rows else prompt + size * longest
+            if length > tokens_per_pass and size > 1:
+                break
+            if in_rows:
+                pairs = size * (prompt + longest) ** 2
+            else:
+                pairs = length**2 if square else prompt**2 + size * longest * (prompt + longest)
+            costs[size] = -(-count // size) * (pass_cost + 24 * width**2 * length + 4 * width * pairs)
         size = min(costs, key=costs.__getitem__)
         packs += [list(range(at, min(at + size, end))) for at in range(start, end, size)]
         start = end

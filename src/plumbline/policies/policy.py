@@ -326,3 +326,10 @@ def slowness(policy: Policy) -> str:
     if not left_out:
         return ""
     return f"this model goes without {left_out}: slower, and no less exact, because the plain way is taken instead"
+
+
+def limits(policy: Policy) -> list[str]:
+    """What to say of where a model's context ends before its own, and of layers that an adapter could have had."""
+    bare = policy.engine.get("without_adapters", "")
+    said = [policy.engine.get("context_ends", ""), f"without an adapter: {bare}" if bare else ""]
+    return [each for each in said if each]

@@ -14,6 +14,7 @@ The mask is always given. With permuted or restarting positions and no mask, tra
 documents and cuts the attention on its own (measured on 4.57: silently, in both sdpa and eager).
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress, count, islice, takewhile
@@ -213,18 +214,36 @@ def remove_shared_attention(model: Any) -> None:
         config._attn_implementation = "sdpa"  # noqa: SLF001
 
 
+WINDOW = re.compile(r"window|chunk|local|extent|sparse|topk|budget")
+"""In the name of a setting that says how many tokens a layer sees, or keeps."""
+NO_WINDOW = re.compile(r"layer|pattern|expert|head|feed_forward|group|block|moe|router|infer")
+
+
+def windows(model: Any) -> list[int]:
+    """Numbers of tokens that a config names as what a layer sees, ascending; those of windows that are not in use, not.
+
+    Models name them as they like: sliding_window, window_size, attention_chunk_size, local_attention, index_topk.
+    """
+    config = model.config.get_text_config()
+    unused = [] if getattr(config, "use_sliding_window", True) else ["sliding_window"]
+    if (kinds := getattr(config, "layer_types", None)) and all(kind == "full_attention" for kind in kinds):
+        return []
+    return sorted(
+        {
+            value
+            for name, value in config.to_dict().items()
+            if isinstance(value, int) and value > 1 and WINDOW.search(name)
+            if not NO_WINDOW.search(name) and name not in unused
+        }
+    )
+
+
 def reach(model: Any) -> int | None:
     """Tokens that a layer with a window sees; None where every layer sees all.
 
     A pack says with its own mask, or with groups, who sees whom, so it is right up to this length only.
     """
-    config = model.config.get_text_config()
-    windows = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
-    if not getattr(config, "use_sliding_window", True):
-        return None
-    if (kinds := getattr(config, "layer_types", None)) and all(kind == "full_attention" for kind in kinds):
-        return None
-    return min((int(window) for window in windows if window), default=None)
+    return min(windows(model), default=None)
 
 
 def shared_attention(

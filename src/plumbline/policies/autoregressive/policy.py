@@ -50,7 +50,8 @@ class AutoregressivePolicy(PretrainedPolicy):
 
     def __init__(self, loaded: Loaded, section: AutoregressiveModel) -> None:
         super().__init__(loaded, section)
-        self._abilities = probe(self.model)
+        self._abilities = probe(self.model, cached=section.decoder == "transformers")
+        self._check_sampling()
         self._reach = reach(self.model)
         self._rounded = by_onednn(self.model)
         self._lean = self._choose_decoder(section)
@@ -66,6 +67,18 @@ class AutoregressivePolicy(PretrainedPolicy):
                 name does not agree with the model.
         """
         return cls(load(section, source, seed), section)
+
+    def _check_sampling(self) -> None:
+        """Refuse a model whose answers would be of another distribution than its forward pass has."""
+        for what, reason in (
+            ("cannot be sampled from, several answers at once", self._abilities.why_not_cached),
+            ("cannot score rows of several lengths together", self._abilities.why_not_rows),
+        ):
+            if reason:
+                raise ModelError(
+                    f"a model of type {self.model.config.model_type} {what}: {reason}",
+                    "use a model of another architecture (docs/architectures.md lists what was tried)",
+                )
 
     def _choose_decoder(self, section: AutoregressiveModel) -> bool:
         if section.decoder == "lean" and not self._abilities.lean:
@@ -143,7 +156,8 @@ class AutoregressivePolicy(PretrainedPolicy):
         lengths = [trajectory.num_tokens for trajectory in trajectories]
         slow, square = self.device.type == "cpu", not self._abilities.shared
         pass_cost = 24 * width**2 * PASS_TOKENS if slow else LAUNCHES
-        packs = pack_sizes(trajectories, lengths, tokens_per_pass, width, pass_cost, square=square)
+        repeats = [not self._goes_in_packs([trajectory]) for trajectory in trajectories]
+        packs = pack_sizes(trajectories, lengths, tokens_per_pass, width, pass_cost, square=square, repeats=repeats)
         if not self._goes_in_packs(trajectories) or (slow and square):
             return packs  # rows repeat their prompt, and a mask is of the whole square
         return joined(packs, trajectories, lengths, min(tokens_per_pass, JOINED) if slow else tokens_per_pass)

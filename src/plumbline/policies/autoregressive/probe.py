@@ -7,10 +7,12 @@ that keeps a state). Each is compared with a float32 pass of the same weights, a
 own dtype is: a short cut may be about as far from the float32 pass as that is, and no further. What is compared are
 the log-probabilities of the tokens that are plausible there; the largest difference over all logits is rounding, of
 a token that is never drawn. Only what agrees is used; what is used, and what is left out, is recorded with the run.
+Padded rows and the model's own cache are tried as well. Nothing can replace them, so a model that they are wrong for
+is refused.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,17 +20,34 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
 from plumbline.policies.autoregressive.decoders.graphs import Graphs
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder, unsupported
-from plumbline.policies.autoregressive.packing import Pack, install_shared_attention, pack, remove_shared_attention
+from plumbline.policies.autoregressive.packing import (
+    Pack,
+    install_shared_attention,
+    pack,
+    remove_shared_attention,
+    windows,
+)
 from plumbline.policies.pretrained.adapters import filled, fuse, unfuse
-from plumbline.policies.pretrained.inputs import additive, by_onednn
+from plumbline.policies.pretrained.inputs import additive, by_onednn, padded
 from plumbline.policies.pretrained.trial import Trial
 from plumbline.records import Sampling, Step, Trajectory
 
 ANSWER = 8
 SHARED_TOKENS = 4
 """That both prompts of a trial begin with."""
+DROPPED_AT = 3
+"""Tokens of an answer after which the trial of a cache drops rows and changes the order of the others."""
+CACHE_ROUNDS = 3e-4
+"""Nats that a model's own steps may be off beyond twice what a short cut may: linear attention adds up in other order
+there than in its pass of a whole sequence."""
+WORK = {"cuda": 1e14}
+"""Weights times tokens of a pack that is tried as it is longer than a window; 2e11 on a CPU, which takes seconds."""
+
+
+Tokens = Sequence[NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +64,10 @@ class Abilities:
     """The lean decoder gives the model's logits."""
     adapters: bool
     """LoRA layers give the same in the products of `pretrained.adapters`, which are in place from then on."""
+    why_not_cached: str = ""
+    """Why the model's own cache does not decode (`decoders.cached`); empty where it does, or was not asked for."""
+    why_not_rows: str = ""
+    """Why rows of several lengths cannot be scored together; empty where they can."""
     why_not_lean: str = ""
     graphs: bool = False
     """Its steps are CUDA graphs."""
@@ -65,14 +88,14 @@ class Abilities:
 
 
 @torch.no_grad()
-def probe(model: Any) -> Abilities:
-    """Compare the short cuts with plain forward passes of a few tokens; puts fused adapters in place if they agree."""
-    vocabulary = model.config.get_text_config().vocab_size
-    rng = np.random.default_rng(0)
-    prompts = [rng.integers(0, vocabulary, size=size) for size in (15, 9)]
-    prompts[1][:SHARED_TOKENS] = prompts[0][:SHARED_TOKENS]
-    # Answers repeat tokens of their prompt, so that what is attended to, and where, decides what is likely.
-    answers = np.stack([rng.choice(prompts[index // 2], ANSWER) for index in range(4)])
+def probe(model: Any, *, cached: bool = False) -> Abilities:
+    """Compare the short cuts with plain forward passes of a few tokens; puts fused adapters in place if they agree.
+
+    Args:
+        model: with or without adapters.
+        cached: try the model's own cache, even where the lean decoder fits.
+    """
+    prompts, answers = _texts(model, (15, 9))
     with filled(model):
         trial = Trial.of(model, lambda: _plain(model, prompts, answers))
         fuse(model)
@@ -80,10 +103,12 @@ def probe(model: Any) -> Abilities:
         if not adapters:
             unfuse(model)
         linear_head = _head_is_linear(model, prompts, answers, trial)
+        why_not_rows = _why_not(trial, lambda: _in_rows(model, prompts, answers))
         packing = linear_head and _packs(model, prompts, answers, trial)
         shared = packing and install_shared_attention(model) and _packs(model, prompts, answers, trial, shared=True)
         if not shared:
             remove_shared_attention(model)
+            packing = packing and all(_packs_beyond(model, window) for window in windows(model))
         reason = unsupported(model)
         if reason is None:
             reason = _why_not(trial, lambda: _decoded(model, prompts, answers))
@@ -92,10 +117,31 @@ def probe(model: Any) -> Abilities:
             kept = Graphs()
             for _ in range(2):  # captured, and then kept
                 why = why or _why_not(trial, lambda: _decoded(model, prompts, answers, kept))
-    return Abilities(linear_head, packing, shared, not reason, adapters, reason or "", graphs and not why, why)
+        why_not_cached = ""
+        if cached or reason:
+            why_not_cached = _why_no_cache(model, prompts, answers, trial)
+    return Abilities(
+        linear_head=linear_head,
+        packing=packing,
+        shared=shared,
+        lean=not reason,
+        adapters=adapters,
+        why_not_cached=why_not_cached,
+        why_not_rows=why_not_rows,
+        why_not_lean=reason or "",
+        graphs=graphs and not why,
+        why_no_graphs=why,
+    )
 
 
-Tokens = Sequence[NDArray[np.int64]]
+def _texts(model: Any, lengths: tuple[int, int]) -> tuple[Tokens, NDArray[np.int64]]:
+    """Two prompts of these lengths that begin alike, and two answers to each."""
+    vocabulary = model.config.get_text_config().vocab_size
+    rng = np.random.default_rng(0)
+    prompts = [rng.integers(0, vocabulary, size=size) for size in lengths]
+    prompts[1][:SHARED_TOKENS] = prompts[0][:SHARED_TOKENS]
+    # Answers repeat tokens of their prompt, so that what is attended to, and where, decides what is likely.
+    return prompts, np.stack([rng.choice(prompts[index // 2], ANSWER) for index in range(4)])
 
 
 def _rows(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> list[Tensor]:
@@ -146,6 +192,68 @@ def _packs(model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: Trial
     return trial.agrees(logits)
 
 
+def _packs_beyond(model: Any, window: int) -> bool:
+    """Whether a pack longer than a window is right where no sequence of it is; False where trying takes too long."""
+    prompts, answers = _texts(model, (max(window - ANSWER, 1), max(window - ANSWER, 1)))
+    tokens = sum(map(len, prompts)) + answers.size
+    if tokens * model.num_parameters() > WORK.get(model.device.type, 2e11):
+        return False
+    return _packs(model, prompts, answers, Trial.of(model, lambda: _plain(model, prompts, answers)))
+
+
+def _in_rows(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
+    """Logits [M, V] by one forward pass of rows that are padded on the right."""
+    joined = [np.concatenate([prompts[index // 2], answer]).tolist() for index, answer in enumerate(answers)]
+    ids, _ = padded(joined)
+    logits = model(ids.to(model.device), use_cache=False).logits
+    return torch.cat([each[len(row) - ANSWER - 1 : len(row) - 1] for each, row in zip(logits, joined, strict=True)])
+
+
+def _why_no_cache(model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: Trial) -> str:
+    """Why the model's own cache is not to be relied on; empty where it is.
+
+    A model is refused by it, so of a prompt's two answers the nearer one counts (see `pretrained.trial`).
+    """
+    half = len(trial.tokens) // 2
+    found: list[Tensor] = []
+    for part in (slice(None, half), slice(half, None)):
+        one = replace(
+            trial,
+            logprobs=trial.logprobs[part],
+            tokens=trial.tokens[part],
+            allowed=2 * trial.allowed + CACHE_ROUNDS,
+            sequences=2,
+        )
+
+        def logits(part: slice = part) -> Tensor:
+            if not found:
+                found.append(_cached(model, prompts, answers))
+            return found[0][part]
+
+        if reason := _why_not(one, logits):
+            return reason
+    return ""
+
+
+def _cached(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
+    """Logits [M, V] by the model's own cache: prompts are copied, and rows dropped and put into another order."""
+    decoder = CachedDecoder(model, pad_id=0)
+    order = torch.tensor([0, 1, 0, 2, 3, 2])  # of three copies the last is the first once more
+    begun = decoder.begin([prompt.tolist() for prompt in prompts], 3, ANSWER)
+    logits = [begun.repeat_interleave(2, 0)]
+    for time in range(ANSWER - 1):
+        step = decoder.step(torch.tensor(answers[order, time], device=model.device))
+        if len(step) == len(answers):
+            logits.append(step[order.argsort()])
+            continue
+        logits.append(step[[0, 1, 3, 4]])
+        if time == DROPPED_AT:
+            keep = torch.tensor([[1, 2], [2, 1]])
+            order = order.view(2, 3).gather(1, keep).flatten()
+            decoder.keep(torch.tensor([0, 1], device=model.device), keep.to(model.device))
+    return torch.stack(logits, dim=1).flatten(0, 1)
+
+
 def _on_gpu(model: Any) -> bool:
     return bool(model.device.type == "cuda")
 
@@ -154,8 +262,9 @@ def _why_not(trial: Trial, logits: Callable[[], Tensor]) -> str:
     """Why logits [M, V] that a decoder gives are not to be relied on; empty where they are."""
     try:
         return "" if trial.agrees(logits()) else "its logits differ from the model's own"
-    except RuntimeError as error:  # such as a kernel that this device or a graph does not have
-        return f"it fails here: {str(error).strip().splitlines()[0][:200]}"
+    except (RuntimeError, TypeError, ValueError, AttributeError, IndexError, KeyError, AssertionError) as error:
+        # Such as a kernel that this device or a graph does not have, or a cache that has no rows.
+        return f"it fails here: {(str(error).strip().splitlines() or [type(error).__name__])[0][:200]}"
 
 
 def _decoded(model: Any, prompts: Tokens, answers: NDArray[np.int64], graphs: Graphs | None = None) -> Tensor:

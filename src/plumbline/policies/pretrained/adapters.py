@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from plumbline.policies.pretrained.trial import Trial
@@ -34,6 +34,60 @@ def lora_layers(model: Any) -> list[Any]:
     from peft.tuners.lora import Linear
 
     return [module for module in model.modules() if isinstance(module, Linear)]
+
+
+def adapted(model: Any) -> set[str]:
+    """Names of the modules of a model that have LoRA adapters."""
+    from peft.tuners.lora import LoraLayer
+
+    return {name for name, module in model.named_modules() if isinstance(module, LoraLayer)}
+
+
+def without_adapters(model: Any) -> list[str]:
+    """Names of the linear layers of a model that have no adapter, its head left out."""
+    inside = tuple(f"{name}." for name in adapted(model))
+    return [name for name in _linear(model) if not name.startswith(inside) and name.rpartition(".")[2] != "base_layer"]
+
+
+def _linear(model: Any) -> dict[str, nn.Linear]:
+    head = model.get_output_embeddings()
+    return {
+        name: module for name, module in model.named_modules() if isinstance(module, nn.Linear) and module is not head
+    }
+
+
+def not_for_adapters(model: Any) -> list[str]:
+    """Names of linear layers that adapters of "all" are not for.
+
+    Those that are outside of the language model, such as a vision tower's; routers and others that are called in
+    another way than a linear layer; and those that peft refuses, because a kernel takes their weight by itself.
+    """
+    from peft import LoraConfig
+    from peft.tuners.lora import LoraModel
+
+    body, config = model.get_decoder(), LoraConfig()
+    within = {id(module) for module in body.modules()}
+
+    def refused(name: str) -> bool:
+        try:
+            LoraModel._check_target_module_compatiblity(None, config, model, name.rpartition(".")[2])  # noqa: SLF001
+        except ValueError:
+            return True
+        return False
+
+    return [
+        name
+        for name, module in _linear(model).items()
+        if id(module) not in within or _is_special(module) or refused(name)
+    ]
+
+
+def _is_special(layer: nn.Linear) -> bool:
+    """Whether a model's own code has given a linear layer another forward pass."""
+    kind = type(layer)
+    return kind.forward is not nn.Linear.forward and kind.__module__.startswith(
+        ("transformers.models.", "transformers_modules.")
+    )
 
 
 def fuse(model: Any) -> None:

@@ -5,9 +5,10 @@ Letters in shapes: N scored tokens, H hidden size, V vocabulary, K likeliest tok
 For a vocabulary of 152k, the logits of 16 completions of 256 tokens take 2.5 GB in float32, several times over in a
 plain backward pass. Here the head is applied to a slice of the rows at a time. With p = softmax(restrict(hW^T)) the
 gradient of log p(y) with respect to the logits is (onehot(y) - p) / temperature, the softmax gradient; outside the
-support of the filters it is 0 because p is. What comes from behind only scales a row of it, so the gradient of the
-hidden states, (W_y - pW) / temperature, is taken in the forward pass, while the slice's probabilities are at hand: one
-pass of the head a token. Only where the head itself is trained does the backward pass compute them again.
+support of the filters it is 0 because p is. The difference is taken in float32 and then rounded: where p(y) is near 1,
+what 16 bits leave of p says nothing of 1 - p. What comes from behind only scales a row of it, so the gradient of the
+hidden states, (onehot(y) - p) W / temperature, is taken in the forward pass, while the slice's probabilities are at
+hand: one pass of the head a token. Only where the head itself is trained does the backward pass compute them again.
 """
 
 from collections.abc import Iterator
@@ -62,10 +63,10 @@ class _HeadLogProb(torch.autograd.Function):
         flow_nh = torch.empty_like(hidden_nh) if need_hidden else None  # d log p / d hidden
         single_nv = None
         for at in _slices(len(tokens), rows := rows_at_once(weight_vh)):
-            result[at], law_nv = _law(hidden_nh[at], weight_vh, bias, tokens[at], sampling)
+            result[at], flow_nv = _flow(hidden_nh[at], weight_vh, bias, tokens[at], sampling)
             if flow_nh is not None:
-                flow_nh[at] = (weight_vh[tokens[at]] - law_nv @ weight_vh) / sampling.temperature
-            single_nv = law_nv if len(tokens) <= rows else None
+                flow_nh[at] = flow_nv @ weight_vh / sampling.temperature
+            single_nv = flow_nv if len(tokens) <= rows else None
         kept = (hidden_nh, weight_vh, bias, tokens, single_nv) if any(need_head) else ()
         ctx.save_for_backward(flow_nh, *kept)
         ctx.sampling = sampling
@@ -82,11 +83,10 @@ class _HeadLogProb(torch.autograd.Function):
         grad_weight_vh = torch.zeros_like(weight_vh, dtype=torch.float32)
         grad_bias = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
         for at in _slices(len(tokens), rows_at_once(weight_vh)):
-            law_nv = single_nv
-            if law_nv is None:
-                law_nv = _law(hidden_nh[at], weight_vh, bias, tokens[at], ctx.sampling)[1]
-            scale = gradient[at].unsqueeze(-1) / ctx.sampling.temperature
-            flow_nv = (law_nv * -scale).scatter_add_(-1, tokens[at].unsqueeze(-1), scale)
+            flow_nv = single_nv
+            if flow_nv is None:
+                flow_nv = _flow(hidden_nh[at], weight_vh, bias, tokens[at], ctx.sampling)[1]
+            flow_nv = flow_nv * (gradient[at].unsqueeze(-1) / ctx.sampling.temperature)
             grad_weight_vh += flow_nv.to(hidden_nh.dtype).T @ hidden_nh[at]
             if grad_bias is not None:
                 grad_bias += flow_nv.sum(0)
@@ -94,10 +94,10 @@ class _HeadLogProb(torch.autograd.Function):
         return grad_hidden_nh, grad_weight_vh.to(weight_vh.dtype), grad_bias, None, None
 
 
-def _law(
+def _flow(
     hidden_nh: Tensor, weight_vh: Tensor, bias: Tensor | None, tokens: Tensor, sampling: Sampling
 ) -> tuple[Tensor, Tensor]:
-    """Log-probabilities [N] of `tokens` in float32, and the probabilities [N, V] of all in the head's dtype."""
+    """Log-probabilities [N] of `tokens` in float32, and onehot - p [N, V] in the head's dtype."""
     logits_nv = functional.linear(hidden_nh, weight_vh, bias)
     rows = len(tokens) if logits_nv.device.type != "cpu" else max(1, CACHED // logits_nv.shape[1])
     logprobs = []
@@ -109,7 +109,8 @@ def _law(
         law_nv = restricted_nv.sub_(largest).exp_()
         total = law_nv.sum(-1, keepdim=True)
         logprobs.append((chosen - largest - total.log()).squeeze(-1))
-        torch.div(law_nv, total, out=logits_nv[at])
+        flow_nv = law_nv.div_(-total).scatter_add_(-1, part, torch.ones_like(chosen))
+        logits_nv[at] = flow_nv
     return torch.cat(logprobs), logits_nv
 
 

@@ -5,7 +5,6 @@ error, because a model that was never loaded looks like one that learns badly.
 """
 
 import os
-import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from plumbline.errors import ModelError
 from plumbline.imports import check_consent
 from plumbline.policies.options import HidingModel, PretrainedModel
+from plumbline.policies.pretrained.adapters import adapted, not_for_adapters
 from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.gguf_file import as_plain, header, is_gguf, split_as_trained, where, without_bars
 from plumbline.policies.pretrained.stock import stock_tokenizer
@@ -73,11 +73,16 @@ def load(
     _check_fit(model, tokenizer, source)
     adapter = None
     if is_adapter(source):
-        adapter = _adapter(model, source)
+        wanted = None
         if section.lora is not None:
-            _check_targets(model, section.lora, source)
+            asked = _with_lora(model, section.lora, seed, empty=True)
+            wanted = adapted(model)
+            asked.unload()
+        adapter = _adapter(model, source)
+        if wanted is not None:
+            _check_targets(adapted(model), wanted, source)
     elif section.lora is not None:
-        adapter = _new_adapter(model, section.lora, seed)
+        adapter = _with_lora(model, section.lora, seed)
     _without_dropout(model)  # that of a loaded adapter
     if section.gradient_checkpointing is True:
         checkpoint_layers(model)
@@ -284,20 +289,22 @@ def _recomputed(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return checkpoint(forward, *args, use_reentrant=False, **kwargs)
 
 
-def _new_adapter(model: Any, section: LoraSection, seed: int) -> Any:
+def _with_lora(model: Any, section: LoraSection, seed: int, *, empty: bool = False) -> Any:
+    """The model with the adapters that a section asks for; `empty` ones take no memory, and cannot be used."""
     from peft import LoraConfig, get_peft_model
 
     config = LoraConfig(
         r=section.rank,
         lora_alpha=section.alpha,
         target_modules=section.targets,
+        exclude_modules=not_for_adapters(model) or None if section.targets == "all-linear" else None,
         lora_dropout=0.0,
         task_type="CAUSAL_LM",
     )
     with torch.random.fork_rng():  # peft draws its start from the global generator
         torch.manual_seed(seed)
         try:
-            return get_peft_model(model, config)
+            return get_peft_model(model, config, low_cpu_mem_usage=empty)
         except ValueError as error:
             raise ModelError(
                 f"model.lora does not fit this model: {_first_line(error)}", "check model.lora.targets"
@@ -316,24 +323,9 @@ def _adapter(model: Any, folder: str) -> Any:
         ) from error
 
 
-def _check_targets(model: Any, section: LoraSection, source: str) -> None:
-    """Compare the layers that an adapter has with those that the recipe asks for."""
-    from peft.tuners.lora import LoraLayer
-
-    adapted = {name for name, module in model.named_modules() if isinstance(module, LoraLayer)}
-    inside = tuple(f"{name}." for name in adapted)
-    linear = {name for name, module in model.named_modules() if isinstance(module, nn.Linear)}
-    layers = adapted | {name for name in linear if not name.startswith(inside)}
-    head = model.get_output_embeddings()
-    targets = section.targets
-    if targets == "all-linear":
-        wanted = {name for name in layers if model.get_submodule(name) is not head}
-    elif isinstance(targets, str):
-        wanted = {name for name in layers if re.fullmatch(targets, name)}
-    else:
-        wanted = {name for name in layers if any(name == target or name.endswith(f".{target}") for target in targets)}
-    if wanted != adapted:
-        odd = sorted(wanted ^ adapted)
+def _check_targets(adapted: set[str], wanted: set[str], source: str) -> None:
+    """Compare the layers that an adapter has with those that peft chooses for what the recipe asks for."""
+    if odd := sorted(wanted ^ adapted):
         raise ModelError(
             f"the adapter in {source} is on other layers than model.lora.targets asks for: {len(odd)} differ "
             f"({', '.join(odd[:3])})",
@@ -368,5 +360,9 @@ def quieten() -> None:
     # peft asks transformers by a name that is being retired: nothing that a user of either could fix.
     warnings.filterwarnings("ignore", message=".*gradient_checkpointing", category=FutureWarning)
     # Nor this one: peft looks for the base's config.json to see a changed vocabulary, and a GGUF file has none.
+    # peft doubles the rank of fused experts, and says so of dense models of the same kind, too.
+    warnings.filterwarnings(
+        "ignore", message=r"The following (rank|alpha)_pattern keys did not match", category=RuntimeWarning
+    )
     warnings.filterwarnings("ignore", message=r"Could not find a config file in .*\.gguf", category=UserWarning)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -11,10 +11,12 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from plumbline.errors import DataError
+from plumbline.errors import DataError, ModelError
 from plumbline.policies.chunks import Chunk, Law, chunks
 from plumbline.policies.memory import Say, free, give_back_where_scarce, is_full, unheard
+from plumbline.policies.pretrained.adapters import without_adapters
 from plumbline.policies.pretrained.loading import Loaded, checkpoint_layers
+from plumbline.policies.pretrained.trial import steady_context
 from plumbline.policies.saved import ADAPTER
 from plumbline.recipe import ModelSection
 from plumbline.records import Key, Message, Request, Trajectory
@@ -31,7 +33,19 @@ class PretrainedPolicy:
     """Answers that a GPU draws at once, unless `model.rows_at_once` says otherwise; a CPU draws 64."""
 
     def __init__(self, loaded: Loaded, section: ModelSection) -> None:
-        self.model, self.adapter, self.chat, self.context = loaded.model, loaded.adapter, loaded.chat, loaded.context
+        self.model, self.adapter, self.chat = loaded.model, loaded.adapter, loaded.chat
+        self.context = steady_context(loaded.model, loaded.context)
+        self._context_ends = ""
+        if self.context < loaded.context:
+            self._context_ends = (
+                f"the context ends at {self.context} of {loaded.context} tokens: beyond, this model's rotary "
+                "frequencies depend on the longest sequence of a pass, so an answer would depend on those beside it"
+            )
+            if section.context is not None:
+                raise ModelError(
+                    f"model.context is {section.context}, but {self._context_ends}",
+                    f"set model.context to at most {self.context}",
+                )
         self.device: torch.device = self.model.device
         self.rows_at_once = section.rows_at_once or (64 if self.device.type == "cpu" else self.rows_on_gpu)
         self.say: Say = unheard
@@ -51,7 +65,10 @@ class PretrainedPolicy:
 
     def facts(self) -> dict[str, str]:
         """What every family says about its engine."""
+        bare = [] if self.adapter is None else without_adapters(self.model)
         return {
+            "context_ends": self._context_ends,
+            "without_adapters": f"{len(bare)} linear layers ({', '.join(bare[:3])})" if bare else "",
             "model_type": str(self.model.config.model_type),
             "trains": "every weight" if self.adapter is None else "LoRA adapters",
             "dtype": str(self.model.dtype).removeprefix("torch."),

@@ -104,6 +104,46 @@ def in_float32(model: Any, *, at_once: bool = False) -> Iterator[None]:
             narrow(module)
 
 
+STEADY = 8
+"""Tokens of the row that is tried beside a distant one."""
+
+
+@torch.no_grad()
+def steady_context(model: Any, context: int) -> int:
+    """Tokens, of a model's context, up to which a row's logits do not depend on how long another row of its pass is.
+
+    LongRoPE and dynamic frequencies are chosen for the longest sequence of a pass. A row is tried beside one that
+    stands at the end of the context, by its positions alone, so that nothing long is computed; where that moves it, the
+    length from which on it does is found by halving. A model that takes no positions has nothing of the kind.
+    """
+    if context <= 2 * STEADY or context > 2**30:  # of unknown length
+        return context
+    ids = torch.arange(STEADY, device=model.device).repeat(2, 1) % model.config.get_text_config().vocab_size
+
+    def beside(length: int) -> Tensor:
+        """Logits [STEADY, V] of a row beside one that ends at this length."""
+        near = torch.arange(STEADY, device=model.device)
+        positions = torch.stack([near, near + length - STEADY])
+        logits: Tensor = model(ids, attention_mask=torch.ones_like(ids), position_ids=positions, use_cache=False).logits
+        return logits[0].float().log_softmax(-1)
+
+    def moves(length: int) -> bool:
+        return not torch.allclose(beside(length), alone, rtol=0, atol=EXACT)
+
+    try:
+        alone = beside(STEADY)
+        steady, moved = STEADY, context
+        if not moves(context):
+            return context
+        while moved - steady > 1:
+            middle = (steady + moved) // 2
+            steady, moved = (steady, middle) if moves(middle) else (middle, moved)
+    except (TypeError, ValueError, RuntimeError, AttributeError, IndexError, KeyError):
+        return context
+    beside(STEADY)  # dynamic frequencies stay as the longest pass so far has left them
+    return steady
+
+
 @torch.no_grad()
 def exact_logprobs(model: Any, sequences: Sequence[Sequence[int]]) -> Tensor:
     """Log-probabilities [N], float64, of every token but the first of some sequences, in a float32 pass of each.

@@ -1,7 +1,8 @@
 """Decoding through the model's own forward pass and cache: works for every causal model that transformers loads.
 
 Prompts are padded on the left, as in transformers' `generate`; the prompt pass is done once and its cache repeated
-for the copies.
+for the copies. Rows are copied and dropped by `reorder_cache`, which caches with a state (convolutions, linear
+attention) have as well. It is used only after `probe.py` has compared it with the model's forward pass.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ class CachedDecoder:
         output = self.model(ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
         self.cache = output.past_key_values
         if copies > 1:
-            self.cache.batch_repeat_interleave(copies)
+            self.cache.reorder_cache(torch.arange(len(prompts), device=ids.device).repeat_interleave(copies))
         self.mask = mask.repeat_interleave(copies, 0)
         self.position = positions[:, -1:].repeat_interleave(copies, 0)
         self.copies = copies
@@ -56,6 +57,6 @@ class CachedDecoder:
     def keep(self, prompts: Tensor, copies: Tensor) -> None:
         """See `Decoder.keep`."""
         rows = (prompts.unsqueeze(1) * self.copies + copies).flatten()
-        self.cache.batch_select_indices(rows)
+        self.cache.reorder_cache(rows)
         self.mask, self.position = self.mask[rows], self.position[rows]
         self.copies = copies.shape[1]

@@ -1,0 +1,212 @@
+"""One tiny model of each kind against transformers, by the benchmark that tries them all, and what is refused."""
+
+import re
+
+import pytest
+import torch
+
+from benchmarks import architectures
+from benchmarks.architectures import FAMILIES, LAW, config_of, make, measure, verdict
+from plumbline.errors import ModelError
+from plumbline.policies import open_policy
+from plumbline.policies.autoregressive import policy as autoregressive
+from plumbline.policies.autoregressive import probe as probing
+from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
+from plumbline.policies.autoregressive.options import AutoregressiveModel
+from plumbline.recipe import LoraSection
+from plumbline.records import Request, Sampling
+
+KINDS = {
+    "llama": "lean, packed, sliced",
+    "gpt2": "transformers, packed, sliced",
+    "mistral": "transformers, packed, sliced",  # a window
+    "bloom": "transformers, rows, sliced",  # ALiBi
+    "gemma2": "transformers, rows, whole",  # soft caps
+    "gpt_neo": "transformers, rows, sliced",  # a window that no mask says
+    "lfm2": "transformers, rows, sliced",  # convolutions
+    "granitemoehybrid": "transformers, rows, sliced",  # state spaces
+    "qwen3_5_text": "transformers, rows, sliced",  # linear attention
+    "phimoe": "transformers, packed, sliced",  # a router that is a linear layer with another forward pass
+    "falcon_h1": "transformers, rows, sliced",  # layers that peft refuses
+    "llama, LongRoPE": "lean, packed, sliced",
+    "llama, dynamic": "transformers, packed, sliced",
+}
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Short answers."""
+    monkeypatch.setattr(architectures, "LAW", Sampling(max_tokens=10))
+
+
+def section_of(folder, **options):
+    return AutoregressiveModel(name=str(folder), dtype="float32", **options)
+
+
+def made(folder, name, **changes):
+    make(folder, config_of(name.partition(",")[0], {**FAMILIES.get(name, {}), **changes}))
+    return folder
+
+
+def opened(folder, **options):
+    return open_policy(section_of(folder, **options), str(folder))
+
+
+def drawn(policy, texts, law=LAW, copies=1):
+    requests = [Request((text, c), [{"role": "user", "content": text}], law) for text in texts for c in range(copies)]
+    found = {request.key: trajectory for request, trajectory in policy.sample(requests)}
+    return [found[request.key] for request in requests]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_model_of_each_kind_is_as_transformers_has_it(name, tmp_path, small):
+    row = measure(name, tmp_path)
+    assert verdict(row) == "ok", row
+    assert f"{row['decoder']}, {row['scoring']}, {row['head']}" == KINDS[name]
+    assert {"sampler", "scorer", "gradient", "lora", "reload"} <= set(row), row
+
+
+@pytest.mark.parametrize("name", ["mamba", "recurrent_gemma", "bart"])
+def test_a_model_that_cannot_be_sampled_from_is_refused_when_it_is_opened(name, tmp_path):
+    """No rows in its cache, or (BART's decoder) prompts of several lengths that are padded without a word."""
+    row = measure(name, tmp_path)
+    assert re.match(f"a model of type {name} cannot be sampled from, several answers at once: ", row["refused"]), row
+    assert "\n" not in row["refused"]
+
+
+def no_reordering(patch):
+    """A cache whose states stay where they are."""
+    from transformers.cache_utils import LinearAttentionCacheLayerMixin
+
+    patch.setattr(LinearAttentionCacheLayerMixin, "reorder_cache", lambda self, rows: None)
+
+
+def rolled_rows(patch):
+    """Rows of another order than was asked for."""
+    true = CachedDecoder.keep
+
+    def wrong(self, prompts, copies):
+        true(self, prompts, copies.roll(1, 1))
+
+    patch.setattr(CachedDecoder, "keep", wrong)
+
+
+def no_mask(patch):
+    """Padding before a prompt is read like its tokens."""
+    true = probing.padded
+    patch.setattr(
+        "plumbline.policies.autoregressive.decoders.cached.padded",
+        lambda *args, **kw: ((found := true(*args, **kw))[0], torch.ones_like(found[1])),
+    )
+
+
+@pytest.mark.parametrize("plant", [no_reordering, rolled_rows, no_mask], ids=lambda plant: plant.__name__)
+def test_a_fault_of_the_cache_is_found_when_the_model_is_opened(plant, tmp_path, monkeypatch):
+    folder = made(tmp_path / "lfm2", "lfm2")
+    assert opened(folder).engine["decoder"] == "transformers"
+    plant(monkeypatch)
+    with pytest.raises(ModelError, match="cannot be sampled from"):
+        opened(folder)
+
+
+def test_rows_that_leak_into_one_another_are_found_when_the_model_is_opened(tmp_path, monkeypatch):
+    folder = made(tmp_path / "lfm2", "lfm2")
+    true = probing.padded
+
+    def wrong(rows, *args, **kw):  # padding before the text, which a state then has read
+        return true(rows, left=True)[0].roll(0), true(rows)[1]
+
+    monkeypatch.setattr(probing, "padded", wrong)
+    with pytest.raises(ModelError, match="cannot score rows of several lengths together"):
+        opened(folder)
+
+
+@pytest.mark.parametrize("name", ["llama, LongRoPE", "phi3, LongRoPE"])
+def test_no_answer_depends_on_the_company_of_its_request(name, tmp_path):
+    """The context ends where the frequencies change, so the longest sequence has those of the shortest."""
+    folder = made(tmp_path / "model", name)
+    policy = opened(folder)
+    assert policy.context == 256
+    assert policy.engine["context_ends"].startswith("the context ends at 256 of 512 tokens")
+    short, long = "a" * 10, "b" * 180
+    (alone,), (beside, other) = drawn(policy, [short]), drawn(policy, [short, long])
+    assert alone.tokens.tolist() == beside.tokens.tolist()
+    together = policy.score([beside, other]).logprobs.detach()
+    assert torch.allclose(together[: beside.num_tokens], policy.score([alone]).logprobs.detach(), atol=1e-4)
+    with pytest.raises(ModelError, match=r"model\.context is 300, but the context ends at 256"):
+        opened(folder, context=300)
+    assert opened(folder, context=200).context == 200
+
+
+def test_a_dynamic_rotary_that_begins_within_the_context_ends_it(tmp_path, monkeypatch):
+    """As it would where the config's own length is not that of the context."""
+    folder = made(tmp_path / "model", "llama, dynamic")
+    monkeypatch.setattr("plumbline.policies.pretrained.loading._context", lambda *_: 1024)
+    policy = opened(folder)
+    assert policy.context == 255  # at 256 they stay as a longer pass has left them
+    first = drawn(policy, ["a" * 10])[0]
+    assert torch.allclose(policy.score([first]).logprobs.detach(), torch.from_numpy(first.logprobs), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["llama", "llama, yarn", "gpt2", "bloom", "gemma3_text"])
+def test_the_context_of_a_steady_model_is_its_own(name, tmp_path):
+    policy = opened(made(tmp_path / "model", name))
+    assert policy.engine["context_ends"] == ""
+    assert policy.context in {512, 2**31}
+
+
+MIXED = ["glm4_moe", "deepseek_v3", "ernie4_5_moe", "hunyuan_v1_moe", "exaone_moe", "afmoe", "deepseek_v2"]
+
+
+@pytest.mark.parametrize("name", MIXED[:3])
+def test_an_adapter_of_a_mixture_of_experts_opens_again(name, tmp_path):
+    lora = LoraSection(rank=2, alpha=4)
+    policy = opened(made(tmp_path / "base", name), lora=lora)
+    assert re.match(r"\d+ linear layers \(model\.layers\.0\.mlp\.", policy.engine["without_adapters"])
+    policy.save(tmp_path / "adapter", {})
+    again = opened(tmp_path / "adapter", lora=lora)
+    assert set(again.trainable()) == set(policy.trainable())
+    with pytest.raises(ModelError, match=r"is on other layers than model\.lora\.targets asks for"):
+        opened(tmp_path / "adapter", lora=lora.model_copy(update={"targets": ["o_proj"]}))
+
+
+def test_all_linear_layers_are_those_of_the_language_model(tmp_path):
+    lora = LoraSection(rank=2, alpha=4)
+    policy = opened(made(tmp_path / "base", "gemma3"), lora=lora)
+    assert policy.trainable()
+    assert not [name for name in policy.trainable() if "language_model" not in name]
+    assert "vision_tower" in policy.engine["without_adapters"]
+    with torch.no_grad():
+        for name, weight in policy.trainable().items():
+            if "lora_B" in name:
+                weight.add_(0.1)
+    policy.score(drawn(policy, ["abc"])).logprobs.sum().backward()
+    assert all(weight.grad is not None for weight in policy.trainable().values())
+    policy.save(tmp_path / "adapter", {})
+    assert set(opened(tmp_path / "adapter", lora=lora).trainable()) == set(policy.trainable())
+
+
+@pytest.mark.parametrize(("name", "options"), [("gemma2", {}), ("llama", {"scoring": "rows"}), ("mistral", {})])
+def test_a_pass_of_rows_keeps_to_its_tokens(name, options, tmp_path, monkeypatch):
+    """Rows have their prompt once each; Mistral's sequences are longer than its window."""
+    policy = opened(made(tmp_path / "model", name), **options)
+    answers = drawn(policy, ["y" * 60], Sampling(max_tokens=30), copies=9)
+    seen, true = [], autoregressive.rows
+    monkeypatch.setattr(autoregressive, "rows", lambda *args: seen.append((found := true(*args)).ids.numel()) or found)
+    limit = 3 * max(len(each.prompt) + each.num_tokens for each in answers)
+    passes = policy.batches(answers, limit)
+    for part in passes:
+        policy.score([answers[index] for index in part])
+    assert len(seen) == len(passes)
+    assert limit / 3 < max(seen) <= limit
+
+
+def test_a_pack_is_tried_past_every_window_that_a_config_names(tmp_path):
+    """GPT-Neo's local layers count places of a pack, whatever its mask says; only its sequences are short here."""
+    neo = opened(made(tmp_path / "neo", "gpt_neo", window_size=96))
+    assert neo.engine["scoring"] == "rows"
+    answers = drawn(neo, ["abc"], Sampling(max_tokens=16), copies=8)
+    scored = neo.score(answers).logprobs.detach()
+    assert torch.allclose(scored, torch.cat([torch.from_numpy(each.logprobs) for each in answers]), atol=1e-4)
+    plain = opened(made(tmp_path / "global", "gpt_neo", attention_types=[[["global"], 4]]))
+    assert plain.engine["scoring"] == "packed"
