@@ -228,7 +228,7 @@ def test_only_named_boundaries_catch_everything():
         "runs/published.py",
         "testing.py",
         "policies/pretrained/chat.py",
-        "policies/flow/convert.py",
+        "policies/opening.py",
         "training/checkpoints.py",
         "adapters/callback.py",
         "serve/router.py",

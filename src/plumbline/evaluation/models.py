@@ -27,6 +27,8 @@ from plumbline.runs.run import Listener
 from plumbline.tasks import NOWHERE, TASKS, open_task
 from plumbline.tasks.task import Task
 
+MOST_VOTES = 1024
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
@@ -68,8 +70,8 @@ class ModelOptions:
             raise RecipeError(f"the temperature is {self.temperature}", "give a number from 0 on, and not inf")
         if self.engine not in {None, "vllm"} and not self.is_remote:
             raise RecipeError(f"there is no engine {self.engine}", "give vllm, or an address such as http://host:8000")
-        if self.votes < 1:
-            raise RecipeError(f"a vote of {self.votes}", "give --votes a number from 2 on")
+        if not 1 <= self.votes <= MOST_VOTES:
+            raise RecipeError(f"a vote of {self.votes}", f"give --votes a number from 2 to {MOST_VOTES}")
         section(
             ModelSection, {"name": "x", "device": self.device, "dtype": self.dtype or "auto"}, "the model's options"
         )

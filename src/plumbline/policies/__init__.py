@@ -3,11 +3,13 @@
 What a family reads of a recipe stands in its `options.py`, and which families there are in `plumbline.recipe.families`.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 from plumbline.errors import ModelError
 from plumbline.imports import check_consent, check_installed, named
 from plumbline.policies.memory import clear_memory_errors, keep_pages
+from plumbline.policies.opening import clear_opening_errors
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.chat import read_template
 from plumbline.policies.pretrained.gguf_file import is_gguf
@@ -42,9 +44,18 @@ def open_policy(section: ModelSection, source: str, seed: int = 0) -> "Policy":
         "use a device with more of it (model.device: cpu, too), a smaller model, or a new run with model.quantize: 4bit"
     )
     keep_pages()
-    with clear_memory_errors(advice):
+    with clear_memory_errors(advice), _clear_errors_of(source, ours=bool(options.policy)):
         policy: Policy = family.open(section, source, seed)
     return policy
+
+
+def _clear_errors_of(source: str, *, ours: bool) -> AbstractContextManager[None]:
+    """A family of the user's own shows its own errors, with where they came from."""
+    if not ours:
+        return nullcontext()
+    return clear_opening_errors(
+        f"the model in {source} cannot be used here", "use another model, or the files that were published with it"
+    )
 
 
 def check_model(section: ModelSection, source: str | None) -> None:

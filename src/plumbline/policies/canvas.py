@@ -20,6 +20,7 @@ from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.adapters import ORIGINAL, lora_layers
 from plumbline.policies.pretrained.policy import PretrainedPolicy
 from plumbline.policies.saved import saved_settings
+from plumbline.policies.token_law import check_drawn
 from plumbline.records import Finish, Message, Request, Step, Trajectory
 
 HIDDEN = "\N{LIGHT SHADE}"
@@ -53,7 +54,12 @@ class CanvasPolicy(PretrainedPolicy):
     def finished(
         self, chunk: Chunk[Law], row: int, canvas: NDArray[np.int64], steps: Sequence[Step]
     ) -> tuple[Request, Trajectory]:
-        """A chunk's row, and its finished canvas [L] with the steps that filled it as a trajectory."""
+        """A chunk's row, and its finished canvas [L] with the steps that filled it as a trajectory.
+
+        Raises:
+            ModelError: the model's logits were NaN or infinite.
+        """
+        check_drawn(logprob for step in steps for logprob in step.logprobs.tolist())
         answer, finish = answer_of(canvas, self.chat.stop_ids)
         return chunk.requests[row], Trajectory(
             prompt=np.array(chunk.prompts[int(chunk.prompt_of[row])], dtype=np.int64),

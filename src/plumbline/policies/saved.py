@@ -1,19 +1,32 @@
 """What stands in a model directory, and what it says about how its weights are used, without loading them."""
 
+import json
+import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from plumbline.errors import ModelError
 from plumbline.policies.options import PretrainedModel
-from plumbline.policies.pretrained.gguf_file import header, is_gguf
+from plumbline.policies.pretrained.gguf_file import AGAIN, POINTER, header, is_gguf
 from plumbline.recipe import LoraSection, ModelSection
-from plumbline.remote import local_model
+from plumbline.remote import is_address, local_model, portable
+from plumbline.remote.address import NOTE, cache
 from plumbline.remote.nearest import instead_here
 from plumbline.runs.cards import CARD
-from plumbline.storage import read_object
+from plumbline.storage import open_regular, read_object
 
 ADAPTER = "adapter_config.json"
+INDICES = {"model.safetensors": "model.safetensors.index.json", "pytorch_model.bin": "pytorch_model.bin.index.json"}
+"""Weights in one file, and the index of those in several; the first that is there is read."""
+TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "spiece.model")
+SIZES = {
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers"), 10**4),
+    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads"), 10**5),
+    **dict.fromkeys(("hidden_size", "n_embd", "d_model", "vocab_size", "num_labels"), 2**26),
+}
+"""Keys of a config.json that are sizes, and what none of them exceeds: a model is made of them before it is loaded."""
+WINDOWS = ("sliding_window", "window_size", "attention_window_size", "attention_chunk_size", "local_attention")
 
 
 def is_adapter(source: str | Path) -> bool:
@@ -25,7 +38,8 @@ def check_source(source: str) -> None:
     """A path that is not there would be taken for a hub name, and fail with a message about the network.
 
     Raises:
-        ModelError: a directory without a model, no such path, or no whole GGUF file.
+        ModelError: a directory without a model, or whose files are not whole; sizes that no model has; no such path; no
+            whole GGUF file; an adapter of an adapter.
         DataError: its config is not JSON.
     """
     if is_gguf(source):
@@ -42,7 +56,16 @@ def check_source(source: str) -> None:
             raise ModelError(f"{source} is a directory without a model (no config.json)", advice)
         base = adapter_base(source)
         saved_settings(source)
-        if base is not None and adapter_base(base) is None:
+        if fault := find_fault(path):
+            raise ModelError(fault, AGAIN)
+        if base is None:
+            check_config(read_object(path / "config.json"), str(path / "config.json"))
+        elif is_adapter(base):
+            raise ModelError(
+                f"the base of the adapter in {source} is an adapter itself ({base})",
+                "merge that one into its own base first (peft: merge_and_unload)",
+            )
+        else:
             check_source(base)
     elif looks_like_path or path.exists() or not source.strip():
         raise ModelError(
@@ -50,6 +73,123 @@ def check_source(source: str) -> None:
             instead_here(path)
             or "check the path, fetch a model (`plumbline get` lists them), or give a hub name such as org/model",
         )
+
+
+def find_fault(folder: Path) -> str:
+    """What is wrong with the files of a model or an adapter, in words; empty where all are there and whole.
+
+    Headers are read, and no weights.
+    """
+    stem = "adapter_model" if is_adapter(folder) else "model"
+    single = folder / f"{stem}.safetensors"
+    index = folder / INDICES["model.safetensors"]
+    for file in (*(folder / name for name in TOKENIZERS), *folder.glob("*.bin")):
+        if is_pointer(file):
+            return f"{file} is a pointer of Git LFS, and not the file itself"
+    named: dict[str, str] = {}
+    if stem == "model":
+        for each in INDICES.values():
+            if (folder / each).is_file():
+                files = read_object(folder / each).get("weight_map")
+                if not isinstance(files, dict) or not all(isinstance(file, str) for file in files.values()):
+                    return f"{folder / each} does not say which file holds which weight (weight_map)"
+                if outside := [file for file in files.values() if Path(file).name != file]:
+                    return f"{folder / each} names a file that is not in its folder: {outside[0]}"
+                if each == index.name and not single.is_file():
+                    named = files
+    absent = sorted(file for file in {*named.values()} if not (folder / file).is_file())
+    if absent:
+        shards = len({*named.values()})
+        return f"{folder} lacks {len(absent)} of the {shards} files that its index names: {', '.join(absent[:3])}"
+    wanted = sorted({folder / file for file in named.values()}) or [file for file in (single,) if file.is_file()]
+    if not wanted and not pickles(folder) and "transformers_weights" not in _config(folder):
+        return f"{folder} has a config and no weights (no {single.name})"
+    held: set[str] = set()
+    for file in wanted:
+        if why := _cut(file, held):
+            return f"{file} {why}"
+    if lost := sorted(named.keys() - held):
+        return f"{folder}: {len(lost)} weights of its index are in no file, for example {lost[0]}"
+    return ""
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a model's directory has any file of a tokenizer."""
+    return any((folder / name).is_file() for name in TOKENIZERS)
+
+
+def pickles(folder: Path) -> list[str]:
+    """The files of weights in a folder whose reading may run what is in them."""
+    found = (file.name for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt") for file in folder.glob(pattern))
+    return sorted(name for name in found if name != "training_args.bin")
+
+
+def _config(folder: Path) -> Mapping[str, Any]:
+    return read_object(folder / "config.json") if (folder / "config.json").is_file() else {}
+
+
+def is_pointer(file: Path) -> bool:
+    """Whether Git LFS left a file's address in its place."""
+    if not file.is_file():
+        return False
+    with open_regular(file) as stream:
+        return stream.read(len(POINTER)) == POINTER
+
+
+def _cut(file: Path, held: set[str]) -> str:
+    """Why a file of weights is not whole, and the names that it holds into `held`; its header says how long it is."""
+    if is_pointer(file):
+        return "is a pointer of Git LFS, and not the weights"
+    size = file.stat().st_size
+    with open_regular(file) as stream:
+        start = stream.read(8)
+        length = struct.unpack("<Q", start)[0] if len(start) == 8 else size
+        if 8 + length > size:
+            return f"is cut off: {size} bytes, which is less than its own header"
+        try:
+            header = json.loads(stream.read(length))
+            tensors = {name: one for name, one in header.items() if name != "__metadata__"}
+            end = max((int(one["data_offsets"][1]) for one in tensors.values()), default=0)
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+            return "is damaged: its header is none of safetensors"
+    held |= tensors.keys()
+    return f"is cut off: {size:,} of {8 + length + end:,} bytes" if size < 8 + length + end else ""
+
+
+def check_config(values: Mapping[str, Any], where: str) -> None:
+    """Refuse sizes and windows that no model can have, and kernels that would be fetched.
+
+    Args:
+        values: of a config.json, or of a loaded model's config.
+        where: that says so, for the message.
+
+    Raises:
+        ModelError: names the key.
+    """
+    fix = "use the config.json that was saved with these weights"
+    for part in (values, values.get("text_config")):
+        for key, value in part.items() if isinstance(part, dict) else ():
+            if key in SIZES and value is not None and not _is_size(value, SIZES[key]):
+                raise ModelError(f"{where} says {key}: {value}, which is no size", fix)
+            windowed = key in WINDOWS and value is not None and part.get("use_sliding_window") is not False
+            if windowed and not _is_size(value) and _has_windows(part.get("layer_types")):
+                raise ModelError(
+                    f"{where} says {key}: {value}, a window through which no token is seen",
+                    f"set {key} to null there for a model without a window, or to the window that it was trained with",
+                )
+            if key.endswith("_implementation") and "/" in str(value):
+                raise ModelError(f"{where} says {key}: {value}, code that would be fetched and run", f"delete {key}")
+
+
+def _is_size(value: object, most: int = 2**31) -> bool:
+    if isinstance(value, list):
+        return bool(value) and all(_is_size(each, most) for each in value)
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most
+
+
+def _has_windows(kinds: object) -> bool:
+    """Whether some layer has a window, by the `layer_types` of a config, which not every config has."""
+    return not isinstance(kinds, list) or any("full" not in str(kind) for kind in kinds)
 
 
 def _is_model(path: Path) -> bool:
@@ -68,7 +208,7 @@ def adapter_base(source: str) -> str | None:
     """The model that the LoRA adapter in a directory belongs to; None where there is no adapter.
 
     Raises:
-        ModelError: its adapter_config.json names none.
+        ModelError: its adapter_config.json names none, or an address that this machine was not told of.
     """
     config = Path(source) / ADAPTER
     if not is_adapter(source):
@@ -76,7 +216,20 @@ def adapter_base(source: str) -> str | None:
     base = read_object(config).get("base_model_name_or_path")
     if not isinstance(base, str) or not base:
         raise ModelError(f"{config} names no base model", "set base_model_name_or_path in it")
+    if is_address(base) and not _is_trusted(base, source):
+        raise ModelError(
+            f"{config} names a base model at the address {base}, and nothing is fetched because a file says so",
+            "where you trust it, fetch that model yourself, and set base_model_name_or_path to its folder",
+        )
     return local_model(base)
+
+
+def _is_trusted(base: str, adapter: str) -> bool:
+    """Whether an adapter is from the same store as its base, or this machine has fetched from that address before."""
+    if portable(str(Path(adapter).resolve())).split("/", 3)[:3] == base.split("/", 3)[:3]:
+        return True
+    notes = (str(read_object(note).get("address")) for note in cache().glob(f"*/**/{NOTE}"))
+    return any(base == address or base.startswith(f"{address}/") for address in notes)
 
 
 def saved_settings(source: str) -> Mapping[str, Any]:

@@ -10,9 +10,13 @@ Every family uses this module for its tokens. A sampler that drew by anything el
 `plumbline.testing.check_policy`; a scorer that used another temperature or filter would break law 1.
 """
 
+import math
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
+from plumbline.errors import ModelError
 from plumbline.records import Sampling
 
 
@@ -88,19 +92,34 @@ def draw(logits_bv: Tensor, uniforms_b: Tensor, sampling: Sampling) -> tuple[Ten
         sampling: the law; at temperature 0 the uniforms are not read.
 
     Returns:
-        tokens [B] (int64) and their log-probabilities [B] (float32; 0 where greedy).
+        tokens [B] (int64) and their log-probabilities [B] (float32; 0 where greedy). Where logits are NaN or infinite
+        the log-probability is NaN and the token any: see `check_drawn`.
     """
     if sampling.greedy:
-        tokens = logits_bv.argmax(-1)
-        return tokens, torch.zeros_like(tokens, dtype=torch.float32)
+        best, tokens = logits_bv.max(-1)
+        return tokens, (best - best).float()
     rows = max(1, AT_ONCE // logits_bv.shape[-1])
     if logits_bv.device.type == "cpu" and len(logits_bv) > rows:
         parts = zip(logits_bv.split(rows), uniforms_b.split(rows), strict=True)
         drawn = [draw(logits, uniforms, sampling) for logits, uniforms in parts]
         return torch.cat([tokens for tokens, _ in drawn]), torch.cat([logprobs for _, logprobs in drawn])
     probabilities_bv = restrict(logits_bv, sampling).softmax(-1)
-    tokens = _invert(probabilities_bv, uniforms_b.unsqueeze(-1))
+    tokens = _invert(probabilities_bv, uniforms_b.unsqueeze(-1)).clamp_max(logits_bv.shape[-1] - 1)
     return tokens.squeeze(-1), probabilities_bv.gather(-1, tokens).squeeze(-1).log().float()
+
+
+def check_drawn(logprobs: Iterable[float]) -> None:
+    """Refuse tokens that were drawn from logits that are no numbers.
+
+    Raises:
+        ModelError: a log-probability is NaN.
+    """
+    if any(map(math.isnan, logprobs)):
+        raise ModelError(
+            "the logits of the model are not finite (NaN or infinite), so no token can be drawn",
+            "its weights are damaged, or too large for its dtype: try model.dtype: float32; of a run that is resumed "
+            "take an earlier checkpoint",
+        )
 
 
 BLOCK = 128
@@ -134,6 +153,7 @@ def _pass(masses_bm: Tensor, fractions_b1: Tensor) -> tuple[Tensor, Tensor]:
     target_b1 = torch.minimum(fractions_b1 * total_b1, torch.nextafter(total_b1, torch.zeros_like(total_b1)))
     # right=True finds the first entry strictly above the target, so what has mass 0 is never drawn.
     entry_b1 = torch.searchsorted(cumulative_bm, target_b1, right=True)
+    entry_b1 = entry_b1.clamp_max(masses_bm.shape[-1] - 1)  # of a NaN: nothing is above it
     mass_b1 = masses_bm.gather(1, entry_b1)
     fraction_b1 = (target_b1 - cumulative_bm.gather(1, entry_b1) + mass_b1) / mass_b1
     return entry_b1, fraction_b1.clamp(0.0, 1.0 - 2.0**-53)

@@ -13,7 +13,7 @@ from plumbline.diagnosis.finding import Finding
 from plumbline.errors import DataError, ModelError, PlumblineError, UntrustedCodeError
 from plumbline.policies import NEEDED
 from plumbline.policies.pretrained.gguf_file import is_gguf
-from plumbline.policies.saved import is_adapter
+from plumbline.policies.saved import has_tokenizer, is_adapter
 from plumbline.preflight.prompts import A_MESSAGE, AN_ANSWER, CHARACTERS, Opened, TaskPrompts, open_tasks, prompts_of
 from plumbline.preflight.shapes import Shapes, find_shapes, folder_of, of_tiny
 from plumbline.recipe import Recipe
@@ -23,14 +23,6 @@ from plumbline.remote import local_model
 
 if TYPE_CHECKING:
     from plumbline.policies.pretrained.chat import Chat
-
-
-TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "spiece.model")
-
-
-def has_tokenizer(folder: Path) -> bool:
-    """Whether a model's directory has any file of a tokenizer."""
-    return any((folder / name).is_file() for name in TOKENIZERS)
 
 
 class Lacking(Exception):  # noqa: N818 - it says what happened

@@ -97,7 +97,8 @@ def preflight_of(source: str, overrides: Sequence[str] = ()) -> Preflight:
 def examine(known: Before, checks: Sequence[Check], began: float | None = None) -> Preflight:
     """Apply checks to what is known."""
     began = time.monotonic() if began is None else began
-    findings, clear, not_run = list(_refused(known)), [], {}
+    findings: list[Finding] = []
+    clear, not_run = [], {}
     for check in checks:
         try:
             found = list(check.look(known))
@@ -110,6 +111,8 @@ def examine(known: Before, checks: Sequence[Check], began: float | None = None) 
         findings += found
         if not found:
             clear.append(check.name)
+    said_by_a_check = {finding.what for finding in findings}
+    findings = [one for one in _refused(known) if one.what not in said_by_a_check] + findings
     findings.sort(key=lambda finding: LEVELS.index(finding.level))
     return Preflight(
         recipe=known.recipe,

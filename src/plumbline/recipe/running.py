@@ -31,7 +31,7 @@ class EvaluationSection(Section):
     """At the ends, also the splits that a task has beside train, val and test (held-out-forms)."""
     sampled: bool = True
     """Beside greedy answers, one answer each drawn as in training."""
-    votes: int = Field(default=0, ge=0)
+    votes: int = Field(default=0, ge=0, le=1024)
     """At the ends of training, also the elected one of so many answers drawn as in training; 0 holds no vote."""
     replays: int = Field(default=0, ge=0, le=4)
     """Episodes of the last stage (greedy, last final split) that are replayed as pictures in the report: failed ones,

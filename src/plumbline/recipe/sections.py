@@ -102,8 +102,8 @@ class ModelSection(Section):
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 on a GPU, float32 on a CPU."""
     device: str = "auto"
-    """auto, cpu, mps, cuda, or one of several GPUs, such as cuda:1. auto: a GPU where there is one."""
-    threads: PositiveInt | None = None
+    """auto, cpu, cuda, or one of several GPUs, such as cuda:1. auto: a GPU where there is one."""
+    threads: Annotated[int, Field(gt=0, le=1024)] | None = None
     """CPU threads; None leaves it to torch. A tiny model works faster with one, and its results depend on it."""
     context: PositiveInt | None = None
     """Longest prompt plus completion; None takes the model's own limit."""
@@ -124,8 +124,10 @@ class ModelSection(Section):
     @field_validator("device")
     @classmethod
     def _known_device(cls, device: str) -> str:
-        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,4})?", device):
-            raise ValueError(f"there is no device {device}: it is auto, cpu, mps, cuda or cuda:NUMBER")
+        if device.partition(":")[0] == "mps":
+            raise ValueError("mps has no float64, in which tokens are drawn: take cpu")
+        if not re.fullmatch(r"auto|cpu|cuda(:\d{1,4})?", device):
+            raise ValueError(f"there is no device {device}: it is auto, cpu, cuda or cuda:NUMBER")
         return device
 
     @model_validator(mode="after")

@@ -22,7 +22,7 @@ from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.policies.draws import generators, uniforms
 from plumbline.policies.memory import free, is_full
 from plumbline.policies.pretrained.head import exact, logits_of
-from plumbline.policies.token_law import draw
+from plumbline.policies.token_law import check_drawn, draw
 from plumbline.records import Finish, Request, Sampling
 
 READ_AT_ONCE = {"cpu": 256, "cuda": 4096}
@@ -212,6 +212,12 @@ class RunningBatch:
                 )
             for index, token, logprob in zip(members, tokens.tolist(), logprobs.tolist(), strict=True):
                 row = rows[index]
+                try:
+                    check_drawn([logprob])
+                except ModelError as error:
+                    self.told.append(Told(row, failure=error))
+                    ended.append(indices.start + index)
+                    continue
                 row.tokens.append(token)
                 if row.constraint is not None:
                     row.constraint.accept(token)

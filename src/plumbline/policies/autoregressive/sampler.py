@@ -15,7 +15,7 @@ from torch import Tensor
 from plumbline.policies.autoregressive.decoders import Decoder, threads_for
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
-from plumbline.policies.token_law import draw
+from plumbline.policies.token_law import check_drawn, draw
 from plumbline.records import Sampling
 
 
@@ -38,6 +38,9 @@ def decode(
         chunk: its prompts and its law's `max_tokens` fit into the model's context.
         stop_ids: tokens that end a completion (the token itself is part of it).
         device: where the decoder's tensors are.
+
+    Raises:
+        ModelError: the model's logits are NaN or infinite.
     """
     sampling, num_rows, limit = chunk.sampling, len(chunk.requests), chunk.sampling.max_tokens
     # One row more than there are completions: cells of the grid that draw nothing, or nothing any more, write there.
@@ -58,6 +61,7 @@ def decode(
         untold[rows] = False
         found = zip(*(each[rows].tolist() for each in (tokens_rc, logprobs_rc, length)), strict=True)
         for row, (tokens, logprobs, end) in zip(rows.tolist(), found, strict=True):
+            check_drawn(logprobs[:end])
             yield row, Drawn(tokens[:end], logprobs[:end], stopped=tokens[end - 1] in stop_ids)
 
     # Asking a GPU whether rows are finished makes it wait, so there it is asked every 16 tokens only.

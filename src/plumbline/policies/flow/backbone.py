@@ -23,7 +23,9 @@ from plumbline.policies.flow.network import FlowConfig, FlowNetwork, Modulation,
 from plumbline.policies.flow.options import FlowModel
 from plumbline.policies.masked.network import Network
 from plumbline.policies.masked.probe import CANVAS, PROMPT, SEQUENCES, check_model
+from plumbline.policies.opening import clear_opening_errors
 from plumbline.policies.pretrained.inputs import additive
+from plumbline.policies.pretrained.loading import check_finite
 from plumbline.policies.saved import saved_settings
 
 FILE = "clock.safetensors"
@@ -57,7 +59,6 @@ class TimedBackbone(FlowNetwork):
         Raises:
             ModelError: the backbone's layers are of another kind, or the conditioning's file is missing or unfit.
         """
-        saved, inner = saved_settings(source), backbone.config.get_text_config()
         layers = getattr(backbone.get_decoder(), "layers", [None])
         lacking = [part for part in PARTS for layer in layers if not hasattr(layer, part)]
         if lacking or not hasattr(backbone.get_decoder(), "rotary_emb"):
@@ -65,11 +66,18 @@ class TimedBackbone(FlowNetwork):
                 f"the layers of {source} have no {(*lacking, 'rotary_emb')[0]}, so they cannot be told the time",
                 "use a model of plain layers (Llama, Qwen, Mistral)",
             )
+        fix = "use a model of plain layers (Llama, Qwen, Mistral)"
+        with clear_opening_errors(f"the layers of {source} cannot be told the time", fix):
+            return cls._around(backbone, section, source, context, seed)
+
+    @classmethod
+    def _around(cls, backbone: Any, section: FlowModel, source: str, context: int, seed: int) -> Self:
+        saved, inner = saved_settings(source), backbone.config.get_text_config()
         config = FlowConfig(
             vocabulary=backbone.get_output_embeddings().weight.shape[0],
             hidden=inner.hidden_size,
             conditioning=section.conditioning,
-            layers=len(layers),
+            layers=len(backbone.get_decoder().layers),
             heads=inner.num_attention_heads,
             context=context,
             attention=section.attention,
@@ -83,6 +91,7 @@ class TimedBackbone(FlowNetwork):
             network._read_clock(Path(source) / FILE)
         elif (Path(source) / FILE).is_file():
             raise ModelError(f"{source} holds a {FILE}, and does not say that it is a flow", f"delete {FILE} there")
+        check_finite(network, source)
         return network
 
     def clock(self) -> dict[str, nn.Parameter]:
@@ -90,17 +99,12 @@ class TimedBackbone(FlowNetwork):
         return {name: weight for name, weight in self.named_parameters() if not name.startswith("backbone.")}
 
     def _read_clock(self, path: Path) -> None:
-        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         mine = self.clock()
-        try:
+        what = f"{path} is missing or damaged, and without it the model is not told the time"
+        with clear_opening_errors(what, "copy the model's whole directory"):
             found = load_file(path)
-        except (OSError, SafetensorError) as error:
-            raise ModelError(
-                f"{path} is missing or damaged, and without it the model is not told the time",
-                "copy the model's whole directory",
-            ) from error
         if {name: tensor.shape for name, tensor in found.items()} != {name: one.shape for name, one in mine.items()}:
             raise ModelError(
                 f"the weights in {path} are not of model.conditioning: {self.config.conditioning}",

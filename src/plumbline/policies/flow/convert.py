@@ -20,6 +20,11 @@ from torch import Tensor
 from plumbline import claims
 from plumbline.errors import ModelError
 from plumbline.policies.flow.network import FlowConfig, FlowNetwork
+from plumbline.policies.opening import clear_opening_errors
+from plumbline.policies.pretrained.gguf_file import AGAIN
+from plumbline.policies.pretrained.loading import check_finite, load_tokenizer
+from plumbline.policies.saved import is_pointer
+from plumbline.recipe import ModelSection
 
 MODEL = "model"
 """What the mark in the folder says (see `plumbline.claims`)."""
@@ -77,39 +82,39 @@ def convert(
         StorageError: the folder holds what is not ours.
     """
     claims.check(folder, MODEL)
-    tensors = _tensors(_read(checkpoint), weights, checkpoint)
-    config = _config(tensors, heads, context, len(_load(tokenizer)), checkpoint)
-    network = FlowNetwork(config)
-    renamed = {_rename(name, checkpoint): tensor.float() for name, tensor in tensors.items()}
-    try:
-        missing, unexpected = network.load_state_dict(renamed, strict=False)
-    except RuntimeError as error:  # torch's word for sizes that do not fit
-        raise ModelError(
-            f"{checkpoint} has weights of another shape: {str(error).strip().splitlines()[-1].strip()[:200]}",
-            "give an unchanged checkpoint",
-        ) from error
+    words = _load(tokenizer)
+    with clear_opening_errors(f"{checkpoint} is no FS-DFM checkpoint", "give an unchanged checkpoint"):
+        tensors = _tensors(_read(checkpoint), weights, checkpoint)
+        config = _config(tensors, heads, context, len(words), checkpoint)
+        network = FlowNetwork(config)
+        renamed = {_rename(name, checkpoint): tensor.float() for name, tensor in tensors.items()}
+        try:
+            missing, unexpected = network.load_state_dict(renamed, strict=False)
+        except RuntimeError as error:  # torch's word for sizes that do not fit, of which the last line says most
+            raise ModelError(
+                f"{checkpoint} has weights of another shape: {str(error).strip().splitlines()[-1].strip()[:200]}",
+                "give an unchanged checkpoint",
+            ) from error
     if missing or unexpected:
         raise ModelError(
             f"{checkpoint} is no FS-DFM checkpoint of this shape: missing {missing[:3]}, unknown {unexpected[:3]}",
             "check the number of heads, and that the file is complete",
         )
+    check_finite(network, str(checkpoint))
     claims.claim(folder, MODEL)
     network.save_pretrained(folder)
-    _load(tokenizer).save_pretrained(folder)
+    words.save_pretrained(folder)
     return config
 
 
 def _read(checkpoint: Path) -> Mapping[str, Any]:
     if not checkpoint.is_file():
         raise ModelError(f"there is no file {checkpoint}", "give the path of the .pth file")
-    try:
+    if is_pointer(checkpoint):
+        raise ModelError(f"{checkpoint} is a pointer of Git LFS, and not the weights", AGAIN)
+    fix = "it is damaged, or holds code, which is never run; ask its author for safetensors"
+    with clear_opening_errors(f"{checkpoint} cannot be read as plain tensors", fix):
         content = torch.load(checkpoint, map_location="cpu", mmap=True, weights_only=True)
-    except Exception as error:  # a damaged or hostile file fails in any way that a pickle can
-        first = str(error).strip().split("\n")[0][:200]
-        raise ModelError(
-            f"{checkpoint} cannot be read as plain tensors: {first}",
-            "it is damaged, or holds code, which is never run; ask its author for safetensors",
-        ) from error
     if not isinstance(content, dict):
         raise ModelError(f"{checkpoint} is no dictionary of weights", "give an FS-DFM checkpoint")
     return content
@@ -165,7 +170,4 @@ def _rename(name: str, checkpoint: Path) -> str:
 
 
 def _load(tokenizer: str) -> Any:
-    from plumbline.policies.pretrained.loading import load_tokenizer
-    from plumbline.recipe import ModelSection
-
     return load_tokenizer(tokenizer, ModelSection(name=tokenizer))

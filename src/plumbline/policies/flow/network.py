@@ -13,42 +13,46 @@ conditioned as at time 1, sees itself alone, and its keys and values are compute
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import torch
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from torch import Tensor, nn
 from torch.nn import functional
 
 from plumbline.errors import ModelError
 from plumbline.policies.flow.kernels import sinusoid
+from plumbline.policies.opening import clear_opening_errors
 from plumbline.policies.pretrained.inputs import padded
 from plumbline.storage import read_object
 
 MODEL_TYPE = "plumbline-flow"
 FREQUENCIES = 256
+Size = Annotated[int, Field(gt=0, le=2**26)]
 
 
 @dataclass(frozen=True, slots=True)
 class FlowConfig:
     """Everything that decides the shape and the law of a flow model."""
 
-    vocabulary: int
-    hidden: int
-    conditioning: int
-    layers: int
-    heads: int
-    context: int
+    vocabulary: Size
+    hidden: Size
+    conditioning: Size
+    layers: Annotated[int, Field(gt=0, le=10**4)]
+    heads: Size
+    context: Size
     step_conditioned: bool = False
     """The few-step student: the network is told how long the step is."""
     source: Literal["uniform", "mask"] = "uniform"
     """What an empty canvas holds: random tokens, or a mask token behind the vocabulary's last."""
-    exponent: float = 1.0
+    exponent: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """n of kappa_t = t^n."""
     attention: Literal["full", "prefix"] = "full"
-    canvas: int | None = None
+    canvas: Size | None = None
 
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
     model_type = MODEL_TYPE
 
     @property
@@ -199,7 +203,6 @@ class FlowNetwork(nn.Module):
         Raises:
             ModelError: no flow model there, or weights that do not fit its config.
         """
-        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         config, path = Path(folder) / "config.json", Path(folder) / "model.safetensors"
@@ -208,14 +211,11 @@ class FlowNetwork(nn.Module):
                 f"{folder} holds no flow model (its config.json does not say model_type {MODEL_TYPE})",
                 "convert an FS-DFM checkpoint with plumbline.policies.flow.convert, or name another model.family",
             )
-        network = cls(read_config(read_object(config), str(config)))
-        try:
+        with clear_opening_errors(
+            f"the weights in {folder} are of another model", "use the config.json saved with them"
+        ):
+            network = cls(read_config(read_object(config), str(config)))
             network.load_state_dict(load_file(path))
-        except (RuntimeError, OSError, SafetensorError) as error:
-            first = str(error).strip().split("\n")[0][:300]
-            raise ModelError(
-                f"the weights in {folder} are of another model: {first}", "use the config.json saved with them"
-            ) from error
         return network
 
 
@@ -223,13 +223,20 @@ def read_config(values: Mapping[str, Any], where: str) -> FlowConfig:
     """A config from its JSON.
 
     Raises:
-        ModelError: keys are missing or of the wrong kind.
+        ModelError: keys are missing, unknown or of the wrong kind.
     """
-    known = {field.name for field in fields(FlowConfig)}
+    own = {key: value for key, value in values.items() if key not in {"model_type", "plumbline"}}
     try:
-        return FlowConfig(**{key: value for key, value in values.items() if key in known})
-    except TypeError as error:
-        raise ModelError(f"{where} is damaged: {error}", "use the config.json that was saved with the model") from error
+        config = TypeAdapter(FlowConfig).validate_python(own)
+    except ValidationError as error:
+        said = "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()[:3] if one["loc"])
+        raise ModelError(f"{where} is damaged: {said}", "use the config.json that was saved with the model") from error
+    if config.hidden % (2 * config.heads):
+        raise ModelError(
+            f"{where} is damaged: {config.heads} heads cannot share hidden {config.hidden} in even parts",
+            "use the config.json that was saved with the model",
+        )
+    return config
 
 
 class TimeEmbedding(nn.Module):

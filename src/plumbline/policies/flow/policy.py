@@ -31,14 +31,15 @@ from plumbline.policies.flow.sampler import Flowed, flow
 from plumbline.policies.flow.schedule import Tick, kappa, tick, ticks
 from plumbline.policies.places import Places
 from plumbline.policies.policy import Demonstration
-from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.loading import (
     Loaded,
+    check_finite,
     checkpoint_layers,
     choose_device,
     choose_dtype,
     load,
     load_tokenizer,
+    open_chat,
     quieten,
 )
 from plumbline.policies.saved import check_source
@@ -104,13 +105,8 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
         network = FlowNetwork.from_pretrained(source)
         device = choose_device(section)
         network.to(device=device, dtype=choose_dtype(section, device)).eval()
-        tokenizer = load_tokenizer(source, section)
-        if len(tokenizer) > network.config.vocabulary:
-            raise ModelError(
-                f"the tokenizer of {source} has {len(tokenizer)} tokens, the network {network.config.vocabulary}",
-                "use the tokenizer that was saved with this model",
-            )
-        chat = Chat(tokenizer, (), section.chat_template)
+        check_finite(network, source)
+        chat = open_chat(load_tokenizer(source, section), section, source, network.config.vocabulary)
         context = min(section.context or network.config.context, network.config.context)
         return Loaded(model=network, adapter=None, chat=chat, context=context)
 

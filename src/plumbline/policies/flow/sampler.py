@@ -82,9 +82,9 @@ def _move(
     """The next token of each place [N], and its log-probability [N]."""
     logits = part.logits()
     if sampling.greedy:
-        best = logits.argmax(-1)
+        most, best = logits.max(-1)
         following = best if step.last else kernels.jump(best, now, second, step)
-        return following, torch.zeros_like(first, dtype=torch.float32)
+        return following, (most - most).float()  # NaN where the logits are no numbers, as in `draw`
     restricted = restrict(logits, sampling)
     if step.last or sampling.kernel == "conditional":
         drawn, _ = draw(logits, first, sampling)

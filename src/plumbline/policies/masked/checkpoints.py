@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import ModelError
-from plumbline.policies.pretrained.stock import stock_config
+from plumbline.policies.pretrained.stock import FOREIGN, refuse_unread, stock_config
 from plumbline.storage import read_object
 
 LLADA_NAMES = {
@@ -42,8 +42,21 @@ LLADA_IS = {
     "include_qkv_bias": False,
     "bias_for_layer_norm": False,
     "multi_query_attention": False,
+    "layer_norm_with_affine": True,
 }
 """What the switches of a LLaDA config say where the network is a Llama; null stands for false there."""
+LLADA_READS = frozenset({
+    *("vocab_size", "embedding_size", "d_model", "mlp_hidden_size", "n_layers", "n_heads", "n_kv_heads"),
+    *("max_sequence_length", "rms_norm_eps", "rope_theta", "rope_scaling", "weight_tying", "eos_token_id"),
+    *("pad_token_id", "mask_token_id"),
+})  # fmt: skip
+LLADA_HARMLESS = frozenset({
+    *("alibi_bias_max", "attention_dropout", "attention_layer_norm_with_affine", "block_group_size", "plumbline"),
+    *("embedding_dropout", "flash_attention", "init_cutoff_factor", "init_device", "init_fn", "init_std"),
+    *("mlp_ratio", "precision", "residual_dropout", "rope_full_precision", "use_cache", "bos_token_id"),
+})  # fmt: skip
+"""Keys of a LLaDA config that decide no logits where the switches are as above: dropout is off, and `mlp_hidden_size`
+stands for `mlp_ratio`."""
 
 
 def config_of(source: str) -> Any:
@@ -54,7 +67,9 @@ def config_of(source: str) -> Any:
     """
     from transformers.utils import cached_file
 
-    path = cached_file(source, "config.json", _raise_exceptions_for_missing_entries=False)
+    path = cached_file(
+        source, "config.json", _raise_exceptions_for_missing_entries=False, local_files_only=Path(source).is_dir()
+    )
     if path is None:
         return None
     values = read_object(Path(path))
@@ -78,6 +93,8 @@ def _llada(values: Mapping[str, Any]) -> Any:
             + ", ".join(f"{key}: {value}" for key, value in odd.items()),
             "use LLaDA-8B-Base, LLaDA-8B-Instruct or LLaDA-1.5, whose layout is known here",
         )
+    refuse_unread(values.keys() - LLADA_IS.keys() - LLADA_READS - LLADA_HARMLESS - {*FOREIGN}, "llada")
+    rope = {"rope_type": "default", "rope_theta": values["rope_theta"], **(values.get("rope_scaling") or {})}
     return LlamaConfig(
         vocab_size=values.get("embedding_size") or values["vocab_size"],
         hidden_size=values["d_model"],
@@ -86,9 +103,9 @@ def _llada(values: Mapping[str, Any]) -> Any:
         num_attention_heads=values["n_heads"],
         num_key_value_heads=values.get("n_kv_heads") or values["n_heads"],
         max_position_embeddings=values.get("max_sequence_length", 4096),
-        rms_norm_eps=values.get("rms_norm_eps", 1e-5),
-        rope_parameters={"rope_type": "default", "rope_theta": values.get("rope_theta", 10000.0)},
-        tie_word_embeddings=values.get("weight_tying", False),
+        rms_norm_eps=values["rms_norm_eps"],
+        rope_parameters={"rope_type": rope.pop("type", rope["rope_type"]), **rope},
+        tie_word_embeddings=values["weight_tying"],
         bos_token_id=None,
         eos_token_id=values.get("eos_token_id"),
         pad_token_id=values.get("pad_token_id"),

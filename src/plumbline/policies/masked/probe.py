@@ -7,6 +7,7 @@ from torch import Tensor
 
 from plumbline.errors import ModelError
 from plumbline.policies.masked.network import Network
+from plumbline.policies.opening import clear_opening_errors
 from plumbline.policies.pretrained.adapters import fuse_if_right
 from plumbline.policies.pretrained.inputs import additive
 from plumbline.policies.pretrained.trial import Trial
@@ -16,7 +17,6 @@ SEQUENCES, PROMPT, CANVAS = 6, 9, 12
 FAMILIES = "use a model of plain attention and a linear head (Llama, Qwen, Mistral, LLaDA, Dream)"
 
 
-@torch.no_grad()
 def check_model(network: Network, source: str) -> None:
     """Try out that the explicit mask is obeyed, that logits are the head's, and that a kept prompt changes nothing.
 
@@ -24,8 +24,14 @@ def check_model(network: Network, source: str) -> None:
 
     Raises:
         ModelError: a later token does not change an earlier hidden state, so the model stays causal whatever the mask;
-            or its logits are more than a linear head's; or it computes something else behind a kept prompt.
+            or its logits are more than a linear head's; or it computes something else behind a kept prompt; or it takes
+            no mask, positions or cache at all.
     """
+    with clear_opening_errors(f"{source} cannot be read as a masked-diffusion model", FAMILIES), torch.no_grad():
+        _try(network, source)
+
+
+def _try(network: Network, source: str) -> None:
     model, head = network.model, network.model.get_output_embeddings()
     generator = torch.Generator().manual_seed(0)
     vocabulary = model.config.get_text_config().vocab_size

@@ -30,7 +30,7 @@ from plumbline.policies.masked.scaffold import Scaffold
 from plumbline.policies.masked.schedule import Slice
 from plumbline.policies.masked.scorer import free_log_prob, selection_log_prob
 from plumbline.policies.places import Places, draw_with_confidence, largest_log_prob, log_confidence
-from plumbline.policies.token_law import draw
+from plumbline.policies.token_law import check_drawn, draw
 from plumbline.records import Step
 
 LawOf = Callable[[Tensor, Tensor, Tensor, float], Places]
@@ -203,7 +203,9 @@ def _greedy(law_of: Settled, canvas_rl: Tensor, eligible_rl: Tensor, piece: Slic
     """The most probable tokens at the most confident places; nothing is drawn and nothing has a probability."""
     laws = law_of(canvas_rl, eligible_rl, piece.time)
     tokens = laws.each(lambda part: part.plain().argmax(-1))
-    confidence_rl = spread(log_confidence(laws, tokens), eligible_rl)
+    confidence = log_confidence(laws, tokens)
+    check_drawn(confidence.tolist())
+    confidence_rl = spread(confidence, eligible_rl)
     if sampling.selector == "threshold" and not piece.last:
         chosen_rl = eligible_rl & (confidence_rl > math.log(sampling.threshold))
         best_rl = (

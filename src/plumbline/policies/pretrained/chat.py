@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError, ModelError
+from plumbline.policies.opening import encode
 from plumbline.policies.policy import Demonstration
 from plumbline.records import Message
 from plumbline.storage import read_text
@@ -36,8 +37,15 @@ def read_template(path: str) -> str:
 class Chat:
     """A tokenizer and its template: which ids a chat is, and which ids end an answer."""
 
-    def __init__(self, tokenizer: Any, generation_stops: Sequence[int] = (), template: str | None = None) -> None:
-        """Take a tokenizer, the model's own stop ids, and a template for a tokenizer that has none.
+    def __init__(
+        self,
+        tokenizer: Any,
+        generation_stops: Sequence[int] = (),
+        template: str | None = None,
+        rows: int | None = None,
+    ) -> None:
+        """Take a tokenizer, the model's own stop ids, a template for a tokenizer that has none, and how many
+        embeddings the model has.
 
         Raises:
             ModelError: no chat template, or no token that could end an answer.
@@ -49,7 +57,7 @@ class Chat:
                 f"the tokenizer of {tokenizer.name_or_path or 'this model'} has no chat template",
                 "set model.chat_template to chatml, or to the path of a Jinja file",
             )
-        self.tokenizer = tokenizer
+        self.tokenizer, self.rows = tokenizer, rows
         self.end_of_turn = self._find_end_of_turn()
         self.stop_ids = tuple(sorted({self.end_of_turn, *generation_stops, *_own_stops(tokenizer)}))
 
@@ -79,7 +87,7 @@ class Chat:
         return str(text)
 
     def _ids(self, text: str) -> list[int]:
-        return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return encode(self.tokenizer, text, self.rows)
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
         """Ids of a chat up to where the answer begins."""

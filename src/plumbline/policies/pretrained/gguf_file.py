@@ -10,8 +10,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from plumbline.errors import ModelError
 from plumbline.imports import missing
+from plumbline.policies.opening import clear_opening_errors
+
+AGAIN = "fetch or copy the model again, and let it finish"
+POINTER = b"version https://git-"
+"""What a file begins with that Git LFS left in another's place."""
 
 
 def is_gguf(source: str) -> bool:
@@ -34,10 +41,11 @@ def header(source: str) -> tuple[str, str]:
     if not path.is_file():
         raise ModelError(f"there is no GGUF file at {source}", "check the path")
     with path.open("rb") as file:
-        if file.read(4) != b"GGUF":
-            raise ModelError(
-                f"{source} is not a GGUF file, in spite of its name", "download it again, as a binary file"
-            )
+        start = file.read(len(POINTER))
+    if start == POINTER:
+        raise ModelError(f"{source} is a pointer of Git LFS, and not the weights", AGAIN)
+    if start[:4] != b"GGUF":
+        raise ModelError(f"{source} is not a GGUF file, in spite of its name", "download it again, as a binary file")
     return _read(str(path.resolve()), path.stat().st_mtime_ns)
 
 
@@ -45,19 +53,32 @@ def header(source: str) -> tuple[str, str]:
 def _read(path: str, modified: int) -> tuple[str, str]:  # noqa: ARG001 - part of the key: a file that changed is read
     """The tokenizer and the weights both ask, and reading a large vocabulary takes seconds."""
     try:
-        from gguf import GGUFReader
+        from gguf import GGUFReader, GGUFValueType
     except ImportError as error:
         raise missing(f"reading {path}", error) from error
-    try:
-        fields = GGUFReader(path).fields
+    size = Path(path).stat().st_size
+
+    class Bounded(GGUFReader):
+        """An array that claims more entries than the file has bytes would be read for hours."""
+
+        def _get(self, offset: Any, dtype: Any, count: Any = 1, override_order: Any = None) -> Any:
+            if int(offset) + int(count) * np.dtype(dtype).itemsize > size:
+                raise ValueError(f"{int(count):,} entries are said to stand at byte {int(offset):,}")
+            return super()._get(offset, dtype, count, override_order)
+
+        def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:
+            if raw_type == GGUFValueType.ARRAY:
+                count = int(self._get(orig_offs + 4, np.uint64)[0])
+                if count > size:
+                    raise ValueError(f"an array is said to have {count:,} entries")
+            return super()._get_field_parts(orig_offs, raw_type)
+
+    fix = "compare its size with where it came from, and download it again"
+    with clear_opening_errors(f"{path} ends too early or is damaged ({size:,} bytes)", fix):
+        fields = Bounded(path).fields
         architecture = str(fields["general.architecture"].contents())
-    except (ValueError, IndexError, KeyError) as error:
-        raise ModelError(
-            f"{path} ends too early or is damaged ({Path(path).stat().st_size:,} bytes): {error}",
-            "compare its size with where it came from, and download it again",
-        ) from error
-    split = fields.get("tokenizer.ggml.pre")
-    return architecture, "" if split is None else str(split.contents())
+        split = fields.get("tokenizer.ggml.pre")
+        return architecture, "" if split is None else str(split.contents())
 
 
 def split_as_trained(tokenizer: Any, source: str) -> None:

@@ -4,28 +4,33 @@ transformers starts weights that a checkpoint lacks from random numbers and ment
 error, because a model that was never loaded looks like one that learns badly.
 """
 
+import json
 import os
+import re
+import subprocess
+import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from plumbline.errors import ModelError
+from plumbline.errors import DataError, ModelError
 from plumbline.imports import check_consent
+from plumbline.policies.opening import check_growth, clear_opening_errors
 from plumbline.policies.options import HidingModel, PretrainedModel
 from plumbline.policies.pretrained.adapters import adapted, not_for_adapters
 from plumbline.policies.pretrained.chat import Chat
 from plumbline.policies.pretrained.gguf_file import as_plain, header, is_gguf, split_as_trained, where, without_bars
 from plumbline.policies.pretrained.stock import stock_tokenizer
-from plumbline.policies.saved import ADAPTER, adapter_base, check_source, is_adapter
+from plumbline.policies.saved import ADAPTER, adapter_base, check_config, check_source, has_tokenizer, is_adapter
 from plumbline.recipe import LoraSection, ModelSection
+from plumbline.storage import read_object
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +75,7 @@ def load(
     base = adapter_base(source) or source
     tokenizer = load_tokenizer(source if base == source or _has_tokenizer(source) else base, section)
     model = _model(base, section, config_of, renames)
-    _check_fit(model, tokenizer, source)
+    check_finite(model, base)
     adapter = None
     if is_adapter(source):
         wanted = None
@@ -79,6 +84,7 @@ def load(
             wanted = adapted(model)
             asked.unload()
         adapter = _adapter(model, source)
+        check_finite(model, source)
         if wanted is not None:
             _check_targets(adapted(model), wanted, source)
     elif section.lora is not None:
@@ -86,8 +92,8 @@ def load(
     _without_dropout(model)  # that of a loaded adapter
     if section.gradient_checkpointing is True:
         checkpoint_layers(model)
-    stops = model.generation_config.eos_token_id if model.generation_config is not None else None
-    chat = Chat(tokenizer, [stops] if isinstance(stops, int) else list(stops or ()), section.chat_template)
+    rows = model.get_input_embeddings().weight.shape[0]
+    chat = open_chat(tokenizer, section, source, rows, _stops(model, base, rows))
     return Loaded(model=model, adapter=adapter, chat=chat, context=_context(model, section))
 
 
@@ -111,7 +117,7 @@ def choose_device(section: ModelSection) -> torch.device:
 
 def count_devices(kind: str) -> int:
     """How many devices of a kind torch finds here."""
-    return {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}.get(kind, 1)
+    return torch.cuda.device_count() if kind == "cuda" else 1
 
 
 def choose_dtype(section: ModelSection, device: torch.device) -> torch.dtype:
@@ -134,16 +140,19 @@ def load_tokenizer(source: str, section: ModelSection) -> Any:
     if section.trust_remote_code:  # a check of a recipe opens a tokenizer and no model
         check_consent("trust_remote_code=", "model.trust_remote_code", "trust_remote_code", source)
     folder, file = where(source)
-    try:
+    fix = "save the model's tokenizer into the same directory (tokenizer.save_pretrained)"
+    if is_gguf(source):
+        fix = _gguf_fix(source)
+    elif not Path(source).is_dir():
+        fix = f"there is no directory {source} here, so it was taken for a hub name: check it, and the network"
+    elif not has_tokenizer(Path(source)):
+        raise ModelError(f"{source} has a model and no tokenizer", fix)
+    with clear_opening_errors(f"cannot load a tokenizer from {source}", fix):
         kind = stock_tokenizer(source) or AutoTokenizer
-        tokenizer = kind.from_pretrained(folder, trust_remote_code=section.trust_remote_code, **file)
-    except (OSError, ValueError, KeyError, ImportError, TypeError, AttributeError) as error:
-        fix = "save the model's tokenizer into the same directory (tokenizer.save_pretrained)"
-        if is_gguf(source):
-            fix = _gguf_fix(source)
-        elif not Path(source).is_dir():
-            fix = f"there is no directory {source} here, so it was taken for a hub name: check it, and the network"
-        raise ModelError(f"cannot load a tokenizer from {source}: {_first_line(error)}", fix) from error
+        tokenizer = kind.from_pretrained(
+            folder, trust_remote_code=section.trust_remote_code, local_files_only=is_here(source), **file
+        )
+        check_growth(tokenizer, source)
     if is_gguf(source):
         split_as_trained(tokenizer, source)
     if isinstance(section, HidingModel) and section.mask_token is not None:
@@ -175,6 +184,11 @@ def _special(tokenizer: Any) -> str:
     return ", ".join(special[-12:]) or "none"
 
 
+def is_here(source: str) -> bool:
+    """Whether a model is on this machine: of such one no hub is asked for anything."""
+    return is_gguf(source) or Path(source).exists()
+
+
 def _gguf_fix(source: str) -> str:
     return (
         f"the file is of architecture {header(source)[0]}; if this transformers cannot read that from GGUF, use the "
@@ -191,27 +205,26 @@ def _model(
     device = choose_device(section)
     dtype = choose_dtype(section, device)
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": section.trust_remote_code}
+    options |= {"local_files_only": is_here(source), "output_loading_info": True}
     folder, file = where(source)
-    if not file and config_of is not None and (config := config_of(source)) is not None:
-        options |= {"config": config, "key_mapping": dict(renames) if renames else None}
-    if section.quantize == "4bit":
-        options |= {"quantization_config": _four_bits(), "device_map": {"": device}}
-    try:
-        with without_bars(source):
-            model, info = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **file, **options)
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
-        if "ignore_mismatched_sizes" in str(error):
+    fix = "give a directory or hub name of a causal model (its config.json says architecture ...ForCausalLM)"
+    with clear_opening_errors(f"cannot load a causal language model from {source}", _gguf_fix(source) if file else fix):
+        if not file and config_of is not None and (config := config_of(source)) is not None:
+            options |= {"config": config, "key_mapping": dict(renames) if renames else None}
+        if section.quantize == "4bit":
+            options |= {"quantization_config": _four_bits(), "device_map": {"": device}}
+        try:
+            with without_bars(source):
+                model, info = AutoModelForCausalLM.from_pretrained(folder, **file, **options)
+        except RuntimeError as error:
+            if "ignore_mismatched_sizes" not in str(error):
+                raise
             raise ModelError(
                 f"the checkpoint in {source} is of another model: its weights have other shapes than its config.json",
                 "use the config.json that was saved with these weights",
             ) from error
-        raise ModelError(
-            f"cannot load a causal language model from {source}: {_first_line(error)}",
-            _gguf_fix(source)
-            if file
-            else "give a directory or hub name of a causal model (its config.json says architecture ...ForCausalLM)",
-        ) from error
     _check_complete(source, info)
+    check_config(model.config.get_text_config().to_dict(), f"the config of {source}")
     head = model.get_output_embeddings()
     if head is not None and head.weight is not model.get_input_embeddings().weight:
         # transformers unties a head that differs in the checkpoint, whatever its config says; a copy must know.
@@ -253,14 +266,64 @@ def _check_complete(source: str, info: Mapping[str, Any]) -> None:
             )
 
 
-def _check_fit(model: Any, tokenizer: Any, source: str) -> None:
-    """A tokenizer with more tokens than the embedding would index past its end."""
-    rows = model.get_input_embeddings().weight.shape[0]
-    if len(tokenizer) > rows:
+def check_finite(model: nn.Module, source: str) -> None:
+    """Look at every weight once, without a copy of any.
+
+    Raises:
+        ModelError: one is NaN or infinite; says which.
+    """
+    weights = {name: each for name, each in model.named_parameters() if each.dtype.is_floating_point and each.numel()}
+    if not weights:
+        return
+    # A NaN is the least and the largest of its tensor, too.
+    ends = torch.stack([torch.stack(each.detach().aminmax()).float() for each in weights.values()])
+    odd = (~ends.isfinite().all(1)).nonzero().flatten().tolist()  # once, so that a GPU is waited for once
+    if odd:
+        names = [*weights]
+        more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
         raise ModelError(
-            f"the tokenizer of {source} has {len(tokenizer)} tokens, but the model has embeddings for {rows}",
-            "use the tokenizer that was saved with this model, or resize the model's embeddings",
+            f"the weights in {source} are not finite: {names[odd[0]]}{more} holds NaN or infinity",
+            "the training that wrote them broke down: take an earlier checkpoint, or fetch the model again",
         )
+
+
+def _stops(model: Any, source: str, rows: int) -> list[int]:
+    """The ids of the tokens that end an answer, by the model's generation config.
+
+    Raises:
+        ModelError: they are no ids.
+    """
+    said = getattr(model.generation_config, "eos_token_id", None)
+    stops = said if isinstance(said, list) else [] if said is None else [said]
+    if not all(isinstance(each, int) and not isinstance(each, bool) for each in stops):
+        raise ModelError(
+            f"the generation config of {source} says eos_token_id: {said}, which is no token's id",
+            "write a number or a list of numbers into generation_config.json, or delete the key",
+        )
+    return [each for each in stops if 0 <= each < rows]
+
+
+def open_chat(tokenizer: Any, section: ModelSection, source: str, rows: int, stops: Sequence[int] = ()) -> Chat:
+    """A tokenizer with its template, for a model of so many embeddings; a first chat is tried.
+
+    Raises:
+        ModelError: the template or the tokenizer fails on it, or gives a token without an embedding.
+    """
+    fix = "use the tokenizer and template that were saved with this model, or set model.chat_template"
+    what = f"the tokenizer or chat template of {source} cannot be used"
+    with clear_opening_errors(what, fix):
+        chat = Chat(tokenizer, stops, section.chat_template, rows)
+        try:
+            chat.prompt([{"role": "user", "content": "?"}])
+        except DataError as error:
+            raise ModelError(f"{what}: {error.cause}", fix) from error
+    if len(tokenizer) > rows:
+        warnings.warn(
+            f"the tokenizer of {source} has {len(tokenizer)} tokens, but the model has embeddings for {rows}: a text "
+            "with one of the others is refused",
+            stacklevel=2,
+        )
+    return chat
 
 
 def _without_dropout(model: Any) -> None:
@@ -303,23 +366,54 @@ def _with_lora(model: Any, section: LoraSection, seed: int, *, empty: bool = Fal
     )
     with torch.random.fork_rng():  # peft draws its start from the global generator
         torch.manual_seed(seed)
-        try:
+        with clear_opening_errors("model.lora does not fit this model", "check model.lora.targets"):
             return get_peft_model(model, config, low_cpu_mem_usage=empty)
-        except ValueError as error:
-            raise ModelError(
-                f"model.lora does not fit this model: {_first_line(error)}", "check model.lora.targets"
-            ) from error
 
 
 def _adapter(model: Any, folder: str) -> Any:
     from peft import PeftModel
 
+    fix = "check base_model_name_or_path in its adapter_config.json"
+    with clear_opening_errors(f"the adapter in {folder} is of another model", fix):
+        _try_patterns(model, folder)
+        return PeftModel.from_pretrained(model, folder, is_trainable=True, local_files_only=True)
+
+
+PATTERNS = ("target_modules", "exclude_modules", "layers_pattern", "rank_pattern", "alpha_pattern")
+"""Keys of an adapter's configuration whose texts, or keys, peft takes for regular expressions."""
+PATIENCE = 10.0
+"""Seconds for all of them over all names of a model; honest ones take some hundredths."""
+TRY = """
+import json, re, sys
+patterns, names = json.load(sys.stdin)
+for pattern in patterns:
+    for name in names:
+        re.fullmatch(pattern, name), re.fullmatch(rf".*\\.({pattern})", name)
+"""
+
+
+def _try_patterns(model: Any, folder: str) -> None:
+    """Match an adapter's patterns in another process, which can be ended: peft's own matching could take years.
+
+    Raises:
+        ModelError: one is no pattern, or takes too long.
+    """
+    config = read_object(Path(folder) / ADAPTER)
+    found = [[config.get(key)] if isinstance(config.get(key), str) else config.get(key) or () for key in PATTERNS]
+    patterns = [str(one) for each in found for one in each if not re.fullmatch(r"[\w.-]*", str(one))]
+    if not patterns:
+        return
+    for pattern in patterns:
+        re.compile(pattern)
+    given = json.dumps([patterns, [name for name, _ in model.named_modules()]])
     try:
-        return PeftModel.from_pretrained(model, folder, is_trainable=True)
-    except (RuntimeError, ValueError, KeyError, OSError, SafetensorError) as error:
+        subprocess.run(  # noqa: S603 - the patterns are its input
+            [sys.executable, "-I", "-c", TRY], input=given, text=True, timeout=PATIENCE, check=True, capture_output=True
+        )
+    except subprocess.TimeoutExpired as error:
         raise ModelError(
-            f"the adapter in {folder} is of another model: {_first_line(error)}",
-            "check base_model_name_or_path in its adapter_config.json",
+            f"the patterns in {Path(folder) / ADAPTER} take over {PATIENCE:.0f} s to be matched: {patterns[0][:80]}",
+            "list the names of the layers in target_modules there",
         ) from error
 
 
@@ -345,10 +439,6 @@ def _context(model: Any, section: ModelSection) -> int:
             )
         return section.context
     return int(own) if own is not None else 2**31
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0][:300]
 
 
 def quieten() -> None:

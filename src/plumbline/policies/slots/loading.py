@@ -4,6 +4,7 @@ A ReFusion checkpoint (Li et al. 2025, arXiv:2512.13586) holds plain Qwen3 weigh
 classes that only its own code has. It is opened as the Qwen3 that it is; none of that code is run.
 """
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ def plain_config(source: str) -> Any:
     from transformers import PreTrainedConfig, Qwen3Config
 
     try:
-        values, _ = PreTrainedConfig.get_config_dict(source)
+        values, _ = PreTrainedConfig.get_config_dict(source, local_files_only=Path(source).is_dir())
     except (OSError, ValueError):  # the loader says what is wrong with it
         return None
     named = (values.get("model_type"), values.get("architectures"), values.get("auto_map"))

@@ -30,6 +30,7 @@ from plumbline.policies.slots.attention import ALL, PAD, Context
 from plumbline.policies.slots.grid import Grid
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.policies.slots.sampler import Drawn, Ids
+from plumbline.policies.token_law import check_drawn
 from plumbline.records import Step
 
 
@@ -172,6 +173,7 @@ class _Decoding:
             return top.indices, top.values
 
         best, sure = self._laws(hidden).several(work)
+        check_drawn(sure.tolist())
         return best, sure
 
     def _passed(self, after: Tensor, tokens: Tensor) -> Tensor:
