@@ -1,5 +1,5 @@
-"""Nobody's code runs unasked: what the user typed runs; what a file names runs only if it is installed for Plumbline, or
-with --trust-code. Whatever code of a file's runs here, it leaves a mark."""
+"""Nobody's code runs unasked: what the user typed runs; what a file names runs only if it is installed for Plumbline,
+or with --trust-code. Whatever code of a file's runs here, it leaves a mark."""
 
 import json
 import os
@@ -28,6 +28,10 @@ class Policy:
     def open(section, source, seed):
         raise RuntimeError("it was opened")
 """
+FORMS = {
+    "name": "forms",
+    "options": {"forms": ["vpn-access", "library-card"], "held_out": ["library-card"], "records": 20},
+}
 SETTINGS = {"sft": {"steps": 2}, "evaluation": {"every": 0, "final": ["val"]}}
 PLAIN = {"model": {"tiny": {}}, **SETTINGS}
 
@@ -64,9 +68,13 @@ def somebody(tmp_path_factory, tiny_folder):
     for name, values in {
         "task": {**PLAIN, "task": {"name": "payload:open"}},
         "score": {**PLAIN, "task": {"name": "jsonl", "options": {**rows, "score": "payload:score"}}},
-        "family": {**SETTINGS, "model": {"name": str(tiny_folder), "family": "payload:Policy", "sharp": 2}},
-        "remote": {**SETTINGS, "model": {"name": "models/remote", "trust_remote_code": True}, "task": {"name": "forms"}},
-        "engine": {**PLAIN, "task": {"name": "forms"}, "engine": {"name": "vllm", "python": "./payload.py"}},
+        "family": {
+            **SETTINGS,
+            "model": {"name": str(tiny_folder), "family": "payload:Policy", "sharp": 2},
+            "task": FORMS,
+        },
+        "remote": {**SETTINGS, "model": {"name": "models/remote", "trust_remote_code": True}, "task": FORMS},
+        "engine": {**PLAIN, "task": FORMS, "engine": {"name": "vllm", "python": "./payload.py"}},
     }.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump({"name": name, **values}))
     run = folder / "got" / "run"
@@ -186,8 +194,7 @@ def test_a_recipe_whose_family_was_not_imported_says_so(there, plumbline):
         "audit score.yaml --trust-code --limit 5",
         "audit payload:score --rows rows.jsonl --set task.options.gold=answer --limit 5",
         "eval oracle --task score.yaml --set task.options.score=payload:score --limit 5",
-        "eval oracle --task jsonl --set task.options.train=rows.jsonl --set task.options.score=payload:score "
-        "--set task.options.gold=answer --limit 5",
+        "eval oracle --task jsonl --set task.options.train=rows.jsonl --set task.options.score=payload:score",
     ],
 )
 def test_what_is_typed_or_trusted_runs(line, there, plumbline):
@@ -202,17 +209,18 @@ def test_what_is_typed_consents_to_nothing_else(there, plumbline):
 
 
 def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
+    from plumbline.jobs.checks import Examined
     from plumbline.jobs.specify import Asked, specify
     from plumbline.jobs.submit import refuse
-    from plumbline.jobs.checks import examine
+    from plumbline.preflight.preflight import preflight_of
 
     asked = Asked(recipe="score.yaml", on="process", overrides=["task.options.score=payload:score"])
-    spec, recipe = specify(asked)
+    spec, _ = specify(asked)
     assert imports.CONSENT not in spec.env
     assert "task.options.score=payload:score" in spec.command(), "the job is typed what the user typed"
-    spec, recipe = specify(Asked(recipe="score.yaml", on="process"))
-    with pytest.raises(api.PlumblineError, match="score.yaml names the scoring function payload:score"):
-        refuse(examine(spec, recipe))
+    findings = preflight_of("score.yaml").findings
+    with pytest.raises(api.PlumblineError, match=r"score\.yaml names the scoring function payload:score"):
+        refuse(Examined(findings=findings, package=None, looked_at=()))
     assert not (there / "RAN").exists()
     monkeypatch.setenv(imports.CONSENT, imports.ALL)
     assert specify(asked)[0].env == {imports.CONSENT: imports.ALL}
