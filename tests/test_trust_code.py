@@ -216,14 +216,14 @@ def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
 
     asked = Asked(recipe="score.yaml", on="process", overrides=["task.options.score=payload:score"])
     spec, _ = specify(asked)
-    assert imports.CONSENT not in spec.env
+    assert "--trust-code" not in spec.command()
     assert "task.options.score=payload:score" in spec.command(), "the job is typed what the user typed"
     findings = preflight_of("score.yaml").findings
     with pytest.raises(api.PlumblineError, match=r"score\.yaml names the scoring function payload:score"):
         refuse(Examined(findings=findings, package=None, looked_at=()))
     assert not (there / "RAN").exists()
     monkeypatch.setenv(imports.CONSENT, imports.ALL)
-    assert specify(asked)[0].env == {imports.CONSENT: imports.ALL}
+    assert specify(asked)[0].command()[-1] == "--trust-code"
 
 
 def test_a_worker_of_a_cluster_is_told_what_was_consented_to(there, monkeypatch):
