@@ -50,9 +50,12 @@ def somebody(tmp_path_factory, tiny_folder):
     (folder / "rows.jsonl").write_text(
         "".join(json.dumps({"prompt": f"q {n}", "answer": f"a {n}"}) + "\n" for n in range(30))
     )
-    for name in ("nice", "family", "scorer", "remote", "checkout"):
+    for name in ("nice", "family", "scorer", "remote", "checkout", "config"):
         shutil.copytree(tiny_folder, folder / "models" / name)
         (folder / "models" / name / "payload.py").write_text(PAYLOAD.format(mark=str(folder / "RAN")))
+    config = json.loads((folder / "models/config/config.json").read_text())
+    settled = {"plumbline": {"family": "models.config.payload:Policy"}}
+    (folder / "models/config/config.json").write_text(json.dumps(config | settled))
     (folder / "models/checkout/app.py").write_text(PAYLOAD.format(mark=str(folder / "RAN")))
     (folder / "payload.py").write_text(PAYLOAD.format(mark=str(folder / "RAN")))
     rows = {"train": str(folder / "rows.jsonl"), "gold": "answer"}
@@ -137,6 +140,7 @@ eval models/checkout --limit 1 --max-tokens 2
 eval got/run/models/rl --limit 1 --max-tokens 2
 export models/family --out new
 export models/nice --out new --evaluate 2
+eval models/config --limit 1 --max-tokens 2 --task forms
 serve models/family
 """
 
@@ -157,7 +161,7 @@ def test_what_a_file_names_is_refused(line, there, plumbline):
     assert "add --trust-code" in said
     assert not (there / "new").exists()
     word = next(one for one in line.split() if one.startswith(("models/", "got/")) or one.endswith(".yaml"))
-    file = word if word.endswith(".yaml") else f"{word}/plumbline.json"
+    file = word if word.endswith(".yaml") else f"{word}/{'config' if 'config' in word else 'plumbline'}.json"
     assert f"{file} names" in said.replace(f"{there}/", "")
 
 

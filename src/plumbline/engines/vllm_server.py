@@ -55,7 +55,7 @@ def command(how: str, policy: Any, served: str, dtype: str, port: str, seed: int
         port: of 127.0.0.1.
         seed: of its random numbers.
     """
-    base, environment = served, {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    base, environment = served, {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONSAFEPATH": "1"}
     words = (
         f"--host 127.0.0.1 --port {port} --served-model-name plumbline --dtype {dtype} --seed {seed} "
         f"--max-model-len {policy.context} --logprobs-mode processed_logprobs --generation-config vllm "
