@@ -33,6 +33,7 @@ SERVE_FLAGS = (
     "agent chat-template device dtype engine family grace host log log-contents max-bytes max-n max-requests "
     "max-tokens port route-log routes rows-at-once timeout token-env trust-code"
 )
+SWEEP_FLAGS = "address at-once json out resume seeds set trust-code vary"
 SUBMIT_FLAGS = (
     "address compute cpus detach dry-run env exclude gpus image json needs no-preflight on out requirements resume "
     "secret set there timeout to trust-code working-dir"
@@ -351,17 +352,7 @@ def test_the_public_commands_and_their_options_are_these(plumbline):
         "run": ["--dry-run", "--json", "--out", "--resume", "--set", "--trust-code"],
         "get": ["--json", "--out"],
         "convert": ["--context", "--heads", "--out", "--tokenizer"],
-        "sweep": [
-            "--address",
-            "--at-once",
-            "--json",
-            "--out",
-            "--resume",
-            "--seeds",
-            "--set",
-            "--trust-code",
-            "--vary",
-        ],
+        "sweep": [f"--{name}" for name in SWEEP_FLAGS.split()],
         "eval": [f"--{name}" for name in EVAL_FLAGS.split()],
         "score": ["--completions", "--data", "--json", "--out", "--set", "--split", "--task", "--trust-code"],
         "parse": ["--schema"],

@@ -1,5 +1,5 @@
-"""Nobody's code runs unasked: what the user typed runs; what a file names runs only if it is installed for Plumbline, or
-with --trust-code. Whatever code of a file's runs here, it leaves a mark."""
+"""Nobody's code runs unasked: what the user typed runs; what a file names runs only if it is installed for Plumbline,
+or with --trust-code. Whatever code of a file's runs here, it leaves a mark."""
 
 import json
 import os
@@ -28,6 +28,10 @@ class Policy:
     def open(section, source, seed):
         raise RuntimeError("it was opened")
 """
+FORMS = {
+    "name": "forms",
+    "options": {"forms": ["vpn-access", "library-card"], "held_out": ["library-card"], "records": 20},
+}
 SETTINGS = {"sft": {"steps": 2}, "evaluation": {"every": 0, "final": ["val"]}}
 PLAIN = {"model": {"tiny": {}}, **SETTINGS}
 
@@ -46,9 +50,12 @@ def somebody(tmp_path_factory, tiny_folder):
     (folder / "rows.jsonl").write_text(
         "".join(json.dumps({"prompt": f"q {n}", "answer": f"a {n}"}) + "\n" for n in range(30))
     )
-    for name in ("nice", "family", "scorer", "remote", "checkout"):
+    for name in ("nice", "family", "scorer", "remote", "checkout", "config"):
         shutil.copytree(tiny_folder, folder / "models" / name)
         (folder / "models" / name / "payload.py").write_text(PAYLOAD.format(mark=str(folder / "RAN")))
+    config = json.loads((folder / "models/config/config.json").read_text())
+    settled = {"plumbline": {"family": "models.config.payload:Policy"}}
+    (folder / "models/config/config.json").write_text(json.dumps(config | settled))
     (folder / "models/checkout/app.py").write_text(PAYLOAD.format(mark=str(folder / "RAN")))
     (folder / "payload.py").write_text(PAYLOAD.format(mark=str(folder / "RAN")))
     rows = {"train": str(folder / "rows.jsonl"), "gold": "answer"}
@@ -64,13 +71,13 @@ def somebody(tmp_path_factory, tiny_folder):
     for name, values in {
         "task": {**PLAIN, "task": {"name": "payload:open"}},
         "score": {**PLAIN, "task": {"name": "jsonl", "options": {**rows, "score": "payload:score"}}},
-        "family": {**SETTINGS, "model": {"name": str(tiny_folder), "family": "payload:Policy", "sharp": 2}},
-        "remote": {
+        "family": {
             **SETTINGS,
-            "model": {"name": "models/remote", "trust_remote_code": True},
-            "task": {"name": "forms"},
+            "model": {"name": str(tiny_folder), "family": "payload:Policy", "sharp": 2},
+            "task": FORMS,
         },
-        "engine": {**PLAIN, "task": {"name": "forms"}, "engine": {"name": "vllm", "python": "./payload.py"}},
+        "remote": {**SETTINGS, "model": {"name": "models/remote", "trust_remote_code": True}, "task": FORMS},
+        "engine": {**PLAIN, "task": FORMS, "engine": {"name": "vllm", "python": "./payload.py"}},
     }.items():
         (folder / f"{name}.yaml").write_text(yaml.safe_dump({"name": name, **values}))
     run = folder / "got" / "run"
@@ -133,6 +140,7 @@ eval models/checkout --limit 1 --max-tokens 2
 eval got/run/models/rl --limit 1 --max-tokens 2
 export models/family --out new
 export models/nice --out new --evaluate 2
+eval models/config --limit 1 --max-tokens 2 --task forms
 serve models/family
 """
 
@@ -153,7 +161,7 @@ def test_what_a_file_names_is_refused(line, there, plumbline):
     assert "add --trust-code" in said
     assert not (there / "new").exists()
     word = next(one for one in line.split() if one.startswith(("models/", "got/")) or one.endswith(".yaml"))
-    file = word if word.endswith(".yaml") else f"{word}/plumbline.json"
+    file = word if word.endswith(".yaml") else f"{word}/{'config' if 'config' in word else 'plumbline'}.json"
     assert f"{file} names" in said.replace(f"{there}/", "")
 
 
@@ -190,8 +198,7 @@ def test_a_recipe_whose_family_was_not_imported_says_so(there, plumbline):
         "audit score.yaml --trust-code --limit 5",
         "audit payload:score --rows rows.jsonl --set task.options.gold=answer --limit 5",
         "eval oracle --task score.yaml --set task.options.score=payload:score --limit 5",
-        "eval oracle --task jsonl --set task.options.train=rows.jsonl --set task.options.score=payload:score "
-        "--set task.options.gold=answer --limit 5",
+        "eval oracle --task jsonl --set task.options.train=rows.jsonl --set task.options.score=payload:score",
     ],
 )
 def test_what_is_typed_or_trusted_runs(line, there, plumbline):
@@ -206,20 +213,21 @@ def test_what_is_typed_consents_to_nothing_else(there, plumbline):
 
 
 def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
-    from plumbline.jobs.checks import examine
+    from plumbline.jobs.checks import Examined
     from plumbline.jobs.specify import Asked, specify
     from plumbline.jobs.submit import refuse
+    from plumbline.preflight.preflight import preflight_of
 
     asked = Asked(recipe="score.yaml", on="process", overrides=["task.options.score=payload:score"])
-    spec, recipe = specify(asked)
-    assert imports.CONSENT not in spec.env
+    spec, _ = specify(asked)
+    assert "--trust-code" not in spec.command()
     assert "task.options.score=payload:score" in spec.command(), "the job is typed what the user typed"
-    spec, recipe = specify(Asked(recipe="score.yaml", on="process"))
-    with pytest.raises(api.PlumblineError, match="score.yaml names the scoring function payload:score"):
-        refuse(examine(spec, recipe))
+    findings = preflight_of("score.yaml").findings
+    with pytest.raises(api.PlumblineError, match=r"score\.yaml names the scoring function payload:score"):
+        refuse(Examined(findings=findings, package=None, looked_at=()))
     assert not (there / "RAN").exists()
     monkeypatch.setenv(imports.CONSENT, imports.ALL)
-    assert specify(asked)[0].env == {imports.CONSENT: imports.ALL}
+    assert specify(asked)[0].command()[-1] == "--trust-code"
 
 
 def test_a_worker_of_a_cluster_is_told_what_was_consented_to(there, monkeypatch):

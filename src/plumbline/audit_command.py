@@ -14,7 +14,7 @@ audit_app = typer.Typer(cls=take.Group)
 
 @audit_app.command(
     epilog="Examples: `plumbline audit commerce` · `plumbline audit my_task:open_it --split train --limit 200` · "
-    "`plumbline audit tickets.yaml --json` · `plumbline audit my_rewards:accuracy --rows rows.jsonl "
+    "`plumbline audit tickets.yaml --trust-code` · `plumbline audit my_rewards:accuracy --rows rows.jsonl "
     "--set task.options.gold=answer`"
 )
 def audit(

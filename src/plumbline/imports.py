@@ -147,8 +147,8 @@ def named(name: str, what: str) -> Any:
 def typed(words: Iterable[str]) -> None:
     """Note what the user wrote: every `module:name` in these words, and of `KEY=VALUE` those that `check_consent` asks
     for, by the last part of the key."""
-    said = os.environ.get(CONSENT, "")
-    if said != ALL:
+    if not is_trusting():
+        said = os.environ.get(CONSENT, "")
         values = [one for word in words for one in (*_NAME.findall(word), *_SET.findall(word)) if "\n" not in one]
         os.environ[CONSENT] = "\n".join(dict.fromkeys([*filter(None, said.split("\n")), *values]))
 
@@ -158,9 +158,9 @@ def trust() -> None:
     os.environ[CONSENT] = ALL
 
 
-def trusted() -> dict[str, str]:
-    """The variable that consents to all code, where the user did: for a job, whose command repeats what was typed."""
-    return {CONSENT: ALL} if os.environ.get(CONSENT) == ALL else {}
+def is_trusting() -> bool:
+    """Whether the user consented to all code."""
+    return os.environ.get(CONSENT) == ALL
 
 
 @contextmanager
@@ -185,8 +185,8 @@ def note_file(path: Path, text: str) -> None:
 
 def consented(entry: str) -> bool:
     """Whether the user typed a `module:name`, a `KEY=VALUE` or, with any value, a `KEY=`; or consented to all code."""
-    said = os.environ.get(CONSENT, "")
-    return said == ALL or any(entry == one or (entry[-1:] == "=" and one.startswith(entry)) for one in said.split("\n"))
+    entries = os.environ.get(CONSENT, "").split("\n")
+    return is_trusting() or any(entry == one or (entry[-1:] == "=" and one.startswith(entry)) for one in entries)
 
 
 def check_consent(entry: str, what: str, written: str, place: object) -> None:

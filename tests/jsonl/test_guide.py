@@ -29,8 +29,9 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture
 def files(tmp_path, monkeypatch):
-    """The page's files in a folder, which is the working directory."""
+    """The page's files in a folder, which is the working directory; nothing is consented to."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PLUMBLINE_TRUST_CODE", "")
     monkeypatch.setattr(sys, "path", [*sys.path])
     for block in (*blocks("python"), *blocks("yaml")):
         name = block.splitlines()[0].removeprefix("# ")
@@ -45,7 +46,7 @@ def command(line: str) -> str:
         runpy.run_path(arguments[0], run_name="__main__")
         return ""
     assert program == "plumbline"
-    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200", "PLUMBLINE_TRUST_CODE": ""})
     assert result.exit_code == 0, result.output
     return result.stdout if "--json" in arguments else result.output
 
@@ -76,18 +77,16 @@ def test_the_page_does_what_it_says(files, capsys):
 
 def test_a_recipe_names_the_task_of_answers_from_elsewhere(files):
     command("python make_rows.py")
-    answers = [json.loads(command("plumbline eval oracle --task tickets.yaml --split test --json"))["n"]]
+    answers = [json.loads(command("plumbline eval oracle --task tickets.yaml --trust-code --split test --json"))["n"]]
     task = plumbline.load_recipe("tickets.yaml").task
     rows = plumbline.open_task(task.name, **task.options).examples("test")
     write_jsonl(files / "answers.jsonl", ({"id": row.id, "completion": f"{row.gold} team"} for row in rows))
-    scored = json.loads(command("plumbline score --task tickets.yaml --completions answers.jsonl --split test --json"))
+    line = "score --task tickets.yaml --trust-code --completions answers.jsonl --split test --json"
+    scored = json.loads(command(f"plumbline {line}"))
     assert (answers, scored["n"]) == ([50], 50)
     assert scored["reward"]["mean"] == pytest.approx(0.8)
     options = ["--set", "task.options.weights={right: 1, brief: 1}"]
-    again = CliRunner().invoke(
-        app,
-        ["score", "--task", "tickets.yaml", "--completions", "answers.jsonl", "--split", "test", "--json", *options],
-    )
+    again = CliRunner().invoke(app, [*line.split(), *options])
     assert json.loads(again.stdout)["reward"]["mean"] == pytest.approx(0.5)
 
 

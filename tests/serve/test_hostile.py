@@ -257,6 +257,22 @@ def test_a_page_from_elsewhere_cannot_ask_in_the_users_name(server, post):
     assert post(body(), headers={**JSON, "host": "evil.example"}).status_code == 421
     assert post(body(), headers={**JSON, "host": "[::1"}).status_code == 421
     assert post(body(), headers={**JSON, "host": "localhost:1234"}).status_code == 200
+    own = server.address
+    for headers, status in (
+        ({"sec-fetch-site": "cross-site", "origin": "http://evil.example"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site", "origin": "http://127.0.0.1:1"}, 403),  # another port of this machine
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "http://127.0.0.1:1"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-site": "same-origin", "origin": own}, 200),
+        ({"sec-fetch-site": "none"}, 200),
+        ({"origin": own}, 200),
+        ({}, 200),
+    ):
+        assert post(body(), headers={**JSON, **headers}).status_code == status, headers
+        assert httpx.get(f"{own}/v1/models", headers=headers).status_code == status, headers
+        assert httpx.get(f"{own}/healthz", headers=headers).status_code == 200
 
 
 def test_the_log_has_a_line_a_request_and_contents_only_where_asked(tmp_path):

@@ -36,6 +36,7 @@ def client(tmp_path_factory):
         "several": trained_on_forms(folder / "several", task="", options={}, tasks=several),
         "unbuilt": trained_on_forms(folder / "unbuilt", task="commerce", options={"job": "extraction"}),
         "broken": trained_on_forms(folder / "broken", options={"nonsense": 1}),
+        "foreign": trained_on_forms(folder / "foreign", task="tests.toy:open_toy", options={}),
         "elsewhere": "",
     }
     with TestClient(application([], routes=page.routes(sources))) as client:
@@ -89,6 +90,28 @@ def test_a_model_without_examples_says_why(client):
         found = listing(client, model=model).json()
         assert found["examples"] == []
         assert why in found["why"]
+
+
+def test_a_get_opens_nothing(client):
+    fresh = {"model": "several", "task": "two", "split": "val"}
+    for _ in range(2):
+        found = client.get("/try/examples", params=fresh).json()
+        assert (found["tasks"], found["splits"], found["examples"]) == (["one", "two"], [], [])
+        assert "not opened yet" in found["why"]
+    shown = listing(client, **fresh).json()
+    assert shown["examples"]
+    assert client.get("/try/examples", params=fresh).json() == shown
+    assert "not read yet" in client.get("/try/examples", params={**fresh, "split": "train"}).json()["why"]
+
+
+def test_code_that_a_card_names_is_not_run(client, monkeypatch):
+    monkeypatch.setenv("PLUMBLINE_TRUST_CODE", "")
+    assert "--trust-code" in listing(client, model="foreign").json()["why"]
+    body = {"model": "foreign", "task": "tests.toy:open_toy", "split": "test", "example": "x", "text": "x"}
+    refused = client.post("/try/judge", json=body)
+    assert (refused.status_code, "--trust-code" in refused.text) == (404, True)
+    monkeypatch.setenv("PLUMBLINE_TRUST_CODE", "1")
+    assert listing(client, model="foreign").json()["examples"]
 
 
 def test_what_an_answer_says_is_told_where_the_task_can_tell(client, monkeypatch):

@@ -79,7 +79,7 @@ def command(
         socket: that it listens on (see `socket`).
         seed: of its random numbers.
     """
-    base, environment = served, {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    base, environment = served, {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONSAFEPATH": "1"}
     words = (
         f"--served-model-name plumbline --dtype {dtype} --seed {seed} "
         f"--max-model-len {policy.context} --logprobs-mode processed_logprobs --generation-config vllm "

@@ -64,7 +64,7 @@ def start_head(environment: Mapping[str, str], cpus: int | None = None, say: Cal
         "temp-dir": folder,
         **({} if cpus is None else {"num-cpus": cpus}),
     }
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"]
+    command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"]
     command += [f"--{name}={value}" for name, value in words.items()]
     say("starting a Ray head on this machine")
     given = {name: value for name, value in environment.items() if name != "RAY_AUTH_TOKEN"}  # before a file, for Ray

@@ -61,7 +61,18 @@ def _resolved(path: Path) -> Iterator[Finding]:
     if find_spec("pip") is None:
         yield Finding("requirements", "note", "whether the pins go together was not asked: there is no pip here")
         return
-    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "-r", str(path)]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pip",
+        "install",
+        "--dry-run",
+        "--ignore-installed",
+        "--quiet",
+        "-r",
+        str(path),
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)  # noqa: S603
     except subprocess.TimeoutExpired:

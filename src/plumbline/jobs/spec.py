@@ -39,6 +39,8 @@ class JobSpec:
     """The run's folder: an absolute path, or an address."""
     overrides: tuple[str, ...] = ()
     resume: bool = False
+    trust_code: bool = False
+    """Whether the job imports what the recipe names; what was typed is in `overrides`, and typed again."""
     working_dir: str = ""
     """Absolute; what is sent of it is decided by `package.py`."""
     excludes: tuple[str, ...] = ()
@@ -78,7 +80,7 @@ class JobSpec:
         """Of `python -m plumbline.job_entry`."""
         needed = [word for name in self.secrets for word in ("--secret", name)]
         run = ["run", self.recipe, "--out", self.out, *(word for one in self.overrides for word in ("--set", one))]
-        return ["--job", self.id, *needed, "--", *run, *(["--resume"] if self.resume else [])]
+        return ["--job", self.id, *needed, "--", *run, *["--resume"] * self.resume, *["--trust-code"] * self.trust_code]
 
     def command(self) -> list[str]:
         """What the back end starts; on this machine by the interpreter of this process."""

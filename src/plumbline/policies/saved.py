@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import ModelError
+from plumbline.imports import note_file
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import AGAIN, POINTER, header, is_gguf
 from plumbline.recipe import LoraSection, ModelSection
@@ -249,6 +250,7 @@ def saved_settings(source: str) -> Mapping[str, Any]:
 def _part(path: Path, key: str) -> dict[str, Any]:
     """A mapping inside a JSON file; empty where either is not there."""
     found = read_object(path).get(key) if path.is_file() else None
+    note_file(path, str(found))
     return found if isinstance(found, dict) else {}
 
 

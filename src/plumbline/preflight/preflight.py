@@ -128,7 +128,7 @@ def _refused(known: Before) -> Iterator[Finding]:
     """What a run would end with at once."""
     for error in known.wrong:
         if isinstance(error, UntrustedCodeError):  # what needs none of that code is looked at all the same
-            yield Finding("code", "warning", error.cause, fix=error.fix)
+            yield Finding("code", "warning", f"{error.cause}, and what needs it was not checked", fix=error.fix)
             continue
         name = next((name for kind, name in NAMES if isinstance(error, kind)), "run")
         yield Finding(name, "fatal", error.cause, fix=error.fix)

@@ -11,6 +11,8 @@ from plumbline.serve.refusals import Refusal
 
 PUBLIC = frozenset({"/healthz", "/openapi.json"})
 """Paths that need no token."""
+WORK = ("/v1/", "/try/")
+"""Beginnings of paths that a page from elsewhere cannot ask: all others say what is there already."""
 
 
 class Gate:
@@ -40,11 +42,9 @@ class Gate:
         host = _name(headers.get(b"host", b"").decode("latin-1"))
         if self.hosts and host not in self.hosts:
             return Refusal(421, "this server answers by the name of this machine only", code="host")
-        if scope["path"] in self.public:
-            return None
-        if _is_foreign(headers):
-            return Refusal(403, "this server answers no page from elsewhere", code="origin")
-        if self.token is None:
+        if scope["path"].startswith(WORK) and _is_foreign(headers):
+            return Refusal(403, "this server works for no page from elsewhere", code="origin")
+        if self.token is None or scope["path"] in self.public:
             return None
         if hmac.compare_digest(headers.get(b"authorization", b""), self.token):
             return None
