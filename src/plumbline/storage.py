@@ -111,7 +111,7 @@ def clear_read_errors(name: object, kind: type[PlumblineError] = DataError) -> I
         raise kind(f"{name} is not JSON ({what})", "correct the file, or write it anew") from error
     except RecursionError as error:
         raise kind(f"{name} is nested too deeply", "give values of fewer levels") from error
-    except ValueError as error:  # an integer of 5,000 digits, a path with a NUL
+    except (ValueError, OverflowError) as error:  # an integer of 5,000 digits, a path with a NUL, a date of the year 0
         raise kind(f"{name} holds what cannot be read: {one_line(error)}", "correct that value") from error
 
 
