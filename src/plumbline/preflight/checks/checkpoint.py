@@ -7,6 +7,7 @@ from pathlib import Path
 
 from plumbline.diagnosis.finding import Finding
 from plumbline.errors import PlumblineError
+from plumbline.overrides import as_mapping
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import ADAPTER, is_adapter
 from plumbline.preflight.before import TOKENIZERS, Before, Check, Lacking, has_tokenizer
@@ -48,7 +49,7 @@ def look(before: Before) -> Iterator[Finding]:
 def _weights(folder: Path, stem: str) -> Iterator[Finding]:
     there = sorted(folder.glob("*.safetensors"))
     named = (
-        dict(read_object(folder / INDEX).get("weight_map") or {})
+        as_mapping(read_object(folder / INDEX).get("weight_map"))
         if stem == "model" and (folder / INDEX).is_file()
         else {}
     )
