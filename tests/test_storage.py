@@ -1,7 +1,12 @@
 """Files are whole or absent; a malformed row is named by file and line; a full disk is said as what it is."""
 
 import json
+import os
 import resource
+import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.errors import DataError, StorageError
-from plumbline.storage import JsonLines, read_json, read_jsonl, write_json, write_jsonl, write_text
+from plumbline.storage import (
+    JsonLines,
+    as_umask_says,
+    read_bytes,
+    read_json,
+    read_jsonl,
+    read_text,
+    sha256_of,
+    write_json,
+    write_jsonl,
+    write_text,
+)
 
 FULL = Path("/dev/full")
 needs_dev_full = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
@@ -114,3 +130,86 @@ def test_appended_rows_are_cut_back_to_a_mark_and_a_torn_line_is_left_out(tmp_pa
     assert lines.rows() == [{"step": 1}]
     assert lines.path.read_bytes() == (json.dumps({"step": 1}) + "\n").encode()
     assert lines.path.stat().st_size == mark
+
+
+def special(path, kind):
+    """Put what is no ordinary file at a path."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(path))
+    elif kind == "sparse":
+        with path.open("wb") as file:
+            file.truncate(6 * 10**9)
+    elif kind == "pipe-link":
+        os.mkfifo(path.with_name("pipe"))
+        path.symlink_to("pipe")
+    else:
+        path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "socket", "sparse", "pipe-link", "device"])
+@pytest.mark.parametrize(
+    "read",
+    [
+        read_json,
+        read_text,
+        read_bytes,
+        sha256_of,
+        lambda path: list(read_jsonl(path)),
+        lambda path: JsonLines(path).rows(),
+    ],
+)
+def test_what_is_no_ordinary_file_is_refused_at_once(tmp_path, monkeypatch, kind, read):
+    monkeypatch.chdir(tmp_path)  # the name of a socket has to be short
+    if kind == "sparse" and read is sha256_of:
+        return  # of any size, in pieces
+    special(Path("file"), kind)
+    signal.alarm(5)
+    try:
+        with pytest.raises(DataError, match=r"file(:1)? (cannot be read: |is too l)"):
+            read(Path("file"))
+    finally:
+        signal.alarm(0)
+
+
+def test_rows_are_not_appended_to_a_pipe_that_nobody_reads(tmp_path):
+    os.mkfifo(tmp_path / "events.jsonl")
+    with pytest.raises(StorageError, match="cannot write"):
+        JsonLines(tmp_path / "events.jsonl").append({"step": 1})
+
+
+def test_what_this_process_was_given_open_is_read_to_its_end(tmp_path):
+    """`<(...)` and `/dev/stdin` are pipes, which the user names."""
+    (tmp_path / "rows.jsonl").write_text('{"a": 1}\n' * 3)
+    code = "import sys; from pathlib import Path; from plumbline.storage import read_jsonl\n"
+    code += "print(sum(len(list(read_jsonl(Path(place)))) for place in sys.argv[1:]))"
+    command = 'sleep 0.2 | cat - rows.jsonl | "$0" -c "$1" /dev/stdin <(sleep 0.2; cat rows.jsonl)'
+    done = subprocess.run(
+        ["bash", "-c", command, sys.executable, code], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "6\n", done.stderr
+
+
+def test_files_have_the_permissions_that_the_umask_leaves(tmp_path):
+    for mask, mode in ((0o077, 0o600), (0o022, 0o644), (0o007, 0o660)):
+        before = os.umask(mask)
+        try:
+            write_text(tmp_path / "a.txt", "a")
+            (tmp_path / f"{mask}").mkdir(0o700)
+            (tmp_path / f"{mask}" / "model").touch(0o600)
+            as_umask_says(tmp_path / f"{mask}")
+        finally:
+            os.umask(before)
+        assert (tmp_path / "a.txt").stat().st_mode & 0o777 == mode
+        assert (tmp_path / f"{mask}" / "model").stat().st_mode & 0o777 == mode
+        assert (tmp_path / f"{mask}").stat().st_mode & 0o777 == 0o777 & ~mask
+
+
+def test_an_integer_that_is_beyond_every_float_is_no_number_of_a_record(tmp_path):
+    (tmp_path / "a.json").write_text(f'{{"a": {"9" * 400}}}')
+    with pytest.raises(DataError, match="an integer of hundreds of digits"):
+        read_json(tmp_path / "a.json")

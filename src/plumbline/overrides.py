@@ -67,8 +67,13 @@ def as_mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def read_yaml(text: str, name: str) -> Any:
+def read_yaml(text: str, name: str, *, strict: bool = True) -> Any:
     """Plain values; a key that stands twice in one mapping is an error, because YAML would drop the first in silence.
+
+    Args:
+        text: YAML.
+        name: what an error calls it.
+        strict: without it, keys may stand twice and texts hold anything: it is of a program, and is only looked at.
 
     Raises:
         RecipeError: it is no YAML, names a key twice, is nested too deeply, is too large, holds itself, or holds text
@@ -77,7 +82,7 @@ def read_yaml(text: str, name: str) -> Any:
     if len(text) > MOST_CHARACTERS:
         raise RecipeError(f"{name} has more than {MOST_CHARACTERS:,} characters of YAML", "give a shorter one")
     try:
-        return yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a subclass of the safe loader
+        return yaml.load(text, Loader=_UniqueKeys if strict else _Bounded)  # noqa: S506 - both are safe loaders
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         at = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
@@ -100,8 +105,8 @@ def read_own(path: Path) -> Any:
     return yaml.load(path.read_text(encoding="utf-8"), Loader=loader)  # noqa: S506 - both are safe loaders
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """Plain YAML, but for keys that stand twice, and for what would take hours or all memory to read."""
+class _Bounded(yaml.SafeLoader):
+    """Plain YAML, but for what would take hours or all memory to read, and for bytes."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -139,6 +144,19 @@ class _UniqueKeys(yaml.SafeLoader):
     def _too_many(self) -> yaml.MarkedYAMLError:
         return yaml.constructor.ConstructorError(None, None, f"it has more than {MOST_VALUES:,} values")
 
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        """Numbers have a length."""
+        value = super().construct_scalar(node)
+        if isinstance(value, str) and len(value) > _LONGEST_NUMBER and node.tag.endswith((":int", ":float")):
+            raise ValueError(f"an integer of {'thousands' if len(value) > 999 else 'hundreds'} of digits")
+        if node.tag.endswith(":binary"):
+            raise yaml.constructor.ConstructorError(None, None, "bytes (!!binary) are no value", node.start_mark)
+        return value
+
+
+class _UniqueKeys(_Bounded):
+    """The same, but for keys that stand twice, and for texts that cannot be written."""
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key, _ in node.value:
@@ -154,10 +172,6 @@ class _UniqueKeys(yaml.SafeLoader):
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
         """Escapes can spell what no file name holds (NUL), and what no encoding can write (lone surrogates)."""
         value = super().construct_scalar(node)
-        if isinstance(value, str) and len(value) > _LONGEST_NUMBER and node.tag.endswith((":int", ":float")):
-            raise ValueError(f"an integer of {'thousands' if len(value) > 999 else 'hundreds'} of digits")
-        if node.tag.endswith(":binary"):
-            raise yaml.constructor.ConstructorError(None, None, "bytes (!!binary) are no value", node.start_mark)
         if isinstance(value, str) and (bad := _UNWRITABLE.search(value)):
             raise yaml.constructor.ConstructorError(
                 None, None, f"a text holds the character {bad[0]!a}, which cannot be written", node.start_mark

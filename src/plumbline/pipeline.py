@@ -17,6 +17,7 @@ from plumbline.diagnosis.live import know
 from plumbline.evaluation.evaluate import evaluate_reference, references_of
 from plumbline.evaluation.summary import summarise
 from plumbline.imports import named
+from plumbline.overrides import as_mapping
 from plumbline.policies import open_policy
 from plumbline.policies.memory import clear_memory_errors, release
 from plumbline.policies.options import DenoisingModel, PretrainedModel, model_section
@@ -45,7 +46,7 @@ from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 from plumbline.runs.run import RUN, Observer, Run, is_run
 from plumbline.seeds import derive
 from plumbline.stage_evaluations import evaluate_inside, evaluate_stage, modes, replay_last
-from plumbline.storage import read_json
+from plumbline.storage import read_object
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, shares
 from plumbline.tasks.task import Task, gold_of
@@ -308,7 +309,7 @@ def _open(run: Run, source: str, *names: str) -> Policy:
 def _record_move(run: Run, policy: Policy) -> None:
     """Say where a run goes on with other numbers or elsewhere than before: the environment keeps the last only."""
     path = run.folder / "environment.json"
-    before = read_json(path).get("engine", {}) if path.is_file() else {}
+    before = as_mapping(read_object(path).get("engine")) if path.is_file() else {}
     moved = [
         f"{name}: {before[name]} -> {policy.engine[name]}"
         for name in ("device", "dtype")

@@ -111,7 +111,7 @@ def clear_read_errors(name: object, kind: type[PlumblineError] = DataError) -> I
         raise kind(f"{name} is not JSON ({what})", "correct the file, or write it anew") from error
     except RecursionError as error:
         raise kind(f"{name} is nested too deeply", "give values of fewer levels") from error
-    except ValueError as error:  # an integer of 5,000 digits, a path with a NUL
+    except (ValueError, OverflowError) as error:  # an integer of 5,000 digits, a path with a NUL, a date of the year 0
         raise kind(f"{name} holds what cannot be read: {one_line(error)}", "correct that value") from error
 
 
@@ -177,7 +177,7 @@ def read_bytes(path: Path, kind: type[PlumblineError] = DataError, limit: int = 
     if large or len(content) > limit:
         raise kind(
             f"{path} is too large: it has more than {limit >> 20:,} MiB, which is the most that is read of such a file",
-            "look at what it is; give a smaller one",
+            "look at what it is, and give a smaller one",
         )
     return content
 
@@ -235,7 +235,7 @@ def read_lines(path: Path, kind: type[PlumblineError] = DataError) -> Iterator[b
             if len(line) > LONGEST_LINE:
                 raise kind(
                     f"{path}:{number} is too long: it has more than {LONGEST_LINE >> 20} MiB in one line",
-                    "look at what it is; give a file of shorter lines",
+                    "look at what it is, and give a file of shorter lines",
                 )
             yield line
 

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
-from plumbline.errors import RunError
+from plumbline.errors import RecipeError, RunError
 from plumbline.models.catalogue import ENTRIES
 from plumbline.models.get import ORIGIN
+from plumbline.overrides import read_yaml
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import adapter_base, check_source
 from plumbline.remote import local_model
@@ -128,8 +127,8 @@ def _said_in(readme: Path) -> str | None:
         return None
     head = read_bytes(readme, limit=SMALL).decode(errors="replace")[:20_000].split("---\n")
     try:
-        values = yaml.safe_load(head[1]) if len(head) > 2 and not head[0].strip() else None
-    except yaml.YAMLError:
+        values = read_yaml(head[1], str(readme), strict=False) if len(head) > 2 and not head[0].strip() else None
+    except RecipeError:
         return None
     found = values.get("license") if isinstance(values, dict) else None
     return found if isinstance(found, str) else None

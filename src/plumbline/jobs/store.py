@@ -51,6 +51,13 @@ class Job:
     outcome: Outcome | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Raises TypeError for what no record of ours says."""
+        if type(self.pid) not in {int, type(None)} or not all(
+            isinstance(one, str) for one in (self.sent, self.started)
+        ):
+            raise TypeError("sent and started are texts, and pid is a whole number or null")
+
     @property
     def folder(self) -> Path:
         """Where it is recorded."""
@@ -141,7 +148,7 @@ def read(folder: Path) -> Job:
                 "outcome": None if outcome is None else Outcome(**outcome),
             }
         )
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise DataError(f"{folder / 'job.json'} is no job's record: {error}", f"remove {folder}") from error
 
 

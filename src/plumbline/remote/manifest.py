@@ -12,6 +12,7 @@ written once and are one part each.
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -57,6 +58,9 @@ class Manifest:
         return b'{"version": 1, "sha256": "' + self.digest.encode() + b'",\n"files": ' + _dumped(self.files) + b"}\n"
 
 
+_SHA256 = re.compile("[0-9a-f]{64}")
+
+
 def parse(content: bytes, name: str) -> Manifest:
     """The manifest in bytes; `name` is what an error calls it.
 
@@ -67,7 +71,11 @@ def parse(content: bytes, name: str) -> Manifest:
         values = json.loads(content)
         version, said = values["version"], values["sha256"]
         manifest = Manifest({path: tuple(Part(*part) for part in parts) for path, parts in values["files"].items()})
-        whole = said == manifest.digest
+        whole = said == manifest.digest and all(
+            isinstance(part.key, str) and type(part.size) is int and _SHA256.fullmatch(part.sha256)
+            for parts in manifest.files.values()
+            for part in parts
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{name} is damaged: it is no list of files", "see docs/remote.md on what to do") from error
     if version != 1:

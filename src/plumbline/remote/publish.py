@@ -9,6 +9,7 @@ takes up or removes. What a manifest named at the publication before this one is
 import hashlib
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -102,6 +103,8 @@ class Publisher:
                 name = path.relative_to(self.folder).as_posix()
                 try:
                     found = path.stat()
+                    if not stat.S_ISREG(found.st_mode):
+                        continue
                     signature = (found.st_ino, found.st_size, found.st_mtime_ns)
                     if self.parts.get(name, (None,))[0] != signature:
                         (links / name).parent.mkdir(parents=True, exist_ok=True)

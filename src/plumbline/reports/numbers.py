@@ -9,6 +9,8 @@ from typing import TypeGuard
 from plumbline.evaluation.statistics import Interval
 
 DASH = "–"
+LONGEST = 1e10
+"""Seconds that are said in hours: 300 years."""
 
 
 def known(value: float | None) -> TypeGuard[float]:
@@ -69,7 +71,11 @@ def count(value: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """0.4 s, 52 s, 12 min 05 s, 3 h 20 min."""
+    """0.4 s, 52 s, 12 min 05 s, 3 h 20 min; what no run lasts in few digits: 1.0e+300 s."""
+    if not known(seconds):
+        return DASH
+    if abs(seconds) > LONGEST:
+        return f"{short(seconds)} s"
     if seconds < 10:
         return f"{fixed(seconds, 1)} s"
     whole = round(seconds)

@@ -7,6 +7,7 @@ no run, with what it is instead. Nothing raises but a folder that is asked for a
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -293,7 +294,7 @@ def _started(folder: Path, events: Sequence[Mapping[str, Any]]) -> datetime | No
     for row in reversed(begun):
         try:
             return datetime.fromisoformat(str(row.get("time"))).astimezone(UTC)
-        except ValueError:
+        except (ValueError, OverflowError):  # the year 1 has no hour before its first
             continue
     times = []
     for name in (claims.MARK, "recipe.yaml"):
@@ -301,4 +302,6 @@ def _started(folder: Path, events: Sequence[Mapping[str, Any]]) -> datetime | No
             times.append((folder / name).stat().st_mtime)
         except OSError:
             continue
-    return datetime.fromtimestamp(min(times), UTC) if times else None
+    with suppress(ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(min(times), UTC)
+    return None

@@ -1,11 +1,14 @@
 """What a row of each of a run's record files must be: what a report takes for granted is checked when it is read."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Step = Annotated[int, Field(ge=0, le=10**15)]
+MOST_SECONDS = 1e10
+"""Of a step: 300 years."""
 
 
 class _Row(BaseModel):
@@ -19,13 +22,21 @@ class _Numbers(_Row):
 
     __pydantic_extra__: dict[str, float | bool | None] = Field(init=False)
     stage: str
-    step: Annotated[int, Field(ge=0)]
+    step: Step
+
+    @model_validator(mode="after")
+    def _seconds(self) -> Self:
+        """Seconds are summed, and shown as hours."""
+        for name, value in self.__pydantic_extra__.items():
+            if name.startswith("time/") and value is not None and not 0 <= value <= MOST_SECONDS:
+                raise ValueError(f"{name} is {value:.3g}, which are no seconds of a step")
+        return self
 
 
 class _Sample(_Row):
     """A rollout of training."""
 
-    step: Annotated[int, Field(ge=0)]
+    step: Step
     reward: Share | None
     parts: dict[str, Share | None]
     id: str
@@ -48,7 +59,7 @@ class _Mean(_Row):
     mean: Share
     low: Share
     high: Share
-    n: Annotated[int, Field(ge=1)]
+    n: Annotated[int, Field(ge=1, le=10**15)]
 
 
 class Summary(_Row):

@@ -381,8 +381,14 @@ class Run:
         return {name: file.size() for name, file in self.files.items() if name != "events"}
 
     def rewind(self, marks: Mapping[str, int]) -> None:
-        """Cut the record files back to a checkpoint's marks."""
+        """Cut the record files back to a checkpoint's marks.
+
+        Raises:
+            RunError: they are no marks.
+        """
         for name, size in marks.items():
+            if name not in self.files or type(size) is not int or size < 0:
+                raise RunError(f"a checkpoint of {self.folder} does not say how long its records were", "remove it")
             self.files[name].truncate(size)
 
     # -- reading -------------------------------------------------------------------------------------------------

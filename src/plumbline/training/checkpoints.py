@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from plumbline.errors import RunError
-from plumbline.storage import clear_os_errors, read_object, sync_folder, write_json
+from plumbline.storage import clear_os_errors, open_regular, read_object, sync_folder, write_json
 
 TENSORS, STATE = "tensors.safetensors", "state.json"
 BEST = "best"
@@ -106,6 +106,7 @@ def read(checkpoint: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     try:
         state = read_object(checkpoint / STATE)
+        open_regular(checkpoint / TENSORS).close()  # a pipe would be waited for
         return load_file(checkpoint / TENSORS), {key: state[key] for key in ("step", "marks", "memory")}
     except Exception as error:
         before = [step for step in map(_step, _all(checkpoint.parent)) if step < _step(checkpoint)]

@@ -60,9 +60,8 @@ def _laws(history: History) -> Iterator[Finding]:
             )
     trained, used = (
         history.settings.get("sampling.steps"),
-        {one.evaluation.sampling.get("steps") for one in history.finals},
+        {steps for one in history.finals if isinstance(steps := one.evaluation.sampling.get("steps"), int)},
     )
-    used.discard(None)
     if isinstance(trained, int) and used and used != {trained}:
         yield Finding(
             check="decoding",

@@ -52,6 +52,10 @@ def read_histories(path: Path, completions: Path | None = None) -> list[History]
             if not completions.exists():
                 raise DataError(f"there is no {completions}", "check --completions")
             last = histories[-1]
-            return [*histories[:-1], replace(last, samples=read_completions(completions, last.names("part/")))]
+            if not (samples := read_completions(completions, last.names("part/"))):
+                raise DataError(
+                    f"{completions} holds no completions", "give JSON lines, or a folder with *.jsonl in it"
+                )
+            return [*histories[:-1], replace(last, samples=samples)]
     known = "; ".join(reader.what for reader in READERS.values())
     raise DataError(f"{path} holds no record of a run that is known", f"known are: {known}")

@@ -48,7 +48,7 @@ def read_completions(path: Path, parts: Sequence[str] = ()) -> list[Sample]:
         DataError: a file has no completions, or cannot be read.
         ModelError: they are in Parquet, and pyarrow is not installed.
     """
-    return _read(_files(path), parts)
+    return _read(_files(path) if path.is_dir() else [path], parts)
 
 
 def _files(path: Path) -> list[Path]:
@@ -120,7 +120,7 @@ def _parquet(file: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _sample(row: Mapping[str, Any], text: Any, parts: Sequence[str]) -> Sample:
-    values = {name: float(row[name]) for name in parts if isinstance(row.get(name), int | float)}
+    values = {name: value for name in parts if (value := as_number(row.get(name))) is not None}
     reward, step = as_number(_first(row, REWARD)), as_number(_first(row, STEP))
     return Sample(
         0 if step is None or not abs(step) < 1e15 else int(step),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.diagnosis.history import Final, History, Kind, Sample
-from plumbline.diagnosis.readers.rows import collect_series, our_name
+from plumbline.diagnosis.readers.rows import FAR, as_number, collect_series, our_name
 from plumbline.errors import DataError, RecipeError
 from plumbline.overrides import read_yaml
 from plumbline.recipe import leaves
@@ -58,7 +58,7 @@ def read(path: Path) -> list[History]:
 
 def _recipe(path: Path) -> dict[str, Any]:
     try:
-        values = read_yaml(read_text(path, limit=SMALL), str(path))
+        values = read_yaml(read_text(path, limit=SMALL), str(path), strict=False)
     except RecipeError as error:
         raise DataError(error.cause, error.fix) from error
     if not isinstance(values, dict):
@@ -117,10 +117,12 @@ def sample(row: Mapping[str, Any]) -> Sample:
     finish, parts = row.get("finish"), row.get("parts")
     parts = parts if isinstance(parts, dict) else {}
     for name, value in (("reward", row.get("reward")), *parts.items()):
-        if value is not None and not isinstance(value, int | float):
+        if value is not None and (not isinstance(value, int | float) or as_number(value) is None):
             raise ValueError(f"{name} is {value!r}, and no number")
+    if (step := as_number(row.get("step", 0))) is None or not abs(step) < FAR:
+        raise ValueError(f"step is {row['step']!r}, and no number of a step")
     return Sample(
-        step=int(row.get("step", 0)),
+        step=int(step),
         prompt=str(row.get("id", "")),
         text=str(row.get("text", "")),
         reward=row.get("reward"),

@@ -18,7 +18,7 @@ from plumbline.storage import SMALL, clear_read_errors, parse_json, read_text
 _TABLE = read_own(Path(__file__).with_name("names.yaml"))
 
 
-_FAR = 1e15
+FAR = 1e15
 """No run has so many steps."""
 
 
@@ -76,7 +76,7 @@ def our_settings(config: Mapping[str, Any]) -> dict[str, Any]:
         key: as_number(one) if as_number(one) is not None and isinstance(one, str) else one
         for key, one in found.items()
     }
-    if not isinstance(found.get("steps"), int) or found["steps"] <= 0:  # transformers says -1 for "by epochs"
+    if not isinstance(found.get("steps"), int) or not 0 < found["steps"] < FAR:  # transformers says -1 for "by epochs"
         found.pop("steps", None)
     return found
 
@@ -106,7 +106,7 @@ def collect_series(
     found: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
         at = as_number(row.get(step))
-        if at is None or not abs(at) < _FAR:
+        if at is None or not abs(at) < FAR:
             continue
         for key, value in row.items():
             if key == step or (ours := name(key)) is None or (number := as_number(value)) is None:
@@ -190,7 +190,7 @@ class Log:
         last = self.rows[-1]
         told = [as_number(last.get(name)) for name in _TABLE["planned"]]
         told += [as_number(value.partition("/")[2]) for value in last.values() if _of_total(value)]
-        steps = [int(one) for one in told if one is not None and 0 < one < _FAR]
+        steps = [int(one) for one in told if one is not None and 0 < one < FAR]
         return {"steps": steps[0]} if steps else {}
 
 
@@ -231,7 +231,7 @@ def _stepped(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 
 def _step(value: Any) -> float | None:
     number = as_number(value.partition("/")[0] if _of_total(value) else value)
-    return number if number is not None and abs(number) < _FAR else None
+    return number if number is not None and abs(number) < FAR else None
 
 
 def _unknown(what: str, rows: Sequence[Mapping[str, Any]]) -> DataError:
@@ -258,7 +258,7 @@ def config_beside(folder: Path) -> dict[str, Any]:
         try:
             text = read_text(file, limit=SMALL)
             with clear_read_errors(file):
-                values = parse_json(text) if file.suffix == ".json" else read_yaml(text, str(file))
+                values = parse_json(text) if file.suffix == ".json" else read_yaml(text, str(file), strict=False)
         except (DataError, RecipeError) as error:
             raise DataError(error.cause, "correct it, or move it away") from error
         if isinstance(values, dict) and not {"architectures", "model_type"} & set(values):

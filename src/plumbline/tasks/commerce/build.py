@@ -137,7 +137,7 @@ def _jobs_there(folder: Path) -> dict[str, int]:
 def _prompts_there(folder: Path) -> dict[str, dict[str, int]]:
     """How many prompts of each job each split's file has, of rows that say their job."""
     files = {split: path for split in SPLITS if (path := folder / f"{split}.jsonl").is_file()}
-    found = {split: Counter(row.get("task") for _, row in read_jsonl(path)) for split, path in files.items()}
+    found = {split: Counter(str(row.get("task")) for _, row in read_jsonl(path)) for split, path in files.items()}
     jobs = [job for job in COUNTS if any(counts[job] for counts in found.values())]
     return {job: {split: counts[job] for split, counts in found.items()} for job in jobs}
 
@@ -166,7 +166,7 @@ def as_built(options: CommerceOptions, folder: Path) -> CommerceOptions:
     if "olist" in wanted and there.get("olist") is not None:
         # The same files may have moved, and others may have their names.
         del wanted["olist"]
-        if others := changed(*_given(options), manifest["olist"]["sources"]):
+        if others := changed(*_given(options), as_mapping(as_mapping(manifest.get("olist")).get("sources"))):
             raise DataError(
                 f"{folder} holds records of other files ({', '.join(others)})",
                 "give another folder, or remove this one to build it anew",

@@ -15,6 +15,7 @@ import numpy as np
 from plumbline.errors import DataError
 from plumbline.imports import named
 from plumbline.records import Example, Item, Message, Outcome, Score
+from plumbline.storage import open_regular
 from plumbline.tasks.commerce.options import COUNTS, CommerceOptions
 from plumbline.tasks.rubric import Rubric
 from plumbline.tasks.task import Control
@@ -139,6 +140,8 @@ def rows_of(database: Path, query: str, arguments: Sequence[Any] = ()) -> Iterat
     Raises:
         DataError: it is no database, or lacks a table or a column.
     """
+    if database.exists():
+        open_regular(database).close()  # a pipe would be waited for
     uri = f"{database.resolve().as_uri()}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(uri, uri=True)) as connection:

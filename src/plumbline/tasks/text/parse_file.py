@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from plumbline.errors import DataError
-from plumbline.storage import clear_read_errors, read_json, read_jsonl
+from plumbline.storage import LARGEST_JSON, clear_read_errors, read_json, read_jsonl
 from plumbline.tasks.text import lenient_json
 from plumbline.tasks.text.json_schema import Schema
 
@@ -35,7 +35,10 @@ def _texts(file: Path | None, stdin: TextIO | None) -> Iterator[tuple[Any, str]]
         if stdin is None:
             raise DataError("there is nothing to read: standard input is closed", "give a file, or a text on it")
         with clear_read_errors("standard input"):  # as UTF-8, whatever the locale says
-            text = stdin.buffer.read().decode() if hasattr(stdin, "buffer") else stdin.read()
+            read = stdin.buffer.read(LARGEST_JSON + 1) if hasattr(stdin, "buffer") else stdin.read()
+            text = read.decode() if isinstance(read, bytes) else read
+        if len(text) > LARGEST_JSON:
+            raise DataError(f"standard input has more than {LARGEST_JSON >> 20} MiB", "give a shorter text")
         yield None, text
         return
     for number, row in read_jsonl(file):

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from plumbline.overrides import as_mapping
 from plumbline.storage import clear_read_errors, sha256_of
 from plumbline.tasks import Progress
 from plumbline.tasks.commerce.database.enriched import Row
@@ -91,15 +92,15 @@ def changed(olist: Path, labels: Path | None, then: Mapping[str, Mapping[str, An
     return [
         name
         for name, file in _files(olist, labels).items()
-        if name not in then or (file.is_file() and not _same(file, then[name]))
+        if name not in then or (file.is_file() and not _same(file, as_mapping(then[name])))
     ]
 
 
 def _same(file: Path, then: Mapping[str, Any]) -> bool:
     stat = file.stat()
-    if stat.st_size != then["size"]:
+    if stat.st_size != then.get("size"):
         return False
-    return bool(stat.st_mtime_ns == then["modified"] or sha256_of(file) == then["sha256"])
+    return bool(stat.st_mtime_ns == then.get("modified") or sha256_of(file) == then.get("sha256"))
 
 
 def _files(olist: Path, labels: Path | None) -> dict[str, Path]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from plumbline.errors import DataError
+from plumbline.storage import open_regular
 from plumbline.tasks.commerce.database.schema import TABLES
 
 Value = int | float | str | bytes | None
@@ -114,6 +115,8 @@ class _Reader:
         self.database, self.limits = database, limits
         self.deadline, self.steps = 0.0, 0
         self.stopped: Refusal | None = None
+        if database.exists():
+            open_regular(database).close()  # a pipe would be waited for
         uri = f"{database.resolve().as_uri()}?mode=ro&immutable=1"
         try:
             self.connection = sqlite3.connect(uri, uri=True, isolation_level=None, cached_statements=0)
