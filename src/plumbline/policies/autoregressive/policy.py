@@ -17,7 +17,7 @@ from torch import Tensor
 
 from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.policies.autoregressive.decoders import Decoder
-from plumbline.policies.autoregressive.decoders.cached import CachedDecoder
+from plumbline.policies.autoregressive.decoders.cached import CachedDecoder, limit_time_steps
 from plumbline.policies.autoregressive.decoders.graphs import Graphs
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.options import AutoregressiveModel
@@ -50,6 +50,7 @@ class AutoregressivePolicy(PretrainedPolicy):
 
     def __init__(self, loaded: Loaded, section: AutoregressiveModel) -> None:
         super().__init__(loaded, section)
+        limit_time_steps(self.model)
         self._abilities = probe(self.model, cached=section.decoder == "transformers")
         self._check_sampling()
         self._reach = reach(self.model)

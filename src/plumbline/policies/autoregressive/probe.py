@@ -12,7 +12,7 @@ is refused.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ CACHE_ROUNDS = 3e-4
 """Nats that a model's own steps may be off beyond twice what a short cut may: linear attention adds up in other order
 there than in its pass of a whole sequence."""
 WORK = {"cuda": 1e14}
-"""Weights times tokens of a pack that is tried as it is longer than a window; 2e11 on a CPU, which takes seconds."""
+"""Weights times tokens of what is tried because it is longer than a window; 2e11 on a CPU."""
 
 
 Tokens = Sequence[NDArray[np.int64]]
@@ -119,7 +119,11 @@ def probe(model: Any, *, cached: bool = False) -> Abilities:
                 why = why or _why_not(trial, lambda: _decoded(model, prompts, answers, kept))
         why_not_cached = ""
         if cached or reason:
-            why_not_cached = _why_no_cache(model, prompts, answers, trial)
+            why_not_cached = _why_not(trial, lambda: _cached(model, prompts, answers), _roughly_agrees)
+            for window in windows(model):
+                if not why_not_cached and _is_cheap(model, 4 * (window + 2 * ANSWER)):
+                    lengths = (window + ANSWER // 2, window // 2 + 1)
+                    why_not_cached = _why_no_cache(model, lengths, f", past a window of {window} tokens")
     return Abilities(
         linear_head=linear_head,
         packing=packing,
@@ -195,10 +199,14 @@ def _packs(model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: Trial
 def _packs_beyond(model: Any, window: int) -> bool:
     """Whether a pack longer than a window is right where no sequence of it is; False where trying takes too long."""
     prompts, answers = _texts(model, (max(window - ANSWER, 1), max(window - ANSWER, 1)))
-    tokens = sum(map(len, prompts)) + answers.size
-    if tokens * model.num_parameters() > WORK.get(model.device.type, 2e11):
+    if not _is_cheap(model, sum(map(len, prompts)) + answers.size):
         return False
     return _packs(model, prompts, answers, Trial.of(model, lambda: _plain(model, prompts, answers)))
+
+
+def _is_cheap(model: Any, tokens: int) -> bool:
+    """Whether passes of so many tokens take seconds."""
+    return bool(tokens * model.num_parameters() <= WORK.get(model.device.type, 2e11))
 
 
 def _in_rows(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
@@ -209,30 +217,22 @@ def _in_rows(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
     return torch.cat([each[len(row) - ANSWER - 1 : len(row) - 1] for each, row in zip(logits, joined, strict=True)])
 
 
-def _why_no_cache(model: Any, prompts: Tokens, answers: NDArray[np.int64], trial: Trial) -> str:
-    """Why the model's own cache is not to be relied on; empty where it is.
+def _why_no_cache(model: Any, lengths: tuple[int, int], past: str = "") -> str:
+    """Why the model's own cache is not to be relied on for prompts of these lengths; empty where it is."""
+    prompts, answers = _texts(model, lengths)
+    trial = Trial.of(model, lambda: _plain(model, prompts, answers))
+    reason = _why_not(trial, lambda: _cached(model, prompts, answers), _roughly_agrees)
+    return reason and f"{reason}{past}"
 
-    A model is refused by it, so of a prompt's two answers the nearer one counts (see `pretrained.trial`).
-    """
-    half = len(trial.tokens) // 2
-    found: list[Tensor] = []
-    for part in (slice(None, half), slice(half, None)):
-        one = replace(
-            trial,
-            logprobs=trial.logprobs[part],
-            tokens=trial.tokens[part],
-            allowed=2 * trial.allowed + CACHE_ROUNDS,
-            sequences=2,
-        )
 
-        def logits(part: slice = part) -> Tensor:
-            if not found:
-                found.append(_cached(model, prompts, answers))
-            return found[0][part]
-
-        if reason := _why_not(one, logits):
-            return reason
-    return ""
+def _roughly_agrees(trial: Trial, logits: Tensor) -> bool:
+    """As `Trial.agrees` for what a model is refused by: of each prompt's answers the nearer one counts."""
+    parts = (each.chunk(2) for each in (trial.logprobs, trial.tokens, logits))
+    allowed = 2 * trial.allowed + CACHE_ROUNDS
+    return all(
+        Trial(logprobs, tokens, allowed, sequences=2).agrees(part)
+        for logprobs, tokens, part in zip(*parts, strict=True)
+    )
 
 
 def _cached(model: Any, prompts: Tokens, answers: NDArray[np.int64]) -> Tensor:
@@ -258,10 +258,10 @@ def _on_gpu(model: Any) -> bool:
     return bool(model.device.type == "cuda")
 
 
-def _why_not(trial: Trial, logits: Callable[[], Tensor]) -> str:
+def _why_not(trial: Trial, logits: Callable[[], Tensor], agrees: Callable[[Trial, Tensor], bool] = Trial.agrees) -> str:
     """Why logits [M, V] that a decoder gives are not to be relied on; empty where they are."""
     try:
-        return "" if trial.agrees(logits()) else "its logits differ from the model's own"
+        return "" if agrees(trial, logits()) else "its logits differ from the model's own"
     except (RuntimeError, TypeError, ValueError, AttributeError, IndexError, KeyError, AssertionError) as error:
         # Such as a kernel that this device or a graph does not have, or a cache that has no rows.
         return f"it fails here: {(str(error).strip().splitlines() or [type(error).__name__])[0][:200]}"

@@ -1,11 +1,13 @@
 """Decoding through the model's own forward pass and cache: works for every causal model that transformers loads.
 
 Prompts are padded on the left, as in transformers' `generate`; the prompt pass is done once and its cache repeated
-for the copies. Rows are copied and dropped by `reorder_cache`, which caches with a state (convolutions, linear
-attention) have as well. It is used only after `probe.py` has compared it with the model's forward pass.
+for the copies. Layers that keep a state (convolutions, linear attention) know one way to copy and drop rows, and some
+caches of keys and values know another. It is used only after `probe.py` has compared it with the model's forward pass.
 """
 
+import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,7 +33,7 @@ class CachedDecoder:
         output = self.model(ids, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
         self.cache = output.past_key_values
         if copies > 1:
-            self.cache.reorder_cache(torch.arange(len(prompts), device=ids.device).repeat_interleave(copies))
+            self._take(torch.arange(len(prompts), device=ids.device).repeat_interleave(copies))
         self.mask = mask.repeat_interleave(copies, 0)
         self.position = positions[:, -1:].repeat_interleave(copies, 0)
         self.copies = copies
@@ -57,6 +59,34 @@ class CachedDecoder:
     def keep(self, prompts: Tensor, copies: Tensor) -> None:
         """See `Decoder.keep`."""
         rows = (prompts.unsqueeze(1) * self.copies + copies).flatten()
-        self.cache.reorder_cache(rows)
+        self._take(rows)
         self.mask, self.position = self.mask[rows], self.position[rows]
         self.copies = copies.shape[1]
+
+    def _take(self, rows: Tensor) -> None:
+        """Let the cache hold these rows [R], of those that it has, in this order."""
+        layers = getattr(self.cache, "layers", ())
+        if all(hasattr(layer, "batch_select_indices") for layer in layers):
+            self.cache.batch_select_indices(rows)
+        else:
+            self.cache.reorder_cache(rows)
+
+
+def limit_time_steps(model: Any) -> None:
+    """Let a state-space layer keep to its least time step when it takes one token, as it does in a longer pass.
+
+    The pass of a whole sequence in transformers knows the limit (`time_step_limit`), the step of one token does not.
+    Here what both begin with, the last outputs of `in_proj`, is limited, which changes nothing in a longer pass.
+    """
+    for layer in model.modules():
+        least, most = getattr(layer, "time_step_limit", None) or (0.0, math.inf)
+        if hasattr(layer, "in_proj") and hasattr(layer, "dt_bias") and (least > 0 or most < math.inf):
+            layer.in_proj.register_forward_hook(partial(_limited, layer.dt_bias, least, most))
+
+
+def _limited(bias: Tensor, least: float, most: float, layer: Any, given: Any, projected: Tensor) -> Tensor:  # noqa: ARG001 - a hook's arguments
+    """Projected states [..., O] whose last ones, [..., heads], give time steps softplus(x + bias) within the limits."""
+    before, steps = projected.split([projected.shape[-1] - len(bias), len(bias)], dim=-1)
+    low = math.log(math.expm1(least)) if least > 0 else -math.inf
+    high = math.log(math.expm1(most)) if most < 50 else most  # there softplus(x) is x
+    return torch.cat([before, (steps + bias).clamp(low, high) - bias], dim=-1).to(projected.dtype)
