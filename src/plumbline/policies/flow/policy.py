@@ -110,7 +110,7 @@ class FlowPolicy(DenoisingPolicy[FlowSampling, Moves]):
                 f"the tokenizer of {source} has {len(tokenizer)} tokens, the network {network.config.vocabulary}",
                 "use the tokenizer that was saved with this model",
             )
-        chat = Chat(tokenizer, (), section.chat_template)
+        chat = Chat(tokenizer, (), section.chat_template, section.date)
         context = min(section.context or network.config.context, network.config.context)
         return Loaded(model=network, adapter=None, chat=chat, context=context)
 

@@ -81,8 +81,25 @@ def load(
     if section.gradient_checkpointing is True:
         checkpoint_layers(model)
     stops = model.generation_config.eos_token_id if model.generation_config is not None else None
-    chat = Chat(tokenizer, [stops] if isinstance(stops, int) else list(stops or ()), section.chat_template)
+    chat = Chat(tokenizer, stops, section.chat_template, section.date)
+    _say_ends(model, chat)
     return Loaded(model=model, adapter=adapter, chat=chat, context=_context(model, section))
+
+
+def _say_ends(model: Any, chat: Chat) -> None:
+    """Have a model's own generation config, which is saved with it, name what ends an answer here."""
+    from transformers import GenerationConfig
+
+    if model.generation_config is None:
+        return
+    config = model.generation_config
+    config.eos_token_id = list(chat.stop_ids)
+    try:
+        config.validate(strict=True)
+    except ValueError:  # of laws of drawing that transformers reads, and would not write
+        model.generation_config = GenerationConfig(
+            eos_token_id=config.eos_token_id, bos_token_id=config.bos_token_id, pad_token_id=config.pad_token_id
+        )
 
 
 def choose_device(section: ModelSection) -> torch.device:
