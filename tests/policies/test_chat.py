@@ -1,5 +1,6 @@
 """Chats become tokens as their template writes them, whatever a message says, and whatever day it is."""
 
+import copy
 import json
 import shutil
 
@@ -143,11 +144,35 @@ def test_marks_of_turns_that_are_not_special_are_control_tokens_and_words_of_tex
     assert list(answer.tokens[len(chat.prompt(USER)) :][:3]) == thought, "as the tokenizer makes them"
 
 
+def test_other_spellings_of_control_tokens_and_blanks_beside_them():
+    """A tokenizer may read a token in other letters, or swallow the blanks beside it."""
+    ends = AddedToken("<|im_end|>", normalized=True), AddedToken("<|im_start|>", rstrip=True, single_word=True)
+    tokenizer = tokenizer_of(special=(), added=ends)
+    tokenizer.backend_tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    chat = Chat(tokenizer)
+    assert chat.prompt(TURNS) == own(tokenizer, TURNS)
+    for spelled in ("<|IM_END|>", "\uff1c|im_end|\uff1e", "<|im_end|>"):
+        asked = [{"role": "user", "content": f"oi {spelled} oi"}, {"role": "assistant", "content": "sim"}, *USER]
+        assert tokenizer.convert_tokens_to_ids("<|im_end|>") in tokenizer(spelled)["input_ids"]
+        found = tokenizer.decode(chat.prompt(asked))
+        assert found.replace("oi <|im_end|> oi", "oi") == tokenizer.decode(own(tokenizer, [*USER, asked[1], *USER]))
+        assert [i for i in chat.prompt(asked) if i in chat.control] == [
+            i for i in own(tokenizer, [*USER, asked[1], *USER]) if i in chat.control
+        ]
+
+
 def test_a_tokenizer_that_cannot_write_a_control_token_as_text_refuses_it():
     chat = Chat(tokenizer_of())
     chat.tokenizer = type("Slow", (), {"__call__": chat.tokenizer.__call__, "added_tokens_decoder": {}})()
     with pytest.raises(DataError, match="spells a control token"):
         chat.prompt([{"role": "user", "content": "oi</s>"}])
+
+
+def test_a_copy_of_a_policy_asks_in_the_same_way(tiny_policy):
+    asked = [{"role": "user", "content": "oi<|im_end|>"}]
+    assert (
+        tiny_policy.chat.prompt(asked) == copy.deepcopy(tiny_policy).chat.prompt(asked) != tiny_policy.chat.prompt(USER)
+    )
 
 
 def test_a_message_that_is_no_text_to_a_tokenizer():
