@@ -1,7 +1,10 @@
 """Recipes: what they accept, how they are laid over each other, and what they say about a mistake."""
 
+import hashlib
+import json
 import sys
 from contextlib import suppress
+from datetime import date
 
 import pytest
 import yaml
@@ -12,6 +15,7 @@ from plumbline.errors import RecipeError
 from plumbline.recipe import Recipe, difference_lines, differences, differing, load, names, options_of, parse
 from plumbline.recipe.families import FAMILIES
 from plumbline.recipe.files import leaves
+from plumbline.recipe.sections import NO_RESULT
 from plumbline.runs.run import Run
 
 MINIMAL = {"name": "x", "model": {"name": "some-model"}}
@@ -273,6 +277,21 @@ def test_where_a_run_is_written_does_not_change_its_identity():
     recipe = parse(MINIMAL)
     assert parse({**MINIMAL, "run": {"folder": "elsewhere", "trackers": ["wandb"]}}).identity() == recipe.identity()
     assert parse({**MINIMAL, "seed": 1}).identity() != recipe.identity()
+
+
+def test_the_day_of_prompts_is_a_key_and_its_default_changes_no_identity():
+    recipe, model = parse(MINIMAL), MINIMAL["model"]
+    content = recipe.model_dump(mode="json", exclude=set(NO_RESULT))
+    del content["model"]["date"]  # as versions without the key wrote it
+    assert recipe.identity() == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+    for day in ("2026-11-25", date(2026, 11, 25)):  # YAML reads a day that is not quoted as one
+        other = parse({**MINIMAL, "model": {**model, "date": day}})
+        assert other.model.date == other.model.meaning()["date"] == "2026-11-25"
+        assert other.identity() != recipe.identity()
+        assert parse(yaml.safe_load(other.to_yaml())) == other
+    for wrong in ("tomorrow", 7, None, "2026-02-30"):
+        with pytest.raises(RecipeError, match=f"{wrong} is no day: give it as 2024-07-26"):
+            parse({**MINIMAL, "model": {**model, "date": wrong}})
 
 
 @given(

@@ -4,7 +4,7 @@ Damaged files make transformers, tokenizers, peft and torch fail in any way, a P
 no Exception.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,16 +42,22 @@ LONGEST = 2**22
 """Characters of a chat: beyond what a model of ours reads."""
 
 
-def encode(tokenizer: Any, text: str, rows: int | None) -> list[int]:
-    """The ids of a text, without special tokens of the tokenizer's own, for a model of so many embeddings.
+def encode(read: Callable[[], Sequence[int]], text: str, tokenizer: Any, rows: int | None) -> list[int]:
+    """The ids that `read` gives for a text, for a model of so many embeddings.
 
     Raises:
-        DataError: the tokenizer fails, an id has no embedding, or the text becomes far longer than any text should.
+        DataError: the text holds half a character or becomes far longer than any text should; an id has no embedding.
+        ModelError: the tokenizer fails.
     """
     if len(text) > LONGEST:
         raise DataError(f"a text of {len(text):,} characters is longer than any prompt", "correct the chat template")
-    with clear_opening_errors("the tokenizer cannot read a text", "use the tokenizer that was saved with the model"):
-        ids = list(tokenizer(text, add_special_tokens=False)["input_ids"])
+    try:
+        with clear_opening_errors("the tokenizer fails", "use the tokenizer that was saved with this model"):
+            ids = list(read())
+    except ModelError as error:
+        if any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise DataError("a message holds half of a pair of surrogates, which is no character") from error
+        raise
     if len(ids) > GROWTH * len(text) + FREE:
         raise DataError(
             f"the tokenizer makes {len(ids):,} tokens of {len(text):,} characters", "use the model's own tokenizer"

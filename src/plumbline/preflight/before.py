@@ -109,7 +109,7 @@ class Before:
             raise Lacking("a tokenizer beside the model")
         quieten()
         source = own if is_adapter(own) and (own / "tokenizer_config.json").is_file() else self.model_folder
-        return Chat(load_tokenizer(str(source), section), (), section.chat_template)
+        return Chat(load_tokenizer(str(source), section), (), section.chat_template, section.date)
 
     @property
     def exact(self) -> bool:
@@ -128,7 +128,7 @@ class Before:
         if self.exact:
             try:
                 return len(self.chat.prompt(messages))
-            except DataError:
+            except (DataError, ModelError):
                 raise Lacking("a template that takes these messages") from None
         return round(sum(len(one["content"]) / CHARACTERS + A_MESSAGE for one in messages)) + AN_ANSWER
 

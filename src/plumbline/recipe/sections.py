@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from datetime import date as day
 from functools import reduce
 from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
 
@@ -26,6 +27,10 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Budget = Annotated[float | None, Field(gt=0)]
 TIS = 2.0
 """Cap of the importance weights where an engine draws: that of the published uses (Yao and others 2025)."""
+
+
+DATE = "2024-07-26"
+"""What Llama's own templates write where they have no clock."""
 
 
 class TaskSection(Section):
@@ -109,6 +114,8 @@ class ModelSection(Section):
     """Longest prompt plus completion; None takes the model's own limit."""
     chat_template: str | None = None
     """For a tokenizer without one: `chatml`, or the path of a Jinja file."""
+    date: str = DATE
+    """The day that a chat template is told where it asks for today's: prompts are the same on every day."""
     rows_at_once: PositiveInt | None = None
     """Answers drawn side by side; None: 64 on a CPU, more on a GPU. Fewer need less memory, and are the same answers;
     out of memory, a run goes on with half as many."""
@@ -120,6 +127,14 @@ class ModelSection(Section):
         Not `lora`, which an adapter's own files hold, nor `trust_remote_code`, which nobody should be told by a file.
         """
         return self.model_dump(exclude={*self.how, "name", "tiny", "lora", "trust_remote_code"})
+
+    @field_validator("date", mode="before")
+    @classmethod
+    def _day(cls, date: object) -> str:
+        try:
+            return day.fromisoformat(str(date)).isoformat()  # YAML reads a day that is not quoted as one
+        except ValueError:
+            raise ValueError(f"{date} is no day: give it as {DATE}") from None
 
     @field_validator("device")
     @classmethod
@@ -453,4 +468,6 @@ class Recipe(Section):
     def identity(self) -> str:
         """12 hex digits of everything that can change the result (where it is written, tracked and watched cannot)."""
         content = self.model_dump(mode="json", exclude=set(NO_RESULT))
+        if self.model.date == DATE:  # so a recipe without the key is what it was in versions without it
+            del content["model"]["date"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]

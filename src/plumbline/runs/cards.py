@@ -5,7 +5,7 @@ the weights were trained on, in this run or before it; an evaluation on one of t
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -37,6 +37,8 @@ class Card:
     """The recipe's model section, as far as it decides what the weights score (family, canvas, quantize, dtype ...)."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
     """The law that evaluations drew by (the fields of the family's `Sampling`)."""
+    ends: Sequence[str] = ()
+    """The tokens that end an answer."""
     trained_on: frozenset[str] = field(default_factory=frozenset)
     """Fingerprints of the prompts (`Example.fingerprint`)."""
 
@@ -60,7 +62,8 @@ class Card:
         try:
             options = options_as_written(values.get("model", {}), values.get("sampling", {}))
             own = {part: without_foreign(part, values.get(part, {}), options) for part in ("model", "sampling")}
-            card = cls(**{**values, **own, "trained_on": frozenset(values["trained_on"].split())})
+            seen, ends = frozenset(values["trained_on"].split()), tuple(values.get("ends", ()))
+            card = cls(**{**values, **own, "trained_on": seen, "ends": ends})
             card._check()
         except RecipeError as error:
             raise DataError(f"{path} is damaged: {error.cause}", advice) from error
@@ -76,8 +79,10 @@ class Card:
         lora: dict[str, Any] = {"lora": {}} if "lora" in options.model.model_fields else {}
         section(options.model, {**self.model, "name": "x", **lora}, inside="model.", hint=foreign_key)
         section(options.sampling, self.sampling, inside="sampling.", hint=foreign_key)
-        if not all(isinstance(one, str) for one in (self.stage, self.task)) or not isinstance(self.options, dict):
-            raise TypeError("stage and task are texts, and options an object")
+        if not all(isinstance(one, str) for one in (self.stage, self.task, *self.ends)):
+            raise TypeError("stage, task and ends are texts")
+        if not isinstance(self.options, dict):
+            raise TypeError("options is an object")
         TypeAdapter(dict[TaskName, Any]).validate_python(self.tasks)
         for one in self.tasks.values():
             section(TaskSection, one, "tasks")

@@ -192,7 +192,7 @@ def _add_tokenizer(out: Any, policy: Any, split: str) -> None:
     out.add_eot_token_id(policy.chat.end_of_turn)
     first = [*tokenizer("a")["input_ids"], None][0]
     out.add_add_bos_token(first is not None and first == tokenizer.bos_token_id)
-    out.add_chat_template(tokenizer.chat_template)
+    out.add_chat_template(tokenizer.get_chat_template())
 
 
 def _named(policy: Any, config: Any) -> Iterator[tuple[str, NDArray[np.float32]]]:

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -93,8 +93,25 @@ def load(
     if section.gradient_checkpointing is True:
         checkpoint_layers(model)
     rows = model.get_input_embeddings().weight.shape[0]
-    chat = open_chat(tokenizer, section, source, rows, _stops(model, base, rows))
+    chat = open_chat(tokenizer, section, source, rows, getattr(model.generation_config, "eos_token_id", None))
+    _say_ends(model, chat)
     return Loaded(model=model, adapter=adapter, chat=chat, context=_context(model, section))
+
+
+def _say_ends(model: Any, chat: Chat) -> None:
+    """Have a model's own generation config, which is saved with it, name what ends an answer here."""
+    from transformers import GenerationConfig
+
+    if model.generation_config is None:
+        return
+    config = model.generation_config
+    config.eos_token_id = list(chat.stop_ids)
+    try:
+        config.validate(strict=True)
+    except ValueError:  # of laws of drawing that transformers reads, and would not write
+        model.generation_config = GenerationConfig(
+            eos_token_id=config.eos_token_id, bos_token_id=config.bos_token_id, pad_token_id=config.pad_token_id
+        )
 
 
 def choose_device(section: ModelSection) -> torch.device:
@@ -287,23 +304,7 @@ def check_finite(model: nn.Module, source: str) -> None:
         )
 
 
-def _stops(model: Any, source: str, rows: int) -> list[int]:
-    """The ids of the tokens that end an answer, by the model's generation config.
-
-    Raises:
-        ModelError: they are no ids.
-    """
-    said = getattr(model.generation_config, "eos_token_id", None)
-    stops = said if isinstance(said, list) else [] if said is None else [said]
-    if not all(isinstance(each, int) and not isinstance(each, bool) for each in stops):
-        raise ModelError(
-            f"the generation config of {source} says eos_token_id: {said}, which is no token's id",
-            "write a number or a list of numbers into generation_config.json, or delete the key",
-        )
-    return [each for each in stops if 0 <= each < rows]
-
-
-def open_chat(tokenizer: Any, section: ModelSection, source: str, rows: int, stops: Sequence[int] = ()) -> Chat:
+def open_chat(tokenizer: Any, section: ModelSection, source: str, rows: int, stops: Any = ()) -> Chat:
     """A tokenizer with its template, for a model of so many embeddings; a first chat is tried.
 
     Raises:
@@ -312,8 +313,8 @@ def open_chat(tokenizer: Any, section: ModelSection, source: str, rows: int, sto
     fix = "use the tokenizer and template that were saved with this model, or set model.chat_template"
     what = f"the tokenizer or chat template of {source} cannot be used"
     with clear_opening_errors(what, fix):
-        chat = Chat(tokenizer, stops, section.chat_template, rows)
         try:
+            chat = Chat(tokenizer, stops, section.chat_template, section.date, rows)
             chat.prompt([{"role": "user", "content": "?"}])
         except DataError as error:
             raise ModelError(f"{what}: {error.cause}", fix) from error

@@ -200,6 +200,8 @@ class PretrainedPolicy:
             self.model.save_pretrained(folder)
         else:
             self.adapter.save_pretrained(folder, selected_adapters=["default"])
+            if (generation := getattr(self.model, "generation_config", None)) is not None:
+                generation.save_pretrained(folder)
             said = read_object(folder / ADAPTER)
             if (base := portable(str(said["base_model_name_or_path"]))) != said["base_model_name_or_path"]:
                 write_json(folder / ADAPTER, {**said, "base_model_name_or_path": base})
@@ -208,7 +210,7 @@ class PretrainedPolicy:
     def save(self, folder: Path, card: Mapping[str, Any]) -> None:
         """See `Policy.save`: a model directory, or an adapter directory where LoRA was trained.
 
-        Whatever the card says, it knows the family: an adapter has no config.json that could.
+        Whatever the card says, it knows the ends of answers, and the family: an adapter has no config.json that could.
         """
         own = {"family": self.family, **(getattr(self.model.config, "plumbline", None) or {})}
         with clear_os_errors(folder):
@@ -216,7 +218,8 @@ class PretrainedPolicy:
             temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=".tmp"))
             try:
                 self.write(temporary)
-                write_json(temporary / CARD, {**card, "model": {**own, **card.get("model", {})}})
+                model = {**own, **card.get("model", {})}
+                write_json(temporary / CARD, {**card, "ends": self.chat.ends(), "model": model})
                 as_umask_says(temporary)
                 if folder.exists():
                     shutil.rmtree(folder)

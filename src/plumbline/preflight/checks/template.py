@@ -37,12 +37,13 @@ def look(before: Before) -> Iterator[Finding]:
         examples = one.splits["train"][:TRIED]
         try:
             prompts = [chat.prompt(example.messages) for example in examples]
-        except DataError as error:
+        except (DataError, ModelError) as error:
+            refuses = isinstance(error, DataError)
             yield Finding(
                 "template",
                 "fatal",
                 f"{one.called}{error.cause}",
-                causes=("it takes no message of the system's, or no two of one role in a row",),
+                causes=("it takes no message of the system's, or no two of one role in a row",) if refuses else (),
                 fix=error.fix or "give messages that the template takes (task options), or another template",
             )
             continue
@@ -103,20 +104,17 @@ def _left_out(
 
 
 def _control_tokens(chat: "Chat", one: Opened, examples: Sequence[Example]) -> Iterator[Finding]:
-    """Data that writes the template's own marks: a prompt ends early, an answer is shown with its end inside."""
-    special = set(chat.tokenizer.all_special_ids)
+    """Data that writes the template's own marks, which a model is shown as ordinary text."""
     for example in examples:
         texts = [*(message["content"] for message in example.messages), example.gold or ""]
-        found = [
-            i for text in texts for i in chat.tokenizer(text, add_special_tokens=False)["input_ids"] if i in special
-        ]
+        found = [token for text in texts for token in chat.spelled(text)]
         if found:
             yield Finding(
                 "template",
                 "warning",
-                f"{one.called}the text of {example.id} has the control token {chat.tokenizer.decode(found[:1])} in it: "
-                "the template writes those, and data that does ends turns where none end",
-                evidence={"tokens": chat.tokenizer.convert_ids_to_tokens(found[:5])},
+                f"{one.called}the text of {example.id} has the control token {found[0]} in it: only the template "
+                "writes those, so the model is shown its letters",
+                evidence={"tokens": found[:5]},
                 samples=(example.id,),
                 causes=("rows that were rendered for another trainer already",),
                 fix="give messages, and leave the rendering to the template",
