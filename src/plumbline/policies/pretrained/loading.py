@@ -71,6 +71,7 @@ def load(
     if section.threads is not None:
         torch.set_num_threads(section.threads)
     base = adapter_base(source) or source
+    _check_readable(base, section, config_of)
     tokenizer = load_tokenizer(source if base == source or _has_tokenizer(source) else base, section)
     model = _model(base, section, config_of, renames)
     check_finite(model, base)
@@ -129,7 +130,7 @@ def load_tokenizer(source: str, section: ModelSection) -> Any:
     """The tokenizer of a directory, GGUF file or hub name; raises ModelError where there is none."""
     from transformers import AutoTokenizer
 
-    check_source(source)
+    check_source(source, whole=False)
     folder, file = where(source)
     fix = "save the model's tokenizer into the same directory (tokenizer.save_pretrained)"
     if is_gguf(source):
@@ -187,6 +188,24 @@ def _gguf_fix(source: str) -> str:
     )
 
 
+UNLOADABLE = "cannot load a causal language model from"
+CAUSAL = "give a directory or hub name of a causal model (its config.json says architecture ...ForCausalLM)"
+
+
+def _check_readable(source: str, section: PretrainedModel, config_of: ConfigOf | None) -> None:
+    """A config that cannot be read would be said of the tokenizer, which asks it for its kind."""
+    from transformers import AutoConfig
+
+    check_source(source)
+    if is_gguf(source):
+        return
+    with clear_opening_errors(f"{UNLOADABLE} {source}", CAUSAL):
+        if config_of is None or config_of(source) is None:
+            AutoConfig.from_pretrained(
+                source, trust_remote_code=section.trust_remote_code, local_files_only=is_here(source)
+            )
+
+
 def _model(
     source: str, section: PretrainedModel, config_of: ConfigOf | None = None, renames: Mapping[str, str] | None = None
 ) -> Any:
@@ -198,8 +217,7 @@ def _model(
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": section.trust_remote_code}
     options |= {"local_files_only": is_here(source), "output_loading_info": True}
     folder, file = where(source)
-    fix = "give a directory or hub name of a causal model (its config.json says architecture ...ForCausalLM)"
-    with clear_opening_errors(f"cannot load a causal language model from {source}", _gguf_fix(source) if file else fix):
+    with clear_opening_errors(f"{UNLOADABLE} {source}", _gguf_fix(source) if file else CAUSAL):
         if not file and config_of is not None and (config := config_of(source)) is not None:
             options |= {"config": config, "key_mapping": dict(renames) if renames else None}
         if section.quantize == "4bit":
@@ -294,8 +312,10 @@ def _stops(model: Any, source: str, rows: int) -> list[int]:
     return [each for each in stops if 0 <= each < rows]
 
 
-def open_chat(tokenizer: Any, section: ModelSection, source: str, rows: int, stops: Sequence[int] = ()) -> Chat:
-    """A tokenizer with its template, for a model of so many embeddings; a first chat is tried.
+def open_chat(
+    tokenizer: Any, section: ModelSection, source: str, rows: int | None = None, stops: Sequence[int] = ()
+) -> Chat:
+    """A tokenizer with its template, for a model of so many embeddings, where that is known; a first chat is tried.
 
     Raises:
         ModelError: the template or the tokenizer fails on it, or gives a token without an embedding.
@@ -303,12 +323,12 @@ def open_chat(tokenizer: Any, section: ModelSection, source: str, rows: int, sto
     fix = "use the tokenizer and template that were saved with this model, or set model.chat_template"
     what = f"the tokenizer or chat template of {source} cannot be used"
     with clear_opening_errors(what, fix):
-        chat = Chat(tokenizer, stops, section.chat_template, rows)
         try:
+            chat = Chat(tokenizer, stops, section.chat_template, rows)
             chat.prompt([{"role": "user", "content": "?"}])
         except DataError as error:
             raise ModelError(f"{what}: {error.cause}", fix) from error
-    if len(tokenizer) > rows:
+    if rows is not None and len(tokenizer) > rows:
         warnings.warn(
             f"the tokenizer of {source} has {len(tokenizer)} tokens, but the model has embeddings for {rows}: a text "
             "with one of the others is refused",
