@@ -22,6 +22,7 @@ from plumbline.runs.run import Silent
 from plumbline.testing import sampled
 from tests.policies.published import WORDS
 from tests.policies.test_loading import edit, opened
+from tests.policies.test_published import MASKED, llada
 
 CHAT = [{"role": "user", "content": "nota?"}]
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 3\n"
@@ -390,3 +391,60 @@ def test_a_window_that_no_layer_has_may_be_anything(copy):
     edit(copy / "config.json", use_sliding_window=False)
     with pytest.raises(ModelError, match="lacks"):  # a Qwen2 has biases; its window was no reason
         opened(copy)
+
+
+def test_an_index_of_an_earlier_model_is_not_read(copy):
+    index = {"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}}
+    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert opened(copy).chat.prompt(CHAT)
+
+
+# -- LLaDA's config ---------------------------------------------------------------------------------------------------
+
+
+def test_what_a_llada_config_says_of_positions_is_obeyed(tmp_path):
+    layout = llada(tmp_path)
+    layout.config["rope_scaling"] = {"type": "linear", "factor": 2.0}
+    policy = layout.save().open()
+    parameters = policy.model.config.rope_parameters
+    assert (parameters["rope_type"], parameters["factor"]) == ("linear", 2.0)
+    (tmp_path / "plain").mkdir()
+    other = llada(tmp_path / "plain").save().open()
+    ids = torch.arange(9).unsqueeze(0)
+    with torch.no_grad():
+        here, there = (each.model(ids, use_cache=False).logits for each in (policy, other))
+    assert float((here - there).abs().max()) > 1e-2
+    turns, plain = (each.model.get_decoder().rotary_emb.inv_freq for each in (policy, other))
+    torch.testing.assert_close(turns, plain / 2)
+
+
+@pytest.mark.parametrize("key", ["rope_theta", "rms_norm_eps", "weight_tying"])
+def test_a_llada_config_without_what_decides_logits_is_refused(tmp_path, key):
+    layout = llada(tmp_path)
+    del layout.config[key]
+    with pytest.raises(ModelError, match=f"lacks '{key}'"):
+        layout.save().open()
+
+
+@pytest.mark.parametrize("make", MASKED, ids=lambda make: make.__name__)
+def test_a_key_that_nobody_reads_is_refused(tmp_path, make):
+    layout = make(tmp_path)
+    layout.config["logit_softcap"] = 30.0
+    with pytest.raises(ModelError, match="says logit_softcap, which is not read here"):
+        layout.save().open()
+
+
+def test_a_flow_config_is_read_whole(tmp_path):
+    make_tiny(tmp_path, TINY, WORDS, 0, "flow")
+    whole = (tmp_path / "config.json").read_text()
+    for changed in (
+        {"heads": 0},
+        {"heads": 3},
+        {"layers": True},
+        {"hidden": "x"},
+        {"exponent": -1},
+        {"source": "no"},
+        {"cap": 3},
+    ):
+        (tmp_path / "config.json").write_text(json.dumps(json.loads(whole) | changed))
+        refused(tmp_path, "config.json is damaged: ", family="flow", canvas=8)

@@ -99,8 +99,8 @@ def find_fault(folder: Path) -> str:
                     return f"{folder / each} does not say which file holds which weight (weight_map)"
                 if outside := [file for file in files.values() if Path(file).name != file]:
                     return f"{folder / each} names a file that is not in its folder: {outside[0]}"
-                if each == index.name and not single.is_file():
-                    named = files
+                if each == index.name and (not single.is_file() or single.name in files.values()):
+                    named = files  # else the one file is read, and the index is of an earlier model
     absent = sorted(file for file in {*named.values()} if not (folder / file).is_file())
     if absent:
         shards = len({*named.values()})
