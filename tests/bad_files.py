@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -166,15 +167,32 @@ RUNS: dict[str, Any] = {
 }
 """What is done to a good run."""
 CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
+NO_WEIGHTS = "\2" + 7 * "\0" + "{}"
+"""A whole file of safetensors, with nothing in it."""
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 3\n"
 CARD = {"recipe": "x 0", "stage": "rl", "task": "commerce", "options": {}, "trained_on": ""}
 MODELS: dict[str, dict[str, str]] = {
-    "plain": {"config.json": json.dumps(CONFIG)},
+    "plain": {"config.json": json.dumps(CONFIG), "model.safetensors": NO_WEIGHTS},
+    "weightless": {"config.json": json.dumps(CONFIG)},
+    "pointer": {"config.json": json.dumps(CONFIG), "model.safetensors": POINTER},
+    "window": {"config.json": json.dumps({**CONFIG, "sliding_window": 0}), "model.safetensors": NO_WEIGHTS},
+    "headless": {"config.json": json.dumps({**CONFIG, "num_attention_heads": 0}), "model.safetensors": NO_WEIGHTS},
+    "elsewhere": {
+        "config.json": json.dumps(CONFIG),
+        "model.safetensors.index.json": '{"metadata": {}, "weight_map": {"a": "../../secret"}}',
+    },
+    "fetched": {
+        "adapter_config.json": json.dumps(
+            {"base_model_name_or_path": "http://169.254.169.254/iam", "peft_type": "LORA", "r": 2, "lora_alpha": 4}
+            | {"target_modules": ["q_proj"]}
+        ),
+    },
     "list": {"config.json": "[]"},
     "cut": {"config.json": "{"},
     "deep": {"config.json": DEEP},
     "adapter": {"adapter_config.json": "[]"},
     "baseless": {"adapter_config.json": "{}"},
-    "card": {"config.json": json.dumps(CONFIG), "plumbline.json": "[]"},
+    "card": {"config.json": json.dumps(CONFIG), "plumbline.json": "[]", "model.safetensors": NO_WEIGHTS},
     "card-keys": {"config.json": json.dumps(CONFIG), "plumbline.json": '{"recipe": 3}'},
     "card-options": {"config.json": json.dumps(CONFIG), "plumbline.json": json.dumps({**CARD, "options": [1]})},
     "card-sampling": {
@@ -268,6 +286,11 @@ def make_place(place: Path) -> None:
             (place / "models" / name / file).write_text(text)
     (place / "junk.gguf").write_bytes(b"GGUF" + b"\0" * 20)
     (place / "text.gguf").write_text("mine")
+    (place / "pointer.gguf").write_text(POINTER)
+    key = b"general.architecture"  # an array of 2^60 numbers, of which none is there
+    (place / "long.gguf").write_bytes(
+        b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, len(key)) + key + struct.pack("<IIQ", 9, 4, 2**60)
+    )
     (place / "junk.pth").write_text("mine")
     for name, lines in SCORED.items():
         (place / f"scored-{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

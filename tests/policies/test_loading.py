@@ -46,7 +46,7 @@ def test_a_missing_model(tmp_path):
 def test_a_directory_without_a_tokenizer(copy):
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (copy / name).unlink()
-    with pytest.raises(ModelError, match="cannot load a tokenizer"):
+    with pytest.raises(ModelError, match="has a model and no tokenizer"):
         opened(copy)
 
 

@@ -38,7 +38,7 @@ def one_line(error: BaseException) -> str:
 GROWTH, FREE = 64, 1024
 """Tokens that a character may become, and tokens that any text may: the most that Unicode makes of a character is 18
 others, of up to 3 bytes each."""
-LONGEST = 2**22
+LONGEST = 10**6
 """Characters of a chat: beyond what a model of ours reads."""
 
 
@@ -83,9 +83,22 @@ def check_growth(tokenizer: Any, source: str) -> None:
     normalizer = getattr(getattr(tokenizer, "backend_tokenizer", None), "normalizer", None)
     if normalizer is None:
         return
+    parts = _parts(normalizer)
     for text in [*map(chr, range(32, 127)), *(PROBE[:size] for size in range(1, len(PROBE) + 1))]:
-        made = len(normalizer.normalize_str(text))
-        if made > GROWTH * len(text) + FREE:
-            raise ModelError(
-                f"the tokenizer of {source} makes {made:,} characters of {text!r}", "use the model's own tokenizer"
-            )
+        made = text
+        for part in parts:
+            made = part.normalize_str(made)
+            if len(made) > GROWTH * len(text) + FREE:
+                raise ModelError(
+                    f"the tokenizer of {source} makes over {GROWTH * len(text) + FREE:,} characters of {text!r}",
+                    "use the model's own tokenizer",
+                )
+
+
+def _parts(normalizer: Any) -> list[Any]:
+    """The normalizers that one is a sequence of, however deep: each makes a text longer by a factor of its own."""
+    from tokenizers.normalizers import Sequence
+
+    if not isinstance(normalizer, Sequence):
+        return [normalizer]
+    return [part for index in range(len(normalizer)) for part in _parts(normalizer[index])]

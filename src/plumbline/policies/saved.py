@@ -35,8 +35,12 @@ def is_adapter(source: str | Path) -> bool:
     return (Path(source) / ADAPTER).is_file()
 
 
-def check_source(source: str) -> None:
+def check_source(source: str, *, whole: bool = True) -> None:
     """A path that is not there would be taken for a hub name, and fail with a message about the network.
+
+    Args:
+        source: a directory, a GGUF file or a hub name.
+        whole: whether all its files must be there; else they may be those of a tokenizer alone.
 
     Raises:
         ModelError: a directory without a model, or whose files are not whole; sizes that no model has; no such path; no
@@ -57,7 +61,7 @@ def check_source(source: str) -> None:
             raise ModelError(f"{source} is a directory without a model (no config.json)", advice)
         base = adapter_base(source)
         saved_settings(source)
-        if fault := find_fault(path):
+        if whole and (fault := find_fault(path)):
             raise ModelError(fault, AGAIN)
         if base is None:
             check_config(read_object(path / "config.json"), str(path / "config.json"))
@@ -96,8 +100,8 @@ def find_fault(folder: Path) -> str:
                     return f"{folder / each} does not say which file holds which weight (weight_map)"
                 if outside := [file for file in files.values() if Path(file).name != file]:
                     return f"{folder / each} names a file that is not in its folder: {outside[0]}"
-                if each == index.name and not single.is_file():
-                    named = files
+                if each == index.name and (not single.is_file() or single.name in files.values()):
+                    named = files  # else the one file is read, and the index is of an earlier model
     absent = sorted(file for file in {*named.values()} if not (folder / file).is_file())
     if absent:
         shards = len({*named.values()})
@@ -153,7 +157,7 @@ def _cut(file: Path, held: set[str]) -> str:
             end = max((int(one["data_offsets"][1]) for one in tensors.values()), default=0)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             return "is damaged: its header is none of safetensors"
-    held |= tensors.keys()
+    held.update(tensors)
     return f"is cut off: {size:,} of {8 + length + end:,} bytes" if size < 8 + length + end else ""
 
 

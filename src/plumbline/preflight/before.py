@@ -101,15 +101,14 @@ class Before:
             raise Lacking("the model, which is not here")
         if absent := [name for name in NEEDED if find_spec(name) is None]:
             raise Lacking(f"the package {absent[0]}")
-        from plumbline.policies.pretrained.chat import Chat
-        from plumbline.policies.pretrained.loading import load_tokenizer, quieten
+        from plumbline.policies.pretrained.loading import load_tokenizer, open_chat, quieten
 
         own = Path(local_model(section.name))
         if not has_tokenizer(own) and not has_tokenizer(self.model_folder):
             raise Lacking("a tokenizer beside the model")
         quieten()
         source = own if is_adapter(own) and (own / "tokenizer_config.json").is_file() else self.model_folder
-        return Chat(load_tokenizer(str(source), section), (), section.chat_template, section.date)
+        return open_chat(load_tokenizer(str(source), section), section, str(source))
 
     @property
     def exact(self) -> bool:

@@ -227,7 +227,7 @@ def read_config(values: Mapping[str, Any], where: str) -> FlowConfig:
     """
     own = {key: value for key, value in values.items() if key not in {"model_type", "plumbline"}}
     try:
-        config = TypeAdapter(FlowConfig).validate_python(own)
+        config = TypeAdapter(FlowConfig).validate_json(json.dumps(own))
     except ValidationError as error:
         said = "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()[:3] if one["loc"])
         raise ModelError(f"{where} is damaged: {said}", "use the config.json that was saved with the model") from error

@@ -94,7 +94,8 @@ def _llada(values: Mapping[str, Any]) -> Any:
             "use LLaDA-8B-Base, LLaDA-8B-Instruct or LLaDA-1.5, whose layout is known here",
         )
     refuse_unread(values.keys() - LLADA_IS.keys() - LLADA_READS - LLADA_HARMLESS - {*FOREIGN}, "llada")
-    rope = {"rope_type": "default", "rope_theta": values["rope_theta"], **(values.get("rope_scaling") or {})}
+    scaling = dict(values.get("rope_scaling") or {})
+    kind = scaling.pop("type", scaling.pop("rope_type", "default"))
     return LlamaConfig(
         vocab_size=values.get("embedding_size") or values["vocab_size"],
         hidden_size=values["d_model"],
@@ -104,7 +105,7 @@ def _llada(values: Mapping[str, Any]) -> Any:
         num_key_value_heads=values.get("n_kv_heads") or values["n_heads"],
         max_position_embeddings=values.get("max_sequence_length", 4096),
         rms_norm_eps=values["rms_norm_eps"],
-        rope_parameters={"rope_type": rope.pop("type", rope["rope_type"]), **rope},
+        rope_parameters={"rope_type": kind, "rope_theta": values["rope_theta"], **scaling},
         tie_word_embeddings=values["weight_tying"],
         bos_token_id=None,
         eos_token_id=values.get("eos_token_id"),

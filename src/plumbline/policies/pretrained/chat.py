@@ -118,7 +118,7 @@ class Chat:
 
     def _find_end_of_turn(self, rest: str) -> int:
         """The token with which the template goes on after an answer; the end-of-text token where that is none."""
-        first = self._ids(rest)[0] if rest else None
+        first = next(iter(self._ids(rest)), None)
         if first is not None and (first in self.tokenizer.all_special_ids or first in self._added):
             return first
         if self.tokenizer.eos_token_id is None:

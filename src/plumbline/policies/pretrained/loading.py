@@ -73,6 +73,7 @@ def load(
     if section.threads is not None:
         torch.set_num_threads(section.threads)
     base = adapter_base(source) or source
+    _check_readable(base, section, config_of)
     tokenizer = load_tokenizer(source if base == source or _has_tokenizer(source) else base, section)
     model = _model(base, section, config_of, renames)
     check_finite(model, base)
@@ -153,7 +154,7 @@ def load_tokenizer(source: str, section: ModelSection) -> Any:
     """The tokenizer of a directory, GGUF file or hub name; raises ModelError where there is none."""
     from transformers import AutoTokenizer
 
-    check_source(source)
+    check_source(source, whole=False)
     if section.trust_remote_code:  # a check of a recipe opens a tokenizer and no model
         check_consent("trust_remote_code=", "model.trust_remote_code", "trust_remote_code", source)
     folder, file = where(source)
@@ -213,6 +214,24 @@ def _gguf_fix(source: str) -> str:
     )
 
 
+UNLOADABLE = "cannot load a causal language model from"
+CAUSAL = "give a directory or hub name of a causal model (its config.json says architecture ...ForCausalLM)"
+
+
+def _check_readable(source: str, section: PretrainedModel, config_of: ConfigOf | None) -> None:
+    """A config that cannot be read would be said of the tokenizer, which asks it for its kind."""
+    from transformers import AutoConfig
+
+    check_source(source)
+    if is_gguf(source):
+        return
+    with clear_opening_errors(f"{UNLOADABLE} {source}", CAUSAL):
+        if config_of is None or config_of(source) is None:
+            AutoConfig.from_pretrained(
+                source, trust_remote_code=section.trust_remote_code, local_files_only=is_here(source)
+            )
+
+
 def _model(
     source: str, section: PretrainedModel, config_of: ConfigOf | None = None, renames: Mapping[str, str] | None = None
 ) -> Any:
@@ -224,8 +243,7 @@ def _model(
     options: dict[str, Any] = {"dtype": dtype, "trust_remote_code": section.trust_remote_code}
     options |= {"local_files_only": is_here(source), "output_loading_info": True}
     folder, file = where(source)
-    fix = "give a directory or hub name of a causal model (its config.json says architecture ...ForCausalLM)"
-    with clear_opening_errors(f"cannot load a causal language model from {source}", _gguf_fix(source) if file else fix):
+    with clear_opening_errors(f"{UNLOADABLE} {source}", _gguf_fix(source) if file else CAUSAL):
         if not file and config_of is not None and (config := config_of(source)) is not None:
             options |= {"config": config, "key_mapping": dict(renames) if renames else None}
         if section.quantize == "4bit":
@@ -304,8 +322,8 @@ def check_finite(model: nn.Module, source: str) -> None:
         )
 
 
-def open_chat(tokenizer: Any, section: ModelSection, source: str, rows: int, stops: Any = ()) -> Chat:
-    """A tokenizer with its template, for a model of so many embeddings; a first chat is tried.
+def open_chat(tokenizer: Any, section: ModelSection, source: str, rows: int | None = None, stops: Any = ()) -> Chat:
+    """A tokenizer with its template, for a model of so many embeddings, where that is known; a first chat is tried.
 
     Raises:
         ModelError: the template or the tokenizer fails on it, or gives a token without an embedding.
@@ -318,7 +336,7 @@ def open_chat(tokenizer: Any, section: ModelSection, source: str, rows: int, sto
             chat.prompt([{"role": "user", "content": "?"}])
         except DataError as error:
             raise ModelError(f"{what}: {error.cause}", fix) from error
-    if len(tokenizer) > rows:
+    if rows is not None and len(tokenizer) > rows:
         warnings.warn(
             f"the tokenizer of {source} has {len(tokenizer)} tokens, but the model has embeddings for {rows}: a text "
             "with one of the others is refused",

@@ -1,0 +1,450 @@
+"""A model opens, or one sentence says why not: whatever its files hold, by whatever way it is opened."""
+
+import http.server
+import json
+import pickle
+import shutil
+import struct
+import threading
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from plumbline.errors import DataError, ModelError, PlumblineError
+from plumbline.export.export import Export, export
+from plumbline.policies import check_model
+from plumbline.policies.opening import clear_opening_errors
+from plumbline.policies.pretrained.tiny import make_tiny
+from plumbline.recipe import LoraSection, ModelSection, TinySection, options_of
+from plumbline.records import Sampling
+from plumbline.runs.run import Silent
+from plumbline.testing import sampled
+from tests.policies.published import WORDS
+from tests.policies.test_loading import edit, opened
+from tests.policies.test_published import MASKED, llada
+
+CHAT = [{"role": "user", "content": "nota?"}]
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:aa\nsize 3\n"
+LORA = LoraSection(rank=2)
+TINY = TinySection(hidden=32, layers=2, heads=2, vocabulary=300, context=256)
+
+
+@pytest.fixture
+def copy(tiny_folder, tmp_path):
+    return shutil.copytree(tiny_folder, tmp_path / "model")
+
+
+@pytest.fixture
+def adapter(tiny_folder, tmp_path):
+    opened(tiny_folder, lora=LORA).save(tmp_path / "adapter", {})
+    return tmp_path / "adapter"
+
+
+def text(name, value):
+    return lambda folder: (folder / name).write_bytes(value if isinstance(value, bytes) else value.encode())
+
+
+def key(file, **values):
+    def change(folder):
+        if not (folder / file).is_file():
+            (folder / file).write_text("{}")
+        (folder / file).write_text(json.dumps(json.loads((folder / file).read_text()) | values))
+
+    return change
+
+
+def template(source):
+    def change(folder):
+        edit(folder / "tokenizer_config.json", chat_template=None)
+        (folder / "chat_template.jinja").write_text(source)
+
+    return change
+
+
+def shards(weight_map):
+    def change(folder):
+        (folder / "model.safetensors").rename(folder / "a.safetensors")
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+
+    return change
+
+
+def instead(name, content):
+    def change(folder):
+        next(folder.glob("*.safetensors")).unlink()
+        (folder / name).write_bytes(content)
+
+    return change
+
+
+def tokenizer(part, value):
+    return lambda folder: edit(folder / "tokenizer.json", **{part: value})
+
+
+def header(**first):
+    """The weights' file with another header for the first weight."""
+
+    def change(folder):
+        path = next(folder.glob("*.safetensors"))
+        whole = path.read_bytes()
+        size = struct.unpack("<Q", whole[:8])[0]
+        values = json.loads(whole[8 : 8 + size])
+        values[next(name for name in values if name != "__metadata__")] |= first
+        made = json.dumps(values).encode()
+        path.write_bytes(struct.pack("<Q", len(made)) + made + whole[8 + size :])
+
+    return change
+
+
+SPLIT = {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}
+TWICE = {"type": "Replace", "pattern": {"Regex": "(.)"}, "content": "aa"}
+DAMAGED = {
+    "no heads": (key("config.json", num_attention_heads=0), "num_attention_heads: 0, which is no size"),
+    "negative": (key("config.json", hidden_size=-1), "hidden_size: -1, which is no size"),
+    "a billion layers": (key("config.json", num_hidden_layers=10**9), "num_hidden_layers: 1000000000, which is no"),
+    "odd sizes": (key("config.json", intermediate_size=[1, "a"]), "cannot load a causal language model"),
+    "odd rope": (key("config.json", rope_parameters={"rope_type": "yarn", "factor": "a"}), "cannot load a causal"),
+    "odd layers": (key("config.json", layer_types=["a"]), "cannot load a causal language model"),
+    "another's code": (key("config.json", attn_implementation="kernels/evil"), "code that would be fetched and run"),
+    "no window": (key("config.json", sliding_window=0), "sliding_window: 0, a window through which no token is seen"),
+    "ends of words": (key("generation_config.json", eos_token_id="</s>"), "generation"),
+    "odd ends": (key("generation_config.json", eos_token_id=[1, [2]]), "generation"),
+    "generation list": (text("generation_config.json", "[1]"), "cannot load a causal language model"),
+    "tokenizer list": (text("tokenizer.json", "[1]"), "cannot load a tokenizer"),
+    "tokenizer deep": (text("tokenizer_config.json", "[" * 10**5), "cannot load a tokenizer"),
+    "odd pattern": (tokenizer("pre_tokenizer", SPLIT), "cannot load a tokenizer"),
+    "growing": (tokenizer("normalizer", {"type": "Sequence", "normalizers": [TWICE] * 24}), "makes over"),
+    "special list": (text("special_tokens_map.json", '{"eos_token": [1]}'), "cannot load a tokenizer"),
+    "odd special": (key("tokenizer_config.json", eos_token={"a": 1}), "cannot load a tokenizer"),
+    "template cut": (template("{% for %}"), "chat template"),
+    "template raises": (template("{{ 1 / 0 }}"), "chat template .* division by zero"),
+    "template recursive": (template("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), "chat template"),
+    "template huge": (template("{{ 'x' * 3000000 }}"), "longer than any prompt"),
+    "template number": (
+        lambda f: ((f / "chat_template.jinja").unlink(), key("tokenizer_config.json", chat_template=3)(f)),
+        "chat template",
+    ),
+    "cut": (lambda f: text("model.safetensors", (f / "model.safetensors").read_bytes()[:-9])(f), "is cut off: "),
+    "pointer": (text("model.safetensors", POINTER), "model.safetensors is a pointer of Git LFS, and not the weights"),
+    "tokenizer pointer": (text("tokenizer.json", POINTER), "tokenizer.json is a pointer of Git LFS"),
+    "offsets": (header(data_offsets=[5, 1]), "cannot load a causal language model"),
+    "dtype": (header(dtype="X"), "cannot load a causal language model"),
+    "elsewhere": (shards({"model.norm.weight": "../../../etc/passwd"}), "names a file that is not in its folder"),
+    "absolute": (shards({"model.norm.weight": "/etc/passwd"}), "names a file that is not in its folder"),
+    "no shard": (shards({"model.norm.weight": "gone.safetensors"}), "lacks 1 of the 1 files that its index names"),
+    "odd index": (shards([1]), "does not say which file holds which weight"),
+    "no weights": (lambda f: (f / "model.safetensors").unlink(), "has a config and no weights"),
+    "pickle of a list": (instead("pytorch_model.bin", pickle.dumps([1])), "cannot load a causal language model"),
+    "bin pointer": (instead("pytorch_model.bin", POINTER), "is a pointer of Git LFS"),
+}
+DAMAGED_ADAPTERS = {
+    "pattern": (key("adapter_config.json", target_modules="("), "the adapter in .* is of another model"),
+    "rank 0": (key("adapter_config.json", r=0), "is damaged, or of an adapter that is no LoRA"),
+    "rank of words": (key("adapter_config.json", rank_pattern={"(": 3}), "the adapter in .* is of another model"),
+    "another kind": (key("adapter_config.json", peft_type="NONE"), "the adapter in .* is of another model"),
+    "odd bias": (key("adapter_config.json", bias=3), "the adapter in .* is of another model"),
+    "no weights": (lambda f: (f / "adapter_model.safetensors").unlink(), "has a config and no weights"),
+    "pickle": (instead("adapter_model.bin", pickle.dumps({"a": 1})), "the adapter in .* is of another model"),
+    "junk": (instead("adapter_model.bin", b"x"), "the adapter in .* is of another model"),
+    "pointer": (text("adapter_model.safetensors", POINTER), "is a pointer of Git LFS, and not the weights"),
+    "offsets": (header(data_offsets=[5, 1]), "the adapter in .* is of another model"),
+    "of itself": (lambda f: edit(f / "adapter_config.json", base_model_name_or_path=str(f)), "is an adapter itself"),
+    "an address": (key("adapter_config.json", base_model_name_or_path="file:///etc"), "names a base model at the addr"),
+}
+
+
+def refused(folder, message, **options):
+    with pytest.raises(ModelError, match=message) as caught:
+        opened(folder, **options)
+    assert caught.value.fix
+    assert len(caught.value.cause.splitlines()) == 1
+    assert str(folder) in caught.value.cause
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_whatever_is_wrong_with_a_model_is_one_error(copy, name):
+    damage, message = DAMAGED[name]
+    damage(copy)
+    refused(copy, message)
+
+
+@pytest.mark.parametrize("name", DAMAGED_ADAPTERS)
+def test_whatever_is_wrong_with_an_adapter_is_one_error(adapter, name):
+    damage, message = DAMAGED_ADAPTERS[name]
+    damage(adapter)
+    refused(adapter, message, lora=LORA)
+
+
+def test_the_border_lets_interrupts_and_full_memory_pass():
+    class PanicException(BaseException):  # as pyo3's
+        pass
+
+    for error in (RecursionError("deep"), MemoryError(), KeyError("a"), PanicException("index out of bounds")):
+        with pytest.raises(ModelError, match="the part: "), clear_opening_errors("the part", "mend it"):
+            raise error
+    for error in (KeyboardInterrupt(), SystemExit(1), torch.OutOfMemoryError("out of memory"), DataError("a row")):
+        with pytest.raises(type(error)), clear_opening_errors("the part", "mend it"):
+            raise error
+
+
+@pytest.mark.parametrize("name", ["pointer", "cut", "no shard", "elsewhere", "no window", "no heads"])
+def test_one_fault_has_one_sentence_by_every_way(copy, tmp_path, name):
+    DAMAGED[name][0](copy)
+    section = ModelSection(name=str(copy))
+    causes = []
+    for attempt in (
+        lambda: opened(copy),
+        lambda: check_model(section, str(copy)),
+        lambda: export(Export(model=str(copy), out=tmp_path / "out"), Silent()),
+    ):
+        with pytest.raises(PlumblineError) as caught:
+            attempt()
+        causes.append(caught.value.cause)
+    assert len(set(causes)) == 1
+
+
+# -- weights and logits that are no numbers ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("which", ["model", "adapter"])
+def test_a_weight_that_is_no_number_is_named(copy, adapter, which, value):
+    path = copy / "model.safetensors" if which == "model" else adapter / "adapter_model.safetensors"
+    weights = load_file(path)
+    name = sorted(weights)[-1]
+    weights[name].view(-1)[-1] = value
+    save_file(weights, path, metadata={"format": "pt"})
+    stem = name.removeprefix("base_model.model.").removesuffix(".weight")
+    refused(path.parent, f"are not finite: .*{stem}", **({} if which == "model" else {"lora": LORA}))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("family", ["autoregressive", "masked", "slots", "flow"])
+def test_logits_that_are_no_numbers_are_an_error_when_a_token_is_drawn(tmp_path, family, temperature):
+    make_tiny(tmp_path / "model", TINY, WORDS, 0, family)
+    causal = family == "autoregressive"
+    policy = opened(tmp_path / "model", family, **({} if causal else {"canvas": 8}))
+    with torch.no_grad():
+        policy.model.get_output_embeddings().weight.fill_(float("nan"))
+    law, steps = (Sampling, {}) if causal else (options_of(family).sampling, {"steps": 1})
+    with pytest.raises(ModelError, match="logits of the model are not finite"):
+        sampled(policy, [CHAT], 2, law(max_tokens=4, temperature=temperature, **steps), 0)
+
+
+# -- the network ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What was asked of a listener that stands for the hub."""
+    found = []
+
+    class Listener(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            found.append(f"{self.command} {self.path} {self.headers.get('authorization')}")
+            self.send_response(404)
+            self.end_headers()
+
+        do_HEAD = do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}"
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "ENDPOINT", address)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address + "/{repo_id}/resolve/{revision}/{filename}")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    yield found
+    server.shutdown()
+
+
+def test_nothing_of_a_local_path_is_asked_of_any_server(adapter, copy, asked, monkeypatch):
+    monkeypatch.chdir(adapter.parent)
+    edit(adapter / "adapter_config.json", base_model_name_or_path="model")
+    opened("adapter", lora=LORA).save(adapter.parent / "saved", {})
+    for damage in ("no weights", "junk", "pickle"):
+        broken = shutil.copytree(adapter, adapter.parent / damage.replace(" ", "-"))
+        DAMAGED_ADAPTERS[damage][0](broken)
+        with pytest.raises(ModelError):
+            opened(broken.name, lora=LORA)
+    for gone in ("tokenizer.json", "generation_config.json", "model.safetensors"):
+        (copy / gone).unlink(missing_ok=True)
+        for family in ("autoregressive", "masked", "slots"):
+            with pytest.raises(PlumblineError):
+                opened("model", family)
+    assert asked == []
+
+
+def test_a_base_at_an_address_is_not_fetched_because_a_file_says_so(adapter, asked, monkeypatch, tmp_path):
+    """It is where this machine fetched it from before, at its user's word."""
+    from huggingface_hub import constants
+
+    base = f"{constants.ENDPOINT}/latest/meta-data/iam"
+    edit(adapter / "adapter_config.json", base_model_name_or_path=base)
+    for attempt in (lambda: opened(adapter, lora=LORA), lambda: check_model(ModelSection(name="x"), str(adapter))):
+        with pytest.raises(ModelError, match="nothing is fetched because a file says so"):
+            attempt()
+    assert asked == []
+    monkeypatch.setenv("PLUMBLINE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "cache" / "models" / "hash" / "iam").mkdir(parents=True)
+    (tmp_path / "cache" / "models" / "hash" / "iam" / ".remote.json").write_text(json.dumps({"address": base}))
+    with pytest.raises(PlumblineError):
+        check_model(ModelSection(name="x"), str(adapter))
+    assert asked, "as it was fetched before"
+
+
+# -- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_pattern_that_takes_years_is_given_up(adapter, monkeypatch):
+    monkeypatch.setattr("plumbline.policies.pretrained.loading.PATIENCE", 0.5)
+    edit(adapter / "adapter_config.json", target_modules="(([a-z0-9_.]+)+)+X")
+    refused(adapter, "take over 0 s to be matched", lora=LoraSection(rank=2, targets="(([a-z0-9_.]+)+)+X"))
+
+
+def test_a_long_text_of_many_tokens_is_refused(tiny_folder):
+    chat = opened(tiny_folder).chat
+    with pytest.raises(DataError, match="longer than any prompt"):
+        chat.prompt([{"role": "user", "content": "x" * 10**6}])
+
+
+# -- embeddings -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["autoregressive", "flow"])
+def test_a_token_without_an_embedding_is_refused_where_a_text_has_it(tmp_path, family):
+    """Gemma 3's tokenizer has one for images, which its models of text alone have no row for."""
+    make_tiny(tmp_path, TINY, WORDS, 0, family)
+    from transformers import AutoTokenizer
+
+    words = AutoTokenizer.from_pretrained(tmp_path)
+    words.add_special_tokens({"additional_special_tokens": ["<image>"]})
+    words.save_pretrained(tmp_path)
+    with pytest.warns(UserWarning, match=f"has {len(words)} tokens, but the model has embeddings for {len(words) - 1}"):
+        policy = opened(tmp_path, family, **({"canvas": 64} if family == "flow" else {}))
+    for wrong in (
+        lambda: policy.chat.prompt([{"role": "user", "content": "an <image>"}]),
+        lambda: policy.demonstrate([*CHAT, {"role": "assistant", "content": "<image>"}]),
+    ):
+        with pytest.raises(DataError, match=f"'<image>' has the id {len(words) - 1}"):
+            wrong()
+    assert policy.chat.prompt(CHAT)
+
+
+# -- architectures ----------------------------------------------------------------------------------------------------
+
+SIZES = {
+    "vocab_size": 320, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+    "num_key_value_heads": 2, "max_position_embeddings": 256, "bos_token_id": None, "eos_token_id": 2,
+    "pad_token_id": 0,
+}  # fmt: skip
+KINDS = {
+    "OPT": {"word_embed_proj_dim": 32, "ffn_dim": 64},
+    "Mamba": {"state_size": 8},
+    "Bloom": {"n_layer": 2, "n_head": 2},
+    "Lfm2": {"layer_types": ["conv", "full_attention"]},
+    "Gemma3Text": {"head_dim": 16},
+    "GptOss": {"head_dim": 16, "num_local_experts": 2, "num_experts_per_tok": 1},
+    "Phimoe": {"num_local_experts": 2, "num_experts_per_tok": 1},
+    "Llama4Text": {"head_dim": 16, "num_local_experts": 2, "num_experts_per_tok": 1, "intermediate_size_mlp": 64},
+}
+MASKED_REFUSES = "cannot be read as a masked-diffusion model"
+
+
+@pytest.mark.parametrize(
+    ("kind", "family", "options", "message"),
+    [
+        ("OPT", "masked", {}, MASKED_REFUSES),
+        ("Mamba", "masked", {}, MASKED_REFUSES),
+        ("Bloom", "masked", {}, MASKED_REFUSES),
+        ("Lfm2", "masked", {"attention": "prefix"}, MASKED_REFUSES),
+        ("Gemma3Text", "flow", {}, "cannot be told the time"),
+        ("GptOss", "flow", {}, "cannot be told the time"),
+        ("Phimoe", "autoregressive", {"lora": LORA}, "cannot be used here"),
+        ("Llama4Text", "autoregressive", {}, None),
+    ],
+)
+def test_an_architecture_opens_or_is_refused(tmp_path, kind, family, options, message):
+    import transformers
+
+    make_tiny(tmp_path, TINY, WORDS, 0, "masked")
+    config = getattr(transformers, f"{kind}Config")(**SIZES, **KINDS[kind])
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    canvas = {} if family == "autoregressive" else {"canvas": 8}
+    if message is not None:
+        refused(tmp_path, message, family=family, **canvas, **options)
+        return
+    policy = opened(tmp_path, family, **canvas, **options)
+    (group,) = sampled(policy, [CHAT], 2, Sampling(max_tokens=6), 0)
+    terms = policy.score(group)
+    assert float((terms.logprobs - terms.recorded).abs().max()) < 1e-3
+
+
+def test_a_window_that_no_layer_has_may_be_anything(copy):
+    edit(copy / "config.json", model_type="qwen2", architectures=["Qwen2ForCausalLM"], sliding_window=0)
+    edit(copy / "config.json", use_sliding_window=False)
+    with pytest.raises(ModelError, match="lacks"):  # a Qwen2 has biases; its window was no reason
+        opened(copy)
+
+
+def test_an_index_of_an_earlier_model_is_not_read(copy):
+    index = {"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}}
+    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert opened(copy).chat.prompt(CHAT)
+
+
+# -- LLaDA's config ---------------------------------------------------------------------------------------------------
+
+
+def test_what_a_llada_config_says_of_positions_is_obeyed(tmp_path):
+    layout = llada(tmp_path)
+    layout.config["rope_scaling"] = {"type": "linear", "factor": 2.0}
+    policy = layout.save().open()
+    parameters = policy.model.config.rope_parameters
+    assert (parameters["rope_type"], parameters["factor"]) == ("linear", 2.0)
+    (tmp_path / "plain").mkdir()
+    other = llada(tmp_path / "plain").save().open()
+    ids = torch.arange(9).unsqueeze(0)
+    with torch.no_grad():
+        here, there = (each.model(ids, use_cache=False).logits for each in (policy, other))
+    assert float((here - there).abs().max()) > 1e-2
+    turns, plain = (each.model.get_decoder().rotary_emb.inv_freq for each in (policy, other))
+    torch.testing.assert_close(turns, plain / 2)
+
+
+@pytest.mark.parametrize("key", ["rope_theta", "rms_norm_eps", "weight_tying"])
+def test_a_llada_config_without_what_decides_logits_is_refused(tmp_path, key):
+    layout = llada(tmp_path)
+    del layout.config[key]
+    with pytest.raises(ModelError, match=f"lacks '{key}'"):
+        layout.save().open()
+
+
+@pytest.mark.parametrize("make", MASKED, ids=lambda make: make.__name__)
+def test_a_key_that_nobody_reads_is_refused(tmp_path, make):
+    layout = make(tmp_path)
+    layout.config["logit_softcap"] = 30.0
+    with pytest.raises(ModelError, match="says logit_softcap, which is not read here"):
+        layout.save().open()
+
+
+def test_a_flow_config_is_read_whole(tmp_path):
+    make_tiny(tmp_path, TINY, WORDS, 0, "flow")
+    whole = (tmp_path / "config.json").read_text()
+    for changed in (
+        {"heads": 0},
+        {"heads": 3},
+        {"layers": True},
+        {"hidden": "x"},
+        {"exponent": -1},
+        {"source": "no"},
+        {"cap": 3},
+    ):
+        (tmp_path / "config.json").write_text(json.dumps(json.loads(whole) | changed))
+        refused(tmp_path, "config.json is damaged: ", family="flow", canvas=8)
