@@ -353,7 +353,7 @@ def test_a_name_of_a_card_is_no_path(name, tiny_folder, tmp_path, monkeypatch, p
     ("evil", "said"),
     [
         ({"megatron_config": {"a": 1}, "megatron_core": "evilmega.core"}, "evilmega.core"),
-        ({"auto_mapping": {"base_model_class": "Evil", "parent_library": "evilmega.core"}}, ""),
+        ({"auto_mapping": {"base_model_class": "Evil", "parent_library": "evilmega.core"}}, "prompts do not fit"),
     ],
 )
 def test_an_adapter_names_no_module(evil, said, tmp_path, monkeypatch, plumbline, tiny_folder):
@@ -373,5 +373,5 @@ def test_an_adapter_names_no_module(evil, said, tmp_path, monkeypatch, plumbline
     (tmp_path / "evilmega/core.py").touch()
     monkeypatch.syspath_prepend(tmp_path)  # even where it could be found
     code, _, err = plumbline("eval", "adapter", "--limit", "1", "--max-tokens", "2")
-    assert (code, said in err) == (int(bool(said)), True), "peft was asked"
+    assert (code, said in err) == (1, True), "peft was asked; a prompt is looked at when the model is open"
     assert not (tmp_path / "RAN").exists()
