@@ -349,21 +349,29 @@ def test_a_name_of_a_card_is_no_path(name, tiny_folder, tmp_path, monkeypatch, p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
 
 
-def test_an_adapter_names_no_module(tiny_policy, tmp_path, monkeypatch, plumbline, tiny_folder):
+@pytest.mark.parametrize(
+    ("evil", "said"),
+    [
+        ({"megatron_config": {"a": 1}, "megatron_core": "evilmega.core"}, "evilmega.core"),
+        ({"auto_mapping": {"base_model_class": "Evil", "parent_library": "evilmega.core"}}, "prompts do not fit"),
+    ],
+)
+def test_an_adapter_names_no_module(evil, said, tmp_path, monkeypatch, plumbline, tiny_folder):
     from plumbline.policies import open_policy
     from plumbline.policies.autoregressive.options import OPTIONS
     from plumbline.recipe import LoraSection
+    from plumbline.runs.cards import Card
 
     monkeypatch.chdir(tmp_path)
     section = OPTIONS.model(name=str(tiny_folder), lora=LoraSection(rank=2))
-    open_policy(section, str(tiny_folder)).save(tmp_path / "adapter", {})
+    card = Card(recipe="x 0", stage="rl", task="forms", options=FORMS["options"], model=section.meaning())
+    open_policy(section, str(tiny_folder)).save(tmp_path / "adapter", card.to_json())
     config = tmp_path / "adapter/adapter_config.json"
-    evil = {"megatron_config": {"a": 1}, "megatron_core": "evilmega.core"}
-    evil["auto_mapping"] = {"base_model_class": "Evil", "parent_library": "evilmega.core"}
     config.write_text(json.dumps({**json.loads(config.read_text()), **evil}))
     (tmp_path / "evilmega").mkdir()
     (tmp_path / "evilmega/__init__.py").write_text(f"open({str(tmp_path / 'RAN')!r}, 'w')\n")
     (tmp_path / "evilmega/core.py").touch()
     monkeypatch.syspath_prepend(tmp_path)  # even where it could be found
-    plumbline("eval", "adapter", "--limit", "1", "--max-tokens", "2", "--task", "forms")
+    code, _, err = plumbline("eval", "adapter", "--limit", "1", "--max-tokens", "2")
+    assert (code, said in err) == (1, True), "peft was asked; a prompt is looked at when the model is open"
     assert not (tmp_path / "RAN").exists()
