@@ -1,8 +1,13 @@
 """The vLLM sampler against a stand-in that speaks the same HTTP: its law, its publications, and every fault."""
 
+import gzip
 import json
 import sys
 import tempfile
+import threading
+import time
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -13,6 +18,7 @@ from plumbline import processes
 from plumbline.engines import vllm_server as servers
 from plumbline.engines.vllm import Place, VllmSampler, check_engine
 from plumbline.errors import DataError, EngineError
+from plumbline.evaluation import endpoint
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import merged as weights
@@ -482,6 +488,161 @@ def test_any_endpoint_is_evaluated_by_its_address(served, plumbline, tmp_path, m
     assert httpx.get(f"{address}/health").status_code == 200
 
 
+GOOD = {
+    "choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": "stop"}],
+    "usage": {"completion_tokens": 1},
+}
+CHOICE = GOOD["choices"][0]
+
+
+def good(content="a", tokens=1, **choice):
+    choices = [{**CHOICE, "message": {"content": content}, **choice}]
+    return json.dumps({"choices": choices, "usage": {"completion_tokens": tokens}})
+
+
+class Says(BaseHTTPRequestHandler):
+    """Answers every request with `said`: bytes, a text, a status with either, or what is done with the connection."""
+
+    said = None
+    asked = 0
+
+    def log_message(self, *_):
+        pass
+
+    def do_POST(self):
+        type(self).asked += 1
+        self.rfile.read(int(self.headers["Content-Length"]))
+        if callable(self.said):
+            with suppress(OSError):
+                self.said()
+            return
+        status, body = self.said if isinstance(self.said, tuple) else (200, self.said)
+        body = body if isinstance(body, bytes) else body.encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Location", f"http://127.0.0.1:{self.server.server_address[1]}/elsewhere")
+        self.end_headers()
+        with suppress(OSError):
+            self.wfile.write(body)
+
+    def endless(self):
+        self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            self.wfile.write(b" " * 2**20)
+
+    def bomb(self):
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b" " * 2**26))
+
+    def drips(self, head=b"HTTP/1.1 200 OK\r\n\r\n"):
+        self.wfile.write(head)
+        while True:
+            self.wfile.write(b"x")
+            time.sleep(0.05)
+
+    def drips_headers(self):
+        self.drips(b"HTTP/1.1 200 OK\r\nX: ")
+
+    def closes(self):
+        self.connection.shutdown(2)
+
+
+@pytest.fixture
+def says():
+    """An endpoint that says what its handler's class is told; the address, and the class."""
+    handler = type("Bound", (Says,), {})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}", handler
+    server.shutdown()
+    server.server_close()
+
+
+NO_COMPLETION = "no chat completion of one choice"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("hello", NO_COMPLETION),
+        ("", NO_COMPLETION),
+        ("[]", NO_COMPLETION),
+        ("null", NO_COMPLETION),
+        ("[" * 100_000, NO_COMPLETION),
+        (b"\xff\xfe\0", NO_COMPLETION),
+        (good().replace("a", "\xe9").encode("latin-1"), NO_COMPLETION),
+        ('{"choices": NaN}', NO_COMPLETION),
+        (json.dumps({**GOOD, "choices": []}), NO_COMPLETION),
+        (json.dumps({**GOOD, "choices": [CHOICE, CHOICE]}), NO_COMPLETION),
+        (json.dumps({**GOOD, "choices": None}), NO_COMPLETION),
+        (json.dumps({**GOOD, "choices": [5]}), NO_COMPLETION),
+        (json.dumps({**GOOD, "choices": [{"text": "a"}]}), NO_COMPLETION),
+        (json.dumps({**GOOD, "usage": None}), NO_COMPLETION),
+        (json.dumps({**GOOD, "usage": 3}), NO_COMPLETION),
+        (good(tokens=10**13), "says that an answer has 10000000000000 tokens"),
+        (good(tokens=-5), "says that an answer has -5 tokens"),
+        (good(tokens="many"), "says that an answer has 'many' tokens"),
+        (good(tokens=1.5), "says that an answer has 1.5 tokens"),
+        (good(tokens=True), "says that an answer has True tokens"),
+        (good(tokens=1).replace(": 1}", ": 1e400}"), "says that an answer has inf tokens"),
+        (good(tokens=1).replace(": 1}", ": 1" + "0" * 5000 + "}"), NO_COMPLETION),
+        (good(5), "content that is no text: 5"),
+        (good(["a"]), "content that is no text: ['a']"),
+        (good("\ud800"), "content that is no text: '\\ud800'"),
+        (good(finish_reason=5), "finish_reason that is no text"),
+        (good(index=3), "choice 3"),
+        ((302, ""), "answered 302, a redirect to http://127.0.0.1"),
+        ((304, ""), "answered 304"),
+        (
+            (400, "\x1b]0;pwned\x07 the key sk-secret\x9b31m"),
+            "refused with 400: <1b>]0;pwned<07> the key <OPENAI_API_KEY>",
+        ),
+        ((400, b"\xff" * 100), "refused with 400"),
+        ((401, "x" * 10**6), "refused with 401: xxx"),
+        ((500, "broken"), "refused with 500: broken"),
+        (Says.endless, "gave an answer of more than 16 MiB"),
+        (Says.bomb, "gave an answer of more than 16 MiB"),
+        (Says.drips, "gave no whole answer within 1 seconds"),
+        (Says.drips_headers, "gave no whole answer within 1 seconds"),
+        (Says.closes, "is not there, or breaks off"),
+    ],
+    ids=lambda one: getattr(one, "__name__", None) or repr(one)[:30],
+)
+def test_whatever_an_endpoint_answers_is_an_answer_or_one_clear_error(says, said, why, monkeypatch):
+    address, handler = says
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setattr(endpoint, "TRIES", 2)
+    handler.said = said
+    asked = requests(["a b", "c"], 1, Sampling(max_tokens=3))
+    sampler = endpoint.Endpoint(address, "echo", timeout=1.0 if callable(said) and "drips" in said.__name__ else 60.0)
+    threads = threading.active_count()
+    with pytest.raises(EngineError) as error:
+        list(sampler.sample(asked))
+    assert why in error.value.cause
+    assert error.value.cause.isprintable()
+    assert len(error.value.cause) < 600
+    assert "sk-secret" not in str(error.value)
+    assert handler.asked <= 4, "a redirect is not followed"
+    assert "endpoint" not in {one.name for one in threading.enumerate()[threads:]}
+
+
+def test_an_endpoint_that_counts_more_tokens_than_memory_holds_numbers_allocates_none(says):
+    address, handler = says
+    handler.said = good(None, tokens=2**24)
+    ((_, answer),) = endpoint.Endpoint(address, "echo").sample(requests(["a"], 1, Sampling(max_tokens=3)))
+    assert (answer.text, answer.num_tokens, answer.answer.base.nbytes) == ("", 2**24, 8)
+
+
+def test_a_key_or_a_proxy_that_cannot_be_used_is_a_clear_error(says, monkeypatch):
+    address, handler = says
+    handler.said = good()
+    for name, value in (("OPENAI_API_KEY", "a\nb"), ("OPENAI_API_KEY", "\xe9"), ("HTTP_PROXY", "foo://x")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            with pytest.raises(EngineError, match=name):
+                list(endpoint.Endpoint(address, "echo").sample(requests(["a"], 1, Sampling(max_tokens=3))))
+
+
 # -- whole runs ----------------------------------------------------------------------------------------------------
 
 
@@ -544,7 +705,7 @@ def test_a_run_refuses_adapters_that_its_server_cannot_be_handed_before_anything
             "engine": {"name": "vllm", "publish": "full", "address": served[0]().address},
         }
     )
-    with pytest.raises(EngineError, match="lm_head have one weight"):
+    with pytest.raises(EngineError, match="embed_tokens and lm_head have one weight"):
         run_recipe(recipe, tmp_path / "run")
     assert not (tmp_path / "run" / "models").exists()
     assert not (tmp_path / "run" / "metrics.jsonl").exists()

@@ -16,7 +16,7 @@ from typing import Any
 
 from plumbline import processes
 from plumbline.engines import vllm_server as servers
-from plumbline.engines.vllm_client import Client, Lost, Part, healthy
+from plumbline.engines.vllm_client import Client, Lost, Part, check_address, healthy
 from plumbline.engines.vllm_publication import PREFIX, Publication
 from plumbline.errors import EngineError
 from plumbline.imports import needed
@@ -59,7 +59,9 @@ def check_engine(section: EngineSection, family: str, *, ask: bool = True) -> No
     needed("httpx", "an engine over HTTP", EngineError)
     if section.address is None:
         servers.check(section.python)
-    elif ask and not healthy(section.address):
+        return
+    check_address(section.address, "engine.address")
+    if ask and not healthy(section.address):
         raise EngineError(
             f"no vLLM server is well at {section.address}",
             "start it first, or leave out engine.address, and the run starts its own",

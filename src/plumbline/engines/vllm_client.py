@@ -44,6 +44,30 @@ def healthy(address: str) -> bool:
         return False
 
 
+def check_address(address: str, key: str) -> None:
+    """Refuse an address of a server that is none, or that holds more than where the server is.
+
+    Args:
+        address: as the user gave it; it is not printed where it may hold a password.
+        key: where it was given.
+
+    Raises:
+        EngineError: says what is wrong; httpx is not installed.
+    """
+    httpx = needed("httpx", "an engine over HTTP", EngineError)
+    try:
+        url = httpx.URL(address)
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise EngineError(f"the address in {key} is none: {error}", "write it as http://host:port") from error
+    if url.userinfo or url.query or url.fragment:
+        raise EngineError(
+            f"the address in {key} holds more than where the server {url.host} is: a password, or what follows ? or #",
+            "write it as http://host:port; a key for an evaluation comes from OPENAI_API_KEY",
+        )
+    if url.scheme not in {"http", "https"} or not url.host or (url.port or 0) > 65535:
+        raise EngineError(f"{address} in {key} is no address of a server", "write it as http://host:port")
+
+
 class Client:
     """Calls to one server, past any proxy; a thread of its own keeps many answers in flight. Close it."""
 
@@ -77,7 +101,10 @@ class Client:
         except self._httpx.TransportError as error:
             raise Lost(f"{self.address}{path} is not there, or hangs ({type(error).__name__})") from error
         _check(answer)
-        return answer.json() if answer.content[:1] in {b"{", b"["} else None
+        try:
+            return answer.json() if answer.content[:1] in {b"{", b"["} else None
+        except ValueError as error:
+            raise Lost(f"{self.address}{path} answered what is no JSON") from error
 
     def score(self, sequences: Sequence[Sequence[int]], model: str) -> list[float]:
         """Log-probabilities of every token but the first of each sequence, at temperature 1 and without filters.

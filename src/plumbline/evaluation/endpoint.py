@@ -1,13 +1,19 @@
-"""Any OpenAI-compatible endpoint as a sampler for evaluations: messages in, text out, no log-probabilities."""
+"""Any OpenAI-compatible endpoint as a sampler for evaluations: messages in, text out, no log-probabilities.
 
+What it answers is somebody else's: nothing is followed, allocated or printed because an answer says so.
+"""
+
+import asyncio
+import json
 import os
-import time
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from typing import Any
 
 import numpy as np
 
+from plumbline.engines.vllm_client import check_address
 from plumbline.errors import EngineError
 from plumbline.imports import needed
 from plumbline.records import Message, Request, Sampling, Trajectory
@@ -16,6 +22,8 @@ KEY = "OPENAI_API_KEY"
 """The environment variable that holds a key, where the endpoint wants one."""
 TRIES = 4
 AT_ONCE = 32
+LONGEST = 2**24
+"""Bytes of an answer, and tokens that it may say that it has."""
 
 
 class Endpoint:
@@ -29,18 +37,17 @@ class Endpoint:
     """Not known; the endpoint refuses what does not fit."""
 
     def __init__(self, address: str, model: str, timeout: float = 600.0) -> None:
-        """Take the address, with or without /v1, and the model's name there; `timeout` seconds for an answer.
+        """Take the address, with or without /v1, and the model's name there; `timeout` seconds for a whole answer.
 
         Raises:
-            EngineError: httpx is not installed.
+            EngineError: httpx is not installed; the address, or the key in `KEY`, cannot be used.
         """
-        base = address.rstrip("/").removesuffix("/v1")
-        key = os.environ.get(KEY)
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self.model, self.address = model, base
+        check_address(address, "--engine")
         self._httpx = needed("httpx", "an engine over HTTP", EngineError)
-        limits = self._httpx.Timeout(timeout, connect=10.0)
-        self._http = self._httpx.Client(base_url=base, headers=headers, timeout=limits)
+        self._key = os.environ.get(KEY, "").strip()
+        if not (self._key.isascii() and self._key.isprintable()):
+            raise EngineError(f"the key in {KEY} has characters that no key has", "copy it again")
+        self.model, self.address, self.timeout = model, address.rstrip("/").removesuffix("/v1"), timeout
 
     @property
     def engine(self) -> Mapping[str, str]:
@@ -59,17 +66,34 @@ class Endpoint:
         """See `Sampler.sample`.
 
         Raises:
-            EngineError: the endpoint is not there, or refuses.
+            EngineError: the endpoint is not there, refuses, or answers what is no chat completion.
         """
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            asked = {pool.submit(self._ask, request): request for request in requests}
-            try:
-                for one in as_completed(asked):
-                    yield asked[one], one.result()
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+        client, gate, loop = self._client(), asyncio.Semaphore(AT_ONCE), asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever, name="endpoint", daemon=True)
+        thread.start()
+        asked = {asyncio.run_coroutine_threadsafe(self._ask(client, gate, one), loop): one for one in requests}
+        try:
+            for answer in as_completed(asked):
+                yield asked[answer], answer.result()
+        finally:
+            asyncio.run_coroutine_threadsafe(_end(client), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
 
-    def _ask(self, request: Request) -> Trajectory:
+    def _client(self) -> Any:
+        headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+        headers |= {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        limits = self._httpx.Timeout(self.timeout, connect=10.0)
+        try:
+            return self._httpx.AsyncClient(headers=headers, timeout=limits, follow_redirects=False)
+        except (ValueError, ImportError, OSError, self._httpx.InvalidURL) as error:
+            raise EngineError(
+                f"the proxy or the certificates that the environment names cannot be used: {error}",
+                "correct HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR",
+            ) from error
+
+    async def _ask(self, client: Any, gate: asyncio.Semaphore, request: Request) -> Trajectory:
         law = request.sampling
         body: dict[str, Any] = {"model": self.model, "messages": [dict(message) for message in request.messages]}
         body |= {"temperature": law.temperature, "max_tokens": law.max_tokens}
@@ -77,35 +101,83 @@ class Endpoint:
             body["top_p"] = law.top_p
         if law.top_k:
             body["top_k"] = law.top_k
-        said = self._post(body)
-        try:
-            choice, tokens = said["choices"][0], int(said["usage"]["completion_tokens"])
-            text, finish = choice["message"]["content"] or "", choice["finish_reason"]
-        except (KeyError, IndexError, TypeError) as error:
-            raise EngineError(
-                f"{self.address} gives no chat completion: {str(said)[:300]}", "check --engine"
-            ) from error
+        async with gate:
+            try:
+                async with asyncio.timeout(self.timeout):
+                    said = await self._post(client, json.dumps(body))
+            except TimeoutError as error:
+                raise self._error(f"gave no whole answer within {self.timeout:g} seconds") from error
+        text, finish, tokens = self._read(said)
         return Trajectory(
             prompt=np.zeros(0, dtype=np.int64),
             steps=(),
             text=text,
             sampling=law,
             finish="length" if finish == "length" else "stop",
-            answer=np.full(tokens, -1, dtype=np.int64),  # so many, and which is not known
+            answer=np.broadcast_to(np.int64(-1), tokens),  # so many, and which is not known; one number in memory
         )
 
-    def _post(self, body: Mapping[str, Any]) -> Any:
+    async def _post(self, client: Any, body: str) -> bytes:
         for attempt in range(TRIES):
             try:
-                answer = self._http.post("/v1/chat/completions", json=body)
-            except self._httpx.TransportError as error:
-                why = f"{self.address} is not there, or hangs ({type(error).__name__})"
+                status, said, to = await self._answer(client, body)
+            except (self._httpx.RequestError, UnicodeError, OSError) as error:
+                why = f"is not there, or breaks off ({type(error).__name__})"
             else:
-                if answer.status_code < 400:
-                    return answer.json()
-                why = f"{self.address} refused with {answer.status_code}: {answer.text[:300]}"
-                if answer.status_code < 500 and answer.status_code != 429:
+                if 200 <= status < 300:
+                    return said
+                if status < 400:
+                    raise self._error(f"answered {status}, a redirect to {to}, which is not followed")
+                why = f"refused with {status}: {said[:1000].decode(errors='replace')}"
+                if status < 500 and status != 429:
                     break
             if attempt + 1 < TRIES:
-                time.sleep(0.5 * 2**attempt)
-        raise EngineError(why, f"check the address, the model's name and, where it wants a key, {KEY}")
+                await asyncio.sleep(0.5 * 2**attempt)
+        raise self._error(why)
+
+    async def _answer(self, client: Any, body: str) -> tuple[int, bytes, str]:
+        """The status of an answer, its body, and where it redirects to."""
+        found = bytearray()
+        async with client.stream("POST", f"{self.address}/v1/chat/completions", content=body) as answer:
+            async for chunk in answer.aiter_bytes():
+                found += chunk
+                if len(found) > LONGEST:
+                    raise self._error(f"gave an answer of more than {LONGEST >> 20} MiB")
+            return answer.status_code, bytes(found), answer.headers.get("location", "nowhere")
+
+    def _read(self, said: bytes) -> tuple[str, str | None, int]:
+        """The text of a chat completion, why it ended, and how many tokens it says that it has."""
+        try:
+            found = json.loads(said.decode())
+            (choice,), tokens = found["choices"], found["usage"]["completion_tokens"]
+            text, finish = choice["message"]["content"], choice.get("finish_reason")
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            why = f"{type(error).__name__}: {error}"
+            shown = said[:1000].decode(errors="replace")
+            raise self._error(f"answered what is no chat completion of one choice ({why}): {shown}") from error
+        if not isinstance(text, str | None) or any("\ud800" <= one <= "\udfff" for one in text or ""):
+            raise self._error(f"answered with a content that is no text: {text!r:.300}")
+        if not isinstance(finish, str | None):
+            raise self._error(f"answered with a finish_reason that is no text: {finish!r:.300}")
+        if choice.get("index", 0) != 0:
+            raise self._error(f"answered with choice {choice['index']!r:.300}, and the only one is 0")
+        if type(tokens) is not int or not 0 <= tokens <= LONGEST:
+            raise self._error(f"says that an answer has {tokens!r:.300} tokens (usage.completion_tokens)")
+        return text or "", finish, tokens
+
+    def _error(self, what: str) -> EngineError:
+        """An error about this endpoint, without its key and with nothing in it that a terminal would obey."""
+        known = what.replace(self._key, f"<{KEY}>") if self._key else what
+        seen = "".join(one if one.isprintable() else f"<{ord(one):02x}>" for one in known[:400])
+        return EngineError(
+            f"{self.address} {seen}", f"check the address, the model's name and, where it wants a key, {KEY}"
+        )
+
+
+async def _end(client: Any) -> None:
+    """Cancel every other task of this loop, and close the client when they have ended."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await client.aclose()

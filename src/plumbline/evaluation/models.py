@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, ClassVar
 
+from plumbline.engines.vllm_client import check_address
 from plumbline.errors import DataError, PlumblineError, RecipeError
 from plumbline.evaluation.evaluate import ORACLE, Conditions, evaluate_policy, evaluate_reference
 from plumbline.policies import check_model, open_policy
@@ -102,6 +103,7 @@ def check_name(model: str, task: Task, options: ModelOptions) -> None:
             raise RecipeError(f"{model} gives one answer, and a vote needs several", "leave out --votes")
         return
     if options.is_remote:
+        check_address(str(options.engine), "--engine")
         return
     if "/" not in model and not Path(model).exists():
         close = difflib.get_close_matches(model.casefold(), (ORACLE, *task.controls), n=1, cutoff=0.75)

@@ -55,7 +55,7 @@ def _obstacles(policy: Any) -> Iterator[str]:
     owners: dict[int, list[str]] = {}
     for name, module in policy.model.named_modules():  # each once, under whatever names it stands
         for weight in module.parameters(recurse=False):
-            owners.setdefault(id(weight), []).append(name)
+            owners.setdefault(id(weight), []).append(name.removesuffix(".base_layer"))
     for layer in ours:
         shared = owners[id(layer.base_layer.weight)]
         if len(shared) > 1:
