@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import stat
 import sys
 import tempfile
 import threading
@@ -376,6 +377,32 @@ def test_a_server_of_the_run_that_is_killed_is_started_again_and_no_answer_is_lo
     assert sampler.server.log.is_file()
 
 
+def test_nobody_else_reaches_a_server_of_the_run(policy, tmp_path, monkeypatch):
+    """vLLM's calls that change weights ask for no key, and one of them unpickles: no port, and no other user."""
+    for how in ("full", "lora", "transfer"):
+        words, said = servers.command(how, policy, "served", "float32", Path("/x/socket"), 0)
+        assert words[words.index("--uds") + 1] == "/x/socket"
+        assert not {"--host", "--port"} & set(words)
+        assert ("VLLM_ALLOW_INSECURE_SERIALIZATION" in said) == (how == "transfer")
+    sampler = own(policy, tmp_path, monkeypatch)
+    folder = sampler.socket.parent
+    try:
+        assert sampler.socket.is_socket()
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    finally:
+        sampler.close()
+    assert not folder.exists()
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_an_error(tmp_path, monkeypatch):
+    long = tmp_path / ("x" * 90)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with pytest.raises(EngineError, match="too long a path"):
+        servers.socket()
+    assert list(long.iterdir()) == []
+
+
 class Alive:
     """The process of a stand-in on a thread."""
 
@@ -387,8 +414,8 @@ def test_a_server_of_the_run_that_hangs_or_ends_between_two_steps_is_started_aga
     started = []
 
     def start(command, environment, log):
-        folder, port, seed = (command[command.index(name) + 1] for name in ("--model", "--port", "--seed"))
-        running = stand_in.serve(folder, port=int(port), hangs=None if started else 2)
+        folder, uds, seed = (command[command.index(name) + 1] for name in ("--model", "--uds", "--seed"))
+        running = stand_in.serve(folder, uds=uds, hangs=None if started else 2)
         started.append((running, seed))
         return processes.Kept(Alive(), Alive(), log, 0)
 

@@ -1,6 +1,6 @@
 """A server that speaks vLLM's HTTP for a tiny model, and breaks where it is told to.
 
-    python -m tests.engines.vllm_stand_in --host 127.0.0.1 --port 8000 --model FOLDER --dtype float32
+    python -m tests.engines.vllm_stand_in --uds SOCKET --model FOLDER --dtype float32
 
 What it does as vLLM 0.32 does (tried with the real one): token ids in and out, streams whose pieces are an answer's
 first token and its rest, log-probabilities after temperature and filters, those of a prompt without them, greedy
@@ -19,6 +19,7 @@ import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import ThreadingMixIn, UnixStreamServer
 from typing import Any
 
 import torch
@@ -237,14 +238,21 @@ def score(model: Any, prompt: list[int]) -> list[Any]:
     return [None, *({str(token): {"logprob": float(row[token])}} for token, row in zip(prompt[1:], rows, strict=False))]
 
 
-def serve(folder: Path, dtype: str = "float32", port: int = 0, **faults: Any) -> ThreadingHTTPServer:
-    """A server on a thread of this process; its `state` and address are at hand."""
+class OnSocket(ThreadingMixIn, UnixStreamServer):
+    """A server that listens on a Unix socket, as with vLLM's --uds."""
+
+    daemon_threads = True
+
+
+def serve(folder: Path, dtype: str = "float32", uds: str | None = None, **faults: Any) -> Any:
+    """A server on a thread of this process, on a free port or a socket; its `state` and address are at hand."""
     state = State(Path(folder), getattr(torch, dtype), Faults(**faults))
     state.load(state.folder)
-    server = ThreadingHTTPServer(("127.0.0.1", port), type("Bound", (Handler,), {"state": state}))
+    handler = type("Bound", (Handler,), {"state": state})
+    server: Any = OnSocket(uds, handler) if uds else ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
-    server.state = state  # type: ignore[attr-defined]
-    server.address = f"http://127.0.0.1:{server.server_address[1]}"  # type: ignore[attr-defined]
+    server.state = state
+    server.address = "" if uds else f"http://127.0.0.1:{server.server_address[1]}"
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
 
@@ -252,12 +260,12 @@ def serve(folder: Path, dtype: str = "float32", port: int = 0, **faults: Any) ->
 def main() -> None:
     torch.set_num_threads(1)
     parser = argparse.ArgumentParser()
-    for name in ("host", "port", "model", "dtype", "served-model-name"):
+    for name in ("uds", "model", "dtype", "served-model-name"):
         parser.add_argument(f"--{name}")
     options, _ = parser.parse_known_args()
     faults = json.loads(os.environ.get("STAND_IN", "{}"))
-    server = serve(Path(options.model), options.dtype, int(options.port), **faults)
-    server.state.base = options.served_model_name  # type: ignore[attr-defined]
+    server = serve(Path(options.model), options.dtype, options.uds, **faults)
+    server.state.base = options.served_model_name
     threading.Event().wait()
 
 

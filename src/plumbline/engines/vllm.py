@@ -114,7 +114,8 @@ class VllmSampler:
         self._advice = f"see {GIVEN if section.address else self.log}, or raise engine.timeout"
         self.context: int = policy.context
         self.weights = Publication(*check_publication(section, policy), place.folder)
-        self.client = Client(section.address or f"http://127.0.0.1:{processes.free_port()}", section.timeout)
+        self.socket = servers.socket() if section.address is None else None
+        self.client = Client(section.address or "http://localhost", section.timeout, self.socket)
         self.server: processes.Kept | None = None
         self.figures: Mapping[str, float] = {}  # what the last publication was found to be
         self.version, self._starts, self._barren = 0, 0, 0
@@ -131,6 +132,8 @@ class VllmSampler:
             processes.stop(self.server)
         for folder in self.place.folder.glob(f"{PREFIX}*"):
             shutil.rmtree(folder, ignore_errors=True)
+        if self.socket is not None:
+            shutil.rmtree(self.socket.parent, ignore_errors=True)
 
     # -- the server --------------------------------------------------------------------------------------------------
 
@@ -138,11 +141,13 @@ class VllmSampler:
         """Start an own server, with the policy's present weights where it reads whole ones."""
         from plumbline.policies.pretrained.merged import write_full
 
-        how, served, port = self.weights.how, self.weights.served, self.client.address.rpartition(":")[2]
+        assert self.socket is not None
+        how, served = self.weights.how, self.weights.served
+        self.socket.unlink(missing_ok=True)  # of a server that was killed
         if how != "lora":
             write_full(self.policy, served, self.weights.dtype)
         seed = derive(self.place.seed, self._starts) % 2**31
-        words, said = servers.command(how, self.policy, str(served), self.engine["dtype"], port, seed)
+        words, said = servers.command(how, self.policy, str(served), self.engine["dtype"], self.socket, seed)
         self._starts += 1
         return processes.start([servers.check(self.section.python), *words, *self.section.arguments], said, self.log)
 
@@ -151,7 +156,7 @@ class VllmSampler:
         if starting := self.server is None and self.section.address is None:
             self.server = self._start()
         began, limit = time.monotonic(), self.section.timeout
-        while not healthy(self.client.address):
+        while not healthy(self.client.address, self.socket):
             gone = time.monotonic() - began
             if self.server is not None and not starting:
                 raise Lost(f"the vLLM server at {self.client.address} is no longer well")

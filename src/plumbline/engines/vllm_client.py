@@ -9,6 +9,7 @@ import json
 import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from plumbline.errors import EngineError
@@ -31,7 +32,28 @@ class Lost(EngineError):  # noqa: N818 - it says what happened
     """The server went away, hung or broke while it was asked."""
 
 
-def healthy(address: str) -> bool:
+def reach(address: str, socket: Path | None, limits: Any = None, *, loop: bool = False) -> dict[str, Any]:
+    """How an httpx client reaches a server past any proxy: by its address, or by its Unix socket.
+
+    Args:
+        address: of the server; behind a socket it is only what the server is called.
+        socket: the server's, where it listens on no port.
+        limits: an httpx.Limits.
+        loop: whether the client is an asynchronous one.
+
+    Raises:
+        EngineError: httpx is not installed.
+    """
+    httpx = needed("httpx", "an engine over HTTP", EngineError)
+    how = {"base_url": address.rstrip("/"), "trust_env": False}
+    limits = limits or httpx.Limits()
+    if socket is None:
+        return how | {"limits": limits}
+    kind = httpx.AsyncHTTPTransport if loop else httpx.HTTPTransport
+    return how | {"transport": kind(uds=str(socket), limits=limits)}
+
+
+def healthy(address: str, socket: Path | None = None) -> bool:
     """Whether a server says that it is well, within ten seconds.
 
     Raises:
@@ -39,7 +61,8 @@ def healthy(address: str) -> bool:
     """
     httpx = needed("httpx", "an engine over HTTP", EngineError)
     try:
-        return bool(httpx.get(f"{address.rstrip('/')}/health", timeout=10.0, trust_env=False).is_success)
+        with httpx.Client(**reach(address, socket), timeout=10.0) as client:
+            return bool(client.get("/health").is_success)
     except httpx.TransportError:
         return False
 
@@ -71,16 +94,16 @@ def check_address(address: str, key: str) -> None:
 class Client:
     """Calls to one server, past any proxy; a thread of its own keeps many answers in flight. Close it."""
 
-    def __init__(self, address: str, timeout: float) -> None:
-        """Take the server's address; what takes longer than `timeout` seconds without a byte counts as hung.
+    def __init__(self, address: str, timeout: float, socket: Path | None = None) -> None:
+        """Take where the server is (see `reach`); what takes longer than `timeout` seconds without a byte is hung.
 
         Raises:
             EngineError: httpx is not installed.
         """
-        self.address, self.timeout = address.rstrip("/"), timeout
+        self.address, self.timeout, self.socket = address.rstrip("/"), timeout, socket
         self._httpx = needed("httpx", "an engine over HTTP", EngineError)
-        self._how: dict[str, Any] = {"base_url": self.address, "trust_env": False}
-        self._http = self._httpx.Client(**self._how, timeout=self._httpx.Timeout(timeout, connect=min(10.0, timeout)))
+        limits = self._httpx.Timeout(timeout, connect=min(10.0, timeout))
+        self._http = self._httpx.Client(**reach(address, socket), timeout=limits)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="vllm", daemon=True).start()
 
@@ -136,7 +159,8 @@ class Client:
 
         async def ask_all() -> None:
             limits = self._httpx.Limits(max_connections=max(1, in_flight // max(len(copies) for _, copies in parts)))
-            async with self._httpx.AsyncClient(**self._how, timeout=None, limits=limits) as client:
+            how = reach(self.address, self.socket, limits, loop=True)
+            async with self._httpx.AsyncClient(**how, timeout=None) as client:
                 asked = [self._ask(client, *part, said, found) for part in parts]
                 for fault in await asyncio.gather(*asked, return_exceptions=True):  # one leaves the others to end
                     if fault is not None:

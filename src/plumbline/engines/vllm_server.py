@@ -1,13 +1,20 @@
-"""A vLLM server of a run's own: its interpreter, its command, and why it ended."""
+"""A vLLM server of a run's own: its interpreter, its command, and why it ended.
+
+Whoever reaches such a server can change its weights, and with `transfer` run code in it: vLLM unpickles what it is
+sent, and a key guards its paths under /v1 only. So it listens on a Unix socket in a folder of this user, on no port.
+"""
 
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
+from tempfile import gettempdir, mkdtemp
 from typing import Any
 
 from plumbline.errors import EngineError
 from plumbline.processes import Kept
+from plumbline.storage import clear_os_errors
 
 MODULE = "vllm.entrypoints.openai.api_server"
 PINNED = "0.32"  # its interfaces are used; they changed at 0.28 and again after 0.31
@@ -44,7 +51,24 @@ def check(python: str | None) -> str:
     return python
 
 
-def command(how: str, policy: Any, served: str, dtype: str, port: str, seed: int) -> tuple[list[str], dict[str, str]]:
+def socket() -> Path:
+    """Where a server's socket is to be, in a new folder that no other user may open.
+
+    Raises:
+        EngineError: its path is longer than that of a socket may be.
+        StorageError: the folder cannot be made.
+    """
+    with clear_os_errors(Path(gettempdir())):
+        folder = Path(mkdtemp(prefix="plumbline-vllm-"))
+    if len(os.fsencode(folder)) > 90:
+        folder.rmdir()
+        raise EngineError(f"{folder.parent} is too long a path for a server's socket", "set TMPDIR to a shorter one")
+    return folder / "socket"
+
+
+def command(
+    how: str, policy: Any, served: str, dtype: str, socket: Path, seed: int
+) -> tuple[list[str], dict[str, str]]:
     """What starts a server, but for its interpreter and the recipe's own arguments, and its environment.
 
     Args:
@@ -52,12 +76,12 @@ def command(how: str, policy: Any, served: str, dtype: str, port: str, seed: int
         policy: whose weights it has.
         served: the folder of whole weights.
         dtype: of its weights.
-        port: of 127.0.0.1.
+        socket: that it listens on (see `socket`).
         seed: of its random numbers.
     """
     base, environment = served, {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
     words = (
-        f"--host 127.0.0.1 --port {port} --served-model-name plumbline --dtype {dtype} --seed {seed} "
+        f"--served-model-name plumbline --dtype {dtype} --seed {seed} "
         f"--max-model-len {policy.context} --logprobs-mode processed_logprobs --generation-config vllm "
         "--gpu-memory-utilization 0.4"  # the learner needs the rest
     ).split()
@@ -69,7 +93,7 @@ def command(how: str, policy: Any, served: str, dtype: str, port: str, seed: int
         further, said = FURTHER.get(key, ("", {}))
         words += further.split()
         environment |= said
-    return ["-m", MODULE, "--model", base, *words], environment
+    return ["-m", MODULE, "--model", base, "--uds", str(socket), *words], environment
 
 
 def ended(server: Kept) -> EngineError | None:

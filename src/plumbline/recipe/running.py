@@ -79,8 +79,9 @@ class EngineSection(Section):
     @field_validator("arguments")
     @classmethod
     def _stays_on_this_machine(cls, arguments: list[str]) -> list[str]:
-        if taken := [one for one in arguments if one.partition("=")[0] in {"--host", "--port", "--api-key", "--uds"}]:
-            raise ValueError(f"{taken[0]} is the run's: its server listens on 127.0.0.1, on a port that is free")
+        ours = {"--host", "--port", "--api-key", "--uds"}
+        if taken := [one for one in arguments if one.partition("=")[0].replace("_", "-") in ours]:
+            raise ValueError(f"{taken[0]} is the run's: its server listens on a socket that this user alone may open")
         return arguments
 
     @field_validator("address")

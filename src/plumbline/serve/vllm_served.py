@@ -9,7 +9,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from plumbline.engines.vllm import Place, VllmSampler
-from plumbline.engines.vllm_client import completion
+from plumbline.engines.vllm_client import completion, reach
 from plumbline.errors import EngineError, RecipeError
 from plumbline.imports import needed
 from plumbline.policies.policy import Policy
@@ -98,11 +98,10 @@ class VllmServed:
         """The client, which belongs to the loop that serves."""
         if self._client is None:
             httpx = needed("httpx", "a vLLM server", EngineError)
+            limits, address = httpx.Limits(max_connections=AT_ONCE), self.engine.client.address
             self._client = httpx.AsyncClient(
-                base_url=self.engine.client.address,
-                trust_env=False,  # a proxy is for the world outside
+                **reach(address, self.engine.socket, limits, loop=True),
                 timeout=httpx.Timeout(self.engine.section.timeout, connect=10.0),
-                limits=httpx.Limits(max_connections=AT_ONCE),
             )
         return self._client
 
