@@ -233,6 +233,7 @@ def test_over_http_json_by_a_schema_and_one_that_cannot_be_followed(policy):
 
 
 HOSTILE = {
+    "JSON cannot say": {"minimum": float("inf")},
     "levels": json.loads('{"a":' * 40 + "1" + "}" * 40),
     "characters": {"enum": ["x" * 40_000]},
     "adds up": {"type": "object", "properties": {str(n): {"maxLength": COUNT // 2} for n in range(3)}},

@@ -10,12 +10,15 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
 import httpx
 import pytest
 
-from plumbline.errors import RecipeError
+from plumbline.errors import EngineError, RecipeError
 from plumbline.serve.lenient import LenientServed
+from plumbline.serve.running import Serving, bound, serve
 from tests.serve.serving import Limits, Scripted, body, connect, head, running, until
 
 JSON = {"content-type": "application/json"}
@@ -36,6 +39,11 @@ def post(server):
     assert httpx.get(f"{server.address}/healthz").json()["status"] == "ok"
     assert server.book.busy == 0
     assert post(body()).status_code == 200
+
+
+def schema(text):
+    said = {"type": "json_schema", "json_schema": {"name": "x", "schema": "HERE"}}
+    return body(response_format=said).replace(b'"HERE"', text.encode())
 
 
 @pytest.mark.parametrize(
@@ -69,6 +77,11 @@ def post(server):
         ),
         (body(seed=2**70), 400, "seed"),
         (body(stop=[""]), 400, "stop"),
+        (body(stop="a" * 129), 400, "stop"),
+        (body(stop=["b", "a" * 129]), 400, "stop"),
+        (body(stop=["b"] * 17), 400, "stop"),
+        (schema('{"maximum": 1e309}'), 400, "a number is too large"),
+        (schema('{"anyOf": [{"type": "object"}, {"const": [{"a": -1e999}]}]}'), 400, "a number is too large"),
         (body(model="../../etc/passwd"), 404, "there is no model"),
         (body(messages=[{"role": "user", "content": "x" * 6000}]), 413, "at most 5000 bytes"),
     ],
@@ -79,6 +92,35 @@ def test_a_broken_body_is_refused_with_its_reason(post, content, status, says):
     error = said.json()["error"]
     assert says in error["message"]
     assert set(error) == {"message", "type", "param", "code"}
+
+
+def test_the_bodies_that_are_being_read_are_bounded_together():
+    with running([Scripted()], limits=Limits(body=1000, requests=2, body_seconds=5.0)) as server:
+        slow = [connect(server) for _ in range(2)]
+        for raw in slow:
+            raw.sendall(head(1000) + b" " * 950)
+        with connect(server) as raw:
+            until(lambda: server.config.app.app.state._state.get("bytes") == 1900)
+            raw.sendall(head(1000) + b" " * 150)
+            assert raw.recv(4096).startswith(b"HTTP/1.1 429")
+        assert httpx.post(f"{server.address}/v1/chat/completions", content=body(), headers=JSON).status_code == 200
+        for raw in slow:
+            raw.close()
+        until(lambda: server.config.app.app.state.bytes == 0)
+
+
+def test_a_log_on_a_full_disk_fails_no_request(caplog):
+    with running([Scripted()], log=Path("/dev/full")) as server:
+        post = partial(httpx.post, f"{server.address}/v1/chat/completions", headers=JSON)
+        said = [post(content=one).status_code for one in (body(), b"{", body("nobody"), body(stop=""), body())]
+        assert said == [200, 400, 404, 400, 200]
+        assert "data: [DONE]" in post(content=body(stream=True)).text
+        assert "plumbline_log_rows_lost_total 6.0" in httpx.get(f"{server.address}/metrics").text
+        book = server.book
+    assert book._log.closed
+    assert [one.message for one in caplog.records if "loses rows" in one.message] == [
+        "the log of requests loses rows: [Errno 28] No space left on device"
+    ]
 
 
 def test_contents_of_another_type_and_in_chunks(post):
@@ -347,3 +389,25 @@ def start(pause, grace=1):
     address = process.stdout.readline().split(" at ")[1].split()[0]
     assert "curl" in process.stdout.readline()
     return process, f"{address}/chat/completions"
+
+
+def test_a_server_says_that_it_serves_when_it_can_be_reached():
+    class Seen(BaseException):
+        pass
+
+    def told(text):
+        port = int(text.partition("127.0.0.1:")[2].partition("/")[0])
+        socket.create_connection(("127.0.0.1", port), 5).close()
+        raise Seen
+
+    with pytest.raises(Seen):
+        serve(lambda: [Scripted()], Serving(port=0), told)
+
+
+def test_a_port_that_another_server_is_about_to_use_is_taken_before_a_model_is_opened():
+    opened = []
+    with bound("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(EngineError, match=f"cannot serve on 127.0.0.1:{port}: Address already in use"):
+            serve(lambda: opened.append(1), Serving(port=port), print)
+    assert opened == []

@@ -1,9 +1,10 @@
 """What is kept of requests: counts for Prometheus, and a line each in a log."""
 
 import json
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -20,6 +21,7 @@ from plumbline.storage import clear_os_errors
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 """Borders of the histograms."""
+_told = logging.getLogger("plumbline.serve")
 GONE = 499
 """The status of a request whose client went away, which nobody is sent."""
 
@@ -58,7 +60,10 @@ class Entry:
 
 
 class Book:
-    """Counts of one server, in a registry of its own, and its log."""
+    """Counts of one server, in a registry of its own, and its log.
+
+    A disk that refuses a row fails no request: the row is counted as lost, and the first of a series is told loudly.
+    """
 
     def __init__(self, limits: Limits, log: Path | None = None, *, contents: bool = False) -> None:
         """Begin to count.
@@ -68,6 +73,7 @@ class Book:
         """
         self.limits, self.contents, self.closing = limits, contents, False
         self._log: IO[str] | None = None
+        self._failing = False
         if log is not None:
             with clear_os_errors(log):
                 self._log = log.open("a", encoding="utf-8", buffering=1)
@@ -81,6 +87,7 @@ class Book:
         )
         self.in_flight = Gauge("plumbline_requests_in_flight", "Chat requests being answered", **own)
         self.queue = Gauge("plumbline_answers_waiting", "Answers that are not begun", ["model"], **own)
+        self.lost = Counter("plumbline_log_rows_lost", "Rows that the log's disk refused", **own)
         self.busy = 0
 
     def watch(self, models: Sequence[Served]) -> None:
@@ -124,7 +131,15 @@ class Book:
             **entry.said,
             **(entry.contents if self.contents else {}),
         }
-        self._log.write(json.dumps(row, ensure_ascii=False) + "\n")
+        try:
+            self._log.write(json.dumps(row, ensure_ascii=False) + "\n")
+        except OSError as error:
+            self.lost.inc()
+            if not self._failing:
+                _told.error("the log of requests loses rows: %s", error)
+            self._failing = True
+        else:
+            self._failing = False
 
     @contextmanager
     def slot(self) -> Iterator[None]:
@@ -147,9 +162,10 @@ class Book:
             self.in_flight.set(self.busy)
 
     def close(self) -> None:
-        """Close the log."""
+        """Close the log; what its disk still refuses was counted as lost."""
         if self._log is not None:
-            self._log.close()
+            with suppress(OSError):
+                self._log.close()
 
 
 def known(models: Mapping[str, Served], name: str) -> Served:

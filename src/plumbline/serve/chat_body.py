@@ -1,9 +1,10 @@
 """The body of a chat completion: what is understood, what is passed over, and what is refused."""
 
+import math
 import os
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from plumbline.records import Message, Request, Sampling
 from plumbline.serve.limits import Limits
@@ -11,6 +12,8 @@ from plumbline.serve.refusals import Refusal
 from plumbline.serve.served import Asked
 
 Text = Annotated[str, Field(min_length=1)]
+Stop = Annotated[str, Field(min_length=1, max_length=128)]
+"""Each piece of an answer is held against every beginning of every stop, so their lengths are its cost."""
 Number = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
 
@@ -63,12 +66,22 @@ class AnyObject(_Closed):
     type: Literal["json_object"]
 
 
+def _finite(schema: dict[str, Any]) -> dict[str, Any]:
+    left: list[Any] = [schema]
+    while left:
+        value = left.pop()
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError("a number is too large")
+        left += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return schema
+
+
 class NamedSchema(_Closed):
     """A JSON schema with its name."""
 
     name: Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
     description: str | None = None
-    schema_: Annotated[dict[str, Any] | None, Field(alias="schema")] = None
+    schema_: Annotated[Annotated[dict[str, Any], AfterValidator(_finite)] | None, Field(alias="schema")] = None
     strict: bool | None = None
 
 
@@ -100,7 +113,7 @@ class ChatBody(_Closed):
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     n: Annotated[int, Field(ge=1)] | None = None
-    stop: Text | Annotated[list[Text], Field(max_length=16)] | None = None
+    stop: Stop | Annotated[list[Stop], Field(max_length=16)] | None = None
     seed: Number | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None

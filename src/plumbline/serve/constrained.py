@@ -169,7 +169,10 @@ def check(schema: Mapping[str, Any]) -> str:
     deep = _too_deep(schema)
     if deep:
         raise _refused(f"it has more than {DEPTH} levels")
-    text = json.dumps(schema, separators=(",", ":"), allow_nan=False)
+    try:
+        text = json.dumps(schema, separators=(",", ":"), allow_nan=False)
+    except ValueError as error:
+        raise _refused("it has a number that JSON cannot say") from error
     if len(text) > BYTES:
         raise _refused(f"it has {len(text)} characters, and {BYTES} are allowed")
     total = 0

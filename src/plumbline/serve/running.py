@@ -20,7 +20,7 @@ from plumbline.errors import EngineError, RecipeError
 from plumbline.serve.app import application
 from plumbline.serve.book import Book
 from plumbline.serve.gate import PUBLIC, Gate
-from plumbline.serve.limits import Limits
+from plumbline.serve.limits import LONGEST, Limits
 from plumbline.serve.served import Served
 
 HEAD = 32_768
@@ -43,6 +43,15 @@ class Serving:
     """Seconds that running requests have to end when the server is told to."""
     log: Path | None = None
     log_contents: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is no time.
+
+        Raises:
+            RecipeError: `grace` is not finite.
+        """
+        if not 0 <= self.grace <= LONGEST:
+            raise RecipeError(f"--grace is {self.grace:g}", f"give seconds, {LONGEST} at most")
 
     @property
     def is_loopback(self) -> bool:
@@ -80,7 +89,7 @@ def token_of(variable: str | None, serving: Serving) -> str | None:
 
 
 def bound(host: str, port: int) -> socket.socket:
-    """A socket that has that address and does not listen yet; port 0 takes a free one.
+    """A socket that listens at that address, so that nobody else can; port 0 takes a free one.
 
     Raises:
         EngineError: the address is not this machine's, or the port is taken.
@@ -97,6 +106,7 @@ def bound(host: str, port: int) -> socket.socket:
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind(address)
+        opened.listen(BACKLOG)  # two sockets may have one address until one of them listens
     except OSError as error:
         opened.close()
         raise EngineError(
@@ -218,7 +228,7 @@ def serve(
 ) -> None:
     """Serve until a signal says to end; `told` hears the address and how to ask.
 
-    The models are opened when the port is known to be free, and before anybody can ask.
+    The models are opened when the port is known to be free; who asks before they are waits for them.
 
     Raises:
         EngineError: the port is taken.
@@ -246,8 +256,8 @@ def example(model: str, address: str, *, token: bool) -> str:
 
 
 def many_files() -> None:
-    """Let this process have as many connections as the system allows it, up to 65,536."""
+    """Let this process have as many connections as the system allows it, up to 8,192: each may send a head."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+    most = 8_192 if hard == resource.RLIM_INFINITY else min(hard, 8_192)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
