@@ -407,6 +407,14 @@ def test_a_model_that_is_no_better_than_a_control():
         assert notes(run(*controls, answered("rl", level)))["no-better"] == "note"
 
 
+def test_a_few_examples_that_all_fell_are_no_fall_yet():
+    def lower(row: Judged) -> Judged:
+        return replace(row, reward=row.reward / 2)
+
+    for n, level in ((3, "note"), (40, "warning")):
+        assert notes(run(answered("sft", SFT, n=n), answered("rl", SFT, n=n, change=lower)))["gain"] == level
+
+
 def test_a_part_that_was_paid_with():
     def cheat(row: Judged) -> Judged:
         return replace(row, reward=min(1.0, row.reward + 0.4), parts={**row.parts, "alone": 0.0})

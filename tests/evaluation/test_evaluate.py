@@ -244,6 +244,17 @@ def test_a_name_that_is_no_key():
         EvaluationKey.parse("report")
 
 
+def test_so_few_examples_that_chance_alone_lowers_them_are_no_fall():
+    """Four of four flips are as extreme in one of eight ways, whatever the interval of four equal differences says."""
+    for size, falls in ((1, False), (4, False), (8, True)):
+        task = ToyTask({"size": size})
+        before, fewer = (
+            evaluate_completions(task, task.examples("val"), [text] * size, source=text, split="val")
+            for text in ("aaaa", "aaab")
+        )
+        assert (fall(before, fewer) is not None) == falls
+
+
 def test_a_fall_is_said_with_its_part_and_chance_is_not():
     task = ToyTask({"size": 40})
     before = evaluate_completions(task, task.examples("val"), ["aaaa"] * 40, source="before", split="val")

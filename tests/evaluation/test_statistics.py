@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from plumbline.evaluation.statistics import Interval, mean, mean_interval, paired, rate_interval, skill
+from plumbline.evaluation import statistics
+from plumbline.evaluation.statistics import (
+    Interval,
+    direction,
+    mean,
+    mean_interval,
+    paired,
+    rate_interval,
+    skill,
+    surely_over,
+)
 
 
 def test_the_interval_covers_the_truth_about_as_often_as_it_says():
@@ -148,3 +158,22 @@ def test_an_interval_is_written_with_one_format_for_its_three_numbers():
 def test_the_mean_of_nothing_is_none():
     assert mean([]) is None
     assert mean([True, False, False, True]) == 0.5
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 8, 16])
+def test_what_differs_by_chance_alone_is_called_a_change_no_more_often_than_the_level_says(n, monkeypatch):
+    """An interval alone would say so of 48 % of single examples, and of 10 % of four."""
+    monkeypatch.setattr(statistics, "RESAMPLES", 500)
+    rng = np.random.default_rng(n)
+    tries, falls, over = 400, 0, 0
+    for seed in range(tries):
+        found = paired(np.zeros(n), rng.normal(0, 0.1, n), seed)
+        falls += direction(found.difference, found.p_value) == "fall"
+        over += surely_over(rng.beta(2, 2, n), 0.5)
+    assert max(falls, over) / tries < 0.05  # 0.025 and three standard errors
+
+
+def test_a_control_of_six_and_more_can_be_surely_over_its_limit():
+    assert [surely_over([0.9] * n, 0.5) for n in (0, 1, 5, 6, 40)] == [False, False, False, True, True]
+    assert not surely_over([0.5] * 40, 0.5)
+    assert not surely_over([0.4] * 40, 0.5)

@@ -87,9 +87,7 @@ def behind_vllm(tiny_folder, tiny_policy, tmp_path, monkeypatch):
     httpd = []
 
     def start(command, environment, log):
-        httpd.append(
-            stand_in.serve(command[command.index("--model") + 1], port=int(command[command.index("--port") + 1]))
-        )
+        httpd.append(stand_in.serve(command[command.index("--model") + 1], uds=command[command.index("--uds") + 1]))
         httpd[0].state.base = "plumbline"
         log.parent.mkdir(parents=True, exist_ok=True)
         log.touch()

@@ -1,7 +1,7 @@
 """Two evaluations of the same examples, pair by pair."""
 
 from plumbline.errors import IncomparableError
-from plumbline.evaluation.statistics import Paired, paired
+from plumbline.evaluation.statistics import Paired, direction, paired
 from plumbline.evaluation.summary import part_means
 from plumbline.records import Evaluation
 
@@ -42,13 +42,14 @@ def check_same(before: Evaluation, after: Evaluation, *, rubric: bool = True) ->
 
 
 def fall(before: Evaluation, after: Evaluation) -> str | None:
-    """What to say where `after` earned less on the same examples, its whole interval below 0; None where it did not.
+    """What to say where `after` earned less on the same examples (see `direction`); None where it did not.
 
     Raises:
         IncomparableError: they differ in task, rubric, or examples.
     """
-    change = compare(before, after).difference
-    if not change.high < 0:
+    compared = compare(before, after)
+    change = compared.difference
+    if direction(change, compared.p_value) != "fall":
         return None
     message = f"{change:+.3f} on the same {change.n} examples"
     first, second = part_means(before.rows), part_means(after.rows)

@@ -7,6 +7,7 @@ from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import Final, History
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
+from plumbline.evaluation.statistics import direction
 
 FEW = 50
 """Examples: under them a difference of a tenth is rarely more than noise (the forms log read 25 as a regression)."""
@@ -26,7 +27,7 @@ def look(history: History) -> Iterator[Finding]:
             continue
         where = f"{after.task} {after.split}".strip()
         try:
-            change = compare(before.evaluation, after.evaluation).difference
+            compared = compare(before.evaluation, after.evaluation)
         except IncomparableError as error:
             yield Finding(
                 check="gain",
@@ -36,8 +37,10 @@ def look(history: History) -> Iterator[Finding]:
                 fix="evaluate both again under one version",
             )
             continue
-        evidence = {"difference": change.mean, "low": change.low, "high": change.high, "n": change.n}
-        if change.high < 0:
+        change, way = compared.difference, direction(compared.difference, compared.p_value)
+        numbers = {"difference": change.mean, "low": change.low, "high": change.high, "n": change.n}
+        evidence = {**numbers, "p": compared.p_value}
+        if way == "fall":
             yield Finding(
                 check="gain",
                 level="warning",
@@ -47,13 +50,13 @@ def look(history: History) -> Iterator[Finding]:
                 causes=("too high a rate for the signal there is", "what is paid in training is not what is evaluated"),
                 fix="compare the parts; lower the learning rate or take more answers a step",
             )
-        elif change.low <= 0:
+        elif way == "same":
             seen = (change.high - change.low) / 2
             yield Finding(
                 check="gain",
                 level="note",
                 what=f"on {where} {history.name} changed nothing that can be told from noise: {change.mean:+.3f} "
-                f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}"
+                f"[{change.low:+.3f}, {change.high:+.3f}], n = {change.n}, p = {compared.p_value:.2g}"
                 + (f"; differences under {seen:.2f} are invisible to so few examples" if change.n < FEW else ""),
                 evidence=evidence,
                 fix=f"to see a difference of half its size take {4 * change.n} examples" if change.n < FEW else "",
