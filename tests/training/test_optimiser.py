@@ -163,3 +163,24 @@ def test_a_state_of_another_model_is_refused():
 def test_nothing_to_train_is_an_error():
     with pytest.raises(RunError, match="nothing to train"):
         Optimiser({}, OptimiserSection(), 1)
+
+
+def test_weight_decay_leaves_norms_biases_and_embeddings_out():
+    names = ("layers.0.mlp.weight", "lm_head.weight", "layers.0.norm.weight", "layers.0.q.bias", "embed_tokens.weight")
+    names += ("transformer.wte.weight",)
+    given = {name: torch.ones(2) if "norm" in name or "bias" in name else torch.ones(2, 2) for name in names}
+    for weight in given.values():
+        weight.requires_grad_()
+    optimiser = Optimiser(given, OptimiserSection(learning_rate=0.1, weight_decay=0.5, warmup=0), 4)
+    sum((weight * 0).sum() for weight in given.values()).backward()
+    optimiser.step(0)
+    assert {name for name, weight in given.items() if float(weight.min()) < 1} == {names[0], names[1]}
+
+
+@pytest.mark.parametrize(("total", "warmup"), [(10, 1), (40, 2), (100, 5)])
+@pytest.mark.parametrize("kind", PEERS)
+def test_no_factor_is_above_1_between_two_steps(kind, total, warmup):
+    """A budget of seconds moves the schedule to where no whole step is."""
+    factors = [schedule(kind, step / 37, total, warmup) for step in range(37 * total)]
+    assert max(factors) <= 1
+    assert min(factors) >= 0

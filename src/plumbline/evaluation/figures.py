@@ -23,8 +23,8 @@ def titles(headline: Headline | None) -> dict[str, str]:
 def figures(rows: Sequence[Judged], headline: Headline | None) -> dict[str, Interval]:
     """The figures of some rows, in the order of `titles`.
 
-    An answer that could not be judged counts as 0 in the nonzero rate and the mean reward; it has no parts, so the
-    figures that are means of a part leave it out, and their n says so.
+    An answer that could not be judged is no row, and no figure counts it. A row without a part is left out of the means
+    of that part, and their n says so.
     """
     found = {
         NONZERO: rate_interval([row.reward > 0 for row in rows]),

@@ -44,11 +44,13 @@ class Optimiser:
             name: weight.detach().float().clone() if weight.dtype in (torch.bfloat16, torch.float16) else weight
             for name, weight in self.weights.items()
         }
+        groups: dict[float, list[Tensor]] = {}
+        for name, master in self.masters.items():
+            groups.setdefault(section.weight_decay if _decays(name, master) else 0.0, []).append(master)
         self.adam = torch.optim.AdamW(
-            list(self.masters.values()),
+            [{"params": weights, "weight_decay": decay} for decay, weights in groups.items()],
             lr=section.learning_rate,
             betas=section.betas,
-            weight_decay=section.weight_decay,
             fused=True,
         )
         first = next(iter(self.weights.values()))
@@ -133,3 +135,8 @@ class Optimiser:
                 }
                 if moments:
                     self.adam.state[master] = moments
+
+
+def _decays(name: str, weight: Tensor) -> bool:
+    """Whether weight decay is for a weight: norms, biases and embeddings have a scale that nothing makes up for."""
+    return weight.dim() > 1 and not any(part in name for part in ("embed", "wte", "wpe"))

@@ -74,14 +74,15 @@ def update_policy(
     algorithm, sampling = section.algorithm, credits_[0].turns[0].sampling
     useful = [c for c in credits_ if c.weight > 0 and (beta > 0 or not c.is_idle)]
     limit = section.max_gap if section.lag == 0 else math.inf  # at a lag the sampler's copy is held to it
-    if not useful:
-        gap = probe_gap(policy, credits_[0].turns)
-        guards.check_gap(gap, limit, sampling, policy.family)
-        return Update(0.0, 0.0, 0.0 if algorithm.has_ratio else None, None, gap, 0)
     owners, trajectories = [c for c in useful for _ in c.turns], [turn for c in useful for turn in c.turns]
     if (other := recipe.controls.score_temperature) is not None:
         trajectories = [replace(t, sampling=replace(t.sampling, temperature=other)) for t in trajectories]
-    views = algorithm.views(policy, trajectories, generator(recipe.seed, "rl", "likelihood", step))
+    dice = generator(recipe.seed, "rl", "likelihood", step)
+    views = algorithm.views(policy, trajectories, dice) if useful else []
+    if not views:
+        gap = probe_gap(policy, credits_[0].turns)
+        guards.check_gap(gap, limit, sampling, policy.family)
+        return Update(0.0, 0.0, 0.0 if algorithm.has_ratio else None, None, gap, 0)
     credited = [owners[view.owner] for view in views]
     batch = _Batch(policy, recipe, beta, views, credited, helpers=optimiser.passes.helpers)
     cut = partial(policy.batches, [view.trajectory for view in views])

@@ -191,3 +191,19 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
     assert all(later > sooner for sooner, later in itertools.pairwise(values)), values
     assert values[0] < 0.5
     assert values[-1] > 0.95, values[-3:]
+
+
+def test_a_rollout_none_of_whose_looks_hides_anything_adds_nothing(masked_folder):
+    """On a canvas of one place GDPO's two nodes leave every sixth rollout whole."""
+    policy, law = opened(masked_folder), MaskedSampling(max_tokens=1, steps=1)
+    rate = {"learning_rate": 1e-9}
+    recipe = toy_recipe(family="masked", max_tokens=1, algorithm={"name": "gdpo", "draws": 2}, optimiser=rate)
+    optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 4)
+    credits_ = [Credit((each,), 1.0, 0.1) for each in drawn(policy, law, copies=8)]
+    views = bound_views(policy, [c.turns[0] for c in credits_], LOOKS["gdpo"], 2, np.random.default_rng(0))
+    assert 0 < len(views) < len(credits_)
+    assert all(view.trajectory.steps for view in views)
+    found = [update_policy(policy, optimiser, credits_, recipe, 0, 0.0)]
+    found += [update_policy(policy, optimiser, credits_[:1], recipe, step, 0.0) for step in range(12)]
+    assert found[0].terms > 0
+    assert {one.terms > 0 for one in found[1:]} == {True, False}, "a step without any look is one without a signal"

@@ -28,7 +28,9 @@ Looks = Callable[[int, int, np.random.Generator], Iterable[Look]]
 def bound_views(
     policy: Scores, trajectories: Sequence[Trajectory], looks: Looks, draws: int, rng: np.random.Generator
 ) -> list[View]:
-    """One view for each rollout, that holds all of its looks; a look that hides nothing says nothing and is left out.
+    """One view for each rollout, that holds all of its looks.
+
+    A look that hides nothing says nothing and is left out, and so is a rollout all of whose looks do.
 
     Args:
         policy: hides positions.
@@ -50,6 +52,8 @@ def bound_views(
     for owner, trajectory in enumerate(trajectories):
         length = trajectory.sampling.max_tokens
         seen = [(hidden, weight) for hidden, weight in looks(length, draws, rng) if hidden.any()]
+        if not seen:
+            continue
         steps = tuple(replace(policy.hide(trajectory, hidden), weight=weight) for hidden, weight in seen)
         plain = type(trajectory.sampling)(max_tokens=length)
         views.append(View(owner, replace(trajectory, steps=steps, sampling=plain)))
