@@ -67,7 +67,7 @@ class Chat:
         text = self._render([{"role": "user", "content": "?"}, {"role": "assistant", "content": marker}], prompt=False)
         rest = text.rpartition(marker)[2].lstrip()
         if rest:
-            first = next(iter(self._ids(rest)), None)
+            first = next(iter(self._ids(rest)), -1)
             if first in self.tokenizer.all_special_ids or first in _added_ids(self.tokenizer):
                 return int(first)
         if self.tokenizer.eos_token_id is None:
