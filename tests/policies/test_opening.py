@@ -121,6 +121,7 @@ DAMAGED = {
     "template raises": (template("{{ 1 / 0 }}"), "chat template .* division by zero"),
     "template recursive": (template("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"), "chat template"),
     "template huge": (template("{{ 'x' * 3000000 }}"), "longer than any prompt"),
+    "template empty": (template("{{ '' }}"), "a chat of one question has no token"),
     "template number": (
         lambda f: ((f / "chat_template.jinja").unlink(), key("tokenizer_config.json", chat_template=3)(f)),
         "chat template",

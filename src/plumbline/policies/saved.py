@@ -173,7 +173,9 @@ def check_config(values: Mapping[str, Any], where: str) -> None:
     """
     fix = "use the config.json that was saved with these weights"
     for part in (values, values.get("text_config")):
-        for key, value in part.items() if isinstance(part, dict) else ():
+        if not isinstance(part, Mapping):
+            continue
+        for key, value in part.items():
             if key in SIZES and value is not None and not _is_size(value, SIZES[key]):
                 raise ModelError(f"{where} says {key}: {value}, which is no size", fix)
             windowed = key in WINDOWS and value is not None and part.get("use_sliding_window") is not False

@@ -333,9 +333,11 @@ def open_chat(tokenizer: Any, section: ModelSection, source: str, rows: int | No
     with clear_opening_errors(what, fix):
         try:
             chat = Chat(tokenizer, stops, section.chat_template, section.date, rows)
-            chat.prompt([{"role": "user", "content": "?"}])
+            first = chat.prompt([{"role": "user", "content": "?"}])
         except DataError as error:
             raise ModelError(f"{what}: {error.cause}", fix) from error
+    if not first:
+        raise ModelError(f"{what}: a chat of one question has no token", fix)
     if rows is not None and len(tokenizer) > rows:
         warnings.warn(
             f"the tokenizer of {source} has {len(tokenizer)} tokens, but the model has embeddings for {rows}: a text "
