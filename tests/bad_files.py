@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import struct
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,13 @@ BAD_JSON = {
     "cut": '{"a": ',
     "surrogate": HALF,
 }
+BOMB = "\n".join(
+    [
+        "a: &a {x: 9}",
+        *(f"{n}: &{n} {{k0: *{p}, k1: *{p}, k2: *{p}}}" for p, n in pairwise("abcdefghijklmnopqrstuvwxyz")),
+    ]
+)
+"""Anchors in anchors: 3^25 values."""
 RECIPES = {
     "list": "[a, b]",
     "cut": "model: {tiny: {",
@@ -56,6 +64,15 @@ RECIPES = {
     "both": "name: x\nmodel: {name: y}\ntask: {name: forms}\ntasks: {a: {name: forms}}",
     "extends-list": "extends: [1]",
     "date": "seed: 2026-13-45",
+    "loop": "rl: &a {steps: *a}",
+    "bomb": BOMB,
+    "merges": "\n".join(
+        ["a: &a {x: 9}", *(f"{n}: &{n}\n  <<: [*{p}, *{p}, *{p}]" for p, n in pairwise("abcdefghijklm"))]
+    ),
+    "levels": "task: {options: " + "{a: " * 300 + "1" + "}" * 301,
+    "bytes": "description: !!binary /w==",
+    "boolean": "seed: !!bool maybe",
+    "sixties": "seed: 1" + ":1" * 3000,
     "tag": "seed: !!python/object/apply:os.getcwd []",
     "empty": "",
 }
@@ -115,6 +132,14 @@ def a_loop(name: str) -> Any:
     return link
 
 
+def a_pipe(name: str) -> Any:
+    def make(run: Path) -> None:
+        (run / name).unlink(missing_ok=True)
+        os.mkfifo(run / name)
+
+    return make
+
+
 def instead(name: str, text: str) -> Any:
     """A file where a folder should be."""
 
@@ -148,6 +173,9 @@ RUNS: dict[str, Any] = {
     "sample-reward": a_file("samples.jsonl", sample(reward="abc")),
     "sample-parts": a_file("samples.jsonl", sample(parts=None)),
     "sample-part": a_file("samples.jsonl", sample(parts={"parse": "x"})),
+    **{f"{name.partition('.')[0]}-pipe": a_pipe(name) for name in ("metrics.jsonl", "samples.jsonl", "result.json")},
+    "timings-huge": a_file("timings.jsonl", '{"stage": "rl", "step": 1, "time/step": 1e308}\n'),
+    "recipe-loop": a_file("recipe.yaml", "a: &a {b: *a}"),
     "samples-deep": a_file("samples.jsonl", DEEP + "\n"),
     "recipe": a_file("recipe.yaml", "[]"),
     "recipe-key": a_file("recipe.yaml", "name: x\nmodell: 3\n"),
@@ -249,7 +277,13 @@ def make_place(place: Path) -> None:
     (place / "full").mkdir()
     (place / "notes.txt").write_text("mine")
     (place / "full" / "notes.txt").write_text("mine")
-    os.mkfifo(place / "pipe")
+    for name in ("pipe", "pipe.jsonl", "pipe.json", "pipe.yaml", "pipe.csv", "pipe.log", "pipes/completions.jsonl"):
+        (place / name).parent.mkdir(exist_ok=True)
+        os.mkfifo(place / name)
+    for suffix in ("jsonl", "json", "yaml", "csv", "log", "wandb"):
+        (place / f"zero.{suffix}").symlink_to("/dev/zero")
+        with (place / f"sparse.{suffix}").open("wb") as file:
+            file.truncate(6 * 10**9)
     (place / "latin.jsonl").write_bytes('{"id": "a", "completion": "não", "text": "não"}\n'.encode("latin-1"))
     (place / "utf16.jsonl").write_bytes('{"id": "a", "completion": "b", "text": "b"}\n'.encode("utf-16"))
     good = json.loads((place / "data" / "commerce" / "val.jsonl").read_text().splitlines()[0])["id"]

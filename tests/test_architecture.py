@@ -276,3 +276,40 @@ def test_what_an_error_says_to_install_is_an_extra():
         assert set(brought) <= needed | {"jinja2"}, extra
     text = "".join(path.read_text() for path in modules())
     assert "plumbline[" not in text, "that name belongs to another project on the package index"
+
+
+READS_ITSELF = {
+    *("storage.py", "overrides.py", "tasks/tables.py"),  # the functions themselves
+    "preflight/shapes.py",
+    *(
+        "tasks/commerce/classify.py",
+        "tasks/commerce/extraction/meaning.py",
+        "tasks/commerce/sql_qa/databases.py",
+    ),  # ours
+    *("tasks/miniwob/build.py", "tasks/miniwob/browser/script.py", "tasks/forms/executors/browser/steps.py"),
+    *("serve/page/routes.py", "serve/app.py", "tasks/forms/formfactory/pages.py"),
+    *("jobs/store.py", "policies/memory.py"),  # of the system
+    *("jobs/head.py", "jobs/process.py", "processes.py", "models/get.py"),  # what this process has just written
+    *("training/checkpoints.py", "remote/publish.py", "remote/fetch.py"),
+    "policies/pretrained/gguf_file.py",
+}
+"""Who may read a file without `storage`: its readers wait for no pipe, and fill no memory."""
+
+
+def test_files_of_others_are_read_by_storage_alone():
+    found = set()
+    for path in modules():
+        for node in nodes(path):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute | ast.Name):
+                continue
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+            modes = [one.value for one in node.args if isinstance(one, ast.Constant)]
+            reads = name == "open" and isinstance(node.func, ast.Attribute) and modes[:1] in ([], ["rb"], ["r"])
+            of_path = not node.args or bool(modes)  # not task.open(working)
+            if name in {"read_text", "read_bytes"}:
+                reads = isinstance(node.func, ast.Attribute)
+            elif name == "safe_load":
+                reads, of_path = True, True
+            if reads and of_path:
+                found.add(path.relative_to(PACKAGE).as_posix())
+    assert found == READS_ITSELF, found ^ READS_ITSELF

@@ -10,10 +10,12 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from plumbline.claims import locked
 from plumbline.errors import ModelError
 from plumbline.models import catalogue
 from plumbline.models import get as getting
@@ -182,7 +184,9 @@ def test_an_unknown_name_suggests_the_nearest(plumbline):
     assert "did you mean smollm2-135m?" in err
 
 
-@pytest.mark.parametrize("held", ["a file of the user's", "another card", "a file in its place", "a changed model"])
+@pytest.mark.parametrize(
+    "held", ["a file of the user's", "another card", "a card without files", "a file in its place", "a changed model"]
+)
 def test_a_folder_that_holds_anything_else_is_refused_before_anything_is_done(entry, tmp_path, monkeypatch, held):
     folder = tmp_path / "m"
     if held == "a file in its place":
@@ -190,14 +194,31 @@ def test_a_folder_that_holds_anything_else_is_refused_before_anything_is_done(en
     elif held == "a changed model":
         getting.get("tiny-model", folder, ignore)
         (folder / "model.safetensors").write_bytes(b"short")
+    elif held == "a card without files":
+        folder.mkdir()
+        (folder / "origin.json").write_text(json.dumps({"sha256": entry.sha256, "files": [1]}))
     else:
         folder.mkdir()
         (folder / ("origin.json" if held == "another card" else "notes.txt")).write_text('{"model": "other"}')
     before = everything(tmp_path)
     monkeypatch.setattr(getting, "_download", lambda *_: pytest.fail("it went on"))
-    with pytest.raises(ModelError, match=r"is there already|was removed or changed"):
+    with pytest.raises(ModelError, match=r"is there already|was removed or changed|does not say which files"):
         getting.get("tiny-model", folder, ignore)
     assert everything(tmp_path) == before
+
+
+def test_two_at_once_fetch_once(entry, tmp_path):
+    told = []
+    with ThreadPoolExecutor(2) as both:
+        with locked(tmp_path / "m", lambda: None):
+            got = [
+                both.submit(getting.get, "tiny-model", tmp_path / "m", lambda *said: told.append(said)) for _ in "12"
+            ]
+            while sum(said[0].startswith("waiting for another process") for said in told) < 2:
+                assert not any(one.done() for one in got), got
+                time.sleep(0.01)
+        assert sorted(one.result().found for one in got) == [False, True]
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
 def test_an_empty_folder_will_do(entry, tmp_path):

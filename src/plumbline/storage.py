@@ -17,8 +17,9 @@ import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from plumbline.errors import DataError, PlumblineError, StorageError
 
@@ -120,7 +121,7 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def open_regular(path: Path, kind: type[PlumblineError] = DataError) -> BinaryIO:
+def open_regular(path: Path, kind: type[PlumblineError] = DataError) -> BufferedReader:
     """Open an ordinary file for reading, without waiting for anything.
 
     What this process was given open (`/dev/stdin`, `/dev/fd/63` of `<(...)`) may be a pipe.

@@ -80,6 +80,9 @@ DAMAGES = {
     "result.json": ('{"evaluations"', "result.json is not JSON"),
     "timings.jsonl": ('{"stage": 1, "step": 1}\n', "stage: "),
     "events.jsonl": (b"\xff\xfe\n", "not UTF-8"),
+    "timings.jsonl ": ('{"stage": "rl", "step": 1, "time/step": 1e308}\n', "which are no seconds of a step"),
+    "timings.jsonl  ": (f'{{"stage": "rl", "step": {"9" * 200}}}\n', "step: "),
+    "recipe.yaml ": ("a: &a {b: *a}", "an anchor stands inside itself"),
     "evaluations/paper.json": ("{}", "paper does not name an evaluation"),
 }
 
@@ -89,11 +92,20 @@ def test_a_damaged_record_is_named_and_costs_the_others_nothing(tmp_path, file, 
     stored(tmp_path / "good", {GREEDY: rewards(0.5)})
     stored(tmp_path / "bad", {GREEDY: rewards(0.5)})
     content, said = damage
-    (tmp_path / "bad" / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+    (tmp_path / "bad" / file.strip()).write_bytes(content if isinstance(content, bytes) else content.encode())
     found = listed(tmp_path)
     assert found["bad"].status == "damaged"
     assert said in found["bad"].why
     assert (found["good"].status, found["good"].why) == ("finished", "")
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "1e308", None, [1]])
+def test_a_moment_that_no_calendar_has_is_no_error(tmp_path, moment):
+    stored(tmp_path / "run")
+    with (tmp_path / "run" / "events.jsonl").open("a") as file:
+        file.write(json.dumps({"kind": "started", "message": "", "time": moment}) + "\n")
+    os.utime(tmp_path / "run" / "recipe.yaml", (2**40, 2**40))
+    assert listed(tmp_path)["run"].status == "finished"
 
 
 def test_what_is_no_run_is_named_and_nothing_hangs_or_raises(tmp_path):
@@ -116,7 +128,8 @@ def test_what_is_no_run_is_named_and_nothing_hangs_or_raises(tmp_path):
     assert set(by_name) == {"v1", "cut", "piped"}
     assert by_name["cut"].status == "damaged"
     assert "has no recipe.yaml" in by_name["cut"].why
-    assert by_name["piped"].status == "finished"
+    assert by_name["piped"].status == "damaged"
+    assert "events.jsonl cannot be read: it is a named pipe" in by_name["piped"].why
     assert {Path(place).name: what for place, what in others.items()} == {
         "empty": "empty",
         "theirs": "no run: a checkpoint of transformers or TRL",

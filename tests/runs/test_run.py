@@ -41,6 +41,7 @@ def test_a_run_that_ended_before_its_first_step_is_begun_anew(tmp_path):
 def test_references_alone_are_forgotten_and_their_neighbours_kept(tmp_path):
     folder = tmp_path / "run"
     with start(folder):
+        claim(folder / "data", "records")
         for name in ("evaluations/reference.val.oracle.json", "evaluations/reference.txt", "data/commerce.db"):
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).touch()
@@ -49,7 +50,7 @@ def test_references_alone_are_forgotten_and_their_neighbours_kept(tmp_path):
     with start(folder, steps=7):
         pass
     left = {path.name for name in ("data", "evaluations") for path in (folder / name).iterdir()}
-    assert left == {"own.csv", "reference.val.txt"}
+    assert left == {".plumbline", "own.csv", "reference.val.txt"}
 
 
 def test_records_of_a_run_that_had_not_begun_to_train_are_kept_for_the_same_recipe_alone(tmp_path):

@@ -328,6 +328,7 @@ def test_the_log_has_a_line_a_request_and_contents_only_where_asked(tmp_path):
         assert (rows[1]["n"], rows[1]["completion_tokens"], rows[1]["finish"]) == (2, 6, ["stop", "stop"])
         assert rows[0].get("answers") == (["one two three"] if contents else None)
         assert ("say it" in log.read_text()) == contents
+        assert not contents or log.stat().st_mode & 0o777 == 0o600, "what people ask is for nobody else to read"
 
 
 def test_nothing_stays_of_many_requests():

@@ -67,6 +67,7 @@ def get(name: str, out: Path | None, progress: Progress) -> Got:
     missing = [parent for parent in folder.parents if not parent.exists()]
     _check_space(entry, next(parent for parent in folder.parents if parent.exists()))
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
         with locked(folder, partial(progress, f"waiting for another process, which makes {folder}", 0, 1)):
             return _got(entry, folder, progress)
     except BaseException as error:

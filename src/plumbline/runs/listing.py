@@ -18,7 +18,7 @@ from plumbline.errors import DataError, PlumblineError, RecipeError, RunError
 from plumbline.overrides import as_mapping, read_yaml
 from plumbline.recipe import Recipe, load
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
-from plumbline.runs.rows import KINDS, checker
+from plumbline.runs.rows import checker
 from plumbline.runs.run import STAGES, in_use, is_blank
 from plumbline.storage import SMALL, JsonLines, begins_with, clear_read_errors, read_object, read_text
 
@@ -271,8 +271,6 @@ def _result(folder: Path) -> dict[str, Any] | None:
 
 
 def _rows(folder: Path, name: str) -> list[dict[str, Any]]:
-    if name not in KINDS or not (folder / f"{name}.jsonl").is_file():
-        return []
     return JsonLines(folder / f"{name}.jsonl", checker(name)).rows()
 
 

@@ -194,9 +194,11 @@ def files_of(folder: Path) -> Iterator[Path]:
     """The files of a run that are published, but for its checkpoints."""
     with suppress(FileNotFoundError):
         for top in sorted(folder.iterdir()):
-            if top.is_file() and top.name not in NOT_PUBLISHED and not top.name.endswith(".tmp"):
+            if top.name in NOT_PUBLISHED or _passing(top.name):
+                continue
+            if top.is_file():
                 yield top
-            elif top.is_dir() and top.name not in NOT_PUBLISHED:
+            elif top.is_dir():
                 yield from _below(top)
         yield from folder.glob(f"{CHECKPOINTS}/*/begin.json")
         for model in sorted(folder.glob(f"{MODELS}/*/{CARD}")):  # whole ones
@@ -205,8 +207,14 @@ def files_of(folder: Path) -> Iterator[Path]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    hidden = (one for one in sorted(folder.rglob("*")) if not one.name.endswith(".tmp"))
-    yield from (one for one in hidden if one.is_file() and not any(part.endswith(".tmp") for part in one.parts))
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not any(map(_passing, path.relative_to(folder).parts)):
+            yield path
+
+
+def _passing(name: str) -> bool:
+    """Whether a name is of what is being written, or of a lock on what is being built."""
+    return name.endswith(".tmp") or (name.startswith(".") and (name.endswith(".lock") or claims.UNFINISHED in name))
 
 
 def _check_free(store: Store, *, resume: bool) -> None:

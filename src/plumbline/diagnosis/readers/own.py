@@ -117,7 +117,7 @@ def sample(row: Mapping[str, Any]) -> Sample:
     finish, parts = row.get("finish"), row.get("parts")
     parts = parts if isinstance(parts, dict) else {}
     for name, value in (("reward", row.get("reward")), *parts.items()):
-        if value is not None and (not isinstance(value, int | float) or as_number(value) is None):
+        if value is not None and (isinstance(value, str) or as_number(value) is None):
             raise ValueError(f"{name} is {value!r}, and no number")
     if (step := as_number(row.get("step", 0))) is None or not abs(step) < FAR:
         raise ValueError(f"step is {row['step']!r}, and no number of a step")
@@ -125,7 +125,7 @@ def sample(row: Mapping[str, Any]) -> Sample:
         step=int(step),
         prompt=str(row.get("id", "")),
         text=str(row.get("text", "")),
-        reward=row.get("reward"),
+        reward=as_number(row.get("reward")),
         truncated=None if finish is None else finish == "length",
-        parts=parts,
+        parts={name: as_number(value) for name, value in parts.items()},
     )
