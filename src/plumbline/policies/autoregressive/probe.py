@@ -164,7 +164,10 @@ def _head_is_linear(model: Any, prompts: Tokens, answers: NDArray[np.int64], tri
     if type(head) is not nn.Linear or not head.weight.dtype.is_floating_point:
         return False
     body = model.get_decoder()
-    hidden = [body(row, use_cache=False).last_hidden_state for row in _rows(model, prompts, answers)]
+    try:
+        hidden = [body(row, use_cache=False).last_hidden_state for row in _rows(model, prompts, answers)]
+    except (TypeError, ValueError, RuntimeError, AttributeError):  # what the class calls its decoder is something else
+        return False
     if hidden[0].dtype != head.weight.dtype:  # the model casts between the two
         return False
     return trial.agrees(torch.cat([head(each[0, -ANSWER - 1 : -1]) for each in hidden]))

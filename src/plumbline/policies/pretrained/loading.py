@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -312,12 +313,32 @@ def _adapter(model: Any, folder: str) -> Any:
     from peft import PeftModel
 
     try:
-        return PeftModel.from_pretrained(model, folder, is_trainable=True)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            adapter = PeftModel.from_pretrained(model, folder, is_trainable=True)
+        if any("missing adapter keys" in str(each.message) for each in said):
+            _fill(adapter, Path(folder))
     except (RuntimeError, ValueError, KeyError, OSError, SafetensorError) as error:
         raise ModelError(
             f"the adapter in {folder} is of another model: {_first_line(error)}",
             "check base_model_name_or_path in its adapter_config.json",
         ) from error
+    return adapter
+
+
+def _fill(adapter: Any, folder: Path) -> None:
+    """Read an adapter's weights under the very names that they were saved under.
+
+    peft renames them for some architectures, finds nothing of the new name, and leaves random ones with a warning.
+
+    Raises:
+        KeyError: the file lacks one.
+    """
+    saved = load_file(folder / "adapter_model.safetensors")
+    with torch.no_grad():
+        for name, weight in adapter.named_parameters():
+            if ".lora_" in name:
+                weight.copy_(saved[name.replace(".default.", ".")])
 
 
 def _check_targets(adapted: set[str], wanted: set[str], source: str) -> None:
