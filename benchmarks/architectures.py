@@ -88,6 +88,7 @@ SIZES: dict[str, Any] = {
 """A setting is given where a config has that name."""
 STRETCHED = {"rope_theta": 10000.0, "factor": 4.0}
 FAMILIES: dict[str, dict[str, Any]] = {
+    "bailing_hybrid": {"layer_group_size": 2},
     "bamba": {"attn_layer_indices": [1]},
     "bert": {"is_decoder": True},
     "cohere_compass_text": {"layer_types": ["sliding_attention", "full_attention"] * 2},
@@ -115,6 +116,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1,
         "use_mamba_kernels": False, "mamba_d_state": 8,
     },
+    "kimi_linear": {"layer_types": ["linear_attention", "full_attention"] * 2},
     "lfm2": {"layer_types": ["conv", "conv", "full_attention", "conv"], "block_auto_adjust_ff_dim": False},
     "lfm2_moe": {"layer_types": ["conv", "full_attention", "conv", "conv"]},
     "mamba2": {"num_heads": 8, "head_dim": 16},

@@ -164,10 +164,10 @@ def _head_is_linear(model: Any, prompts: Tokens, answers: NDArray[np.int64], tri
     if type(head) is not nn.Linear or not head.weight.dtype.is_floating_point:
         return False
     body = model.get_decoder()
-    outputs = [body(row, use_cache=False) for row in _rows(model, prompts, answers)]
-    if not hasattr(outputs[0], "last_hidden_state"):  # the model calls itself its decoder (Llama 4)
+    try:
+        hidden = [body(row, use_cache=False).last_hidden_state for row in _rows(model, prompts, answers)]
+    except (TypeError, ValueError, RuntimeError, AttributeError):  # what the class calls its decoder is something else
         return False
-    hidden = [output.last_hidden_state for output in outputs]
     if hidden[0].dtype != head.weight.dtype:  # the model casts between the two
         return False
     return trial.agrees(torch.cat([head(each[0, -ANSWER - 1 : -1]) for each in hidden]))

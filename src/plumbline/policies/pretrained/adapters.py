@@ -59,14 +59,18 @@ def _linear(model: Any) -> dict[str, nn.Linear]:
 def not_for_adapters(model: Any) -> list[str]:
     """Names of linear layers that adapters of "all" are not for.
 
-    Those that are outside of the language model, such as a vision tower's; routers and others that are called in
-    another way than a linear layer; and those that peft refuses, because a kernel takes their weight by itself.
+    Those that are outside of the language model, such as a vision tower's; routers and others with a forward pass of
+    their own; those whose weight the model reads without calling them, so that an adapter would never act; and those
+    that peft refuses for the same reason.
     """
     from peft import LoraConfig
     from peft.tuners.lora import LoraModel
 
-    body, config = model.get_decoder(), LoraConfig()
-    within = {id(module) for module in body.modules()}
+    config = LoraConfig()
+    within = set(model.get_decoder().modules())
+    if model.get_input_embeddings() not in within:  # what the class calls its decoder is something else
+        within = set(model.modules())
+    passed_over = _passed_over(model)
 
     def refused(name: str) -> bool:
         try:
@@ -78,8 +82,30 @@ def not_for_adapters(model: Any) -> list[str]:
     return [
         name
         for name, module in _linear(model).items()
-        if id(module) not in within or _is_special(module) or refused(name)
+        if module not in within or _is_special(module) or name in passed_over or refused(name)
     ]
+
+
+@torch.no_grad()
+def _passed_over(model: Any) -> set[str]:
+    """Names of linear layers that a pass does not call, though it calls the module that they stand in.
+
+    An expert that no token was sent to is not called, and so is not passed over.
+    """
+    called: set[Any] = set()
+    hooks = [module.register_forward_pre_hook(lambda module, _: called.add(module)) for module in model.modules()]
+    try:
+        model(torch.arange(4, device=model.device)[None], use_cache=False)
+    except (TypeError, ValueError, RuntimeError, AttributeError, IndexError, KeyError):
+        return set()  # of another family: no language model that takes tokens alone
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return {
+        name
+        for name, module in _linear(model).items()
+        if module not in called and model.get_submodule(name.rpartition(".")[0]) in called
+    }
 
 
 def _is_special(layer: nn.Linear) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -397,7 +398,12 @@ def _adapter(model: Any, folder: str) -> Any:
     fix = "check base_model_name_or_path in its adapter_config.json"
     with clear_opening_errors(f"the adapter in {folder} is of another model", fix):
         _try_patterns(model, folder)
-        return PeftModel.from_pretrained(model, folder, is_trainable=True, local_files_only=True)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            adapter = PeftModel.from_pretrained(model, folder, is_trainable=True, local_files_only=True)
+        if any("missing adapter keys" in str(each.message) for each in said):
+            _fill(adapter, Path(folder))
+    return adapter
 
 
 PATTERNS = ("target_modules", "exclude_modules", "layers_pattern", "rank_pattern", "alpha_pattern")
@@ -436,6 +442,21 @@ def _try_patterns(model: Any, folder: str) -> None:
             f"the patterns in {Path(folder) / ADAPTER} take over {PATIENCE:.0f} s to be matched: {patterns[0][:80]}",
             "list the names of the layers in target_modules there",
         ) from error
+
+
+def _fill(adapter: Any, folder: Path) -> None:
+    """Read an adapter's weights under the very names that they were saved under.
+
+    peft renames them for some architectures, finds nothing of the new name, and leaves random ones with a warning.
+
+    Raises:
+        KeyError: the file lacks one.
+    """
+    saved = load_file(folder / "adapter_model.safetensors")
+    with torch.no_grad():
+        for name, weight in adapter.named_parameters():
+            if ".lora_" in name:
+                weight.copy_(saved[name.replace(".default.", ".")])
 
 
 def _check_targets(adapted: set[str], wanted: set[str], source: str) -> None:
