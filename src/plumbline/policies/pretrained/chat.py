@@ -29,8 +29,8 @@ CHATML = (
 )
 QUESTION, ANSWER = "plummet", "plumbline"
 """What a template is tried with."""
-_THOUGHT = re.compile(r"<\|?([^<>|/]+)>\s*\w*\s*<[/|]?\1\|?>|<\|?([^<>|/]+)\|>\s*<\|?/\2\|>")
-"""A thought without a thought: <think></think>, or <|channel>thought<channel|>."""
+_THOUGHT = re.compile(r"<\|?([^<>|/]+)>\s*\w*\s*<[/|]?\1\|?>|<\|?([^<>|/]+)\|>\s*<\|?/\2\|>|</[^<>|/]+>")
+"""A thought without a thought: <think></think>, <|channel>thought<channel|>, or the end alone."""
 _OPENED = re.compile(r"<([^<>|/]+)>\s*$")
 _TEMPLATE = "give another template (model.chat_template: a Jinja file, or chatml)"
 
@@ -87,7 +87,8 @@ class Chat:
         asked, finished = self._tried()
         self.end_of_turn = self._find_end_of_turn(finished.rpartition(ANSWER)[2].lstrip())
         self.stop_ids = tuple(sorted({self.end_of_turn, *_ids_of(generation_stops), *_own_stops(tokenizer)}))
-        self._closing = self._find_closing(asked, finished.rpartition(ANSWER)[0])
+        begun = finished.rpartition(ANSWER)[0]  # with a finished answer, a template may write what is before otherwise
+        self._closing = self._find_closing(*(text.rpartition(QUESTION)[2] for text in (asked, begun)))
         self.control = self._find_control(_OPENED.sub("", asked) if self._closing else asked)
         """The control tokens' texts by id: special ones, stop tokens, and what else the template marks turns with."""
 
@@ -129,8 +130,8 @@ class Chat:
         """What closes a thought that the generation prompt opens, with which demonstrations begin; else nothing.
 
         Args:
-            asked: a chat with the generation prompt.
-            begun: the same chat with a finished answer, up to that answer's text.
+            asked: what follows the question, with the generation prompt.
+            begun: what follows it before the text of a finished answer.
 
         Raises:
             ModelError: a finished answer begins otherwise: with tokens that an answer's text cannot hold, or without
@@ -146,10 +147,9 @@ class Chat:
                 closing, left = f"\n</{opened[1]}>\n\n", _OPENED.sub("", left)
         left, inserted = (_THOUGHT.sub("", text).strip() for text in (left, inserted))
         if left or any(token in inserted for token in self._added.values()):
-            ends, begins = (text.rpartition(QUESTION)[2][-80:] for text in (asked, begun))
             raise ModelError(
-                f"the chat template asks for an answer with {ends!r}, and begins a finished one with {begins!r}: what "
-                "is sampled would be no answer as the template writes it",
+                f"the chat template asks for an answer with {asked[-80:]!r}, and begins a finished one with "
+                f"{begun[-80:]!r}: what is sampled would be no answer as the template writes it",
                 "use another model, or set model.chat_template to a Jinja file whose generation prompt ends where the "
                 "text of an answer begins",
             )
