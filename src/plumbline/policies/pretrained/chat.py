@@ -31,6 +31,8 @@ QUESTION, ANSWER = "plummet", "plumbline"
 """What a template is tried with."""
 _THOUGHT = re.compile(r"<\|?([^<>|/]+)>\s*\w*\s*<[/|]?\1\|?>|<\|?([^<>|/]+)\|>\s*<\|?/\2\|>|</[^<>|/]+>")
 """A thought without a thought: <think></think>, <|channel>thought<channel|>, or the end alone."""
+_MARK = re.compile(r"[^\w\s]")
+"""Part of every added token but blanks and words, which any text has."""
 _OPENED = re.compile(r"<([^<>|/]+)>\s*$")
 _TEMPLATE = "give another template (model.chat_template: a Jinja file, or chatml)"
 
@@ -73,7 +75,7 @@ class Chat:
         self.tokenizer = tokenizer
         if template == "chatml":
             bos = tokenizer.bos_token_id
-            begins = bos is not None and list(tokenizer("x")["input_ids"][:1]) == [bos]
+            begins = bos is not None and _encoded(lambda: tokenizer("x")["input_ids"], "x")[:1] == [bos]
             tokenizer.chat_template = ("{{ bos_token }}" if begins else "") + CHATML
         elif template is not None:
             tokenizer.chat_template = read_template(template)
@@ -116,9 +118,9 @@ class Chat:
 
     def _find_end_of_turn(self, rest: str) -> int:
         """The token with which the template goes on after an answer; the end-of-text token where that is none."""
-        first = self._ids(rest)[0] if rest else None
-        if first is not None and (first in self.tokenizer.all_special_ids or first in self._added):
-            return first
+        for first in self._ids(rest)[:1]:
+            if first in self.tokenizer.all_special_ids or first in self._added:
+                return first
         if self.tokenizer.eos_token_id is None:
             raise ModelError(
                 "neither the chat template nor the tokenizer has a token that ends an answer",
@@ -146,7 +148,7 @@ class Chat:
             elif _OPENED.search(left):
                 closing, left = f"\n</{opened[1]}>\n\n", _OPENED.sub("", left)
         left, inserted = (_THOUGHT.sub("", text).strip() for text in (left, inserted))
-        if left or any(token in inserted for token in self._added.values()):
+        if left or any(token in inserted for token in self._added.values() if _MARK.search(token)):
             raise ModelError(
                 f"the chat template asks for an answer with {asked[-80:]!r}, and begins a finished one with "
                 f"{begun[-80:]!r}: what is sampled would be no answer as the template writes it",
@@ -165,10 +167,8 @@ class Chat:
     def _find_control(self, asked: str) -> dict[int, str]:
         tokenizer, stops = self.tokenizer, {*self.stop_ids}
         special = {*tokenizer.all_special_ids, *(i for i, one in tokenizer.added_tokens_decoder.items() if one.special)}
-        # An added token that is not special may be a blank or a word of every text.
-        marks = {
-            i for i in {*stops, *self._ids(_THOUGHT.sub("", asked))} if re.search(r"[^\w\s]", self._added.get(i, ""))
-        }
+        shown = self._ids(re.sub(rf"(?:{_THOUGHT.pattern})\s*$", "", asked))
+        marks = {i for i in {*stops, *shown} if _MARK.search(self._added.get(i, ""))}
         found = (special | marks) - ({tokenizer.unk_token_id} - stops)  # what a tokenizer makes of unknown letters
         return {i: text for i, text in self._added.items() if i in found}
 
