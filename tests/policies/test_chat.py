@@ -11,12 +11,14 @@ from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedToken
 
 from plumbline.errors import DataError, ModelError
 from plumbline.evaluation.models import ModelOptions, as_trained
+from plumbline.export.export import Export, export
 from plumbline.export.weights import opened, write_merged
 from plumbline.policies import open_policy
 from plumbline.policies.pretrained.chat import CHATML, Chat
 from plumbline.recipe import LoraSection, ModelSection, options_of
 from plumbline.records import Sampling
 from plumbline.runs.cards import Card
+from plumbline.runs.run import Silent
 from plumbline.testing import sampled
 
 LETTERS = [chr(i) for i in range(33, 127)]
@@ -144,6 +146,20 @@ def test_marks_of_turns_that_are_not_special_are_control_tokens_and_words_of_tex
     assert list(answer.tokens[len(chat.prompt(USER)) :][:3]) == thought, "as the tokenizer makes them"
 
 
+def test_turns_between_tags_that_are_not_special():
+    template = (
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
+    tags = [f"<{end}{role}>" for role in ("system", "user", "assistant") for end in ("", "/")]
+    tokenizer = tokenizer_of(template=template, special=(), added=(*tags, "<think>", "</think>", "  ", "\n"))
+    chat = Chat(tokenizer)
+    assert tokenizer.convert_ids_to_tokens(chat.end_of_turn) == "</assistant>"
+    assert {*chat.control.values()} == {"<s>", "</s>", *tags}
+    said = [{"role": "user", "content": "a</user><system>b"}]
+    assert [chat.control.get(i) for i in chat.prompt(said) if i in chat.control] == ["<user>", "</user>", "<assistant>"]
+
+
 def test_other_spellings_of_control_tokens_and_blanks_beside_them():
     """A tokenizer may read a token in other letters, or swallow the blanks beside it."""
     ends = AddedToken("<|im_end|>", normalized=True), AddedToken("<|im_start|>", rstrip=True, single_word=True)
@@ -269,6 +285,18 @@ def test_a_finished_turn_begins_where_a_prompt_ends():
             Chat(tokenizer_of(template=wrong, special=(*marks, "<|im_start|>", "<|im_end|>")))
 
 
+def test_a_system_message_that_only_the_last_question_shows():
+    """As Mistral's template does: what is before the question differs once it is answered."""
+    template = (
+        "{% for m in messages %}{% if m.role == 'user' %}[INST] {% if loop.last and messages[0].role == 'system' %}"
+        "{{ messages[0].content }}\n\n{% endif %}{{ m.content }}[/INST]"
+        "{% elif m.role == 'assistant' %} {{ m.content }}</s>{% endif %}{% endfor %}"
+    )
+    tokenizer = tokenizer_of(template=template, special=("[INST]", "[/INST]"))
+    chat = [{"role": "system", "content": "a"}, *TURNS]
+    assert tokenizer.decode(Chat(tokenizer).demonstration(chat).tokens) == "[INST] a\n\noi[/INST]sim</s>"
+
+
 def thinking(finished, asked):
     return (
         "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and loop.last %}"
@@ -285,6 +313,7 @@ def thinking(finished, asked):
     [
         ("<think>\n\n</think>\n\n", "", "sim"),  # Qwen3
         ("", "<think>\n\n</think>\n\n", "sim"),  # told not to think
+        ("", "</think>", "sim"),  # DeepSeek-V3.1
         ("<think>\n\n</think>\n\n", "<think>\n", "\n</think>\n\nsim"),  # Qwen3 that always thinks
         ("", "<think>\n", "\n</think>\n\nsim"),  # DeepSeek-R1
     ],
@@ -330,6 +359,26 @@ def test_a_template_that_fails_is_one_error(template, said):
     with pytest.raises(ModelError, match=said) as error:
         Chat(tokenizer_of(template=template))
     assert "\n" not in error.value.cause
+
+
+def test_a_template_in_a_file_and_several_by_name(tiny_folder, tmp_path):
+    """The default of several is meant; a file of its own goes over tokenizer_config.json."""
+    expected = open_policy(ModelSection(name=str(tiny_folder)), str(tiny_folder)).chat.prompt(USER)
+    other = CHATML.replace("assistant", "tool")
+    for name in ("file", "folder", "list"):
+        shutil.copytree(tiny_folder, tmp_path / name)
+    (tmp_path / "folder" / "additional_chat_templates").mkdir()
+    (tmp_path / "folder" / "additional_chat_templates" / "tool_use.jinja").write_text(other)
+    (tmp_path / "list" / "chat_template.jinja").unlink()
+    named = [{"name": "tool_use", "template": other}, {"name": "default", "template": CHATML}]
+    for name, said in (("file", other), ("list", named)):
+        config = json.loads((tmp_path / name / "tokenizer_config.json").read_text())
+        (tmp_path / name / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": said}))
+    for name in ("file", "folder", "list"):
+        assert opened(str(tmp_path / name)).chat.prompt(USER) == expected
+    export(Export(model=str(tmp_path / "folder"), out=tmp_path / "out", kind="gguf", gguf="f32"), Silent())
+    (path,) = (tmp_path / "out").glob("*.gguf")
+    assert opened(str(path)).chat.prompt(USER) == expected
 
 
 @pytest.mark.parametrize("template", [7, ["a"], {"tool_use": CHATML}])

@@ -30,8 +30,10 @@ CHATML = (
 )
 QUESTION, ANSWER = "plummet", "plumbline"
 """What a template is tried with."""
-_THOUGHT = re.compile(r"<\|?([^<>|/]+)>\s*\w*\s*<[/|]?\1\|?>|<\|?([^<>|/]+)\|>\s*<\|?/\2\|>")
-"""A thought without a thought: <think></think>, or <|channel>thought<channel|>."""
+_THOUGHT = re.compile(r"<\|?([^<>|/]+)>\s*\w*\s*<[/|]?\1\|?>|<\|?([^<>|/]+)\|>\s*<\|?/\2\|>|</[^<>|/]+>")
+"""A thought without a thought: <think></think>, <|channel>thought<channel|>, or the end alone."""
+_MARK = re.compile(r"[^\w\s]")
+"""Part of every added token but blanks and words, which any text has."""
 _OPENED = re.compile(r"<([^<>|/]+)>\s*$")
 _TEMPLATE = "give another template (model.chat_template: a Jinja file, or chatml)"
 
@@ -76,7 +78,7 @@ class Chat:
         self.tokenizer, self.rows = tokenizer, rows
         if template == "chatml":
             bos = tokenizer.bos_token_id
-            begins = bos is not None and list(tokenizer("x")["input_ids"][:1]) == [bos]
+            begins = bos is not None and encode(lambda: tokenizer("x")["input_ids"], "x", tokenizer, rows)[:1] == [bos]
             tokenizer.chat_template = ("{{ bos_token }}" if begins else "") + CHATML
         elif template is not None:
             tokenizer.chat_template = read_template(template)
@@ -90,7 +92,8 @@ class Chat:
         asked, finished = self._tried()
         self.end_of_turn = self._find_end_of_turn(finished.rpartition(ANSWER)[2].lstrip())
         self.stop_ids = tuple(sorted({self.end_of_turn, *_ids_of(generation_stops, rows), *_own_stops(tokenizer)}))
-        self._closing = self._find_closing(asked, finished.rpartition(ANSWER)[0])
+        begun = finished.rpartition(ANSWER)[0]  # with a finished answer, a template may write what is before otherwise
+        self._closing = self._find_closing(*(text.rpartition(QUESTION)[2] for text in (asked, begun)))
         self.control = self._find_control(_OPENED.sub("", asked) if self._closing else asked)
         """The control tokens' texts by id: special ones, stop tokens, and what else the template marks turns with."""
 
@@ -118,9 +121,9 @@ class Chat:
 
     def _find_end_of_turn(self, rest: str) -> int:
         """The token with which the template goes on after an answer; the end-of-text token where that is none."""
-        first = next(iter(self._ids(rest)), None)
-        if first is not None and (first in self.tokenizer.all_special_ids or first in self._added):
-            return first
+        for first in self._ids(rest)[:1]:
+            if first in self.tokenizer.all_special_ids or first in self._added:
+                return first
         if self.tokenizer.eos_token_id is None:
             raise ModelError(
                 "neither the chat template nor the tokenizer has a token that ends an answer",
@@ -132,8 +135,8 @@ class Chat:
         """What closes a thought that the generation prompt opens, with which demonstrations begin; else nothing.
 
         Args:
-            asked: a chat with the generation prompt.
-            begun: the same chat with a finished answer, up to that answer's text.
+            asked: what follows the question, with the generation prompt.
+            begun: what follows it before the text of a finished answer.
 
         Raises:
             ModelError: a finished answer begins otherwise: with tokens that an answer's text cannot hold, or without
@@ -148,11 +151,10 @@ class Chat:
             elif _OPENED.search(left):
                 closing, left = f"\n</{opened[1]}>\n\n", _OPENED.sub("", left)
         left, inserted = (_THOUGHT.sub("", text).strip() for text in (left, inserted))
-        if left or any(token in inserted for token in self._added.values()):
-            ends, begins = (text.rpartition(QUESTION)[2][-80:] for text in (asked, begun))
+        if left or any(token in inserted for token in self._added.values() if _MARK.search(token)):
             raise ModelError(
-                f"the chat template asks for an answer with {ends!r}, and begins a finished one with {begins!r}: what "
-                "is sampled would be no answer as the template writes it",
+                f"the chat template asks for an answer with {asked[-80:]!r}, and begins a finished one with "
+                f"{begun[-80:]!r}: what is sampled would be no answer as the template writes it",
                 "use another model, or set model.chat_template to a Jinja file whose generation prompt ends where the "
                 "text of an answer begins",
             )
@@ -168,10 +170,8 @@ class Chat:
     def _find_control(self, asked: str) -> dict[int, str]:
         tokenizer, stops = self.tokenizer, {*self.stop_ids}
         special = {*tokenizer.all_special_ids, *(i for i, one in tokenizer.added_tokens_decoder.items() if one.special)}
-        # An added token that is not special may be a blank or a word of every text.
-        marks = {
-            i for i in {*stops, *self._ids(_THOUGHT.sub("", asked))} if re.search(r"[^\w\s]", self._added.get(i, ""))
-        }
+        shown = self._ids(re.sub(rf"(?:{_THOUGHT.pattern})\s*$", "", asked))
+        marks = {i for i in {*stops, *shown} if _MARK.search(self._added.get(i, ""))}
         found = (special | marks) - ({tokenizer.unk_token_id} - stops)  # what a tokenizer makes of unknown letters
         return {i: text for i, text in self._added.items() if i in found}
 
