@@ -2,11 +2,13 @@
 
 import threading
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
-from plumbline.judging import Judging, judge
+from plumbline.errors import TrainingStopped
+from plumbline.judging import Judging, check_failures, judge
 from plumbline.records import Outcome, Sampling, Score, Step, Trajectory
 from plumbline.rollouts import collect
 from tests.toy import RUBRIC, ToyTask
@@ -154,3 +156,12 @@ def test_a_task_without_threads_is_judged_by_one_at_a_time():
     for thread in threads:
         thread.join()
     assert task.most == 1
+
+
+@pytest.mark.parametrize(
+    ("failed", "total", "stops"),
+    [(1, 4, False), (2, 4, False), (3, 4, True), (2, 2, True), (4, 20, False), (5, 20, True)],
+)
+def test_a_few_failures_say_nothing_of_a_verifier(failed, total, stops):
+    with pytest.raises(TrainingStopped, match="could not be judged") if stops else nullcontext():
+        check_failures(["TimeoutError"] * failed, total)

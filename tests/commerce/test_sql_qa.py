@@ -19,7 +19,7 @@ from plumbline.storage import read_jsonl, write_jsonl
 from plumbline.tasks import open_task
 from plumbline.tasks.commerce.sql_qa.answer import Answer, filled, read_answer, worth
 from plumbline.tasks.commerce.sql_qa.databases import databases
-from plumbline.tasks.commerce.sql_qa.engine import HEAP, Limits, Refusal, Result, run
+from plumbline.tasks.commerce.sql_qa.engine import DATES, HEAP, Limits, Refusal, Result, run
 from plumbline.tasks.commerce.sql_qa.gate import read_query
 from plumbline.tasks.commerce.sql_qa.gold import gold_of
 from plumbline.tasks.commerce.sql_qa.rubric import judge, said
@@ -123,6 +123,42 @@ def test_the_engine_alone_lets_no_write_and_no_look_outside_through(untouched, k
 def test_nothing_but_one_select_over_the_shop_gets_through(untouched, kind):
     for text in ATTACKS[kind]:
         assert isinstance(done(text, untouched), Refusal), text
+
+
+WHEN = ["'2017-10-02 10:56:33'", "'2016-02-29'", "2458849.5", "'12:30'", "NULL", "'nunca'", "x'323031372d30312d3031'"]
+MODIFIERS = ["", ", '+1 month'", ", 'start of year', '-1 day'", ", 'weekday 1'", ", 'nada'"]
+
+
+def test_dates_are_sqlites_own(shops):
+    calls = [
+        f"{function}({', '.join(filter(None, [form, when]))}{modifier})"
+        for function, form in {**dict.fromkeys(DATES, ""), "strftime": "'%Y-%m %j'"}.items()
+        for when in WHEN
+        for modifier in MODIFIERS
+    ]
+    calls += [f"strftime('%Y', {column}) || '-'" for column in ("order_purchase_timestamp", "NULL")]
+    with closing(sqlite3.connect(shops[0])) as plain:
+        for call in calls:
+            for suspicious in ("", " || ''"):
+                sql = f"SELECT {call}{suspicious} FROM orders LIMIT 50"
+                assert run(shops[0], sql).rows == tuple(plain.execute(sql)), sql
+
+
+CLOCKS = """
+date() | datetime() | time() | julianday() | unixepoch() | strftime('%Y') | date('now') | DATE('NoW', '-1 day')
+date('n'||'ow') | date(x'6e6f77') | strftime('%s', replace('nox', 'x', 'w')) | julianday(char(110, 111, 119))
+date(substr('know', 2)) | datetime('subsec') | unixepoch('subsecond') | date('2017-01-01', 'localtime')
+datetime('2017-01-01', 'UTC') | current_date | current_time | current_timestamp | random() | randomblob(4) | changes()
+total_changes() | last_insert_rowid() | "date"('now') | date(substring('anow', 2))
+date((SELECT group_concat(a, '') FROM (SELECT 'n' AS a UNION ALL SELECT 'ow')))
+"""
+
+
+@pytest.mark.parametrize("call", CLOCKS.strip().replace("\n", " | ").split(" | "))
+def test_no_query_knows_the_hour(shops, call):
+    result = run(shops[0], f"SELECT {call}")
+    assert isinstance(result, Refusal)
+    assert result.cause == "forbidden"
 
 
 def taken(text, database, limits):
@@ -415,6 +451,18 @@ def test_verdicts_of_threads_are_those_of_one(shops):
     alone = [judge(REFERENCE, text, shops)[1].total for text in work]
     with ThreadPoolExecutor(6) as pool:
         assert list(pool.map(lambda text: judge(REFERENCE, text, shops)[1].total, work)) == alone
+
+
+def test_a_greedy_query_takes_nothing_from_an_honest_one(shops):
+    """SQLite's bound of memory is one for the whole process."""
+    greedy = "WITH a(x) AS (SELECT 1)" + "".join(
+        f", a{n}(x) AS (SELECT x FROM a{n - 1 or ''} UNION ALL SELECT x FROM a{n - 1 or ''})" for n in range(1, 20)
+    )
+    work = [f"{greedy} SELECT COUNT(*) FROM a19", *["SELECT COUNT(*) FROM orders"] * 12] * 4
+    with ThreadPoolExecutor(6) as pool:
+        results = list(pool.map(lambda sql: run(shops[0], sql, SHORT), work))
+    assert [isinstance(result, Refusal) for result in results] == [sql.startswith("WITH") for sql in work]
+    assert results[0].cause == "memory"
 
 
 def test_threads_and_processes_may_build_at_once(tmp_path):
