@@ -2,7 +2,8 @@
 
 Prompts are padded on the left, as in transformers' `generate`; the prompt pass is done once and its cache repeated
 for the copies. Rows are copied and dropped by `reorder_cache`, which layers with a state (convolutions, linear
-attention) know; a few caches of their own kind know another way. It is used only after `probe.py` has compared it with the model's forward pass.
+attention) know; a few caches of their own kind know another way. It is used only after `probe.py` has compared it with
+the model's forward pass.
 """
 
 import math
