@@ -31,7 +31,7 @@ KINDS = {
     "qwen3_5_text": "transformers, rows, sliced",  # linear attention
     "modernbert-decoder": "transformers, rows, whole",  # its class calls the head its decoder
     "phimoe": "transformers, packed, sliced",  # a router that is a linear layer with another forward pass
-    "falcon_h1": "transformers, rows, sliced",  # layers that peft refuses
+    "falcon_h1": "transformers, rows, sliced",  # attention and a state in one layer; layers that peft refuses
     "llama, LongRoPE": "lean, packed, sliced",
     "llama, dynamic": "transformers, packed, sliced",
 }

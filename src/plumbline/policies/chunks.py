@@ -6,7 +6,7 @@ Letters in shapes: P prompts, G copies of the prompt that has most, R rows (requ
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Generic, TypeVar
+from typing import Generic, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,9 @@ Law = TypeVar("Law", bound=Sampling)
 Watch = Callable[[Key, NDArray[np.int64]], None]
 """Hears the key of a request, and its canvas [L] after a step."""
 
+Layout = Literal["square", "shared", "rows"]
+"""How a pass attends: over the masked square of a pack, each answer of it with its prompt alone, or a row each, which
+has the prompt once more and is as long as the longest of the pass."""
 LAUNCHES = 1e12
 """Operations per layer that a GPU could do while one more pass is started there: about 3 ms of an H100."""
 WORTH_SHARING = 128
@@ -161,9 +164,7 @@ def pack_sizes(
     tokens_per_pass: int,
     width: int,
     pass_cost: float,
-    *,
-    square: bool = True,
-    repeats: Sequence[bool] | None = None,
+    layouts: Sequence[Layout] | None = None,
 ) -> list[list[int]]:
     """Cut trajectories into packs: consecutive ones of one prompt, so many that the arithmetic is least.
 
@@ -177,9 +178,7 @@ def pack_sizes(
         tokens_per_pass: the longest pack that memory allows; one trajectory always makes a pack.
         width: H.
         pass_cost: operations of starting one more pass, per layer.
-        square: a pack's attention is a masked square; False: each answer is attended with its prompt alone.
-        repeats: of each trajectory, whether it can be scored in a row of its own only, which has the prompt once more;
-            a row is as long as the longest of its pass.
+        layouts: of each trajectory; "square" by default.
 
     Returns:
         Lists of indices, in order.
@@ -190,16 +189,16 @@ def pack_sizes(
         if end < len(trajectories) and np.array_equal(trajectories[end].prompt, trajectories[start].prompt):
             continue
         count, prompt, longest = end - start, len(trajectories[start].prompt), max(lengths[start:end])
-        in_rows = repeats is not None and any(repeats[start:end])
+        found = set(layouts[start:end]) if layouts is not None else {"square"}
         costs = {}
         for size in range(1, count + 1):
-            length = size * (prompt + longest) if in_rows else prompt + size * longest
+            length = size * (prompt + longest) if "rows" in found else prompt + size * longest
             if length > tokens_per_pass and size > 1:
                 break
-            if in_rows:
+            if "rows" in found:
                 pairs = size * (prompt + longest) ** 2
             else:
-                pairs = length**2 if square else prompt**2 + size * longest * (prompt + longest)
+                pairs = length**2 if "square" in found else prompt**2 + size * longest * (prompt + longest)
             costs[size] = -(-count // size) * (pass_cost + 24 * width**2 * length + 4 * width * pairs)
         size = min(costs, key=costs.__getitem__)
         packs += [list(range(at, min(at + size, end))) for at in range(start, end, size)]

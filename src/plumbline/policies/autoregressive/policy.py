@@ -24,7 +24,7 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import PASS_TOKENS, Pack, pack, pack_demonstrations, reach, rows
 from plumbline.policies.autoregressive.probe import probe, see
 from plumbline.policies.autoregressive.sampler import decode
-from plumbline.policies.chunks import LAUNCHES, joined, pack_sizes
+from plumbline.policies.chunks import LAUNCHES, Layout, joined, pack_sizes
 from plumbline.policies.draws import Noise
 from plumbline.policies.policy import Demonstration, Terms, common_law
 from plumbline.policies.pretrained.head import head_log_prob
@@ -157,8 +157,9 @@ class AutoregressivePolicy(PretrainedPolicy):
         lengths = [trajectory.num_tokens for trajectory in trajectories]
         slow, square = self.device.type == "cpu", not self._abilities.shared
         pass_cost = 24 * width**2 * PASS_TOKENS if slow else LAUNCHES
-        repeats = [not self._goes_in_packs([trajectory]) for trajectory in trajectories]
-        packs = pack_sizes(trajectories, lengths, tokens_per_pass, width, pass_cost, square=square, repeats=repeats)
+        packed: Layout = "square" if square else "shared"
+        layouts = [packed if self._goes_in_packs([trajectory]) else "rows" for trajectory in trajectories]
+        packs = pack_sizes(trajectories, lengths, tokens_per_pass, width, pass_cost, layouts)
         if not self._goes_in_packs(trajectories) or (slow and square):
             return packs  # rows repeat their prompt, and a mask is of the whole square
         return joined(packs, trajectories, lengths, min(tokens_per_pass, JOINED) if slow else tokens_per_pass)

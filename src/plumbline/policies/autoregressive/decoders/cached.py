@@ -1,8 +1,9 @@
 """Decoding through the model's own forward pass and cache: works for every causal model that transformers loads.
 
 Prompts are padded on the left, as in transformers' `generate`; the prompt pass is done once and its cache repeated
-for the copies. Layers that keep a state (convolutions, linear attention) know one way to copy and drop rows, and some
-caches of keys and values know another. It is used only after `probe.py` has compared it with the model's forward pass.
+for the copies. Rows are copied and dropped by `reorder_cache`, which layers with a state (convolutions, linear
+attention) know; a few caches of their own kind know another way. It is used only after `probe.py` has compared it with
+the model's forward pass.
 """
 
 import math
@@ -65,9 +66,9 @@ class CachedDecoder:
 
     def _take(self, rows: Tensor) -> None:
         """Let the cache hold these rows [R], of those that it has, in this order."""
-        layers = getattr(self.cache, "layers", ())
-        if all(hasattr(layer, "batch_select_indices") for layer in layers):
-            self.cache.batch_select_indices(rows)
+        kinds = type(self.cache).__mro__
+        if any("batch_select_indices" in vars(kind) and "reorder_cache" not in vars(kind) for kind in kinds):
+            self.cache.batch_select_indices(rows)  # a kind that has changed the one way only
         else:
             self.cache.reorder_cache(rows)
 
