@@ -118,7 +118,7 @@ def steady_context(model: Any, context: int) -> int:
     """
     if context <= 2 * STEADY or context > 2**30:  # of unknown length
         return context
-    ids = torch.arange(STEADY, device=model.device).repeat(2, 1) % model.config.get_text_config().vocab_size
+    ids = torch.arange(STEADY, device=model.device).repeat(2, 1)
 
     def beside(length: int) -> Tensor:
         """Logits [STEADY, V] of a row beside one that ends at this length."""
