@@ -11,6 +11,7 @@ import sqlite3
 import threading
 import time
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -32,9 +33,11 @@ total trim typeof unicode unixepoch unlikely upper
 FUNCTIONS = frozenset(_FUNCTIONS.split())
 """What a query may call: pure functions whose cost is bounded by the length of their arguments, which that of printf is
 not: its width and precision are numbers, and `printf('%.*c', 2147483647, 'x')` is one step."""
+DATES = frozenset({"date", "datetime", "julianday", "strftime", "time", "unixepoch"})
+"""Those of them that SQLite would let look at the clock and at the machine's time zone; see `_date`."""
 HEAP = 128 * 2**20
-"""Bytes that SQLite may take in this process, over all connections. Only this ends the compilation of common table
-expressions that each mention the one before twice, of which SQLite makes a copy a mention."""
+"""Bytes that SQLite may take in this process, over all connections, so one query runs at a time. Only this ends the
+compilation of common table expressions that each mention the one before twice: SQLite makes a copy for each mention."""
 STRIDE = 200
 """Steps of SQLite's machine between two looks at the clock."""
 CONNECTIONS = 64
@@ -91,7 +94,8 @@ def run(database: Path, sql: str, limits: Limits = LIMITS) -> Result | Refusal:
         while len(kept) >= CONNECTIONS:
             kept.pop(next(iter(kept))).connection.close()
         kept[key] = _Reader(database, limits)
-    return kept[key].run(sql)
+    with _ALONE:
+        return kept[key].run(sql)
 
 
 def check(database: Path) -> None:
@@ -105,6 +109,27 @@ def check(database: Path) -> None:
 
 _OF_THREAD = threading.local()
 """Of each thread its readers by file and limits, in the order in which they were opened."""
+_ALONE = threading.Lock()
+"""Held while a query runs: it may take all of `HEAP`, and no other one must be refused for it."""
+_CALENDAR = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+"""Computes dates, under `_ALONE`."""
+
+
+@lru_cache(maxsize=1 << 14, typed=True)
+def _date(name: str, given: Row) -> Value:
+    """What a function of dates gives, as a generated column: SQLite lets no column depend on the clock or a time zone.
+
+    Raises:
+        sqlite3.Error: it would.
+    """
+    table = f"{name}_{len(given)}"
+    columns = ", ".join(f"a{number}" for number in range(len(given)))
+    stored = columns or "a0"  # a table has at least one
+    _CALENDAR.execute(f"CREATE TABLE IF NOT EXISTS {table} ({stored}, value AS ({name}({columns})))")
+    _CALENDAR.execute(f"DELETE FROM {table}")  # noqa: S608  # names of this file
+    _CALENDAR.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(given)) or 'NULL'})", given)  # noqa: S608
+    value: Value = _CALENDAR.execute(f"SELECT value FROM {table}").fetchone()[0]  # noqa: S608
+    return value
 
 
 class _Reader:
@@ -146,6 +171,8 @@ class _Reader:
             (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
         ):
             connection.setlimit(category, bound)
+        for name in DATES:
+            connection.create_function(name, -1, partial(self._date, name), deterministic=True)
         connection.set_progress_handler(self._step, STRIDE)
         connection.set_authorizer(self._authorize)
 
@@ -180,6 +207,15 @@ class _Reader:
             return Result(tuple(column[0] for column in cursor.description), tuple(rows))
         finally:
             cursor.close()
+
+    def _date(self, name: str, *given: Value) -> Value:
+        self.steps += STRIDE  # a call takes as long
+        try:
+            return _date(name, given)
+        except sqlite3.OperationalError as error:
+            if "non-deterministic" in str(error):
+                self.stopped = Refusal("forbidden", f"{name}() with the clock or the machine's time zone")
+            raise
 
     def _step(self) -> bool:
         """Whether to stop."""
