@@ -6,7 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from plumbline.judging import Judging, judge
+from plumbline.errors import TrainingStopped
+from plumbline.judging import Judging, check_failures, judge
 from plumbline.records import Outcome, Sampling, Score, Step, Trajectory
 from plumbline.rollouts import collect
 from tests.toy import RUBRIC, ToyTask
@@ -154,3 +155,14 @@ def test_a_task_without_threads_is_judged_by_one_at_a_time():
     for thread in threads:
         thread.join()
     assert task.most == 1
+
+
+@pytest.mark.parametrize(("failed", "total"), [(0, 0), (1, 4), (2, 4), (2, 8), (6, 32)])
+def test_a_few_failed_verdicts_stop_nothing(failed, total):
+    check_failures(["TimeoutError: browser"] * failed, total)
+
+
+@pytest.mark.parametrize(("failed", "total"), [(1, 1), (2, 2), (3, 3), (3, 4), (3, 8), (4, 4), (7, 32)])
+def test_a_verifier_that_fails_too_often_stops_the_run(failed, total):
+    with pytest.raises(TrainingStopped, match=rf"{failed} of {total} .*TimeoutError: browser"):
+        check_failures(["TimeoutError: browser"] * failed, total)
