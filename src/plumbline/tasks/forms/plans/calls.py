@@ -83,11 +83,13 @@ def _read_chain(text: str, names: Names) -> list[Action] | None:
 def _pairs(text: str) -> Mapping[str, str] | None:
     """A line that is written like an object: "Action: type | Target: L | Value: V"; None where it is not."""
     first, *others = _BETWEEN_PAIRS.split(text)
+    if not others:
+        return None
     parts = [_PAIR.fullmatch(part) for part in (first if ":" in first else f"action: {first}", *others)]
     if ":" not in first and len(words_of(first) or ()) != 1:
         return None
     values = {part.group(1).casefold(): part.group(2).strip(" '\"`*") for part in parts if part is not None}
-    return values if others and len(values) == len(parts) and next(iter(values)) in _NAMING else None
+    return values if len(values) == len(parts) and next(iter(values)) in _NAMING else None
 
 
 def action_objects(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any] | str]:

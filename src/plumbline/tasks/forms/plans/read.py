@@ -38,7 +38,7 @@ _FAILED = "without success"
 AROUND_URL = "'\"`<>()[]*_.,;“”‘’«»"
 """What stands around an address without quotation marks, and is none of it."""
 _OPENING = 500
-"""Characters in which a step that goes to an address says so."""
+"""Characters in which a step that goes to an address says so, and of the longest title."""
 _MOST_STEPS = 20_000
 _TITLE_ROLES = frozenset({"noun", "article", "called", "adverb"})
 """Words that a line may have besides the label of a control, and ask for nothing."""
@@ -233,7 +233,7 @@ def _read(body: str, names: Names) -> tuple[tuple[Action, ...] | None, int]:
     """What a step says, and the work that it takes, which is the same where it is known from before."""
     work = Work()
     said = None
-    if names.kind(body.strip("*_:# ")):
+    if len(body) <= _OPENING and names.kind(body.strip("*_:# ")):
         return None, 1  # a title, although a label may begin like a step: "Access needs", "Select topics"
     try:
         for text in dict.fromkeys((body, *plainer(body))):
@@ -246,7 +246,7 @@ def _read(body: str, names: Names) -> tuple[tuple[Action, ...] | None, int]:
 
 
 def _read_text(text: str, names: Names, work: Work) -> tuple[Action, ...] | None:
-    work.look(len(text), words=len(text) if len(text) <= _OPENING else 0)  # longer ones begin alike
+    work.look(len(text), words=min(len(text), _OPENING) if "/" in text else 0)
     if (done := _DONE.fullmatch(text)) is not None and (action := _done(done.group("rest"))) is not None:
         return (action,)
     if (url := _navigates(text, names)) is not None:
@@ -283,6 +283,8 @@ def _done(rest: str) -> Action | None:
 
 def _navigates(text: str, names: Names) -> str | None:
     """The address that a step goes to; None where it goes to none."""
+    if "/" not in text:
+        return None
     tokens = tokens_of(text[:_OPENING], ()) or []
     verbs = verbs_of(tokens)
     url = URL.search(text)
