@@ -5,6 +5,7 @@ call costs many times what an ordinary one does.
 """
 
 import re
+import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -26,6 +27,22 @@ def most_work(call: Callable[[T], object], given: Iterable[T]) -> float:
     costs = [(_seconds(lambda: call(one)), one) for one in given]  # noqa: B023  # called at once
     costliest = max(costs, key=lambda cost: cost[0])[1]
     return work(lambda: call(costliest))
+
+
+def calls(call: Callable[[], object]) -> int:
+    """How many functions a call calls, those of C among them: the same on every machine."""
+    count = 0
+
+    def note(_frame: object, event: str, _arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 def _seconds(call: Callable[[], object]) -> float:

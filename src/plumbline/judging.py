@@ -18,8 +18,8 @@ from plumbline.tasks.task import Grouped, Task, episode_of, threads_of, turns_of
 
 MAX_FAILED = 0.2
 """Share of the completions of a step, or of an evaluation, that may fail to be judged."""
-FEWEST = 3
-"""So many failures say something of a verifier, and a time-out among four completions does not."""
+FEW_FAILED = 2
+"""So many may fail whatever the share: one time-out of four says nothing of the verifier."""
 _in_place = threading.Lock()
 """A task without threads is judged by one at a time, also where an evaluation and a sampler ahead do so at once."""
 Verdict = tuple[Outcome, Score | None, Failure | None]
@@ -41,9 +41,10 @@ def check_failures(causes: Sequence[str], total: int) -> None:
         total: completions.
 
     Raises:
-        TrainingStopped: more than `MAX_FAILED` of `total` could not be judged, and at least `FEWEST`, or all.
+        TrainingStopped: more than `MAX_FAILED` of `total`, and more than `FEW_FAILED`, or all of them, could not be
+            judged.
     """
-    if len(causes) > MAX_FAILED * total and len(causes) >= min(FEWEST, total):
+    if len(causes) > max(MAX_FAILED * total, min(FEW_FAILED, total - 1)):
         cause, count = Counter(causes).most_common(1)[0]
         raise TrainingStopped(
             f"{len(causes)} of {total} completions could not be judged; {count} of them because of {cause}",

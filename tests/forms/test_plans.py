@@ -21,13 +21,14 @@ from plumbline.tasks.forms.plans.actions import (
 from plumbline.tasks.forms.plans.agent import read_plan, write_agent
 from plumbline.tasks.forms.plans.elements import elements_of
 from plumbline.tasks.forms.plans.labels import UNKNOWN
-from plumbline.tasks.forms.plans.read import MAX_STEPS, read_step, read_steps
-from plumbline.tasks.forms.plans.sentence import _sentences, sentences
+from plumbline.tasks.forms.plans.read import MAX_STEPS, _read, read_step, read_steps
+from plumbline.tasks.forms.plans.sentence import sentences
+from plumbline.tasks.forms.plans.work import Work
 from plumbline.tasks.forms.plans.write import write_steps
 from plumbline.tasks.forms.suite.catalogue import FORMS
 from plumbline.testing import HOSTILE
 from tests.forms.small import small_form
-from tests.work import work
+from tests.work import calls, work
 
 URL = "http://127.0.0.1:5050/a/b"
 
@@ -429,8 +430,13 @@ def test_any_text_is_read(text):
         "Type 'a' into the '\n" + "' in '\n" * 5000,
         "Set " + "to the " * 1500,
         "Type 'a' into " + "Name " * 2000,
+        "\n[" * 20000,
+        "\n[" * 100 + "a" * 20000,
+        "Type 'a' in the b: " + "a" * 11000,
+        "Type 'a' into '" + ":*" * 5500 + "x'",
+        " " * 11000 + "Type 'a'",
     ],
-    ids=range(len(HOSTILE) + 14),
+    ids=range(len(HOSTILE) + 19),
 )
 def test_hostile_plans_are_read_in_no_time(text):
     assert len(read_plan(text, ELEMENTS).actions) <= MAX_STEPS
@@ -445,7 +451,36 @@ def test_elements_are_numbered_over_all_pages():
 
 def test_the_halves_of_a_line_of_many_quotation_marks_are_read_once():
     """Each of forty ways to take it apart splits it anew, three deep: half a million readings, which took minutes."""
-    _sentences.cache_clear()
     text = "Step 1: " + "Navigate to http://1: " * 8 + "Type" + " '" * 42
-    assert sentences(text, UNKNOWN) is None
-    assert _sentences.cache_info().misses < 200
+    did = Work()
+    assert sentences(text, UNKNOWN, did) is None
+    assert len(did.halves) < 200
+
+
+@pytest.mark.parametrize(
+    "unit", ["\n“", "\n«", '\n"', "x “\n", "Type 'a' ", "' into the '\n", "click 'a', type \"b\" \n", "Name: “a”, 'b\n"]
+)
+def test_the_work_on_a_plan_has_a_bound(unit):
+    """A quotation that is open is read anew at every line, and each time in a hundred ways."""
+    for size in (4000, 16000):
+        _read.cache_clear()
+        text = unit * (size // len(unit))
+        assert calls(lambda: read_plan(text, ELEMENTS)) < 1_500_000  # noqa: B023  # called at once
+
+
+def test_a_plan_of_too_much_work_is_unreadable_and_says_so_whatever_was_read_before():
+    text = "Type 'a' into the 'Name' field\n" + "\n“" * 2000
+    _read.cache_clear()
+    for _ in range(2):
+        plan = read_plan(text, ELEMENTS)
+        assert (plan.how, plan.actions) == ("none+costly", ())
+    assert (
+        read_plan(json.dumps(["Type 'a' into the 'Name' field", *["Type 'b" + "' in '" * 90] * 60]), ELEMENTS) == plan
+    )
+
+
+def test_long_values_of_many_lines_and_quotation_marks_are_read():
+    said = 'It is nice; don\'t "quote" this, and go to the house (1, 2). ' * 30
+    value = "\n".join(said[at : at + 90] for at in range(0, len(said), 90)).strip()
+    for text in (f"Type '{value}' into the 'Name' field", f'Set the "Name" field to «{value}»'):
+        assert read_plan(text + "\nClick the 'Go!' button", ELEMENTS).actions == (Type("Name", value), Submit("Go!"))

@@ -12,7 +12,7 @@ from plumbline.tasks.miniwob.grammar import ROLES, Element, Page
 from plumbline.tasks.miniwob.reading import MAX_ACTS, read_plan
 from plumbline.tasks.miniwob.writing import write_plan, write_step
 from plumbline.testing import HOSTILE
-from tests.work import work
+from tests.work import calls, work
 
 PAGE = Page(
     (
@@ -275,6 +275,8 @@ LONG = (
     "Press " + "a in " * 390,
     "Wait " + "9" * 9000,
     "\n".join("Drag " + "to " * 450 + "'a' x " * 100 for _ in range(10)),
+    "\n[" * 10000,
+    "\n[" * 100 + "a" * 19000,
 )
 
 
@@ -291,6 +293,13 @@ def test_a_list_of_seconds_is_not_multiplied():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 20e6
+
+
+@pytest.mark.parametrize("unit", ["click 'a', then 'b' ", "type “a” 'b' ", "'a' to \"b\", "])
+def test_the_work_on_a_plan_has_a_bound(unit):
+    lines = "\n".join(unit * (1900 // len(unit)) + str(at) for at in range(10))
+    assert read_plan(lines, PAGE).how == "none+costly"
+    assert calls(lambda: read_plan(lines, PAGE)) < 1_500_000
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, *LONG], ids=range(len(HOSTILE) + len(LONG)))

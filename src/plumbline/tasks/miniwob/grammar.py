@@ -10,6 +10,7 @@ from functools import cached_property
 
 from plumbline.tasks.forms.plans.labels import loose
 from plumbline.tasks.forms.plans.quotations import quotations
+from plumbline.tasks.forms.plans.work import Work
 from plumbline.tasks.miniwob.actions import MOST_PIXELS, MOST_WAIT, Act, Named, Point, Ref, Target, key_named
 from plumbline.tasks.miniwob.pieces import WORDS, Between, Phrases, Piece, pieces_of
 
@@ -79,10 +80,16 @@ class Page:
 NOWHERE = Page()
 
 
-def read_step(text: str, page: Page = NOWHERE) -> Act | None:
-    """Read a step, without its number; None where it is not understood, or is more than one."""
+def read_step(text: str, page: Page = NOWHERE, work: Work | None = None) -> Act | None:
+    """Read a step, without its number; None where it is not understood, or is more than one.
+
+    Raises:
+        TooMuchWorkError: the plan takes more than it may; never where its `work` is None.
+    """
     between: Between = {}
     for number, quoted in enumerate(quotations(text)):
+        if work is not None:
+            work.look(len(text))
         if number and len(quoted) == 1:
             continue  # "click 'A' or 'B'" names no element called "A' or 'B"
         if (act := read_pieces(text, pieces_of(text, quoted, between), page)) is not None:

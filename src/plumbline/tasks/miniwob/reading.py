@@ -19,6 +19,7 @@ from plumbline.tasks.forms.plans.labels import Names, loose, names_of
 from plumbline.tasks.forms.plans.quotations import plainer, quotations
 from plumbline.tasks.forms.plans.read import claims, cleaned, cut, read_line
 from plumbline.tasks.forms.plans.vocabulary import SUBMIT_WORDS
+from plumbline.tasks.forms.plans.work import TooMuchWorkError, Work
 from plumbline.tasks.miniwob.actions import Act, Named, Point, Ref, Target, from_json, key_named, target_json
 from plumbline.tasks.miniwob.grammar import NOWHERE, OWN, PAUSE, SCROLLED, Page, read_pieces, read_step
 from plumbline.tasks.miniwob.pieces import Piece, pieces_of
@@ -46,7 +47,8 @@ class Plan:
 
     acts: tuple[Act, ...]
     how: str
-    """steps, json or none; +unread where something was not understood, +cut where it was too long."""
+    """steps, json or none; +unread where something was not understood, +cut where it was too long; none+costly where
+    reading it takes more than `MOST_WORK`."""
     unread: int = 0
     """Lines that claim to be steps, or actions, that were not understood."""
     idle: int = 0
@@ -64,18 +66,21 @@ def read_plan(text: str, page: Page = NOWHERE) -> Plan:
     short = given[:MAX_CHARACTERS]
     found = _read_json(values_in(short, MAX_ACTS), page)
     how = "steps" if found is None else "json"
-    acts, unread, idle = found if found is not None else _read_lines(short, page)
+    try:
+        acts, unread, idle = found if found is not None else _read_lines(short, page, Work())
+    except TooMuchWorkError:
+        return Plan((), "none+costly")
     is_cut = len(acts) > MAX_ACTS or len(given) > MAX_CHARACTERS
     how = (how if acts else "none") + ("+unread" if unread else "") + ("+cut" if is_cut else "")
     return Plan(tuple(acts[:MAX_ACTS]), how, unread, idle)
 
 
-def _read_lines(text: str, page: Page) -> tuple[list[Act], int, int]:
+def _read_lines(text: str, page: Page, work: Work) -> tuple[list[Act], int, int]:
     """The actions of lines, how many of these were not understood, and how many change nothing."""
     acts: list[Act] = []
     unread = idle = 0
     for line in text.split("\n")[:_MOST_LINES]:
-        said = read_line_of(line, page)
+        said = _read_line(line, page, work)
         if said is None:
             unread += claims(line) or _is_own(cut(line)[1])
             continue
@@ -89,7 +94,7 @@ def _read_lines(text: str, page: Page) -> tuple[list[Act], int, int]:
 Said = tuple[Act | forms.Done, ...]
 
 
-def read_line_of(line: str, page: Page = NOWHERE) -> Said | None:
+def _read_line(line: str, page: Page, work: Work) -> Said | None:
     """Read one line.
 
     Returns:
@@ -99,10 +104,10 @@ def read_line_of(line: str, page: Page = NOWHERE) -> Said | None:
         return None
     body = cut(line)[1]
     for text in dict.fromkeys((body, *plainer(body))):
-        act = read_step(text, page)
+        act = read_step(text, page, work)
         said: Said | None = (act,) if act is not None else _several(text, page)
         if said is None and not _has_own(text):
-            said = _foreign(text, page)
+            said = _foreign(text, page, work)
         if said is not None:
             return said
     return None
@@ -136,7 +141,7 @@ def _has_own(text: str) -> bool:
 # -- what the reader of forms says --------------------------------------------------------------------------------
 
 
-def _foreign(text: str, page: Page) -> Said | None:
+def _foreign(text: str, page: Page, work: Work) -> Said | None:
     every = pieces_of(text, next(quotations(text), ()))
     if any({one.kind, after.kind} == {"ref", "quote"} for one, after in pairwise(every)):
         return None  # a number with another element's name
@@ -150,7 +155,7 @@ def _foreign(text: str, page: Page) -> Said | None:
         text = f"{text[: piece.start]}'{name}'{text[piece.end :]}"
     if Ref(0) in targets.values():
         return None
-    said = read_line(text, _names(page))
+    said = read_line(text, _names(page), work)
     return None if said is None else _acts(said, targets, page)
 
 

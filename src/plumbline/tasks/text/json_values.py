@@ -7,10 +7,12 @@ from typing import Any
 from plumbline.tasks.text.lenient_json import read_json
 
 _JSON = re.compile(
-    r"""^[^\w'"“‘]{0,16}(?:json\s{0,4})?[\[{][\s\[]*(?:\{\s*)?(?:["'“‘]|\w+\s*:)|["'“‘]?\baction["'”’]?\s*:\s*[\[{]""",
+    r"""^[^\w'"“‘]{0,16}(?:json\s{0,4})?[\[{][\s\[]{0,64}+(?:\{\s{0,64}+)?(?:["'“‘]|\w{1,64}+\s{0,64}+:)"""
+    r"""|["'“‘]?\baction["'”’]?\s*:\s*[\[{]""",
     re.M,
 )
-"""What a text that may hold such JSON has in it: a line that begins with it, or actions."""
+"""What a text that may hold such JSON has in it: a line that begins with it, or actions. Every line is looked at, so
+what one of them reaches over is bounded."""
 
 
 def whole(text: str) -> str:

@@ -5,17 +5,11 @@ about every table, column and function while it compiles, and everything that is
 counts the steps of its machine and looks at the clock; SQLite's own limits bound the length of values and the size of
 expressions. What is left to stop is a single step that takes long, which is why values are short: the worst known
 (`instr` of one long text in another) takes milliseconds at 10,000 bytes.
-
-No query knows the hour or the machine's time zone, or a verdict would depend on them. SQLite's functions of dates read
-the clock for 'now', for 'subsec' in its place and for no argument at all. Those of no argument are replaced; of a query
-whose text could make such a word, all of them are.
 """
 
-import re
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -40,15 +34,11 @@ total trim typeof unicode unixepoch unlikely upper
 FUNCTIONS = frozenset(_FUNCTIONS.split())
 """What a query may call: pure functions whose cost is bounded by the length of their arguments, which that of printf is
 not: its width and precision are numbers, and `printf('%.*c', 2147483647, 'x')` is one step."""
-DATES = {"date": 0, "datetime": 0, "julianday": 0, "strftime": 1, "time": 0, "unixepoch": 0}
-"""The functions of dates, and the place of the argument that says when."""
-_CLOCK, _ZONE = frozenset({"now", "subsec", "subsecond"}), frozenset({"localtime", "utc"})
-_MAY_MAKE = re.compile(r"now|subsec|localtime|utc|\|\||x'|\b(char|replace|substr(ing)?|group_concat)\b", re.IGNORECASE)
-"""What a text holds that says such a word, or puts one together."""
+DATES = frozenset({"date", "datetime", "julianday", "strftime", "time", "unixepoch"})
+"""Those of them that SQLite would let look at the clock and at the machine's time zone; see `_date`."""
 HEAP = 128 * 2**20
-"""Bytes that SQLite may take in this process, over all connections; so one query runs at a time. Only this ends the
-compilation of common table expressions that each mention the one before twice, of which SQLite makes a copy a
-mention."""
+"""Bytes that SQLite may take in this process, over all connections, so one query runs at a time. Only this ends the
+compilation of common table expressions that each mention the one before twice: SQLite makes a copy for each mention."""
 STRIDE = 200
 """Steps of SQLite's machine between two looks at the clock."""
 CONNECTIONS = 64
@@ -99,13 +89,13 @@ def run(database: Path, sql: str, limits: Limits = LIMITS) -> Result | Refusal:
     """
     if not hasattr(_OF_THREAD, "readers"):
         _OF_THREAD.readers = {}
-    kept: dict[tuple[Path, Limits, bool], _Reader] = _OF_THREAD.readers
-    key = (database, limits, _MAY_MAKE.search(sql) is not None)
-    with _ONE_AT_A_TIME:
-        if key not in kept:
-            while len(kept) >= CONNECTIONS:
-                kept.pop(next(iter(kept))).connection.close()
-            kept[key] = _Reader(*key)
+    kept: dict[tuple[Path, Limits], _Reader] = _OF_THREAD.readers
+    key = (database, limits)
+    if key not in kept:
+        while len(kept) >= CONNECTIONS:
+            kept.pop(next(iter(kept))).connection.close()
+        kept[key] = _Reader(database, limits)
+    with _ALONE:
         return kept[key].run(sql)
 
 
@@ -115,33 +105,39 @@ def check(database: Path) -> None:
     Raises:
         DataError: see `run`.
     """
-    _Reader(database, LIMITS, suspicious=False).connection.close()
+    _Reader(database, LIMITS).connection.close()
 
 
-_ONE_AT_A_TIME = threading.Lock()
 _OF_THREAD = threading.local()
-"""Of each thread its readers by file, limits and suspicion, in the order in which they were opened."""
+"""Of each thread its readers by file and limits, in the order in which they were opened."""
+_ALONE = threading.Lock()
+"""Held while a query runs: it may take all of `HEAP`, and no other one must be refused for it."""
+_CALENDAR = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+"""Computes dates, under `_ALONE`."""
 
 
-@lru_cache(maxsize=200_000)
-def _pure(function: str, *arguments: Value) -> Value:
-    """What SQLite's own function of dates says of arguments that ask for no clock.
+@lru_cache(maxsize=1 << 14, typed=True)
+def _date(name: str, given: Row) -> Value:
+    """What a function of dates gives, as a generated column: SQLite lets no column depend on the clock or a time zone.
 
     Raises:
-        sqlite3.Error: it takes no such arguments.
+        sqlite3.Error: it would.
     """
-    if not hasattr(_OF_THREAD, "plain"):
-        _OF_THREAD.plain = sqlite3.connect(":memory:")
-    marks = ", ".join("?" * len(arguments))
-    found: Value = _OF_THREAD.plain.execute(f"SELECT {function}({marks})", arguments).fetchone()[0]
-    return found
+    table = f"{name}_{len(given)}"
+    columns = ", ".join(f"a{number}" for number in range(len(given)))
+    stored = columns or "a0"  # a table has at least one
+    _CALENDAR.execute(f"CREATE TABLE IF NOT EXISTS {table} ({stored}, value AS ({name}({columns})))")
+    _CALENDAR.execute(f"DELETE FROM {table}")  # noqa: S608  # names of this file
+    _CALENDAR.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(given)) or 'NULL'})", given)  # noqa: S608
+    value: Value = _CALENDAR.execute(f"SELECT value FROM {table}").fetchone()[0]  # noqa: S608
+    return value
 
 
 class _Reader:
-    """One thread's connection to one file, with its guards; of suspicious queries, each date is looked at."""
+    """One thread's connection to one file, with its guards."""
 
-    def __init__(self, database: Path, limits: Limits, suspicious: bool) -> None:
-        self.database, self.limits, self.suspicious = database, limits, suspicious
+    def __init__(self, database: Path, limits: Limits) -> None:
+        self.database, self.limits = database, limits
         self.deadline, self.steps = 0.0, 0
         self.stopped: Refusal | None = None
         if database.exists():
@@ -178,10 +174,8 @@ class _Reader:
             (sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0),
         ):
             connection.setlimit(category, bound)
-        for function, when in DATES.items():
-            dated: Callable[..., Value] = partial(self._date, function, when)
-            for count in (-1,) if self.suspicious else range(when + 1):  # of a fixed count go before SQLite's own
-                connection.create_function(function, count, dated, deterministic=True)
+        for name in DATES:
+            connection.create_function(name, -1, partial(self._date, name), deterministic=True)
         connection.set_progress_handler(self._step, STRIDE)
         connection.set_authorizer(self._authorize)
 
@@ -217,18 +211,14 @@ class _Reader:
         finally:
             cursor.close()
 
-    def _date(self, function: str, when: int, *arguments: Value) -> Value:
-        """A date that depends on nothing but the arguments.
-
-        Raises:
-            ValueError: it would depend on the clock or the time zone.
-        """
-        words = [str(one, "utf-8", "replace") if isinstance(one, bytes) else one for one in arguments]
-        said = [one.lower() if isinstance(one, str) else "" for one in words]
-        if len(said) <= when or said[when] in _CLOCK or not _ZONE.isdisjoint(said):
-            self.stopped = Refusal("forbidden", f"{function} asks for the hour or the time zone of this machine")
-            raise ValueError
-        return _pure(function, *arguments)
+    def _date(self, name: str, *given: Value) -> Value:
+        self.steps += STRIDE  # a call takes as long
+        try:
+            return _date(name, given)
+        except sqlite3.OperationalError as error:
+            if "non-deterministic" in str(error):
+                self.stopped = Refusal("forbidden", f"{name}() with the clock or the machine's time zone")
+            raise
 
     def _step(self) -> bool:
         """Whether to stop."""

@@ -27,8 +27,17 @@ from plumbline.tasks.forms.plans.actions import (
 from plumbline.tasks.forms.plans.calls import action_objects, read_object
 from plumbline.tasks.forms.plans.elements import Element
 from plumbline.tasks.forms.plans.labels import Names, names_of
-from plumbline.tasks.forms.plans.read import MAX_CHARACTERS, MAX_STEPS, MAX_VALUE, read_line, read_step, read_steps
+from plumbline.tasks.forms.plans.read import (
+    COSTLY,
+    MAX_CHARACTERS,
+    MAX_STEPS,
+    MAX_VALUE,
+    read_line,
+    read_step,
+    read_steps,
+)
 from plumbline.tasks.forms.plans.vocabulary import SUBMIT_WORDS
+from plumbline.tasks.forms.plans.work import TooMuchWorkError, Work
 from plumbline.tasks.forms.plans.write import write_step
 from plumbline.tasks.forms.suite.declaration import Language
 from plumbline.tasks.text.json_values import values_in, whole
@@ -80,7 +89,10 @@ def read_plan(text: str, elements: Sequence[Element]) -> Plan:
     names = names_of(tuple(elements))
     values = values_in(text[:MAX_CHARACTERS], MAX_STEPS)
     outputs = [value for value in values if _is_output(value)]
-    read = _read_outputs(outputs, elements) if outputs else _read_objects(values, elements, names)
+    try:
+        read = _read_outputs(outputs, elements) if outputs else _read_objects(values, elements, names, Work())
+    except TooMuchWorkError:
+        return COSTLY
     if read is None:
         return read_steps(text, names)
     actions, unread, idle = read
@@ -111,17 +123,17 @@ def _read_outputs(outputs: Sequence[Mapping[str, Any]], elements: Sequence[Eleme
 
 
 def _read_objects(
-    values: Sequence[Any], elements: Sequence[Element], names: Names
+    values: Sequence[Any], elements: Sequence[Element], names: Names, work: Work
 ) -> tuple[list[Action], int, int] | None:
     """The actions of other objects, and of sentences in a list; None where there is none."""
     actions: list[Action] = []
     unread = idle = 0
     for item in action_objects(values):
         if isinstance(item, str):
-            found = read_line(item, names)
+            found = read_line(item, names, work)
         else:
             action = _read(item, elements)
-            found = (action,) if action is not None else _spoken(item, names)
+            found = (action,) if action is not None else _spoken(item, names, work)
             if not found and (called := read_object(item, elements, names)) is not None:
                 found = tuple(called)
         idle, unread = idle + (found == ()), unread + (found is None)
@@ -131,10 +143,10 @@ def _read_objects(
     return (actions, unread, idle) if actions else None
 
 
-def _spoken(item: Mapping[str, Any], names: Names) -> tuple[Action, ...] | None:
+def _spoken(item: Mapping[str, Any], names: Names, work: Work) -> tuple[Action, ...] | None:
     """The actions of the sentence that an object holds: {"step": 1, "action": "Type 'Ann' into the 'Name' field"}."""
     texts = [value for value in item.values() if isinstance(value, str) and " " in value.strip()]
-    return read_line(texts[0], names) if len(texts) == 1 else None
+    return read_line(texts[0], names, work) if len(texts) == 1 else None
 
 
 def _is_output(value: object) -> bool:

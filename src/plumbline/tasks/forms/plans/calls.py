@@ -29,7 +29,7 @@ _VALUES = frozenset({"to", "with", "keys", "key", "content", "checked"})
 _CONTROLS = frozenset({"field", "choice", "boxes", "checkbox", "button", "upload", "link"})
 _TAKES_OPTION = frozenset({"click", "select", "check", "uncheck"})
 _ROW = re.compile(r"[|\s]*\**(\w+)\**\s*\|(.+)")
-_BETWEEN_PAIRS = re.compile(r"\s*[|;,]\s*(?=\**[A-Za-z]{2,20}\**:)")
+_BETWEEN_PAIRS = re.compile(r"(?<!\s)\s*[|;,]\s*(?=\**[A-Za-z]{2,20}\**:)")
 _PAIR = re.compile(r"\**([A-Za-z]{2,20}):?\**:?\s*(.+)", re.DOTALL)
 _PREFIX = re.compile(r"(?:(?:await|return|const|let|var)\s+|\w+\s*=\s*)*")
 _NAME = re.compile(r"\s{0,4}\.?\s{0,4}([A-Za-z_][\w.]{0,80})\(")
@@ -83,11 +83,13 @@ def _read_chain(text: str, names: Names) -> list[Action] | None:
 def _pairs(text: str) -> Mapping[str, str] | None:
     """A line that is written like an object: "Action: type | Target: L | Value: V"; None where it is not."""
     first, *others = _BETWEEN_PAIRS.split(text)
+    if not others:
+        return None
     parts = [_PAIR.fullmatch(part) for part in (first if ":" in first else f"action: {first}", *others)]
     if ":" not in first and len(words_of(first) or ()) != 1:
         return None
     values = {part.group(1).casefold(): part.group(2).strip(" '\"`*") for part in parts if part is not None}
-    return values if others and len(values) == len(parts) and next(iter(values)) in _NAMING else None
+    return values if len(values) == len(parts) and next(iter(values)) in _NAMING else None
 
 
 def action_objects(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any] | str]:

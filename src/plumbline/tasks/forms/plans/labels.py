@@ -8,9 +8,8 @@ from functools import lru_cache
 
 from plumbline.tasks.forms.plans.elements import Element
 
-_MARKS = re.compile(r"\s*(?:\*+|:|\((?:required|obrigatório|optional|opcional)\))\s*$", re.IGNORECASE)
-
-
+_MARKS = tuple(f"({word})" for word in ("required", "obrigatório", "optional", "opcional"))
+"""What may stand behind a label, beside stars and colons."""
 _BETWEEN = re.compile(r"(?:[\s,;/&|+'\"]|\b(?:and|e|as well as|both|bem como)\b)*")
 """What may stand between the items of a list."""
 _LONGEST = 500
@@ -20,9 +19,9 @@ _LONGEST = 500
 def folded(label: str) -> str:
     """A label without stars, colons and capitals, with single blanks."""
     text = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
-    while (shorter := _MARKS.sub("", text)) != text:
-        text = shorter
-    return text
+    while (shorter := text.rstrip(" *:")).endswith(_MARKS):
+        text = shorter[: shorter.rindex("(")]
+    return shorter
 
 
 @lru_cache(maxsize=8192)

@@ -22,7 +22,7 @@ from plumbline.tasks.forms.plans.sentence import Sentence
 from plumbline.tasks.forms.plans.vocabulary import KEYS, NO, SUBMIT_WORDS, YES
 from plumbline.tasks.forms.suite.declaration import TYPED
 
-URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s<>'\"`]+", re.IGNORECASE)
+URL = re.compile(r"[a-z][a-z0-9+.-]{0,30}://[^\s<>'\"`]+", re.IGNORECASE)
 _SELECTS = frozenset({"select", "multiselect", "radio", "checkboxes"})
 _SPACE = frozenset({"space", "spacebar", "espaço"})
 _LISTS = frozenset({"select", "multiselect"})

@@ -12,6 +12,7 @@ from plumbline.tasks.forms.plans.sentence import sentences
 from plumbline.tasks.forms.plans.tokens import is_sign, tokens_of, verbs_of
 from plumbline.tasks.forms.plans.unquoted import mentions
 from plumbline.tasks.forms.plans.vocabulary import words_of
+from plumbline.tasks.forms.plans.work import TooMuchWorkError, Work
 
 MAX_CHARACTERS = 60_000
 """Of a completion; what is beyond is not read."""
@@ -37,11 +38,15 @@ _FAILED = "without success"
 AROUND_URL = "'\"`<>()[]*_.,;“”‘’«»"
 """What stands around an address without quotation marks, and is none of it."""
 _OPENING = 500
-"""Characters in which a step that goes to an address says so."""
+"""Characters in which a step that goes to an address says so, and of the longest title."""
 _MOST_STEPS = 20_000
 _TITLE_ROLES = frozenset({"noun", "article", "called", "adverb"})
 """Words that a line may have besides the label of a control, and ask for nothing."""
-_FENCE = re.compile(r"\s*(?:`{3,}\w*|`*)\s*")
+_FENCE = re.compile(r"`{3,}\w*|`*")
+
+
+COSTLY = Plan((), "none+costly")
+"""A plan that takes more than `work.MOST_WORK`."""
 
 
 def read_steps(text: str, names: Names = UNKNOWN) -> Plan:
@@ -54,15 +59,22 @@ def read_steps(text: str, names: Names = UNKNOWN) -> Plan:
         text: what a model wrote.
         names: of the form's controls, where the form is known.
     """
+    try:
+        return _read_all(text, names, Work())
+    except TooMuchWorkError:
+        return COSTLY
+
+
+def _read_all(text: str, names: Names, work: Work) -> Plan:
     actions: list[Action] = []
     unread = idle = 0
     topic = ""
-    steps = _steps(text[:MAX_CHARACTERS], names)
+    steps = _steps(text[:MAX_CHARACTERS], names, work)
     for at, line in enumerate(steps):
-        said = read_line(line, names)
-        if topic and (about := _about(topic, line, said, names)) is not None:
+        said = read_line(line, names, work)
+        if topic and (about := _about(topic, line, said, names, work)) is not None:
             said = about
-        elif said == (Submit(),) and at + 1 < len(steps) and _heads(line, steps[at + 1], names):
+        elif said == (Submit(),) and at + 1 < len(steps) and _heads(line, steps[at + 1], names, work):
             said = ()
         topic = _topic_after(line, said, topic, names)
         unread += said is None and topic == "" and claims(line)
@@ -76,19 +88,19 @@ def read_steps(text: str, names: Names = UNKNOWN) -> Plan:
     return Plan(tuple(actions[:MAX_STEPS]), how, unread, idle)
 
 
-def _steps(text: str, names: Names) -> list[str]:
+def _steps(text: str, names: Names, work: Work) -> list[str]:
     """The lines that may be steps, without empty ones; a quotation that is open goes on in the next line."""
     steps: list[str] = []
     pending, lines = "", 0
     for line in cleaned(text).split("\n"):
         # Inside a quotation, or after a step that nobody will understand?
         may_go_on = opens(pending) and len(pending) < MAX_LINE and lines < _MOST_LINES and not _starts(line)
-        if may_go_on and read_line(pending, names) is None:
+        if may_go_on and read_line(pending, names, work) is None:
             lines += has_quote(line)
             pending += "\n" + line
             continue
         steps.append(pending)
-        pending, lines = "" if _FENCE.fullmatch(line) else line, 0
+        pending, lines = "" if _FENCE.fullmatch(line.strip()) else line, 0
         if len(steps) > _MOST_STEPS:
             break
     return [one for one in (*steps, pending) if one]
@@ -134,13 +146,13 @@ def _begins_with_verb(text: str) -> bool:
 # -- what the lines around a line say ----------------------------------------------------------------------------
 
 
-def _heads(line: str, following: str, names: Names) -> bool:
+def _heads(line: str, following: str, names: Names, work: Work) -> bool:
     """Whether a line only announces the one below it: "### Submit", "Submit the form:", or with that one indented."""
     indents = [len(one) - len(one.lstrip()) for one in (line, following)]
     return (
         (_is_title(line) or indents[1] > indents[0])
         and not following.lstrip().startswith("#")
-        and bool(read_line(following, names))
+        and bool(read_line(following, names, work))
     )
 
 
@@ -169,7 +181,9 @@ def _topic_after(line: str, said: tuple[Action, ...] | None, topic: str, names: 
     return named[0].text if only else ""
 
 
-def _about(topic: str, line: str, said: tuple[Action, ...] | None, names: Names) -> tuple[Action, ...] | None:
+def _about(
+    topic: str, line: str, said: tuple[Action, ...] | None, names: Names, work: Work
+) -> tuple[Action, ...] | None:
     """What a line enters into the control that an earlier one named; None where it says itself what it is about."""
     body = cut(line)[1]
     if said is not None and not (
@@ -178,7 +192,7 @@ def _about(topic: str, line: str, said: tuple[Action, ...] | None, names: Names)
         return None
     if mentions(body, names) or opens(topic):
         return None
-    about = read_line(f"'{topic}': {body}", names)
+    about = read_line(f"'{topic}': {body}", names, work)
     return about if about and all(isinstance(one, Fill) and one.label == topic for one in about) else None
 
 
@@ -191,37 +205,55 @@ def read_step(line: str) -> Action | None:
     return said[0] if said is not None and len(said) == 1 else None
 
 
-def read_line(line: str, names: Names = UNKNOWN) -> tuple[Action, ...] | None:
+def read_line(line: str, names: Names = UNKNOWN, work: Work | None = None) -> tuple[Action, ...] | None:
     """Read one line.
+
+    Args:
+        line: of a plan.
+        names: of the form's controls.
+        work: of the whole plan, where there is more of it.
 
     Returns:
         Its actions; () where it says that nothing is to be done; None where it is not understood.
+
+    Raises:
+        TooMuchWorkError: the plan takes more than it may; never where `work` is None.
     """
     if len(line) > MAX_LINE:
         return None
-    return _read(cut(line)[1], names)
+    said, spent = _read(cut(line)[1], names)
+    if work is not None:
+        work.spend(spent)
+    return said
 
 
 # A group of rollouts says the same things again and again, whatever their numbers.
 @lru_cache(maxsize=8192)
-def _read(body: str, names: Names) -> tuple[Action, ...] | None:
-    if names.kind(body.strip("*_:# ")):
-        return None  # a title, although a label may begin like a step: "Access needs", "Select topics"
-    for text in dict.fromkeys((body, *plainer(body))):
-        said = _read_text(text, names)
-        if said is not None:
-            return said
-    return None
+def _read(body: str, names: Names) -> tuple[tuple[Action, ...] | None, int]:
+    """What a step says, and the work that it takes, which is the same where it is known from before."""
+    work = Work()
+    said = None
+    if len(body) <= _OPENING and names.kind(body.strip("*_:# ")):
+        return None, 1  # a title, although a label may begin like a step: "Access needs", "Select topics"
+    try:
+        for text in dict.fromkeys((body, *plainer(body))):
+            said = _read_text(text, names, work)
+            if said is not None:
+                break
+    except TooMuchWorkError:
+        pass
+    return said, work.spent
 
 
-def _read_text(text: str, names: Names) -> tuple[Action, ...] | None:
+def _read_text(text: str, names: Names, work: Work) -> tuple[Action, ...] | None:
+    work.look(len(text), words=min(len(text), _OPENING) if "/" in text else 0)
     if (done := _DONE.fullmatch(text)) is not None and (action := _done(done.group("rest"))) is not None:
         return (action,)
     if (url := _navigates(text, names)) is not None:
         return (Navigate(url),)
     if (called := read_call(text, names)) is not None:
         return tuple(called)
-    said = sentences(text, names)
+    said = sentences(text, names, work)
     if said is None:
         return None
     actions: list[Action] = []
@@ -251,6 +283,8 @@ def _done(rest: str) -> Action | None:
 
 def _navigates(text: str, names: Names) -> str | None:
     """The address that a step goes to; None where it goes to none."""
+    if "/" not in text:
+        return None
     tokens = tokens_of(text[:_OPENING], ()) or []
     verbs = verbs_of(tokens)
     url = URL.search(text)

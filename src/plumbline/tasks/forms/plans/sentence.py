@@ -7,7 +7,6 @@ as much for the one as for the other, nothing is read. A sentence is never compl
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 
 from plumbline.tasks.forms.plans.context import contexts_of, evidence
@@ -16,6 +15,7 @@ from plumbline.tasks.forms.plans.quotations import QUOTES, Argument, is_quoted, 
 from plumbline.tasks.forms.plans.tokens import LEADS, Token, is_sign, may_be_name, tokens_of, verbs_of
 from plumbline.tasks.forms.plans.unquoted import Step, alone, completed, mentions
 from plumbline.tasks.forms.plans.vocabulary import ASKING, BE, NO, YES
+from plumbline.tasks.forms.plans.work import Work
 
 _FILLS = frozenset({"type", "append", "use", "set", "vary", "select", "check", "uncheck", "attach"})
 _PURPOSES = frozenset({"send", "idle", "click", "seek", "navigate", "press", "done"})
@@ -44,24 +44,36 @@ class Sentence:
     rank: float = 0.0
 
 
-def sentences(text: str, names: Names) -> list[Sentence] | None:
+def sentences(text: str, names: Names, work: Work) -> list[Sentence] | None:
     """Take a step apart.
 
     Args:
         text: without its marker; at most some thousands of characters.
         names: of the form's controls.
+        work: where each look is counted.
 
     Returns:
         Its sentences, [] where it says that nothing is to be done ("leave L empty"), None where it is not understood.
+
+    Raises:
+        TooMuchWorkError: see there.
     """
-    return _sentences(without_file_buttons(text, names.has), names, 3)
+    return _sentences(without_file_buttons(text, names.has), names, 3, work)
 
 
-@lru_cache(maxsize=4096)  # a text of forty quotation marks asks for its halves half a million times
-def _sentences(text: str, names: Names, depth: int) -> list[Sentence] | None:
+def _sentences(text: str, names: Names, depth: int, work: Work) -> list[Sentence] | None:
+    work.spend(1)
+    # A text of forty quotation marks asks for its halves half a million times.
+    if (text, depth) not in work.halves:
+        work.halves[text, depth] = _best(text, names, depth, work)
+    return work.halves[text, depth]  # type: ignore[no-any-return]
+
+
+def _best(text: str, names: Names, depth: int, work: Work) -> list[Sentence] | None:
     best: list[Sentence] | None = None
     rank, leaves_no_doubt = 0.0, False
     for number, arguments in enumerate(quotations(text)):
+        work.look(len(text), words=0 if number else len(text))
         if number == 0 and _is_open(text, arguments):
             return None
         if number == 1 and leaves_no_doubt:
@@ -72,7 +84,7 @@ def _sentences(text: str, names: Names, depth: int) -> list[Sentence] | None:
             continue  # nor is a second clause a part of what is entered
         leaves_no_doubt = leaves_no_doubt or (number == 0 and _is_clear(text, arguments, names))
         for chosen in (*_with_mentions(text, arguments, names), arguments):
-            found = _read(Step(text, names, arguments), chosen, depth)
+            found = _read(Step(text, names, arguments, work), chosen, depth)
             if found is not None:
                 worth = min((one.rank for one in found), default=0.0)
                 if best is None or worth > rank:
@@ -136,6 +148,7 @@ def _with_mentions(text: str, arguments: tuple[Argument, ...], names: Names) -> 
 
 
 def _read(step: Step, arguments: tuple[Argument, ...], depth: int) -> list[Sentence] | None:
+    step.work.look(len(step.text))
     tokens = tokens_of(step.text, arguments)
     if tokens is None:
         return None
@@ -213,8 +226,8 @@ def _split(step: Step, at: int, verb: str, depth: int) -> list[Sentence] | None:
     """Both halves of a line that says two things: each has to be understood by itself."""
     if depth == 0:
         return None
-    first = _sentences(step.text[:at], step.names, depth - 1)
-    second = _sentences(verb + step.text[at:], step.names, depth - 1)
+    first = _sentences(step.text[:at], step.names, depth - 1, step.work)
+    second = _sentences(verb + step.text[at:], step.names, depth - 1, step.work)
     return None if first is None or second is None else first + second
 
 
@@ -226,6 +239,7 @@ def _one(
     begins = [tokens[at].start for at in verbs]
     best: Sentence | None = None
     for chosen in completed(step, tokens, arguments, verbs, kind):
+        step.work.look(len(step.text))
         again = tokens_of(step.text, chosen) if len(chosen) > len(arguments) else tokens
         assert again is not None
         places = [at for at, token in enumerate(again) if token.start in begins]

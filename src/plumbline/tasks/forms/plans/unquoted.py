@@ -10,6 +10,7 @@ from plumbline.tasks.forms.plans.labels import Names
 from plumbline.tasks.forms.plans.quotations import Argument
 from plumbline.tasks.forms.plans.tokens import Token, is_colon, is_sign
 from plumbline.tasks.forms.plans.vocabulary import BE, KEYS, NO, OWN, YES
+from plumbline.tasks.forms.plans.work import Work
 
 _EDGE = frozenset({"field", "choice", "boxes", "checkbox", "upload", "option", "button", "link", "form", "key"})
 """Nouns that belong to the sentence and not to an argument without quotation marks."""
@@ -33,6 +34,7 @@ class Step:
     names: Names
     quoted: tuple[Argument, ...]
     """The arguments in quotation marks."""
+    work: Work
 
 
 def mentions(text: str, names: Names) -> tuple[Argument, ...]:
@@ -132,6 +134,7 @@ def _core(step: Step, tokens: Sequence[Token], *, is_label: bool, keeps_nouns: b
     text = step.text
 
     def knows(said: str) -> bool:
+        step.work.look(len(said))
         return step.names.knows(said) or said.casefold().rstrip(".,; ") in KEYS
 
     start, stop = 0, len(tokens)

@@ -8,18 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.tasks.forms.plans.inflection import by_forms, due_forms, plain_forms, told_forms
+from plumbline.tasks.forms.plans.work import LONGEST
 from plumbline.tasks.tables import read_table
 
 _DATA: Mapping[str, Any] = read_table(Path(__file__).with_name("words.yaml"))
 _WORD = re.compile(
-    r"[a-z][a-z0-9+.-]*://[^\s<>'\"`|]*[^\W_]/?"  # an address, a name with dots, a time: nothing in them is a word
+    r"[a-z][a-z0-9+.-]{0,30}://[^\s<>'\"`|]*[^\W_]/?"  # an address, a name with dots, a time: nothing in them is a word
     r"|[^\W_]+(?:['’+_-][^\W_]+|[@.][^\W_]+|(?<=\d):\d+)*|->|=>|[^\w\s]|_+",
     re.IGNORECASE,
 )
-_MOST_WORDS = 6
-"""Of a phrase in the table."""
-_LONGEST = 1_000
-"""Characters between two quotations that are looked at word by word."""
 SUBMIT_WORDS = frozenset(_DATA["submits"])
 """A button named by one of these words is the one that sends the page, whatever it reads."""
 YES, NO = frozenset(_DATA["yes"]), frozenset(_DATA["no"])
@@ -72,6 +69,11 @@ def _table() -> dict[str, dict[str, str]]:
 
 
 _TABLE = _table()
+_MOST_WORDS: dict[str, int] = {}
+"""Of the phrases in the table that begin with a word."""
+for _phrase in _TABLE:
+    _first, *_others = _phrase.split(" ")
+    _MOST_WORDS[_first] = max(_MOST_WORDS.get(_first, 1), 1 + len(_others))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +103,19 @@ _NOTHING: Mapping[str, str] = {}
 @lru_cache(maxsize=8192)
 def words_of(text: str) -> tuple[Word, ...] | None:
     """The words of a text, the longest phrases of the table first; None where it is too long to be looked at."""
-    if len(text) > _LONGEST:
+    if len(text) > LONGEST:
         return None
-    plain = [(found.start(), found.end(), found.group().casefold()) for found in _WORD.finditer(text)]
+    plain = list(_WORD.finditer(text))
+    read = [found.group().casefold() for found in plain]
     words: list[Word] = []
     at = 0
     while at < len(plain):
-        for size in range(min(_MOST_WORDS, len(plain) - at), 0, -1):
-            phrase = " ".join(word for _, _, word in plain[at : at + size])
+        for size in range(min(_MOST_WORDS.get(read[at], 1), len(plain) - at), 0, -1):
+            phrase = " ".join(read[at : at + size])
             if size == 1 or phrase in _TABLE:
                 roles = _TABLE.get(phrase, _NOTHING)
-                words.append(Word(plain[at][0], plain[at + size - 1][1], phrase, roles, text[plain[at][0]].isupper()))
+                start, end = plain[at].start(), plain[at + size - 1].end()
+                words.append(Word(start, end, phrase, roles, text[start].isupper()))
                 at += size
                 break
     return tuple(words)
