@@ -335,8 +335,10 @@ def open_chat(tokenizer: Any, section: ModelSection, source: str, rows: int | No
         try:
             chat = Chat(tokenizer, stops, section.chat_template, section.date, rows)
             first = chat.prompt([{"role": "user", "content": "?"}])
-        except DataError as error:
-            raise ModelError(f"{what}: {error.cause}", fix) from error
+        except (DataError, ModelError) as error:
+            if isinstance(error, ModelError) and source in error.cause:
+                raise
+            raise ModelError(f"{what}: {error.cause}", error.fix or fix) from error
     if not first:
         raise ModelError(f"{what}: a chat of one question has no token", fix)
     if rows is not None and len(tokenizer) > rows:
