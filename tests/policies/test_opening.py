@@ -367,7 +367,7 @@ MASKED_REFUSES = "cannot be read as a masked-diffusion model"
         ("Lfm2", "masked", {"attention": "prefix"}, MASKED_REFUSES),
         ("Gemma3Text", "flow", {}, "cannot be told the time"),
         ("GptOss", "flow", {}, "cannot be told the time"),
-        ("Phimoe", "autoregressive", {"lora": LORA}, "cannot be used here"),
+        ("Phimoe", "autoregressive", {"lora": LORA}, None),
         ("Llama4Text", "autoregressive", {}, None),
     ],
 )

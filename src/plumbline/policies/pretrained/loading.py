@@ -80,6 +80,7 @@ def load(
     check_finite(model, base)
     adapter = None
     if is_adapter(source):
+        _try_patterns(model, source)
         wanted = None
         if section.lora is not None:
             asked = _with_lora(model, section.lora, seed, empty=True)
@@ -397,9 +398,7 @@ def _with_lora(model: Any, section: LoraSection, seed: int, *, empty: bool = Fal
 def _adapter(model: Any, folder: str) -> Any:
     from peft import PeftModel
 
-    fix = "check base_model_name_or_path in its adapter_config.json"
-    with clear_opening_errors(f"the adapter in {folder} is of another model", fix):
-        _try_patterns(model, folder)
+    with clear_opening_errors(f"the adapter in {folder} is of another model", _ANOTHER):
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             adapter = PeftModel.from_pretrained(model, folder, is_trainable=True, local_files_only=True)
@@ -408,6 +407,7 @@ def _adapter(model: Any, folder: str) -> Any:
     return adapter
 
 
+_ANOTHER = "check base_model_name_or_path in its adapter_config.json"
 PATTERNS = ("target_modules", "exclude_modules", "layers_pattern", "rank_pattern", "alpha_pattern")
 """Keys of an adapter's configuration whose texts, or keys, peft takes for regular expressions."""
 PATIENCE = 10.0
@@ -432,8 +432,9 @@ def _try_patterns(model: Any, folder: str) -> None:
     patterns = [str(one) for each in found for one in each if not re.fullmatch(r"[\w.-]*", str(one))]
     if not patterns:
         return
-    for pattern in patterns:
-        re.compile(pattern)
+    with clear_opening_errors(f"the adapter in {folder} is of another model", _ANOTHER):
+        for pattern in patterns:
+            re.compile(pattern)
     given = json.dumps([patterns, [name for name, _ in model.named_modules()]])
     try:
         subprocess.run(  # noqa: S603 - the patterns are its input
