@@ -280,6 +280,7 @@ def test_what_an_error_says_to_install_is_an_extra():
 
 READS_ITSELF = {
     *("storage.py", "overrides.py", "tasks/tables.py"),  # the functions themselves
+    "imports.py",  # of installed packages
     "preflight/shapes.py",
     *(
         "tasks/commerce/classify.py",

@@ -135,7 +135,7 @@ def named(name: str, what: str) -> Any:
             raise _broke(name, what, module, error) from error
         place = getattr(sys.modules[module], "__file__", None)
         raise RecipeError(
-            f"cannot open the {what} {name}: module {module}{f' ({place})' if place else ''} has no {attribute}", advice
+            f"cannot open the {what} {name}: module {module} has no {attribute}{f' ({place})' if place else ''}", advice
         ) from error
     except Exception as error:
         raise _broke(name, what, module, error) from error

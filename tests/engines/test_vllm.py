@@ -470,17 +470,24 @@ def test_what_is_missing_is_said_with_how_to_get_it(policy, tmp_path, monkeypatc
         VllmSampler(EngineSection(name="vllm", address="http://127.0.0.1:1"), policy, Place(tmp_path, 0, Heard()))
 
 
+@pytest.fixture
+def short():
+    """A folder whose path is short enough for a socket's."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
 def test_an_evaluation_leaves_the_log_of_a_server_that_failed_and_nothing_else(
-    plumbline, tiny_folder, tmp_path, monkeypatch
+    plumbline, tiny_folder, short, monkeypatch
 ):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(short))
     monkeypatch.setattr(servers, "MODULE", "tests.engines.sleeper")
     monkeypatch.setenv("STAND_IN", json.dumps({"starts": "ValueError: no such flag"}))
     monkeypatch.setenv("PYTHONPATH", f"{Path.cwd()}:{Path.cwd() / 'src'}")
     asked = ["eval", tiny_folder, "--task", "tests.toy:open_toy", "--engine", "vllm"]
     code, _, err = plumbline(*asked, "--max-tokens", 2)
     assert code == 1
-    (log,) = tmp_path.glob("plumbline-*/*")
+    (log,) = short.glob("plumbline-*/*")
     assert str(log) in err.replace("\n", "").replace(" ", "")
     assert "no such flag" in log.read_text()
     log.unlink()
@@ -489,7 +496,7 @@ def test_an_evaluation_leaves_the_log_of_a_server_that_failed_and_nothing_else(
     monkeypatch.setenv("STAND_IN", "{}")
     code, _, err = plumbline(*asked, "--max-tokens", 2)
     assert code == 0, err
-    assert not list(tmp_path.glob("plumbline-*"))
+    assert not list(short.glob("plumbline-*"))
 
 
 # -- any endpoint --------------------------------------------------------------------------------------------------

@@ -79,10 +79,9 @@ class Card:
         lora: dict[str, Any] = {"lora": {}} if "lora" in options.model.model_fields else {}
         section(options.model, {**self.model, "name": "x", **lora}, inside="model.", hint=foreign_key)
         section(options.sampling, self.sampling, inside="sampling.", hint=foreign_key)
-        if not all(isinstance(one, str) for one in (self.stage, self.task, *self.ends)):
-            raise TypeError("stage, task and ends are texts")
-        if not isinstance(self.options, dict):
-            raise TypeError("options is an object")
+        texts = all(isinstance(one, str) for one in (self.stage, self.task, *self.ends))
+        if not texts or not isinstance(self.options, dict):
+            raise TypeError("stage and task are texts, ends a list of texts, and options an object")
         TypeAdapter(dict[TaskName, Any]).validate_python(self.tasks)
         for one in self.tasks.values():
             section(TaskSection, one, "tasks")

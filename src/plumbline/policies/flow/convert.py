@@ -82,9 +82,9 @@ def convert(
         StorageError: the folder holds what is not ours.
     """
     claims.check(folder, MODEL)
-    words = _load(tokenizer)
     with clear_opening_errors(f"{checkpoint} is no FS-DFM checkpoint", "give an unchanged checkpoint"):
         tensors = _tensors(_read(checkpoint), weights, checkpoint)
+        words = _load(tokenizer)
         config = _config(tensors, heads, context, len(words), checkpoint)
         network = FlowNetwork(config)
         renamed = {_rename(name, checkpoint): tensor.float() for name, tensor in tensors.items()}
