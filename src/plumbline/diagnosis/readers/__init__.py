@@ -8,6 +8,7 @@ from plumbline.diagnosis.history import History
 from plumbline.diagnosis.readers import console, own, table, tensorboard, trainer_state, wandb
 from plumbline.diagnosis.readers.completions import read_completions
 from plumbline.errors import DataError
+from plumbline.storage import open_regular
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ def read_histories(path: Path, completions: Path | None = None) -> list[History]
     """
     if not path.exists():
         raise DataError(f"there is no {path}", "give a run's folder or the file of its records")
+    if not path.is_dir():
+        open_regular(path).close()  # a pipe or a device is no record, and would be waited for
     for reader in READERS.values():
         if (found := reader.find(path)) is not None:
             histories = reader.read(found)

@@ -120,7 +120,7 @@ class Chat:
         return asked, finished
 
     def _find_end_of_turn(self, rest: str) -> int:
-        """The token with which the template goes on after an answer; the end-of-text token where that is none."""
+        """The token that the template puts after an answer; the end-of-text token where that is none."""
         for first in self._ids(rest)[:1]:
             if first in self.tokenizer.all_special_ids or first in self._added:
                 return first

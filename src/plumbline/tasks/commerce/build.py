@@ -91,7 +91,7 @@ def _check_files(folder: Path) -> None:
             continue
         raise DataError(
             f"{folder} holds no whole records: {path} {what}",
-            f"remove the folder to build them anew, or remove {folder / MANIFEST} to use the files as they are",
+            f"remove the folder to build them again, or remove {folder / MANIFEST} to use the files as they are",
         )
 
 

@@ -90,7 +90,7 @@ def has_records(options: MiniwobOptions, folder: Path) -> bool:
         if sha256_of(folder / f"{split}.jsonl") != digest:
             raise DataError(
                 f"{folder} holds no whole records: {split}.jsonl is another file than was built with them",
-                "remove the folder to build them anew",
+                "remove the folder to build them again",
             )
     return True
 
