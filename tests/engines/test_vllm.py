@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import httpx
@@ -584,7 +584,7 @@ class Says(BaseHTTPRequestHandler):
 def says():
     """An endpoint that says what its handler's class is told; the address, and the class."""
     handler = type("Bound", (Says,), {})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = stand_in.Quiet(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}", handler

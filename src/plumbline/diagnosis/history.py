@@ -10,6 +10,7 @@ Names of series, each with a value a logged step:
     entropy                 nats a token
     kl, clip, ratio_mean, ratio_min, ratio_max, gap, gap_max    to the reference; share clipped; importance ratios;
                             mean absolute difference in nats of a choice's log-probability between sampler and scorer
+    gap_kl                  KL divergence between sampler and scorer in nats a token, by whatever estimator was logged
     loss, gradient, rate, epoch, accuracy    the gradient's norm before clipping, the learning rate
     signal, noise           in the squared norm of a step's gradient
     eval/reward, eval/loss, eval/NAME        evaluations inside training
@@ -33,17 +34,19 @@ class Series:
 
     steps: NDArray[np.int64]
     values: NDArray[np.float64]
+    rounding: float = 0.0
+    """The most that printing changed a value by: half a unit of the last printed digit; 0 where nothing was rounded."""
 
     def __len__(self) -> int:
         return len(self.values)
 
     def since(self, step: int) -> "Series":
         """From a step on."""
-        return Series(self.steps[self.steps >= step], self.values[self.steps >= step])
+        return Series(self.steps[self.steps >= step], self.values[self.steps >= step], self.rounding)
 
     def last(self, count: int) -> "Series":
         """The last so many."""
-        return Series(self.steps[-count:], self.values[-count:])
+        return Series(self.steps[-count:], self.values[-count:], self.rounding)
 
 
 EMPTY = Series(np.array([], dtype=np.int64), np.array([]))
@@ -86,7 +89,8 @@ class History:
     kind: Kind
     series: Mapping[str, Series]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Known ones, by their key in a recipe (`rl.beta`, `sampling.temperature`), and `steps` that were planned."""
+    """Known ones, by their key in a recipe (`rl.beta`, `sampling.temperature`, `model.lora.rank` of an adapter), and
+    `steps` that were planned."""
     samples: Sequence[Sample] = ()
     finals: Sequence[Final] = ()
     finished: bool | None = None
