@@ -140,7 +140,8 @@ def test_a_hub_name_says_what_would_be_fetched(place, monkeypatch):
     unknown = api.dry_run("commerce-smollm2-extraction", overrides=["model.name=some/model"])
     assert unknown.needs == [fetched.format("some/model", "a size that is not known here")]
     assert (unknown.memory, unknown.seconds) == ({}, {})
-    assert unknown.notes == ["no estimate: the shape of some/model is not known (not on disk, not in the table)"]
+    why = "the shape of some/model is not known (not on disk, not in the table)"
+    assert unknown.notes == [f"memory and time are not estimated: {why}"]
     there = place / "cache" / "models--some--model" / "snapshots" / "0"
     there.mkdir(parents=True)
     (there / "config.json").write_text(json.dumps(CONFIG))
@@ -179,8 +180,22 @@ def test_without_torch_all_but_the_estimate_is_said(tmp_path, monkeypatch):
 
 def test_no_family_but_the_autoregressive_has_an_estimate(place):
     said = api.dry_run("demo-masked")
-    assert said.notes == ["no estimate: there is none for the family masked"]
+    assert said.notes == ["memory and time are not estimated: no estimate covers the family masked"]
     assert said.prompts[0].sizes["train"] == 1600
+
+
+def test_without_gold_answers_the_longest_ones_are_counted(place, tiny_folder):
+    values = {
+        "name": "bound",
+        "task": {"name": "tests.toy:open_toy", "options": {"size": 40, "gold": False}},
+        "model": {"name": str(tiny_folder)},
+        "rl": {"steps": 10, "prompts_per_step": 4, "group_size": 2},
+        "evaluation": {"every": 0, "final": ["val"]},
+    }
+    short, long = (api.dry_run({**values, "sampling": {"max_tokens": tokens}}) for tokens in (8, 80))
+    assert short.notes[-1].startswith("no gold answers: every answer is counted as")
+    assert "no gold answers; sampling.max_tokens 80" in long.text()
+    assert long.seconds["rl rollouts"] > 5 * short.seconds["rl rollouts"]
 
 
 # -- shapes --------------------------------------------------------------------------------------------------------

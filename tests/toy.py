@@ -39,7 +39,7 @@ class ToyTask:
             Example(
                 id=f"{split}-{index}",
                 messages=[{"role": "user", "content": f"{split} {index}: escreva"}],
-                gold="aaaa",
+                gold="aaaa" if self.options.get("gold", True) else None,
                 reference={"letter": "a"},
                 stratum="even" if index % 2 == 0 else "odd",
             )

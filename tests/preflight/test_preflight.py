@@ -153,6 +153,10 @@ def no_template(plan):
     (folder / "chat_template.jinja").unlink()
 
 
+def no_mask(plan):
+    plan.set(model__family="masked", sampling__steps=4)
+
+
 def two_beginnings(plan):
     folder = plan.own_model()
     edit(folder / "tokenizer_config.json", bos_token="<|endoftext|>")
@@ -387,6 +391,7 @@ PLANTED = [
     (demonstrations_cut, "targets", "warning"),
     (demonstrations_too_long, "targets", "fatal"),
     (no_template, "template", "fatal"),
+    (no_mask, "template", "fatal"),
     (two_beginnings, "template", "fatal"),
     (no_beginning, "template", "warning"),
     (no_place_for_the_system, "template", "fatal"),

@@ -98,10 +98,10 @@ class DryRun:
             shown = (sft.epochs or 0) or one.share * (sft.steps or 0) * sft.batch_size / max(1, one.sizes["train"])
             yield f"  SFT: {shown:.2f} epochs"
         if one.lengths is not None:
+            gold = f"a gold answer {one.lengths.answer:.0f} (at most {one.lengths.longest_answer})"
             yield (
-                f"  tokens: a prompt {one.lengths.prompt:.0f} (at most {one.lengths.longest_prompt}), a gold answer "
-                f"{one.lengths.answer:.0f} (at most {one.lengths.longest_answer}); "
-                f"sampling.max_tokens {self.recipe.sampling.max_tokens}"
+                f"  tokens: a prompt {one.lengths.prompt:.0f} (at most {one.lengths.longest_prompt}), "
+                f"{gold if one.gold else 'no gold answers'}; sampling.max_tokens {self.recipe.sampling.max_tokens}"
             )
 
     def _cost(self) -> Iterator[str]:
@@ -162,12 +162,14 @@ def _estimated(found: DryRun) -> DryRun:
     """With memory and time where model, machine and lengths are known and the family is one that they are known of."""
     recipe, shapes, machine, lengths = found.recipe, found.shapes, found.machine, together(found.prompts)
     if recipe.model.family != "autoregressive":
-        return replace(found, notes=[*found.notes, f"no estimate: there is none for the family {recipe.model.family}"])
+        why = f"memory and time are not estimated: no estimate covers the family {recipe.model.family}"
+        return replace(found, notes=[*found.notes, why])
     if shapes is None:
-        why = f"no estimate: the shape of {recipe.model.name} is not known (not on disk, not in the table)"
+        unknown = f"the shape of {recipe.model.name} is not known (not on disk, not in the table)"
+        why = f"memory and time are not estimated: {unknown}"
         return replace(found, notes=[*found.notes, why])
     if machine is None or lengths is None:
-        lacking = [] if machine is None else ["no estimate: without gold answers no length of an answer is known"]
+        lacking = [] if machine is None else ["memory and time are not estimated: no prompt is known"]
         return replace(found, notes=[*found.notes, *lacking])
     modes = 1 + recipe.evaluation.sampled
     rl, every = recipe.rl, recipe.evaluation.every
@@ -195,6 +197,10 @@ def _estimated(found: DryRun) -> DryRun:
         fix = "--set model.dtype=float32, where the memory is enough; decoding, which reads the weights, gains nothing"
         findings.append(Finding("dtype", "warning", f"{what} on this processor", fix=fix))
     notes = [*found.notes, *_basis(recipe, shapes, machine)]
+    if not all(one.gold for one in found.prompts):
+        notes.append(
+            "no gold answers: every answer is counted as sampling.max_tokens long, so memory and time are bounds"
+        )
     return replace(found, memory=memory, seconds=estimate.seconds(work, machine), findings=findings, notes=notes)
 
 

@@ -43,7 +43,9 @@ class TaskPrompts:
     drawn: float
     """Prompts of RL in all."""
     lengths: Lengths | None
-    """None where there are no gold answers."""
+    """None where there are no examples. Without gold answers, those of answers are `sampling.max_tokens`."""
+    gold: bool
+    """Whether the lengths of answers are those of gold answers."""
     source: str
     """Where sizes and lengths are from."""
 
@@ -118,7 +120,8 @@ def prompts_of(recipe: Recipe, opened: Mapping[str, Opened]) -> list[TaskPrompts
 def _prompts(recipe: Recipe, name: str, one: Opened, share: float, count: Callable[[str], int]) -> TaskPrompts:
     rl, evaluation = recipe.rl, recipe.evaluation
     there = one.sizes.get(evaluation.split, 0)
-    lengths = _lengths(one.splits["train"][:MEASURED], count)
+    measured = one.splits["train"][:MEASURED]
+    lengths = _lengths(measured, count, recipe.sampling.max_tokens)
     few = f"from the options; lengths of {len(one.splits['train'])} prompts like them"
     return TaskPrompts(
         name=name,
@@ -129,16 +132,17 @@ def _prompts(recipe: Recipe, name: str, one: Opened, share: float, count: Callab
         share=share,
         drawn=0.0 if rl is None else share * rl.steps * rl.prompts_per_step,
         lengths=lengths,
+        gold=any(example.gold is not None for example in measured),
         source="from the records themselves" if one.built else few,
     )
 
 
-def _lengths(examples: Sequence[Example], count: Callable[[str], int]) -> Lengths | None:
-    """Tokens of prompts and gold answers; None where no gold answer is known."""
+def _lengths(examples: Sequence[Example], count: Callable[[str], int], most: int) -> Lengths | None:
+    """Tokens of prompts and of gold answers, or without those of the longest answer; None without examples."""
     asked = [sum(count(m["content"]) + A_MESSAGE for m in one.messages) + AN_ANSWER for one in examples]
-    answers = [count(one.gold) + 1 for one in examples if one.gold is not None]
-    if not answers:
+    if not asked:
         return None
+    answers = [count(one.gold) + 1 for one in examples if one.gold is not None] or [most]
     return Lengths(sum(asked) / len(asked), max(asked), sum(answers) / len(answers), max(answers))
 
 

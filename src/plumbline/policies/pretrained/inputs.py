@@ -55,13 +55,29 @@ def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def mask_token(model: Any, tokenizer: Any, source: str) -> int:
-    """The id of the mask token, as the tokenizer or else the model's config names it.
+    """The id of the mask token of an open model (see `find_mask`).
 
     Raises:
-        ModelError: neither names one, they name two, the config names a word of the vocabulary, or the model has no
-            embedding for it.
+        ModelError: see `find_mask`; or the model has no embedding for it.
     """
-    named, own = tokenizer.mask_token_id, getattr(model.config.get_text_config(), "mask_token_id", None)
+    token = find_mask(tokenizer, getattr(model.config.get_text_config(), "mask_token_id", None), source)
+    rows = model.get_input_embeddings().weight.shape[0]
+    if not 0 <= token < rows:
+        raise ModelError(
+            f"the mask token of {source} is {token}, but the model has embeddings for {rows} tokens",
+            "use the tokenizer that was saved with this model, correct mask_token_id in its config.json, or resize the "
+            "model's embeddings",
+        )
+    return token
+
+
+def find_mask(tokenizer: Any, own: int | None, source: str) -> int:
+    """The id of the mask token, as the tokenizer or else the model's config names it (`own`).
+
+    Raises:
+        ModelError: neither names one, they name two, or the config names a word of the vocabulary.
+    """
+    named = tokenizer.mask_token_id
     if named is not None and own is not None and named != own:
         raise ModelError(
             f"the tokenizer's mask token is {named} ({tokenizer.mask_token}), and that of config.json is {own}",
@@ -80,12 +96,5 @@ def mask_token(model: Any, tokenizer: Any, source: str) -> int:
             "use a checkpoint that has one, name a token of its that no text has (model.mask_token), or add one: "
             "tokenizer.add_special_tokens({'mask_token': '<|mask|>'}), "
             "model.resize_token_embeddings(len(tokenizer)), and save both",
-        )
-    rows = model.get_input_embeddings().weight.shape[0]
-    if not 0 <= token < rows:
-        raise ModelError(
-            f"the mask token of {source} is {token}, but the model has embeddings for {rows} tokens",
-            "use the tokenizer that was saved with this model, correct mask_token_id in its config.json, or resize the "
-            "model's embeddings",
         )
     return token

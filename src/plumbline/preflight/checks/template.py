@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from plumbline.diagnosis.finding import Finding
 from plumbline.errors import DataError, ModelError
+from plumbline.policies.options import HidingModel
 from plumbline.preflight.before import Before, Check
 from plumbline.preflight.prompts import Opened
 from plumbline.records import Example
@@ -33,6 +34,7 @@ def look(before: Before) -> Iterator[Finding]:
             change={"model.chat_template": "chatml"} if lacking else {},
         )
         return
+    yield from _mask(before, chat)
     for one in before.tasks.values():
         examples = one.splits["train"][:TRIED]
         try:
@@ -52,6 +54,21 @@ def look(before: Before) -> Iterator[Finding]:
             yield from _left_out(chat, one, examples, prompts)
             yield from _control_tokens(chat, one, examples)
     yield from _replaced(before)
+
+
+def _mask(before: Before, chat: "Chat") -> Iterator[Finding]:
+    """The token that hides a position, which a masked or slot model cannot do without."""
+    folder = before.model_folder
+    if not isinstance(before.recipe.model, HidingModel) or folder is None:
+        return
+    from plumbline.policies.pretrained.inputs import find_mask
+
+    config = read_object(folder / "config.json")
+    try:
+        find_mask(chat.tokenizer, (config.get("text_config") or config).get("mask_token_id"), str(folder))
+    except ModelError as error:
+        causes = ("the model was trained to predict the next token, and never saw a mask",)
+        yield Finding("template", "fatal", error.cause, causes=causes, fix=error.fix)
 
 
 def _begins(chat: "Chat", one: Opened, prompts: Sequence[Sequence[int]]) -> Iterator[Finding]:
