@@ -1,9 +1,10 @@
 # Two commands for a fresh machine that has Python 3.11, make and the network:
-#   make demo   makes .venv, fetches a real model of 135M (93 MB), runs the main job and its negative control on a CPU (says
-#               first how long that takes on this machine), says where the report is; it goes on where it was stopped
+#   make demo   makes .venv, fetches a real model of 135M (93 MB) and runs the main job on a CPU: says first how long that takes
+#               on this machine, and last where the report is. The same command resumes it
 #   make test   makes .venv, runs the tests (about ten minutes)
 #   make gpu    on a machine with a GPU: the tests that need one, and a table of SmolLM2 and of random weights in the shape of
 #               Qwen3-8B against transformers and TRL (16 GB on disk)
+#   make demo-control   the demo's negative control, after it
 # Others: lint, format, clean.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
@@ -14,7 +15,7 @@ export OMP_WAIT_POLICY := passive
 # Tests start the command line dozens of times; without bytecode each compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test gpu lint format clean
+.PHONY: demo demo-control test gpu lint format clean
 .DELETE_ON_ERROR:
 
 # torch goes first and alone: its CPU build satisfies everything that depends on it, which would otherwise bring CUDA.
@@ -43,19 +44,22 @@ demo: .venv/train.stamp
 	@$(BIN)/plumbline get smollm2-135m
 	@$(BIN)/plumbline run commerce-demo --resume
 	@echo
-	@echo "The negative control: the same RL with the advantages dealt at random. Its reward must not rise."
-	@$(BIN)/plumbline run commerce-demo-control --resume
-	@echo
 	@echo "What the checks say of it (plumbline check), and what to do next (plumbline decide):"
 	@echo
 	@$(BIN)/plumbline check runs/commerce-demo
 	@$(BIN)/plumbline decide runs/commerce-demo
 	@echo
-	@echo "Reports:  runs/commerce-demo/report.html   runs/commerce-demo-control/report.html"
-	@echo "Next, the shop's four jobs in one run with the same model (two hours without AMX):"
+	@echo "Report:  runs/commerce-demo/report.html"
+	@echo "Next, the negative control, whose reward must not rise: the same RL with shuffled advantages:"
+	@echo "    make demo-control"
+	@echo "The shop's four jobs in one run with the same model (two hours without AMX):"
 	@echo "    $(BIN)/plumbline run commerce-smollm2"
 	@echo "Or with a model of yours (a local directory or a hub name):"
 	@echo "    $(BIN)/plumbline run commerce-v4.1 --set model.name=DIRECTORY_OR_HUB_NAME"
+
+demo-control: demo
+	@$(BIN)/plumbline run commerce-demo-control --resume
+	@echo "Report:  runs/commerce-demo-control/report.html"
 
 # In the order of their names: files with many tests first, as xdist would have them, leave the longest to the end.
 test: .venv/dev.stamp

@@ -48,6 +48,10 @@ def evaluate_stage(
         for split in ground.finals
         for mode in modes(run.recipe, vote=stage != "base")  # a vote of it would take as long as all the others
     }
+    later = sum(len(ground.held_out[key.split]) for key, ground in keys.items())
+    limit = run.recipe.untrained_limit() if stage == "base" else None
+    if limit is not None:
+        keys = {key: ground for key, ground in keys.items() if key.mode == "greedy"}
     missing = [key for key in keys if not run.evaluated(key)]
     for key in keys.keys() - set(missing):  # a kill may have come between the two
         begun_file(run.evaluation_file(key)).unlink(missing_ok=True)
@@ -58,9 +62,9 @@ def evaluate_stage(
     if train is not None and trains and run.recipe.model.name is not None and policy.family == "autoregressive":
         from plumbline.training.forecast import foretell
 
-        foretell(run, policy, train, sum(len(ground.held_out[key.split]) for key, ground in keys.items()))
+        foretell(run, policy, train, later)
     for key in missing:
-        _evaluate(run, policy, keys[key].task, keys[key].held_out[key.split], key)
+        _evaluate(run, policy, keys[key].task, keys[key].held_out[key.split][:limit], key)
 
 
 def replay_last(run: Run, ground: Ground) -> None:

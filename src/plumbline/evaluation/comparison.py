@@ -1,5 +1,7 @@
 """Two evaluations of the same examples, pair by pair."""
 
+from dataclasses import replace
+
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.statistics import Paired, direction, paired
 from plumbline.evaluation.summary import part_means
@@ -20,6 +22,26 @@ def compare(before: Evaluation, after: Evaluation) -> Paired:
     return paired([first[key] for key in both], [second[key] for key in both])
 
 
+def among(evaluation: Evaluation, other: Evaluation) -> Evaluation:
+    """An evaluation's verdicts on the examples of another one, where it has all of them; else the whole evaluation.
+
+    The untrained model may be asked fewer (`evaluation.untrained`), and is compared on these.
+    """
+    wanted, there = (_ids(each) for each in (other, evaluation))
+    if not wanted < there:
+        return evaluation
+    rows, unjudged = evaluation.rows, evaluation.unjudged
+    return replace(
+        evaluation,
+        rows=tuple(row for row in rows if row.id in wanted),
+        unjudged=tuple(row for row in unjudged if row.id in wanted),
+    )
+
+
+def _ids(evaluation: Evaluation) -> set[str]:
+    return {row.id for row in evaluation.rows} | {row.id for row in evaluation.unjudged}
+
+
 def check_same(before: Evaluation, after: Evaluation, *, rubric: bool = True) -> None:
     """See that two evaluations are of the same examples and, unless that is what is asked about, under one rubric.
 
@@ -33,7 +55,7 @@ def check_same(before: Evaluation, after: Evaluation, *, rubric: bool = True) ->
                 f"{before.source} was scored under {name} {one} and {after.source} under {other}",
                 "evaluate both again under one version; `plumbline score` judges stored completions anew",
             )
-    one, other = ({row.id for row in each.rows} | {row.id for row in each.unjudged} for each in (before, after))
+    one, other = _ids(before), _ids(after)
     if one != other:
         raise IncomparableError(
             f"the two evaluations share {len(one & other)} examples of {len(one)} and {len(other)}",

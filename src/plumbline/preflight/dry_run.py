@@ -175,12 +175,16 @@ def _estimated(found: DryRun) -> DryRun:
     rl, every = recipe.rl, recipe.evaluation.every
     times = 0 if rl is None or not every else 1 + -(-rl.steps // every)
     most = recipe.evaluation.final_limit or math.inf
-    asked = int(sum(min(one.sizes[split], most) for one in found.prompts for split in one.finals))
+    asked, first = (
+        int(sum(min(one.sizes[split], most, limit) for one in found.prompts for split in one.finals))
+        for limit in (math.inf, recipe.untrained_limit() or math.inf)
+    )
     work = estimate.Work(
         recipe,
         shapes,
         lengths,
         evaluated=modes * asked,
+        untrained=first * (1 if recipe.untrained_limit() else modes),
         voting=recipe.evaluation.votes * asked,
         inside=modes * times * sum(one.inside for one in found.prompts),
         train=sum(one.sizes["train"] for one in found.prompts),

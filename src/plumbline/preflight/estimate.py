@@ -74,6 +74,8 @@ class Work:
     lengths: Lengths
     evaluated: int
     """Answers that the evaluations after one stage ask for, but for those of a vote."""
+    untrained: int
+    """Answers that the evaluations of the untrained model ask for."""
     voting: int
     """Answers that the votes after one stage ask for; none is held before any training."""
     inside: int
@@ -198,10 +200,10 @@ def seconds(work: Work, machine: Machine) -> dict[str, float]:
         found["rl rollouts"], found["rl updates"] = steps * drawing, steps * updating
     trained = (recipe.sft is not None) + (recipe.rl is not None)
     before, rambles = recipe.evaluates_untrained(), recipe.model.name is not None
-    answered = (trained + (before and not rambles)) * work.evaluated + trained * work.voting + work.inside
+    answered = trained * (work.evaluated + work.voting) + work.inside + (before and not rambles) * work.untrained
     found["evaluations"] = draws(work, machine, answered, min(recipe.sampling.max_tokens, lengths.answer))
     if before and rambles:
-        found["evaluations"] += draws(work, machine, work.evaluated, recipe.sampling.max_tokens)
+        found["evaluations"] += draws(work, machine, work.untrained, recipe.sampling.max_tokens)
     return found
 
 

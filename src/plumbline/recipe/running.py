@@ -25,8 +25,8 @@ class EvaluationSection(Section):
     """Examples of each of these splits that a run uses, of each task; None uses all."""
     steps: PositiveInt | None = None
     """Denoising steps of evaluations; None takes `sampling.steps`."""
-    untrained: bool = True
-    """Before SFT and GRPO as well; false spares what another run that begins with the same model has."""
+    untrained: bool | PositiveInt = True
+    """Before SFT and GRPO as well; a number: so many examples of each split, greedily alone; false: not at all."""
     further: bool = True
     """At the ends, also the splits that a task has beside train, val and test (held-out-forms)."""
     sampled: bool = True

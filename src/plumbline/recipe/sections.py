@@ -463,7 +463,12 @@ class Recipe(Section):
 
     def evaluates_untrained(self) -> bool:
         """Whether the model is evaluated before SFT and GRPO; always, where there is neither."""
-        return self.evaluation.untrained or (self.sft is None and self.rl is None)
+        return self.evaluation.untrained is not False or (self.sft is None and self.rl is None)
+
+    def untrained_limit(self) -> int | None:
+        """Examples of each split that are asked of the untrained model, greedily alone; None: all, in every mode."""
+        asked = self.evaluation.untrained
+        return None if isinstance(asked, bool) or (self.sft is None and self.rl is None) else asked
 
     def identity(self) -> str:
         """12 hex digits of everything that can change the result (where it is written, tracked and watched cannot)."""

@@ -15,6 +15,7 @@ from plumbline.diagnosis.evidence import Evidence, Records
 from plumbline.diagnosis.readers import own
 from plumbline.diagnosis.watch import Watched, afterwards
 from plumbline.errors import IncomparableError
+from plumbline.evaluation.comparison import among
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.evaluation.summary import summarise
@@ -267,6 +268,7 @@ class View:
             first, second = self.final(before, split, mode), self.final(after, split, mode)
             if first is None or second is None:
                 return None
+            second = among(second, first) if before == STAGES[0] else second
             self._compared[name] = comparison(split, mode, (before, first), (after, second))
         return self._compared[name]
 

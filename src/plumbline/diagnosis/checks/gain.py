@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from plumbline.diagnosis.check import Check
 from plumbline.diagnosis.finding import Finding
-from plumbline.diagnosis.history import Final, History
+from plumbline.diagnosis.checks.unchanged import pairs
+from plumbline.diagnosis.history import History
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import direction
@@ -15,16 +16,7 @@ FEW = 50
 
 def look(history: History) -> Iterator[Finding]:
     """Each greedy evaluation of this stage against the one before it on the same examples."""
-    stages = list(dict.fromkeys(one.stage for one in history.finals if one.stage != "reference"))
-    if history.name not in stages or stages.index(history.name) == 0:
-        return
-    earlier = stages[stages.index(history.name) - 1]
-    for after in history.finals:
-        if after.stage != history.name or after.mode != "greedy":
-            continue
-        before = next((one for one in history.finals if _same(one, after) and one.stage == earlier), None)
-        if before is None:
-            continue
+    for after, before in pairs(history):
         where = f"{after.task} {after.split}".strip()
         try:
             compared = compare(before.evaluation, after.evaluation)
@@ -32,7 +24,7 @@ def look(history: History) -> Iterator[Finding]:
             yield Finding(
                 check="gain",
                 level="warning",
-                what=f"{earlier} and {history.name} cannot be compared on {where}: {error}",
+                what=f"{before.stage} and {history.name} cannot be compared on {where}: {error}",
                 causes=("the metric or the examples changed between the stages",),
                 fix="evaluate both again under one version",
             )
@@ -61,10 +53,6 @@ def look(history: History) -> Iterator[Finding]:
                 evidence=evidence,
                 fix=f"to see a difference of half its size take {4 * change.n} examples" if change.n < FEW else "",
             )
-
-
-def _same(one: Final, other: Final) -> bool:
-    return (one.task, one.split, one.mode) == (other.task, other.split, other.mode)
 
 
 CHECK = Check(

@@ -1,10 +1,12 @@
 """A stage after which every greedy answer is what it was: the weights that are evaluated are not the trained ones."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from plumbline.diagnosis.check import Check
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import Final, History
+from plumbline.evaluation.comparison import among
 
 SAME = 0.99
 ENOUGH = 20
@@ -41,7 +43,10 @@ def look(history: History) -> Iterator[Finding]:
 
 
 def pairs(history: History) -> Iterator[tuple[Final, Final]]:
-    """Greedy evaluations of this stage, each with that of the stage before it on the same split."""
+    """Greedy evaluations of this stage, each with that of the stage before it on the same split.
+
+    The untrained model may have been asked fewer examples: the other is of these then.
+    """
     stages = list(dict.fromkeys(one.stage for one in history.finals if one.stage != "reference"))
     if history.name not in stages or stages.index(history.name) == 0:
         return
@@ -55,7 +60,8 @@ def pairs(history: History) -> Iterator[tuple[Final, Final]]:
                     after.split,
                     "greedy",
                 ):
-                    yield after, before
+                    same = earlier == "base"
+                    yield replace(after, evaluation=among(after.evaluation, before.evaluation)) if same else after, before
 
 
 CHECK = Check(
