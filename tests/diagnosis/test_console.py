@@ -119,7 +119,7 @@ def test_a_rate_of_three_decimals_is_no_rate_of_zero(tmp_path: Path) -> None:
     [
         (
             "11:26 INFO Step {n} | Time: 55.60s | Loss: 0.0{n} | Grad. Norm: 0.2 | LR: 1.00e-06 | Mismatch KL: 0.1",
-            {"loss", "gradient", "rate"},
+            {"loss", "gradient", "rate", "gap_kl"},
         ),
         (
             "Step {n}/50 | mean_reward: -1.{n} | KL: 0.0001 | clip_frac: 0.000 | lr: 0.000001",

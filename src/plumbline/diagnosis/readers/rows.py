@@ -1,5 +1,6 @@
 """Logged rows into series, under our names, and into the history of a stage."""
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,20 +39,45 @@ def _entries() -> Iterator[tuple[re.Pattern[str], _Ours]]:
 
 _ENTRIES = tuple(_entries())
 _PARTS = tuple((prefix, re.compile(one)) for prefix, patterns in _TABLE["parts"].items() for one in patterns)
+_MARKS = {mark: re.compile("|".join(f"(?:{one})" for one in _TABLE["marks"][mark])) for mark in _TABLE["marks"]}
+
+
+def _joined(name: str) -> str:
+    """A name as it is where a program allows letters and underscores alone."""
+    return re.sub(r"[^a-z0-9]+", "_", name).strip("_")
+
+
+_JOINED = {_joined(theirs): ours for theirs, (_, ours) in reversed(list(zip(_TABLE["series"], _ENTRIES, strict=True)))}
+
+
+@cache
+def _spellings(name: str) -> tuple[str, ...]:
+    """A name and its plainer spellings: `train/` off its front, in small letters, with slashes for dots."""
+    name = re.sub(r"\s*/\s*", "/", name.strip())
+    # `Training Loss`, `Grad. Norm` and `LR` are for people.
+    plain = re.sub(r"\s+", "_", name.lower().replace(". ", " "))
+    slashed = re.sub(r"(?<=[a-z])\.(?=[a-z])", "/", plain)
+    forms = (name, plain, slashed)
+    # `train_mean_nll` is a name of its own.
+    return tuple(dict.fromkeys(form for one in forms for form in (one, re.sub(r"^train[/_]", "", one))))
 
 
 @cache
 def _ours(name: str) -> _Ours | None:
-    # `train_mean_nll` is a name of its own; `Training Loss`, `Grad. Norm` and `LR` are for people.
-    plainer = re.sub(r"\s+", "_", name.strip().lower().replace(". ", " "))
-    for plain in (name, re.sub(r"^train[/_]", "", name), plainer):
+    spellings = _spellings(name)
+    for plain in spellings:
         for pattern, ours in _ENTRIES:
             if pattern.fullmatch(plain):
                 return ours
         for prefix, pattern in _PARTS:
             if found := pattern.fullmatch(plain):
                 return _Ours(f"{prefix}{found[1]}", len(_ENTRIES), 1, 0)
-    return None
+    return next((_JOINED[joined] for one in spellings if (joined := _joined(one)) in _JOINED), None)
+
+
+def marked(name: str, mark: str) -> bool:
+    """Whether a column is one that decides for a kind of training, whether a check reads it or not."""
+    return any(_MARKS[mark].fullmatch(one) for one in _spellings(name))
 
 
 def our_name(name: str) -> str | None:
@@ -68,9 +94,10 @@ def our_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """
     flat = dict(_flat({key: one["value"] if _wrapped(one) else one for key, one in config.items()}))
     plain = (str, int, float, bool, type(None))
-    found = {
-        ours: flat[name] for name, ours in _TABLE["settings"].items() if name in flat and type(flat[name]) in plain
-    }
+    found: dict[str, Any] = {}
+    for name, ours in _TABLE["settings"].items():
+        if name in flat and type(flat[name]) in plain and flat[name] is not None:
+            found.setdefault(ours, flat[name])
     # PyYAML reads the 1e-05 that W&B writes as a text.
     found = {
         key: as_number(one) if as_number(one) is not None and isinstance(one, str) else one
@@ -78,6 +105,9 @@ def our_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     }
     if not isinstance(found.get("steps"), int) or not 0 < found["steps"] < FAR:  # transformers says -1 for "by epochs"
         found.pop("steps", None)
+    kinds = [str(flat[name]).lower() for name in _TABLE["adapters"] if name in flat]
+    if not found.get("model.lora.rank") or (kinds and not any("lora" in kind or kind == "true" for kind in kinds)):
+        found.pop("model.lora.rank", None)
     return found
 
 
@@ -94,7 +124,10 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def collect_series(
-    rows: Iterable[Mapping[str, Any]], name: Callable[[str], str | None] = our_name, step: str = "step"
+    rows: Iterable[Mapping[str, Any]],
+    name: Callable[[str], str | None] = our_name,
+    step: str = "step",
+    printed: bool = False,
 ) -> dict[str, Series]:
     """The numbers of rows by our names.
 
@@ -102,24 +135,28 @@ def collect_series(
         rows: each with its step; the later of two rows of one step and name counts (a resumed run logs steps again).
         name: our name of theirs; None leaves a key out.
         step: their key of the step.
+        printed: whether the numbers may have been rounded when they were written.
     """
-    found: dict[str, dict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    found: dict[str, dict[str, dict[int, Any]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
         at = as_number(row.get(step))
         if at is None or not abs(at) < FAR:
             continue
         for key, value in row.items():
-            if key == step or (ours := name(key)) is None or (number := as_number(value)) is None:
+            if key == step or (ours := name(key)) is None or as_number(value) is None:
                 continue
-            found[ours][key][int(at)] = number
+            found[ours][key][int(at)] = value
+    columns = [list(column.values()) for sources in found.values() for column in sources.values()] if printed else []
+    digits = Digits.of(columns)
     series = {}
     for ours, sources in found.items():
         key = min(sources, key=lambda one: (_rank(one), -len(sources[one])))
         steps, scale = sorted(sources[key]), _ours(key)
-        values = np.array([sources[key][at] for at in steps], dtype=np.float64)
+        values = np.array([as_number(sources[key][at]) for at in steps], dtype=np.float64)
+        rounding = digits.rounding(list(sources[key].values())) if printed else 0.0
         if scale is not None and (scale.times, scale.plus) != (1, 0):
-            values = values * scale.times + scale.plus
-        series[ours] = Series(np.array(steps, dtype=np.int64), values)
+            values, rounding = values * scale.times + scale.plus, rounding * abs(scale.times)
+        series[ours] = Series(np.array(steps, dtype=np.int64), values, rounding)
     return series
 
 
@@ -138,6 +175,78 @@ def as_number(value: Any) -> float | None:
         return None
 
 
+_WRITTEN = re.compile(r"[-+]?(\d*)(?:\.(\d*))?(?:[eE]([-+]?\d+))?")
+_EXACT = 8
+"""Significant digits from which a number counts as written in full."""
+
+
+class _Written(NamedTuple):
+    """How a number is written: digits behind the point, exponent, significant digits, decimal place of the first."""
+
+    decimals: int
+    power: int
+    significant: int
+    first: int
+    padded: bool
+    """Whether zeros stand at its end, which are written for their number alone."""
+
+    @classmethod
+    def of(cls, value: Any) -> "_Written | None":
+        """None for a whole number, 0 without decimals, and what is not finite: they say nothing of digits."""
+        found = _WRITTEN.fullmatch(value if isinstance(value, str) else repr(value))
+        if found is None or (found[2] is None and found[3] is None):
+            return None
+        whole, decimals, power = found[1], found[2] or "", int(found[3] or 0)
+        digits = (whole + decimals).lstrip("0")
+        padded = decimals.endswith("0") and len(decimals) > 1
+        first = len(digits) - 1 - len(decimals) + power
+        return cls(len(decimals), power, len(digits if padded else digits.rstrip("0")), first, padded)
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """With how many digits the numbers of a log were written, in all of its columns."""
+
+    significant: int
+    decimals: int
+
+    @classmethod
+    def of(cls, columns: Sequence[Sequence[Any]]) -> "Digits":
+        """Of columns of numbers or of their texts."""
+        written = [one for column in columns for value in column if (one := _Written.of(value)) is not None]
+        plain = [one.decimals for one in written if not one.power and one.significant]
+        return cls(max((one.significant for one in written), default=0), max(plain, default=0))
+
+    def rounding(self, column: Sequence[Any]) -> float:
+        """The most that writing changed a number of a column by.
+
+        A column with a fixed number of decimals says so by zeros at the end. Numbers with a fixed number of
+        significant digits (`%.4g`) have a unit that grows with them: the largest counts. Beside numbers that are
+        written in full, a column of few decimals was rounded to these (transformers' loss).
+        """
+        written = [one for value in column if (one := _Written.of(value)) is not None]
+        if not written:
+            return 0.0 if self.significant >= _EXACT else self._at(column)
+        texts = all(isinstance(value, str) for value in column)
+        alike = len({(one.decimals, one.power != 0) for one in written}) == 1 and written[0].decimals > 1
+        if texts and alike and (any(one.padded for one in written) or self.significant < _EXACT):
+            return max(0.5 * 10.0 ** (one.power - one.decimals) for one in written)
+        if self.significant >= _EXACT:
+            most, decimals = (max(getattr(one, name) for one in written) for name in ("significant", "decimals"))
+            rounded = most < _EXACT and 3 <= decimals <= 8 and not any(one.power for one in written)
+            return 0.5 * 10.0**-decimals if rounded and len(written) >= 5 else 0.0
+        return self._at(column)
+
+    def _at(self, column: Sequence[Any]) -> float:
+        if self.significant < 3:
+            return 0.0
+        largest = max(
+            (abs(number) for one in column if (number := as_number(one)) and math.isfinite(number)), default=0
+        )
+        unit = 10.0 ** (math.floor(math.log10(largest)) - self.significant + 1) if largest else 0.0
+        return 0.5 * max(unit, 10.0**-self.decimals)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
     """What another trainer left: its rows, in the order in which they were written."""
@@ -151,6 +260,8 @@ class Log:
     """The trainer's own."""
     finished: bool | None = None
     skipped: int = 0
+    name: str = ""
+    """The run's, where a record holds several."""
 
     def history(self, completions: Callable[[list[str]], Sequence[Sample]]) -> History:
         """The history of its one stage.
@@ -165,18 +276,21 @@ class Log:
             raise DataError(f"{self.path} has no logged step", "look at it again after the first step of training")
         # transformers logs the whole run's mean loss at the end, under the name of a step's.
         rows = [row for row in self.rows if "train_runtime" not in row and "train/train_runtime" not in row]
-        series = collect_series(_stepped(rows) if self.step is None else rows, step=self.step or _AT)
+        series = collect_series(_stepped(rows) if self.step is None else rows, step=self.step or _AT, printed=True)
         if "epoch" in series and np.array_equal(series["epoch"].values, np.floor(series["epoch"].values)):
             del series["epoch"]  # a counter of whole epochs does not say how much of one was seen
-        kind = kind_of(series)
+        columns = dict.fromkeys(key for row in rows for key in row)
+        kind = kind_of(series, columns)
         if kind is None:
             raise _unknown(f"{self.path} ({self.origin})", self.rows)
+        if kind == "sft":  # rewards of pairs are no rewards of samples
+            series = {ours: one for ours, one in series.items() if not _IS_REWARD.fullmatch(ours)}
         settings = our_settings(self.config) | self._planned()
         if kind == "sft":
             settings = {key.replace("rl.optimiser.", "sft.optimiser."): value for key, value in settings.items()}
         return History(
             origin=self.origin,
-            name=kind,
+            name=self.name or kind,
             kind=kind,
             series=series,
             settings=settings,
@@ -194,10 +308,29 @@ class Log:
         return {"steps": steps[0]} if steps else {}
 
 
-def kind_of(series: Iterable[str]) -> Kind | None:
-    """The kind of a stage by the names of what was logged of it; None where that is neither a reward nor a loss."""
-    names = set(series)
-    if names & {"reward", "reward_std", "zero_std", "clip"} or any(name.startswith("part/") for name in names):
+_IS_REWARD = re.compile(r"reward|(?:part|part_std)/.+")
+
+
+def kind_of(series: Iterable[str], columns: Iterable[str] = ()) -> Kind | None:
+    """The kind of a stage; None where nothing says that it is training.
+
+    Columns that only RL has decide, whether a check reads them or not; those of preference training, which has rewards
+    of pairs, stand for supervised training unless groups of samples are there.
+
+    Args:
+        series: names of what was read.
+        columns: all names of the log.
+    """
+    names, columns = set(series), list(columns)
+    if names & {"reward_std", "zero_std", "clip"}:
+        return "rl"
+    if any(marked(column, "preference") for column in columns) and not any("scores" in column for column in columns):
+        return "sft" if names & {"loss", "eval/loss"} else None
+    if names & {"reward", "gap", "gap_kl", "ratio_mean"} or any(_IS_REWARD.fullmatch(name) for name in names):
+        return "rl"
+    if names and any(marked(column, "rl") for column in columns):
+        return "rl"
+    if "kl" in names and not any(marked(column, "supervised") for column in columns):
         return "rl"
     return "sft" if names & {"loss", "eval/loss"} else None
 
