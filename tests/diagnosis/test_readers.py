@@ -314,6 +314,48 @@ def test_tables(tmp_path, name, fault):
     assert history["eval/reward"].steps.tolist() in ([], [20, 40, 60, 80, 100, 120])
 
 
+def side_by_side(ok, bad):
+    """W&B's page with two runs, the second of which began later and ended earlier."""
+    rows = []
+    for number, (one, other) in enumerate(zip(ok, bad, strict=True)):
+        row = {"Step": one["train/global_step"]}
+        for name in list(one)[1:]:
+            for bound in ("", "__MIN", "__MAX"):
+                row[f"lr 1e-5 - seed - {name}{bound}"] = one[name]
+                row[f"bad - {name}{bound}"] = other[name] if 2 < number < 115 else None
+        rows.append(row)
+    return as_csv(rows)
+
+
+def long_table(ok, bad, column="run_id"):
+    return as_csv([{column: name, **row} for name, rows in {"lr 1e-5 - seed": ok, "bad": bad}.items() for row in rows])
+
+
+def melted(ok, bad):
+    return "dir_name,step,tag,value\n" + "".join(
+        f"{name},{row['train/global_step']},{key},{value}\n"
+        for name, rows in {"lr 1e-5 - seed": ok, "bad": bad}.items()
+        for row in rows
+        for key, value in list(row.items())[1:]
+    )
+
+
+@pytest.mark.parametrize("table", [side_by_side, long_table, melted, lambda *both: long_table(*both, column="Name")])
+def test_each_run_of_a_table_is_judged(tmp_path, table):
+    (tmp_path / "export.csv").write_text(table(logged(), logged("gradient")))
+    (tmp_path / "config.json").write_text('{"beta": 0.04}')
+    ok, bad = read_histories(tmp_path / "export.csv")
+    assert (ok.name, bad.name, ok.settings) == ("lr 1e-5 - seed", "bad", {})
+    assert_found(ok, "")
+    assert {(one.check, one.level) for one in examine(bad, CHECKS).findings} == {("not-finite", "fatal")}
+
+
+def test_a_run_resumed_under_another_name_is_one(tmp_path):
+    rows = [{"run": "a" if row["train/global_step"] < 60 else "b", **row} for row in logged()]
+    (tmp_path / "export.csv").write_text(as_csv(rows))
+    assert read(tmp_path / "export.csv").logged == STEPS
+
+
 def test_a_table_without_steps_has_row_numbers(tmp_path):
     rows = [{key: value for key, value in row.items() if key != "train/global_step"} for row in logged("rate")]
     (tmp_path / "mine.csv").write_text(as_csv(rows))
@@ -395,7 +437,6 @@ BAD = {
     "nul.csv": (b"step,loss\n\x00,\x00\n", "none of its 1 lines fits"),
     "deep.json": (b"[" * 100_000, "nested too deeply"),
     "unknown.csv": (b"step,temperature,humidity\n1,20,30\n", "its columns are: step, temperature, humidity"),
-    "two.csv": (b"Step,a - loss,b - loss\n1,2,3\n", "holds several runs: a, b"),
     "run.wandb": (b"", "is no file of W&B"),
     "other.wandb": (b":W&B\xe1\xbe\x00", "no logged step"),
     "noise.wandb": (b":W&B\xe1\xbe\x00" + bytes(range(256)) * 9, "no logged step"),

@@ -362,6 +362,11 @@ def _stepped(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         yield {**row, _AT: last}
 
 
+def is_step(column: str) -> bool:
+    """Whether a column counts steps."""
+    return column.lower() in _TABLE["steps"]
+
+
 def _step(value: Any) -> float | None:
     number = as_number(value.partition("/")[0] if _of_total(value) else value)
     return number if number is not None and abs(number) < FAR else None

@@ -11,7 +11,7 @@ from typing import Any
 
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.readers.completions import column_rows, is_completions, read_beside
-from plumbline.diagnosis.readers.rows import Log, as_number, config_beside, only_one, our_name
+from plumbline.diagnosis.readers.rows import Log, as_number, config_beside, is_step, only_one, our_name
 from plumbline.errors import DataError
 from plumbline.storage import BOM, clear_read_errors, read_json, read_text
 
@@ -28,6 +28,10 @@ _NAMES = (
     "wandb_history",
 )
 """What trainers call the file of their metrics, in a folder."""
+_RUN = ("run", "run_name", "run_id", "run name", "run id", "name", "experiment", "exp", "dir_name", "seed")
+"""Columns that say which run a row is of."""
+_TAG = ("tag", "metric", "key", "name", "variable")
+"""Columns that name the metric of a long table."""
 _NONE = frozenset({"", "none", "null", "na", "n/a", "-", "no log"})
 """Cells that say that there is nothing. "nan" is not among them: it may be what was logged."""
 
@@ -67,9 +71,23 @@ def read(path: Path) -> list[History]:
         rows, skipped = _separated(path)
     else:
         rows, skipped = read_lines(path)
-    rows = _without_gaps(_of_one_run(rows, path))
-    log = Log(origin="table", path=path, rows=rows, config=config_beside(path.parent), skipped=skipped)
-    return [log.history(lambda parts: read_beside(path.parent, parts))]
+    runs = _runs(_pivoted(rows))
+    several = len(runs) > 1
+    if several:
+        runs = {name: of for name, of in runs.items() if _known(of)} or runs
+    # What lies beside a table of several runs may be of any of them.
+    config = {} if several else config_beside(path.parent)
+    return [
+        Log(
+            origin="table",
+            path=path,
+            rows=_without_gaps(of),
+            config=config,
+            skipped=skipped,
+            name=name,
+        ).history(lambda parts: [] if several else read_beside(path.parent, parts))
+        for name, of in runs.items()
+    ]
 
 
 def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
@@ -176,18 +194,59 @@ def _metric(column: str) -> str:
     return column.rpartition(" - ")[2]
 
 
-def _of_one_run(rows: Sequence[Mapping[str, Any]], path: Path) -> list[dict[str, Any]]:
-    """Rows without the run's name before each column, nor the bounds that W&B's page exports beside it.
+def _runs(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each run, by its name: of a column that names runs, or of the names before W&B's columns.
 
-    Raises:
-        DataError: the columns are of several runs.
+    W&B's page exports `run-name - train/reward` for each run, with bounds (`__MIN`, `__MAX`) that are left out. The
+    only run of a table has no name.
     """
-    runs = {key.rpartition(" - ")[0] for row in rows for key in row if " - " in key}
-    if len(runs) > 1:
-        raise DataError(
-            f"{path} holds several runs: {', '.join(sorted(runs)[:20])}", "export one, or leave out the others' columns"
-        )
-    return [{_metric(key): value for key, value in row.items() if not key.endswith(("__MIN", "__MAX"))} for row in rows]
+    names = dict.fromkeys(key for row in rows for key in row)
+    for column in [key for wanted in _RUN for key in names if key.lower() == wanted]:
+        of: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            of.setdefault(str(row.get(column, "")), []).append({key: row[key] for key in row if key != column})
+        if 1 < len(of) <= len(rows) / 2 and _side_by_side(list(of.values())):
+            return of
+    names = {key: "" for key in names if not key.endswith(("__MIN", "__MAX"))}
+    runs = dict.fromkeys(key.rpartition(" - ")[0] for key in names if " - " in key)
+    if len(runs) < 2:
+        return {"": [{_metric(key): row[key] for key in row if key in names} for row in rows]}
+    of = {}
+    for run in runs:
+        own = [key for key in names if key.startswith(f"{run} - ") and key.rpartition(" - ")[0] == run]
+        shared = [key for key in names if " - " not in key]
+        of[run] = [
+            {_metric(key): row[key] for key in (*shared, *own) if key in row}
+            for row in rows
+            if any(row.get(key) is not None for key in own)
+        ]
+    return of
+
+
+def _side_by_side(runs: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
+    """Whether two runs have a step in common; a run that was resumed under another name has none."""
+    steps = [next((str(row[key]) for key in row if is_step(key)), "") for run in runs for row in run]
+    return len(set(steps)) < len(steps)
+
+
+def _known(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a column of it is a metric."""
+    return any(our_name(key) is not None for row in rows for key in row)
+
+
+def _pivoted(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Rows of a long table (`step, tag, value`), the metrics of a step in one row; others as they are."""
+    lower = {key.lower(): key for row in rows[:1] for key in row}
+    tag = next((lower[one] for one in _TAG if one in lower), None)
+    if tag is None or "value" not in lower or "step" not in lower:
+        return rows
+    if not any(our_name(str(row.get(tag))) for row in rows):
+        return rows
+    made: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        rest = {key: row[key] for key in row if key.lower() in {"step", *_RUN} and key != tag}
+        made.setdefault(tuple(rest.items()), rest)[str(row.get(tag))] = row.get(lower["value"])
+    return list(made.values())
 
 
 def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
