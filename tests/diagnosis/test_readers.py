@@ -3,11 +3,13 @@
 import json
 import math
 import os
+import re
 import struct
 import subprocess
 import sys
 import zlib
 from contextlib import suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +24,8 @@ from plumbline.errors import DataError
 from tests.diagnosis.test_checks import healthy, said
 
 STEPS = 120
+HOST = "http://ml.company.example"
+PAGE = "https://wandb.ai/team/proj/runs/abc123"
 
 
 def logged(fault=""):
@@ -138,6 +142,65 @@ def test_offline_runs_of_wandb(offline):
     (file.parent.with_name("offline-run-20260101_000000-other") / "run-other.wandb").write_bytes(whole)
     with pytest.raises(DataError, match=r"2 runs of W&B: .*run-other\.wandb"):
         read(folder)
+
+
+class StandIn:
+    """The part of W&B's client that reads a run."""
+
+    def __init__(self, overrides=None):
+        assert overrides in (None, {"base_url": "https://wandb.company.example:8080"}, {"base_url": HOST})
+
+    def run(self, name):
+        if name != "team/proj/abc123":
+            raise ValueError(f"Could not find run {name}")
+        run = SimpleNamespace(config={"beta": 0.04, "peft_config": {"default": {"r": 16}}}, state="running")
+        run.scan_history = lambda: iter([{"_step": at, **row} for at, row in enumerate(logged("rate"))])
+        return run
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        PAGE,
+        f"{PAGE}/overview?nw=nwuserme",
+        f"{PAGE}#charts".removeprefix("https://"),
+        "https://wandb.company.example:8080/team/proj/runs/abc123/workspace",
+        f"{HOST}/team/proj/runs/abc123",
+    ],
+)
+def test_the_run_at_an_address_of_wandb(monkeypatch, address):
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(Api=StandIn))
+    monkeypatch.setenv("WANDB_BASE_URL", HOST)
+    (history,) = read_histories(address)
+    assert_found(history, "rate")
+    assert (history.origin, history.finished) == ("wandb", False)
+    assert history.settings == {"rl.beta": 0.04, "model.lora.rank": 16}
+
+
+@pytest.mark.parametrize(
+    ("address", "client", "cause", "fix"),
+    [
+        (PAGE, None, "not installed", r"pip install .*\[wandb\].*wandb login"),
+        (PAGE, SimpleNamespace(), "not installed", r"run\('team/proj/abc123'\).*history\.jsonl"),
+        (PAGE[:-1], SimpleNamespace(Api=StandIn), "ValueError: Could not find run team/proj/abc12", "wandb login"),
+        ("https://wandb.ai/team/proj", None, "no address of one run", "ENTITY/PROJECT/runs/ID"),
+        ("https://wandb.ai/team/proj/reports/a--Vmlldz", None, "no address of one run", "ENTITY/PROJECT/runs/ID"),
+    ],
+)
+def test_an_address_that_cannot_be_read_says_how_to_export(monkeypatch, address, client, cause, fix):
+    monkeypatch.setitem(sys.modules, "wandb", client)
+    with pytest.raises(DataError, match=cause) as caught:
+        read_histories(address)
+    assert re.search(fix, caught.value.fix)
+    assert "aiohttp" not in str(caught.value)
+
+
+def test_a_pipe_is_named_as_one():
+    reading, writing = os.pipe()
+    os.close(writing)
+    with pytest.raises(DataError, match="it is a pipe"):
+        read_histories(f"/dev/fd/{reading}")
+    os.close(reading)
 
 
 def framed(records):

@@ -252,7 +252,8 @@ class Log:
     """What another trainer left: its rows, in the order in which they were written."""
 
     origin: str
-    path: Path
+    path: Path | str
+    """Where it lies; an address of W&B is a text."""
     rows: Sequence[Mapping[str, Any]]
     step: str | None = None
     """Their key of the step; None to look for it."""
