@@ -560,6 +560,80 @@ def test_a_counter_of_whole_epochs_is_no_share_of_one(tmp_path):
     assert_found(read(tmp_path), "")
 
 
+ADAPTER = json.dumps({"peft_type": "LORA", "r": 16, "lora_alpha": 32, "target_modules": ["q_proj"]})
+CARD = """---
+library_name: peft
+---
+# mine
+
+### Training hyperparameters
+
+The following hyperparameters were used during training:
+- learning_rate: 2e-05
+- optimizer: Use adamw_torch with betas=(0.9,0.999)
+- lr_scheduler_type: cosine
+- training_steps: 400
+
+### Framework versions
+- learning_rate: 9
+"""
+AXOLOTL = """<details><summary>See axolotl config</summary>
+
+axolotl version: `0.12.0`
+```yaml
+base_model: Qwen/Qwen3-0.6B
+rl: grpo
+trl:
+  beta: 0.001
+  num_generations: 16
+adapter: qlora
+lora_r: 64
+learning_rate: 1.0e-5
+```
+</details>
+"""
+SWIFT = {"model_type": "qwen3", "learning_rate": 5e-7, "lora_rank": 8, "num_generations": 4, "beta": 0.04}
+RATE, RANK = "rl.optimiser.learning_rate", "model.lora.rank"
+SWIFT_IS = {RATE: 5e-7, "rl.group_size": 4, "rl.beta": 0.04}
+BESIDE = {
+    "a checkpoint of peft": ({"checkpoint-9/adapter_config.json": ADAPTER}, {RANK: 16}),
+    "the arguments of ms-swift": ({"args.json": json.dumps({**SWIFT, "train_type": "lora"})}, {**SWIFT_IS, RANK: 8}),
+    "those of its later versions": ({"args.json": json.dumps({**SWIFT, "tuner_type": "lora"})}, {**SWIFT_IS, RANK: 8}),
+    "those of a full fine-tune": ({"args.json": json.dumps({**SWIFT, "train_type": "full"})}, SWIFT_IS),
+    "a card of transformers": (
+        {"checkpoint-9/README.md": CARD},
+        {RATE: 2e-5, "rl.optimiser.schedule": "cosine", "steps": 120},
+    ),
+    "a card of Axolotl": (
+        {"checkpoint-9/README.md": AXOLOTL},
+        {RATE: 1e-5, RANK: 64, "rl.beta": 0.001, "rl.group_size": 16},
+    ),
+    "W&B's, with the model's": (
+        {"config.yaml": "architectures: {value: [LlamaForCausalLM]}\nlearning_rate: {value: 1.0e-05}\n"},
+        {RATE: 1e-5},
+    ),
+    "hydra's": (
+        {".hydra/config.yaml": "actor_rollout_ref: {model: {lora_rank: 0}, rollout: {n: 5, temperature: 0.7}}"},
+        {"rl.group_size": 5, "sampling.temperature": 0.7},
+    ),
+    "prime-rl's": ({"configs/rl.toml": "max_steps = 9\n[trainer.model.lora]\nrank = 4\n"}, {RANK: 4, "steps": 120}),
+    "a model's own": ({"config.json": '{"model_type": "llama", "temperature": 0.6}'}, {}),
+    "a card of something else": ({"README.md": CARD}, {}),
+}
+
+
+@pytest.mark.parametrize("what", BESIDE)
+def test_settings_of_what_lies_beside_a_log(tmp_path, what):
+    files, settings = BESIDE[what]
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "checkpoint-9").mkdir(exist_ok=True)
+    state = {"log_history": [{**row, "step": row["train/global_step"]} for row in logged()], "max_steps": STEPS}
+    (tmp_path / "checkpoint-9" / "trainer_state.json").write_text(json.dumps(state))
+    assert read(tmp_path).settings == {"steps": STEPS, **settings}
+
+
 def test_completions_of_verl_and_of_swift(tmp_path):
     (tmp_path / "metrics.csv").write_text(as_csv(logged()))
     lines = [{"input": "p", "output": f"answer {n}", "score": 0.5, "step": 7} for n in range(4)]

@@ -2,8 +2,10 @@
 
 import math
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -384,25 +386,71 @@ def _unknown(what: str, rows: Sequence[Mapping[str, Any]]) -> DataError:
     )
 
 
+_CONFIGS = (
+    "config.yaml",
+    "files/config.yaml",
+    "config.json",
+    "args.json",
+    "args.yaml",
+    "training_args.json",
+    "training_args.yaml",
+    "hparams.yaml",
+    ".hydra/config.yaml",
+    "configs/rl.toml",
+    "configs/trainer.toml",
+    "configs/orchestrator.toml",
+    "adapter_config.json",
+)
+"""Where trainers write their configuration, and peft that of an adapter; what stands first counts."""
+_CARD = re.compile(r"^- (\w+): (\S+)[ \t]*$", re.MULTILINE)
+_CARD_YAML = re.compile(r"^```yaml\n(.{1,20000}?)\n```", re.MULTILINE | re.DOTALL)
+
+
 def config_beside(folder: Path) -> dict[str, Any]:
     """The trainer's configuration in a folder; empty where there is none, or only that of a model.
 
     Raises:
         DataError: it cannot be read.
     """
-    for name in ("config.yaml", "files/config.yaml", "config.json", "args.json"):
-        file = folder / name
-        if not file.is_file():
-            continue
+    config: dict[str, Any] = {}
+    for file in [folder / name for name in _CONFIGS if (folder / name).is_file()]:
         try:
             text = read_text(file, limit=SMALL)
             with clear_read_errors(file):
-                values = parse_json(text) if file.suffix == ".json" else read_yaml(text, str(file), strict=False)
-        except (DataError, RecipeError) as error:
-            raise DataError(error.cause, "correct it, or move it away") from error
-        if isinstance(values, dict) and not {"architectures", "model_type"} & set(values):
-            return values
-    return {}
+                values = _parsed(text, file)
+        except (DataError, RecipeError, ValueError) as error:
+            raise DataError(getattr(error, "cause", f"{file}: {error}"), "correct it, or move it away") from error
+        # A trainer's may hold the model's, too: W&B's of transformers, and ms-swift's.
+        if isinstance(values, dict) and (
+            "learning_rate" in values or not {"architectures", "model_type"} & set(values)
+        ):
+            config = values | config
+    card = folder / "README.md"
+    if card.is_file() and any((folder / name).is_file() for name in ("adapter_config.json", "trainer_state.json")):
+        config = _card(read_text(card, limit=SMALL), card) | config
+    return config
+
+
+def _parsed(text: str, file: Path) -> Any:
+    if file.suffix == ".toml":
+        return tomllib.loads(text)
+    values = parse_json(text) if file.suffix == ".json" else read_yaml(text, str(file), strict=False)
+    if file.name != "adapter_config.json":
+        return values
+    return {"lora_r": values["r"]} if isinstance(values, dict) and "r" in values else {}
+
+
+def _card(text: str, file: Path) -> dict[str, Any]:
+    """The hyperparameters that transformers lists in a model's card, and the configuration that Axolotl puts there."""
+    found: dict[str, Any] = {}
+    for block in _CARD_YAML.findall(text):
+        with suppress(RecipeError):
+            values = read_yaml(block, str(file), strict=False)
+            found |= values if isinstance(values, dict) and "learning_rate" in values else {}
+    listed = text.partition("hyperparameters were used during training:")[2].partition("\n#")[0]
+    return found | {
+        key: number if (number := as_number(one)) is not None else one for key, one in _CARD.findall(listed)
+    }
 
 
 def only_one(found: Sequence[Path], folder: Path, what: str) -> Path | None:
