@@ -114,6 +114,31 @@ def test_a_rate_of_three_decimals_is_no_rate_of_zero(tmp_path: Path) -> None:
     assert the_one(write(tmp_path, *scaled))["rate"].values[0] == pytest.approx(1e-6)
 
 
+PRINTED = {
+    "transformers 5: four significant digits": (".4g", ".4g", "{{'loss': '{loss}', 'reward': '{reward}'}}", 5e-4),
+    "transformers 4: the loss alone is rounded": (".4f", "", "{{'loss': {loss}, 'reward': {reward}}}", 0.0),
+    "old verl: three decimals": (".3f", ".3f", "step:{n} - actor/pg_loss:{loss} - critic/score/mean:{reward}", 5e-4),
+    "verl: in full": ("", "", "step:{n} - actor/pg_loss:{loss} - critic/score/mean:np.float64({reward})", 0.0),
+    "prime-rl: four decimals": (".4f", ".4f", "SUCCESS Step {n} | 4.2s | Loss {loss} | Reward {reward}", 5e-5),
+    "a script": (".2e", ".2f", "step {n}/80: loss {loss}, reward {reward}", 5e-3),
+    "JSON lines, rounded": (".4f", ".4f", '{{"step": {n}, "loss": {loss}, "reward": {reward}}}', 5e-5),
+    "JSON lines, in full": ("", "", '{{"step": {n}, "loss": {loss}, "reward": {reward}}}', 0.0),
+}
+
+
+@pytest.mark.parametrize("how", PRINTED)
+def test_series_know_how_far_printing_rounded_them(tmp_path: Path, how: str) -> None:
+    loss, reward, line, rounding = PRINTED[how]
+    dice = random.Random(0)
+    truth = [(dice.gauss(0.02, 0.01), dice.uniform(0.1, 1.9)) for _ in range(40)]
+    lines = [line.format(n=n, loss=format(a, loss), reward=format(b, reward)) for n, (a, b) in enumerate(truth, 1)]
+    history = the_one(write(tmp_path, *lines, name="train.jsonl" if "JSON" in how else "train.log"))
+    assert history["reward"].rounding == pytest.approx(rounding)
+    for at, name in enumerate(("loss", "reward")):
+        off = [abs(one - pair[at]) for one, pair in zip(history[name].values, truth, strict=True)]
+        assert max(off) <= history[name].rounding * 1.001
+
+
 @pytest.mark.parametrize(
     ("line", "names"),
     [
@@ -136,6 +161,30 @@ def test_lines_of_pairs(tmp_path: Path, line: str, names: set[str]) -> None:
     assert set(history.series) == names
     assert history.logged == 9
     assert history.last_step == 9
+
+
+@pytest.mark.parametrize(
+    ("block", "names"),
+    [
+        (  # NeMo-RL
+            "=== Step {n}/9 ===| • Loss: 0.01{n}| • Generation KL Error: 0.001| • Avg Reward: 0.{n}| • Time: 6.1s",
+            {"loss", "gap_kl", "reward"},
+        ),
+        (  # tinker-cookbook
+            "INFO   Step {n}|┃ Metric ┃ Value ┃|│ env/all/reward/total │ 0.{n} │|│ optim/kl_sample_train_v1 │ 0.0003 │",
+            {"reward", "gap_kl"},
+        ),
+        (  # open-instruct
+            "│ episode │ 64 │|│ training_step │ {n} │|│ scores │ 0.{n} │|│ loss/policy_avg │ 0.01 │|│ lr │ 1e-06 │",
+            {"reward", "loss", "rate"},
+        ),
+    ],
+)
+def test_a_metric_a_line(tmp_path: Path, block: str, names: set[str]) -> None:
+    lines = [line for n in range(1, 10) for line in block.replace("{n}", str(n)).split("|")]
+    history = the_one(write(tmp_path, "loading weights: 12 - 13", *lines))
+    assert set(history.series) == names
+    assert history["reward"].steps.tolist() == list(range(1, 10))
 
 
 def test_two_runs_in_a_file_are_two_stages(tmp_path: Path) -> None:

@@ -753,6 +753,92 @@ def test_a_healthy_run_under_each_trainers_names(tmp_path, trainer):
     assert said(read(tmp_path)) == [("rate-exhausted", "fatal")]
 
 
+# Columns that a trainer logs by default, and what they are here; parts are those of its examples.
+DEFAULTS = {
+    "trl": "rewards/accuracy_reward/mean:part/accuracy_reward rewards/think_format/std:part_std/think_format "
+    "completions/clipped_ratio:truncated sampling/sampling_logp_difference/mean:gap frac_reward_zero_std:zero_std",
+    "trl before 0.17": "rewards/accuracy_reward:part/accuracy_reward rewards/accuracy:part/accuracy "
+    "completion_length:length",
+    "open-r1": "rewards/format_reward:part/format_reward rewards/reasoning_steps_reward:part/reasoning_steps_reward "
+    "rewards/cosine_scaled_reward/mean:part/cosine_scaled_reward rewards/tag_count_reward:part/tag_count_reward",
+    "unsloth": "rewards/xmlcount_reward_func:part/xmlcount_reward_func "
+    "rewards_/_correctness_reward_func_/_mean:part/correctness_reward_func completions_/_mean_length:length",
+    "ms-swift": "rewards/MathAccuracy/mean:part/MathAccuracy rewards/Format/std:part_std/Format "
+    "rollout_correction/k3_kl:gap_kl clip_ratio/region_mean:clip token_acc:accuracy",
+    "llamafactory": "rewards/chosen: rewards/accuracies: eval_rewards/margins: sft_loss: loss:loss lr:rate",
+    "axolotl": "train/rewards/rand_reward_func/mean:part/rand_reward_func train/learning_rate:rate",
+    "verl": "critic/score/mean:reward rollout_corr/kl:gap_kl actor/pg_clipfrac:clip mismatch/mismatch_k3_kl:gap_kl "
+    "training/rollout_logprobs_diff_mean:gap val-core/openai/gsm8k/reward/mean@1:eval/gsm8k",
+    "ragen": "critic/rewards/mean:reward rollout/RAGEN:",
+    "rllm": "critic/score/mean:reward batch/solve_none: response_length/clip_ratio:truncated",
+    "openrlhf": "reward:reward act_loss:loss vllm_kl:gap_kl response_length:length actor_lr:rate chosen_reward:",
+    "prime-rl": "reward/all/mean:reward mismatch_kl/all/mean:gap_kl mismatch_kl/all/max: masked_mismatch_kl/all/mean: "
+    "mismatch_kl/mean:gap_kl is_truncated/all/mean:truncated agg/all/math/rewards/correct/mean:part/correct",
+    "nemo-rl": "train/gen_kl_error:gap_kl train/sampling_importance_ratio:ratio_mean train/policy_kl_error: "
+    "train/mean_total_reward:reward train/js_divergence_error:",
+    "open-instruct": "objective/verifiable_reward:part/verifiable objective/format_reward:part/format scores:reward "
+    "debug/vllm_vs_local_logprob_diff_mean:gap",
+    "skyrl": "reward/avg_raw_reward:reward policy/rollout_train_logprobs_abs_diff_mean:gap "
+    "loss/avg_final_rewards:reward",
+    "slime": "rollout/raw_reward:reward train/train_rollout_kl:gap_kl train/ppo_kl: train/tis:ratio_mean train/ois:",
+    "areal": "ppo_actor/update/behave_approx_kl_abs/avg:gap ppo_actor/update/behave_approx_kl/avg:gap_kl "
+    "ppo_actor/update/approx_kl/avg: ppo_actor/task_reward/avg:reward",
+    "tinker": "optim/kl_sample_train_v2:gap_kl env/all/reward/total:reward env/all/reward/format:part/format",
+    "torchtune": "rewards:reward kl_loss:kl response_lengths:length clipfrac:clip policy_loss:loss",
+    "verifiers": "rewards/check_answer_reward_func/mean:part/check_answer_reward_func reward/mean:reward",
+    "trlx": "reward/mean:reward losses/total_loss:loss rollout_scores/mean:reward policy/sqrt_kl:",
+    "other spellings": "Train/Reward:reward train.reward:reward train_/_reward_std:reward_std Grad._Norm:gradient "
+    "critic_score_mean:reward train_completions_mean_length:length rewards_accuracy_reward_mean:part/accuracy_reward "
+    "Rewards/Format/Mean:part/format eval.loss:eval/loss policy/grad-norm:gradient Mismatch_KL:gap_kl",
+    "preference training": "rewards/chosen: rewards/rejected: rewards/margins: rewards/accuracies: "
+    "rewards/chosen/mean: train/rewards/accuracies: eval_rewards/chosen: eval_rewards/accuracies/mean: "
+    "logps/chosen: rewards_chosen_mean:",
+}
+
+
+@pytest.mark.parametrize("trainer", DEFAULTS)
+def test_default_names_of_each_trainer(trainer):
+    for pair in DEFAULTS[trainer].split():
+        theirs, _, ours = pair.rpartition(":")
+        theirs = theirs.replace("_/_", " / ").replace("._", ". ")  # blanks
+        assert our_name(theirs) == (ours or None), theirs
+
+
+LOSS = {"loss": 0.0001, "grad_norm": 0.3, "learning_rate": 1e-6}
+KINDS = {
+    "a trainer's side of RL: mismatch": ({"mismatch_kl/all/mean": 0.001}, "rl"),
+    "masked mismatch, which no check reads": ({"masked_mismatch_kl/all/mean": 0.001}, "rl"),
+    "advantages": ({"advantages/mean": 0.0}, "rl"),
+    "ratios of the new policy to the old": ({"probs_ratio": 1.0}, "rl"),
+    "the policy against itself": ({"actor/ppo_kl": 0.0}, "rl"),
+    "completions": ({"completions/min_length": 3}, "rl"),
+    "KL": ({"kl": 0.01}, "rl"),
+    "KL of distillation": ({"kl": 0.01, "eval/loss": 1.0}, "sft"),
+    "SFT of TRL": ({"entropy": 1.2, "num_tokens": 9, "mean_token_accuracy": 0.8}, "sft"),
+    "SFT with lengths": ({"seq_length": 900.0, "mean_length": 9.0}, "sft"),
+    "SFT": ({}, "sft"),
+    "DPO": (
+        {"rewards/chosen": 0.1, "rewards/rejected": -0.1, "rewards/margins": 0.2, "rewards/accuracies": 1.0},
+        "sft",
+    ),
+    "KTO": ({"rewards/chosen": 0.1, "logps/chosen": -9.0, "kl": 0.2}, "sft"),
+    "ORPO": ({"rewards/chosen": 0.1, "log_odds_ratio": -0.4, "nll_loss": 1.0}, "sft"),
+    "a reward model": ({"mean_reward": 0.1, "min_reward": -3.0, "margin": 0.2, "accuracy": 0.7}, "sft"),
+    "DPO with a part of its own": ({"rewards/chosen": 0.1, "rewards/format": 0.1}, "sft"),
+    "online DPO": ({"rewards/chosen": 0.1, "objective/scores": 0.3, "objective/kl": 2.0}, "rl"),
+    "GRPO with a part called chosen": ({"rewards/chosen": 0.1, "reward": 0.1, "reward_std": 0.2}, "rl"),
+}
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_columns_decide_the_kind_whether_they_are_read_or_not(tmp_path, what):
+    more, kind = KINDS[what]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(json.dumps({"step": n, **LOSS, **more}) for n in range(1, 9)))
+    history = read(tmp_path)
+    assert history.kind == kind
+    assert kind == "rl" or not {name for name in history.series if name.startswith(("reward", "part"))}
+
+
 NAMES = {
     "actor/ppo_kl": None,
     "objective/kl": None,

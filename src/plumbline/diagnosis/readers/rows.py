@@ -228,7 +228,7 @@ class Digits:
         """
         written = [one for value in column if (one := _Written.of(value)) is not None]
         if not written:
-            return 0.0 if self.significant >= _EXACT else self._at(column)
+            return 0.0 if self.significant >= _EXACT else self._at(column, plain=True)
         texts = all(isinstance(value, str) for value in column)
         alike = len({(one.decimals, one.power != 0) for one in written}) == 1 and written[0].decimals > 1
         if texts and alike and (any(one.padded for one in written) or self.significant < _EXACT):
@@ -237,16 +237,16 @@ class Digits:
             most, decimals = (max(getattr(one, name) for one in written) for name in ("significant", "decimals"))
             rounded = most < _EXACT and 3 <= decimals <= 8 and not any(one.power for one in written)
             return 0.5 * 10.0**-decimals if rounded and len(written) >= 5 else 0.0
-        return self._at(column)
+        return self._at(column, plain=not any(one.power for one in written))
 
-    def _at(self, column: Sequence[Any]) -> float:
+    def _at(self, column: Sequence[Any], *, plain: bool) -> float:
         if self.significant < 3:
             return 0.0
         largest = max(
             (abs(number) for one in column if (number := as_number(one)) and math.isfinite(number)), default=0
         )
         unit = 10.0 ** (math.floor(math.log10(largest)) - self.significant + 1) if largest else 0.0
-        return 0.5 * max(unit, 10.0**-self.decimals)
+        return 0.5 * max(unit, 10.0**-self.decimals if plain else 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
