@@ -167,21 +167,25 @@ def test_lines_of_pairs(tmp_path: Path, line: str, names: set[str]) -> None:
     ("block", "names"),
     [
         (  # NeMo-RL
-            "=== Step {n}/9 ===| • Loss: 0.01{n}| • Generation KL Error: 0.001| • Avg Reward: 0.{n}| • Time: 6.1s",
+            "=== Step {n}/9 ===\n • Loss: 0.01{n}\n • Generation KL Error: 0.001\n • Avg Reward: 0.{n}\n • Time: 6.1s",
             {"loss", "gap_kl", "reward"},
         ),
         (  # tinker-cookbook
-            "INFO   Step {n}|┃ Metric ┃ Value ┃|│ env/all/reward/total │ 0.{n} │|│ optim/kl_sample_train_v1 │ 0.0003 │",
+            "INFO   Step {n}\n┃ Metric ┃\n│ env/all/reward/total │ 0.{n} │\n│ optim/kl_sample_train_v1 │ 0.0003 │",
             {"reward", "gap_kl"},
         ),
         (  # open-instruct
-            "│ episode │ 64 │|│ training_step │ {n} │|│ scores │ 0.{n} │|│ loss/policy_avg │ 0.01 │|│ lr │ 1e-06 │",
+            "│ episode │ 64 │\n│ training_step │ {n} │\n│ scores │ 0.{n} │\n│ loss/policy_avg │ 0.01 │\n│ lr │ 1e-06 │",
             {"reward", "loss", "rate"},
+        ),
+        (  # Stable-Baselines3
+            "| rollout/ | |\n| ep_rew_mean | 0.{n} |\n| time/ | |\n| iterations | {n} |\n| train/ | |\n| loss | 7.3 |",
+            {"reward", "loss"},
         ),
     ],
 )
 def test_a_metric_a_line(tmp_path: Path, block: str, names: set[str]) -> None:
-    lines = [line for n in range(1, 10) for line in block.replace("{n}", str(n)).split("|")]
+    lines = [line for n in range(1, 10) for line in block.replace("{n}", str(n)).split("\n")]
     history = the_one(write(tmp_path, "loading weights: 12 - 13", *lines))
     assert set(history.series) == names
     assert history["reward"].steps.tolist() == list(range(1, 10))

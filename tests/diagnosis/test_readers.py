@@ -343,7 +343,20 @@ def pandas(rows, **options):
     return pd.DataFrame(texts)
 
 
+def nested(row):
+    """A row whose names are cut at their slashes, a level for each piece."""
+    made = {}
+    for name, value in row.items():
+        *within, last = name.split("/")
+        held = made
+        for piece in within:
+            held = held.setdefault(piece, {})
+        held[last] = value
+    return made
+
+
 TABLES = {
+    "nested.jsonl": lambda rows: "\n".join(json.dumps(nested(row)) for row in rows),
     "table.csv": as_csv,
     "semicolons.csv": lambda rows: as_csv(rows, ";").replace(".", ","),
     "tabs.tsv": lambda rows: as_csv(rows, "\t"),
@@ -417,6 +430,14 @@ def test_a_run_resumed_under_another_name_is_one(tmp_path):
     rows = [{"run": "a" if row["train/global_step"] < 60 else "b", **row} for row in logged()]
     (tmp_path / "export.csv").write_text(as_csv(rows))
     assert read(tmp_path / "export.csv").logged == STEPS
+
+
+def test_a_download_of_tensorboard_has_its_metric_in_the_files_name(tmp_path):
+    rows = [{"Wall time": 1.7e9, "Step": row["train/global_step"], "Value": row["train/reward"]} for row in logged()]
+    (tmp_path / "run-.-tag-train_reward.csv").write_text(as_csv(rows))
+    history = read(tmp_path)
+    assert history.kind == "rl"
+    assert history["reward"].values == pytest.approx([row["train/reward"] for row in logged()])
 
 
 def test_a_table_without_steps_has_row_numbers(tmp_path):

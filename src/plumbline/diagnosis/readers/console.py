@@ -42,6 +42,8 @@ _PAIR = re.compile(rf"(?<![\w./-])({_WORD}(?: {_WORD}){{0,2}})[\t :=]{{1,6}}{_VA
 _CELL = re.compile(
     rf"\W{{0,20}}[│|┃]\s{{0,80}}([A-Za-z][^│|┃]{{0,90}})[│|┃]\s{{0,80}}{_VALUE}\s{{0,80}}[│|┃]", re.IGNORECASE
 )
+_SECTION = re.compile(r"\W{0,20}[│|┃]\s{0,80}([A-Za-z]\w{0,40}/)\s{0,80}[│|┃]\s{0,80}[│|┃]")
+"""Of Stable-Baselines3: `| rollout/ |  |`, and the names below it without that."""
 _BULLET = re.compile(
     rf"\W{{0,20}}[•*-]\s{{1,4}}({_WORD}(?: {_WORD}){{0,4}})\s?[:=]\s{{1,9}}{_VALUE}\s*$", re.IGNORECASE
 )
@@ -154,11 +156,15 @@ def _pairs(lines: Sequence[str]) -> Iterator[_Line]:
 def _blocks(lines: Sequence[str]) -> Iterator[_Line]:
     row: dict[str, str] = {}
     step: str | None = None
+    section = ""
     for line in lines:
         if len(line) > 500:
             continue
-        if found := _CELL.match(line) or _BULLET.match(line):
+        if found := _SECTION.match(line):
+            section = found[1]
+        elif found := _CELL.match(line) or _BULLET.match(line):
             name = found[1].strip()
+            name = f"{section}{name}" if our_name(f"{section}{name}") is not None else name
             if is_step(name):
                 step = found[2]
             elif our_name(name) is None:

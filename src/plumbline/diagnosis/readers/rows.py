@@ -382,7 +382,7 @@ def _unknown(what: str, rows: Sequence[Mapping[str, Any]]) -> DataError:
     known = [theirs for theirs, ours in named.items() if ours in {"reward", "loss", "eval/loss"}]
     return DataError(
         f"{what} has neither a reward nor a loss under a name that is known; its columns are: {shown}",
-        f"rename one of them to one of: {', '.join(known)} (all names: diagnosis/readers/names.yaml)",
+        f"rename one of them to one of: {', '.join(known[:12])} (all names: diagnosis/readers/names.yaml)",
     )
 
 

@@ -71,7 +71,7 @@ def read(path: Path) -> list[History]:
         rows, skipped = _separated(path)
     else:
         rows, skipped = read_lines(path)
-    runs = _runs(_pivoted(rows))
+    runs = _runs(_pivoted(_tagged(rows, path)))
     several = len(runs) > 1
     if several:
         runs = {name: of for name, of in runs.items() if _known(of)} or runs
@@ -113,13 +113,14 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     return rows, skipped
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row whose metrics lie a level deeper (verl's {"step": 1, "data": {...}}), as one."""
+def _flat(row: Mapping[str, Any], levels: int = 4) -> dict[str, Any]:
+    """A row whose metrics lie some levels deeper (verl's {"step": 1, "data": {...}}), as one."""
     flat: dict[str, Any] = {}
     for key, value in row.items():
-        if isinstance(value, dict) and "_type" not in value:
+        if isinstance(value, dict) and "_type" not in value and levels:
             within = key if key not in {"data", "metrics", "logs"} else ""
-            flat |= {f"{within}/{name}" if within else str(name): one for name, one in value.items()}
+            held = _flat(value, levels - 1)
+            flat |= {f"{within}/{name}" if within else str(name): one for name, one in held.items()}
         else:
             flat[key] = value
     return flat
@@ -232,6 +233,14 @@ def _side_by_side(runs: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
 def _known(rows: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a column of it is a metric."""
     return any(our_name(key) is not None for row in rows for key in row)
+
+
+def _tagged(rows: Sequence[Mapping[str, Any]], path: Path) -> Sequence[Mapping[str, Any]]:
+    """Rows of one metric whose name stands in the file's (TensorBoard's download: `run-a-tag-train_reward.csv`)."""
+    tag = path.stem.rpartition("tag-")[2]
+    if our_name(tag) is None or not rows or {key.lower() for key in rows[0]} != {"wall time", "step", "value"}:
+        return rows
+    return [{tag if key.lower() == "value" else key: row[key] for key in row} for row in rows]
 
 
 def _pivoted(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
