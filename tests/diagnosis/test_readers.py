@@ -621,6 +621,10 @@ BESIDE = {
     "the arguments of ms-swift": ({"args.json": json.dumps({**SWIFT, "train_type": "lora"})}, {**SWIFT_IS, RANK: 8}),
     "those of its later versions": ({"args.json": json.dumps({**SWIFT, "tuner_type": "lora"})}, {**SWIFT_IS, RANK: 8}),
     "those of a full fine-tune": ({"args.json": json.dumps({**SWIFT, "train_type": "full"})}, SWIFT_IS),
+    "an adapter of unknown rank": (
+        {"args.json": '{"tuner_type": "lora", "learning_rate": 1e-6}'},
+        {RATE: 1e-6, RANK: "unknown"},
+    ),
     "a card of transformers": (
         {"checkpoint-9/README.md": CARD},
         {RATE: 2e-5, "rl.optimiser.schedule": "cosine", "steps": 120},

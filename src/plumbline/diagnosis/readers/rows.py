@@ -108,8 +108,9 @@ def our_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(found.get("steps"), int) or not 0 < found["steps"] < FAR:  # transformers says -1 for "by epochs"
         found.pop("steps", None)
     kinds = [str(flat[name]).lower() for name in _TABLE["adapters"] if name in flat]
-    if not found.get("model.lora.rank") or (kinds and not any("lora" in kind or kind == "true" for kind in kinds)):
-        found.pop("model.lora.rank", None)
+    rank = found.pop("model.lora.rank", None) or None
+    if any("lora" in kind or kind == "true" for kind in kinds) or (rank is not None and not kinds):
+        found["model.lora.rank"] = "unknown" if rank is None else rank
     return found
 
 
