@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plumbline.diagnosis.history import History, Kind, Sample, Series
 from plumbline.errors import DataError, RecipeError
@@ -149,14 +150,16 @@ def collect_series(
             if key == step or (ours := name(key)) is None or as_number(value) is None:
                 continue
             found[ours][key][int(at)] = value
-    columns = [list(column.values()) for sources in found.values() for column in sources.values()] if printed else []
-    digits = Digits.of(columns)
+    written = (
+        [_written(column.values()) for sources in found.values() for column in sources.values()] if printed else []
+    )
+    digits = Digits.of(written)
     series = {}
     for ours, sources in found.items():
         key = min(sources, key=lambda one: (_rank(one), -len(sources[one])))
         steps, scale = sorted(sources[key]), _ours(key)
         values = np.array([as_number(sources[key][at]) for at in steps], dtype=np.float64)
-        rounding = digits.rounding(list(sources[key].values())) if printed else 0.0
+        rounding = digits.rounding(_written(sources[key].values()), values) if printed else 0.0
         if scale is not None and (scale.times, scale.plus) != (1, 0):
             values, rounding = values * scale.times + scale.plus, rounding * abs(scale.times)
         series[ours] = Series(np.array(steps, dtype=np.int64), values, rounding)
@@ -184,70 +187,70 @@ _EXACT = 8
 
 
 class _Written(NamedTuple):
-    """How a number is written: digits behind the point, exponent, significant digits, decimal place of the first."""
+    """How a number is written: digits behind the point, whether it has an exponent, and significant digits."""
 
     decimals: int
-    power: int
+    exponent: bool
     significant: int
-    first: int
     padded: bool
-    """Whether zeros stand at its end, which are written for their number alone."""
+    """Whether zeros stand at the end of a text, which are written for their number alone."""
 
-    @classmethod
-    def of(cls, value: Any) -> "_Written | None":
-        """None for a whole number, 0 without decimals, and what is not finite: they say nothing of digits."""
-        found = _WRITTEN.fullmatch(value if isinstance(value, str) else repr(value))
-        if found is None or (found[2] is None and found[3] is None):
-            return None
-        whole, decimals, power = found[1], found[2] or "", int(found[3] or 0)
-        digits = (whole + decimals).lstrip("0")
-        padded = decimals.endswith("0") and len(decimals) > 1
-        first = len(digits) - 1 - len(decimals) + power
-        return cls(len(decimals), power, len(digits if padded else digits.rstrip("0")), first, padded)
+
+def _written(column: Iterable[Any]) -> list[_Written]:
+    """How numbers of a column are written: some hundreds of them.
+
+    Whole numbers without a point, and what is not finite, say nothing.
+    """
+    values = list(column)
+    found = []
+    for value in values[:: max(1, len(values) // 300)]:
+        pieces = _WRITTEN.fullmatch(value if isinstance(value, str) else repr(value))
+        if pieces is None or (pieces[2] is None and pieces[3] is None):
+            continue
+        decimals = pieces[2] or ""
+        digits = (pieces[1] + decimals).lstrip("0")
+        padded = isinstance(value, str) and len(decimals) > 1 and decimals.endswith("0")
+        significant = len(digits if padded else digits.rstrip("0"))
+        found.append(_Written(len(decimals), pieces[3] is not None, significant, padded))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """With how many digits the numbers of a log were written, in all of its columns."""
+    """The most digits with which numbers of a log are written, over all of its columns."""
 
     significant: int
     decimals: int
 
     @classmethod
-    def of(cls, columns: Sequence[Sequence[Any]]) -> "Digits":
-        """Of columns of numbers or of their texts."""
-        written = [one for column in columns for value in column if (one := _Written.of(value)) is not None]
-        plain = [one.decimals for one in written if not one.power and one.significant]
-        return cls(max((one.significant for one in written), default=0), max(plain, default=0))
+    def of(cls, columns: Sequence[Sequence[_Written]]) -> "Digits":
+        """See `_written`."""
+        every = [one for column in columns for one in column]
+        plain = [one.decimals for one in every if not one.exponent and one.significant]
+        return cls(max((one.significant for one in every), default=0), max(plain, default=0))
 
-    def rounding(self, column: Sequence[Any]) -> float:
+    def rounding(self, written: Sequence[_Written], values: NDArray[np.float64]) -> float:
         """The most that writing changed a number of a column by.
 
-        A column with a fixed number of decimals says so by zeros at the end. Numbers with a fixed number of
-        significant digits (`%.4g`) have a unit that grows with them: the largest counts. Beside numbers that are
-        written in full, a column of few decimals was rounded to these (transformers' loss).
+        A fixed number of decimals shows in zeros at the end. Numbers with a fixed number of significant digits (`%.4g`)
+        have a unit that grows with them: the largest counts. Beside columns that are written in full, one of few
+        decimals was rounded to these (transformers' loss).
         """
-        written = [one for value in column if (one := _Written.of(value)) is not None]
-        if not written:
-            return 0.0 if self.significant >= _EXACT else self._at(column, plain=True)
-        texts = all(isinstance(value, str) for value in column)
-        alike = len({(one.decimals, one.power != 0) for one in written}) == 1 and written[0].decimals > 1
-        if texts and alike and (any(one.padded for one in written) or self.significant < _EXACT):
-            return max(0.5 * 10.0 ** (one.power - one.decimals) for one in written)
-        if self.significant >= _EXACT:
-            most, decimals = (max(getattr(one, name) for one in written) for name in ("significant", "decimals"))
-            rounded = most < _EXACT and 3 <= decimals <= 8 and not any(one.power for one in written)
-            return 0.5 * 10.0**-decimals if rounded and len(written) >= 5 else 0.0
-        return self._at(column, plain=not any(one.power for one in written))
-
-    def _at(self, column: Sequence[Any], *, plain: bool) -> float:
+        sizes = np.abs(values[np.isfinite(values) & (values != 0)])
+        first = math.floor(math.log10(sizes.max())) if len(sizes) else -400
+        exponents = any(one.exponent for one in written)
+        most = max((one.decimals for one in written), default=0)
+        alike = len({(one.decimals, one.exponent) for one in written}) == 1 and most > 1
+        full = self.significant >= _EXACT
+        if alike and (any(one.padded for one in written) or not full):
+            return 0.5 * 10.0 ** ((first if exponents else 0) - most)
+        if full:
+            rounded = max((one.significant for one in written), default=_EXACT) < _EXACT and 3 <= most <= 8
+            return 0.5 * 10.0**-most if rounded and not exponents and len(written) >= 5 else 0.0
         if self.significant < 3:
             return 0.0
-        largest = max(
-            (abs(number) for one in column if (number := as_number(one)) and math.isfinite(number)), default=0
-        )
-        unit = 10.0 ** (math.floor(math.log10(largest)) - self.significant + 1) if largest else 0.0
-        return 0.5 * max(unit, 10.0**-self.decimals if plain else 0.0)
+        unit = 10.0 ** (first - self.significant + 1)
+        return 0.5 * (unit if exponents else max(unit, 10.0**-self.decimals))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
