@@ -70,6 +70,13 @@ def test_rows_that_were_held_back(tmp_path: Path) -> None:
     assert history.settings["steps"] == 100
 
 
+def test_steps_of_swift_say_how_many_there_will_be(tmp_path: Path) -> None:
+    rows = [f"{{'loss': 0.{n}, 'reward': 0.5, 'global_step/max_steps': '{n}/376'}}" for n in range(5, 9)]
+    history = the_one(write(tmp_path, *rows))
+    assert history["loss"].steps.tolist() == [5, 6, 7, 8]
+    assert history.settings["steps"] == 376
+
+
 def test_rows_without_bars_are_numbered_and_promise_nothing(tmp_path: Path) -> None:
     rows = [f"{{'loss': {1 / place}, 'learning_rate': 1e-5}}" for place in range(1, 8)]
     history = the_one(write(tmp_path, *rows))

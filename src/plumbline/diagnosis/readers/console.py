@@ -27,7 +27,7 @@ _NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|\.\d{1,30}|nan|
 _VALUE = rf"(?:np\.float\d\d\(|tensor\()?({_NUMBER})(?![\w.])"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _DICT = re.compile(r"\{['\"][^{}]{3,20000}\}")
-_ITEM = re.compile(rf"['\"]([^'\"]{{1,200}})['\"]:\s*['\"]?(?:{_VALUE}|(\d{{1,12}}/\d{{1,12}}))", re.IGNORECASE)
+_ITEM = re.compile(rf"['\"]([^'\"]{{1,200}})['\"]:\s*['\"]?(?:(\d{{1,12}}/\d{{1,12}})|{_VALUE})", re.IGNORECASE)
 _BAR = re.compile(r"(?:^|[\s\]])\d{1,3}%\|[^|]{0,200}\|\s*(\d{1,12})/(\d{1,12})\s*\[")
 """Of tqdm, without a description: training and evaluation; `Map: 5%|` is neither."""
 _VERL = re.compile(r"(?:^|\s)step:(\d{1,12}) - (\S.*)")
@@ -114,7 +114,7 @@ def _dicts(lines: Sequence[str]) -> Iterator[_Line]:
         if "{" not in line:
             continue
         for held in _DICT.findall(line):
-            row = {key: number or of for key, number, of in _ITEM.findall(held)}
+            row = {key: number or of for key, of, number in _ITEM.findall(held)}
             # One name alone, as {'format': 1.0, 'reward': 1.0}, is what a reward function says of one answer.
             if _is_logged(row) and ("loss" in row or sum(our_name(key) is not None for key in row) > 1):
                 yield row, bar
