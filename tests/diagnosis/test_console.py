@@ -77,6 +77,26 @@ def test_steps_of_swift_say_how_many_there_will_be(tmp_path: Path) -> None:
     assert history.settings["steps"] == 376
 
 
+def test_a_row_that_is_cut_over_lines_and_an_evaluation_without_its_mark(tmp_path: Path) -> None:
+    lines = []
+    for n in range(1, 9):
+        lines += [f"{{'loss': 0.{n}, 'reward': 0.{n}, ", "'rewards/form", f"at/mean': 0.{n}, 'reward_std': 0.2}}", "{"]
+        lines += ["{'eval_loss': 0.1, 'eval_runtime': 6.2, 'reward': 9.0, 'completions/mean_length': 40.1}", "done"]
+    history = the_one(write(tmp_path, *lines))
+    assert history["part/format"].steps.tolist() == list(range(1, 9))
+    assert history["reward"].values.max() == 0.8
+    assert history["eval/reward"].values.tolist() == [9.0] * 8
+
+
+def test_the_step_that_stands_before_a_row(tmp_path: Path) -> None:
+    lines = []
+    for n in range(9):
+        lines += [f"(RolloutManager pid=1) rollout {n}: {{'rollout/raw_reward': 0.{n}, 'rollout/truncated': 0.1}}"]
+        lines += [f"model.py:660 - step {n}: {{'train/loss': 0.5, 'train/grad_norm': 0.3, 'train/step': {n}}}"]
+    history = the_one(write(tmp_path, *lines))
+    assert history["reward"].steps.tolist() == history["gradient"].steps.tolist() == list(range(9))
+
+
 def test_rows_without_bars_are_numbered_and_promise_nothing(tmp_path: Path) -> None:
     rows = [f"{{'loss': {1 / place}, 'learning_rate': 1e-5}}" for place in range(1, 8)]
     history = the_one(write(tmp_path, *rows))

@@ -356,6 +356,7 @@ def nested(row):
 
 
 TABLES = {
+    "github.csv": lambda rows: as_csv(rows, " | ").replace("\n", "\n" + "-- | " * (len(rows[0]) - 1) + "--\n", 1),
     "nested.jsonl": lambda rows: "\n".join(json.dumps(nested(row)) for row in rows),
     "table.csv": as_csv,
     "semicolons.csv": lambda rows: as_csv(rows, ";").replace(".", ","),

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.readers.completions import read_beside
-from plumbline.diagnosis.readers.rows import Log, as_number, config_beside, is_step, only_one, our_name
+from plumbline.diagnosis.readers.rows import Log, as_number, config_beside, is_step, of_evaluation, only_one, our_name
 from plumbline.storage import read_bytes
 
 _SUFFIXES = frozenset({".log", ".out", ".txt", ".err", ".stdout", ".stderr"})
@@ -28,6 +28,8 @@ _VALUE = rf"(?:np\.float\d\d\(|tensor\()?({_NUMBER})(?![\w.])"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _DICT = re.compile(r"\{['\"][^{}]{3,20000}\}")
 _ITEM = re.compile(rf"['\"]([^'\"]{{1,200}})['\"]:\s*['\"]?(?:(\d{{1,12}}/\d{{1,12}})|{_VALUE})", re.IGNORECASE)
+_NUMBERED = re.compile(r"\b(?:step|rollout)[ \t]{1,3}(\d{1,12}):[ \t]{0,3}$", re.IGNORECASE)
+"""Of slime and OpenRLHF, before a dictionary."""
 _BAR = re.compile(r"(?:^|[\s\]])\d{1,3}%\|[^|]{0,200}\|\s*(\d{1,12})/(\d{1,12})\s*\[")
 """Of tqdm, without a description: training and evaluation; `Map: 5%|` is neither."""
 _VERL = re.compile(r"(?:^|\s)step:(\d{1,12}) - (\S.*)")
@@ -107,14 +109,22 @@ def _is_json(line: str) -> bool:
 
 
 def _dicts(lines: Sequence[str]) -> Iterator[_Line]:
-    bar = None
+    bar, begun = None, ""
     for line in lines:
         if "%|" in line and (bars := _BAR.findall(line)):
             bar = (int(bars[-1][0]), int(bars[-1][1]))
-        if "{" not in line:
+        # One may be cut where the terminal ended, or after a comma.
+        text, begun = begun + line if begun and "{" not in line else line, ""
+        if "{" not in text:
             continue
-        for held in _DICT.findall(line):
-            row = {key: number or of for key, of, number in _ITEM.findall(held)}
+        if text.rfind("{") > text.rfind("}") and len(text) < 20_000:
+            begun = text[text.rfind("{") :]
+        for held in _DICT.finditer(text):
+            row = of_evaluation({key: number or of for key, of, number in _ITEM.findall(held[0])})
+            if (numbered := _NUMBERED.search(text[max(0, held.start() - 40) : held.start()])) and not any(
+                map(is_step, row)
+            ):
+                row["step"] = numbered[1]
             # One name alone, as {'format': 1.0, 'reward': 1.0}, is what a reward function says of one answer.
             if _is_logged(row) and ("loss" in row or sum(our_name(key) is not None for key in row) > 1):
                 yield row, bar

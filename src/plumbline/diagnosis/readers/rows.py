@@ -342,6 +342,16 @@ def kind_of(series: Iterable[str], columns: Iterable[str] = ()) -> Kind | None:
     return "sft" if names & {"loss", "eval/loss"} else None
 
 
+def of_evaluation(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with `eval_` before each metric where it is of an evaluation: TRL has logged some of these without it."""
+    if "loss" in row or not {"eval_runtime", "eval_loss"} & set(row):
+        return dict(row)
+    return {
+        key if key.startswith("eval") or is_step(key) or key == "epoch" else f"eval_{key}": one
+        for key, one in row.items()
+    }
+
+
 _AT = "\0step"
 """The step of a row, once it is known; no trainer's name."""
 
