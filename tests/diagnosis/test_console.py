@@ -139,6 +139,12 @@ def test_a_rate_of_three_decimals_is_no_rate_of_zero(tmp_path: Path) -> None:
     assert 0.0 not in history["kl"].values
     scaled = [line.replace("actor/lr:0.000", "actor/lr(1e-4):0.010") for line in lines]
     assert the_one(write(tmp_path, *scaled))["rate"].values[0] == pytest.approx(1e-6)
+    blocks = [line for n in range(9) for line in (f"│ training_step │ {n} │", f"│ scores │ 0.{n}1 │", "│ lr │ 0.00 │")]
+    assert set(the_one(write(tmp_path, *blocks)).series) == {"reward"}
+    ended = [f"{{'loss': '0.{n}1', 'reward': '0.5', 'learning_rate': '{'1e-05' if n < 4 else '0'}'}}" for n in range(9)]
+    assert the_one(write(tmp_path, *ended))["rate"].values[-1] == 0
+    ended = [f"step {n}: loss 0.{n}1, lr {'0.000010' if n < 4 else '0.000000'}" for n in range(9)]
+    assert the_one(write(tmp_path, *ended))["rate"].values[-1] == 0
 
 
 PRINTED = {

@@ -51,8 +51,6 @@ _BULLET = re.compile(
 )
 _ANCHORS = frozenset({"loss", "reward", "reward_std", "eval/loss", "eval/reward"})
 """A line that has none of these is a configuration or a sample, and no logged step."""
-_ROUNDED = frozenset({"rate", "kl"})
-"""What is far below a thousandth in a healthy run, and therefore unknown where three decimals were printed."""
 
 
 _Line = tuple[dict[str, str], tuple[int, int] | None]
@@ -141,11 +139,6 @@ def _verl(lines: Sequence[str]) -> Iterator[_Line]:
                     row[pair[1]] = str(Decimal(pair[3]) * Decimal(pair[2])) if scaled else pair[3]
             if len(row) > 1:
                 rows.append(row)
-    for key in {key for row in rows for key in row if our_name(key) in _ROUNDED}:
-        if all(re.fullmatch(r"-?\d+\.\d{3}", row.get(key, "0.000")) for row in rows):
-            for row in rows:
-                if row.get(key, "").lstrip("-") == "0.000":
-                    del row[key]
     if any(_is_logged(row) for row in rows):
         yield from ((row, None) for row in rows)
 

@@ -160,6 +160,11 @@ def collect_series(
         steps, scale = sorted(sources[key]), _ours(key)
         values = np.array([as_number(sources[key][at]) for at in steps], dtype=np.float64)
         rounding = digits.rounding(_written(sources[key].values()), values) if printed else 0.0
+        if printed and ours in _TINY and (ours == "kl" or np.abs(values).max() < 10 * rounding):
+            known = [_TINY[ours].fullmatch(str(sources[key][at])) is None for at in steps]
+            steps, values = [at for at, one in zip(steps, known, strict=True) if one], values[known]
+            if not steps:
+                continue
         if scale is not None and (scale.times, scale.plus) != (1, 0):
             values, rounding = values * scale.times + scale.plus, rounding * abs(scale.times)
         series[ours] = Series(np.array(steps, dtype=np.int64), values, rounding)
@@ -181,6 +186,10 @@ def as_number(value: Any) -> float | None:
         return None
 
 
+_TINY = {"rate": re.compile(r"-?0?\.0{2,6}"), "kl": re.compile(r"-?0?\.0{2,4}")}
+"""A rate is far below a thousandth in a healthy run, a KL may be: where all printed decimals are 0 they are unknown.
+A rate is 0 all the same where its highest has five units and more.
+"""
 _WRITTEN = re.compile(r"[-+]?(\d*)(?:\.(\d*))?(?:[eE]([-+]?\d+))?")
 _EXACT = 8
 """Significant digits from which a number counts as written in full."""
