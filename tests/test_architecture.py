@@ -225,6 +225,7 @@ def test_only_named_boundaries_catch_everything():
         "engines/workers.py",
         "tasks/precheck.py",
         "runs/trackers.py",
+        "diagnosis/readers/wandb.py",
         "runs/published.py",
         "testing.py",
         "policies/pretrained/chat.py",

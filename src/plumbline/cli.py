@@ -358,13 +358,14 @@ def check(
     A recipe's file or name is looked at before anything is trained: data, prompts, reward, schedule, checkpoint, in
     seconds and without the weights. Anything else is the records of a run: a run directory of Plumbline, finished or
     going on; trainer_state.json of TRL and transformers (a file, a checkpoint or an output folder); an offline run of
-    W&B or what was exported from it; TensorBoard's event files; a table of metrics as CSV, JSON lines or JSON; or what
-    a trainer printed (train.log); each with the completions beside it, where there are some.
+    W&B, the address of a run there, or what was exported from it; TensorBoard's event files; a table of metrics as CSV,
+    JSON lines or JSON; or what a trainer printed (train.log); each with the completions beside it, where some are.
     """
+    from plumbline.diagnosis.readers.wandb import is_page
     from plumbline.recipe import is_recipe
     from plumbline.remote import is_address, local_run
 
-    if is_address(path):
+    if is_address(path) and not is_page(path):
         path = str(local_run(path))
     elif is_recipe(path):
         if completions is not None:
@@ -381,7 +382,7 @@ def check(
     from plumbline.diagnosis.readers import read_histories
     from plumbline.reports.findings import as_values, shown
 
-    examined = [examine(history, CHECKS) for history in read_histories(Path(path), completions)]
+    examined = [examine(history, CHECKS) for history in read_histories(path, completions)]
     if as_json:
         print_json(as_values(examined))
     else:

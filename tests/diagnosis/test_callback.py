@@ -127,6 +127,19 @@ def test_findings_are_alerts_of_the_trackers_that_are_reported_to(monkeypatch, t
     assert called(CheckCallback(), report_to=["wandb"]) == 10
 
 
+def test_it_knows_the_adapter_and_preference_training():
+    callback = CheckCallback()
+    args = SimpleNamespace(output_dir="nowhere", report_to=[], to_dict=lambda: {"learning_rate": 1e-6})
+    state = SimpleNamespace(global_step=0, max_steps=60, is_world_process_zero=True, log_history=[])
+    model = SimpleNamespace(peft_config={"default": SimpleNamespace(r=16)})
+    callback.on_train_begin(args, state, None, model=model)
+    row = {"loss": 0.5, "rewards/chosen": 0.1, "rewards/rejected": 0.0, "kl": 0.2}
+    callback.on_log(args, state, SimpleNamespace(should_training_stop=False), logs=row)
+    history = callback._live.history()
+    assert history.kind == "sft"
+    assert history.settings["model.lora.rank"] == 16
+
+
 def test_training_that_goes_on_does_not_repeat_itself():
     callback = CheckCallback()
     row = {"step": 1, "reward": 0.5, "grad_norm": 0.0, "loss": 0.0}

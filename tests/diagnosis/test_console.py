@@ -70,6 +70,33 @@ def test_rows_that_were_held_back(tmp_path: Path) -> None:
     assert history.settings["steps"] == 100
 
 
+def test_steps_of_swift_say_how_many_there_will_be(tmp_path: Path) -> None:
+    rows = [f"{{'loss': 0.{n}, 'reward': 0.5, 'global_step/max_steps': '{n}/376'}}" for n in range(5, 9)]
+    history = the_one(write(tmp_path, *rows))
+    assert history["loss"].steps.tolist() == [5, 6, 7, 8]
+    assert history.settings["steps"] == 376
+
+
+def test_a_row_that_is_cut_over_lines_and_an_evaluation_without_its_mark(tmp_path: Path) -> None:
+    lines = []
+    for n in range(1, 9):
+        lines += [f"{{'loss': 0.{n}, 'reward': 0.{n}, ", "'rewards/form", f"at/mean': 0.{n}, 'reward_std': 0.2}}", "{"]
+        lines += ["{'eval_loss': 0.1, 'eval_runtime': 6.2, 'reward': 9.0, 'completions/mean_length': 40.1}", "done"]
+    history = the_one(write(tmp_path, *lines))
+    assert history["part/format"].steps.tolist() == list(range(1, 9))
+    assert history["reward"].values.max() == 0.8
+    assert history["eval/reward"].values.tolist() == [9.0] * 8
+
+
+def test_the_step_that_stands_before_a_row(tmp_path: Path) -> None:
+    lines = []
+    for n in range(9):
+        lines += [f"(RolloutManager pid=1) rollout {n}: {{'rollout/raw_reward': 0.{n}, 'rollout/truncated': 0.1}}"]
+        lines += [f"model.py:660 - step {n}: {{'train/loss': 0.5, 'train/grad_norm': 0.3, 'train/step': {n}}}"]
+    history = the_one(write(tmp_path, *lines))
+    assert history["reward"].steps.tolist() == history["gradient"].steps.tolist() == list(range(9))
+
+
 def test_rows_without_bars_are_numbered_and_promise_nothing(tmp_path: Path) -> None:
     rows = [f"{{'loss': {1 / place}, 'learning_rate': 1e-5}}" for place in range(1, 8)]
     history = the_one(write(tmp_path, *rows))
@@ -112,6 +139,37 @@ def test_a_rate_of_three_decimals_is_no_rate_of_zero(tmp_path: Path) -> None:
     assert 0.0 not in history["kl"].values
     scaled = [line.replace("actor/lr:0.000", "actor/lr(1e-4):0.010") for line in lines]
     assert the_one(write(tmp_path, *scaled))["rate"].values[0] == pytest.approx(1e-6)
+    blocks = [line for n in range(9) for line in (f"│ training_step │ {n} │", f"│ scores │ 0.{n}1 │", "│ lr │ 0.00 │")]
+    assert set(the_one(write(tmp_path, *blocks)).series) == {"reward"}
+    ended = [f"{{'loss': '0.{n}1', 'reward': '0.5', 'learning_rate': '{'1e-05' if n < 4 else '0'}'}}" for n in range(9)]
+    assert the_one(write(tmp_path, *ended))["rate"].values[-1] == 0
+    ended = [f"step {n}: loss 0.{n}1, lr {'0.000010' if n < 4 else '0.000000'}" for n in range(9)]
+    assert the_one(write(tmp_path, *ended))["rate"].values[-1] == 0
+
+
+PRINTED = {
+    "transformers 5: four significant digits": (".4g", ".4g", "{{'loss': '{loss}', 'reward': '{reward}'}}", 5e-4),
+    "transformers 4: the loss alone is rounded": (".4f", "", "{{'loss': {loss}, 'reward': {reward}}}", 0.0),
+    "old verl: three decimals": (".3f", ".3f", "step:{n} - actor/pg_loss:{loss} - critic/score/mean:{reward}", 5e-4),
+    "verl: in full": ("", "", "step:{n} - actor/pg_loss:{loss} - critic/score/mean:np.float64({reward})", 0.0),
+    "prime-rl: four decimals": (".4f", ".4f", "SUCCESS Step {n} | 4.2s | Loss {loss} | Reward {reward}", 5e-5),
+    "a script": (".2e", ".2f", "step {n}/80: loss {loss}, reward {reward}", 5e-3),
+    "JSON lines, rounded": (".4f", ".4f", '{{"step": {n}, "loss": {loss}, "reward": {reward}}}', 5e-5),
+    "JSON lines, in full": ("", "", '{{"step": {n}, "loss": {loss}, "reward": {reward}}}', 0.0),
+}
+
+
+@pytest.mark.parametrize("how", PRINTED)
+def test_series_know_how_far_printing_rounded_them(tmp_path: Path, how: str) -> None:
+    loss, reward, line, rounding = PRINTED[how]
+    dice = random.Random(0)
+    truth = [(dice.gauss(0.02, 0.01), dice.uniform(0.1, 1.9)) for _ in range(40)]
+    lines = [line.format(n=n, loss=format(a, loss), reward=format(b, reward)) for n, (a, b) in enumerate(truth, 1)]
+    history = the_one(write(tmp_path, *lines, name="train.jsonl" if "JSON" in how else "train.log"))
+    assert history["reward"].rounding == pytest.approx(rounding)
+    for at, name in enumerate(("loss", "reward")):
+        off = [abs(one - pair[at]) for one, pair in zip(history[name].values, truth, strict=True)]
+        assert max(off) <= history[name].rounding * 1.001
 
 
 @pytest.mark.parametrize(
@@ -119,7 +177,7 @@ def test_a_rate_of_three_decimals_is_no_rate_of_zero(tmp_path: Path) -> None:
     [
         (
             "11:26 INFO Step {n} | Time: 55.60s | Loss: 0.0{n} | Grad. Norm: 0.2 | LR: 1.00e-06 | Mismatch KL: 0.1",
-            {"loss", "gradient", "rate"},
+            {"loss", "gradient", "rate", "gap_kl"},
         ),
         (
             "Step {n}/50 | mean_reward: -1.{n} | KL: 0.0001 | clip_frac: 0.000 | lr: 0.000001",
@@ -136,6 +194,34 @@ def test_lines_of_pairs(tmp_path: Path, line: str, names: set[str]) -> None:
     assert set(history.series) == names
     assert history.logged == 9
     assert history.last_step == 9
+
+
+@pytest.mark.parametrize(
+    ("block", "names"),
+    [
+        (  # NeMo-RL
+            "=== Step {n}/9 ===\n • Loss: 0.01{n}\n • Generation KL Error: 0.001\n • Avg Reward: 0.{n}\n • Time: 6.1s",
+            {"loss", "gap_kl", "reward"},
+        ),
+        (  # tinker-cookbook
+            "INFO   Step {n}\n┃ Metric ┃\n│ env/all/reward/total │ 0.{n} │\n│ optim/kl_sample_train_v1 │ 0.0003 │",
+            {"reward", "gap_kl"},
+        ),
+        (  # open-instruct
+            "│ episode │ 64 │\n│ training_step │ {n} │\n│ scores │ 0.{n} │\n│ loss/policy_avg │ 0.01 │\n│ lr │ 1e-06 │",
+            {"reward", "loss", "rate"},
+        ),
+        (  # Stable-Baselines3
+            "| rollout/ | |\n| ep_rew_mean | 0.{n} |\n| time/ | |\n| iterations | {n} |\n| train/ | |\n| loss | 7.3 |",
+            {"reward", "loss"},
+        ),
+    ],
+)
+def test_a_metric_a_line(tmp_path: Path, block: str, names: set[str]) -> None:
+    lines = [line for n in range(1, 10) for line in block.replace("{n}", str(n)).split("\n")]
+    history = the_one(write(tmp_path, "loading weights: 12 - 13", *lines))
+    assert set(history.series) == names
+    assert history["reward"].steps.tolist() == list(range(1, 10))
 
 
 def test_two_runs_in_a_file_are_two_stages(tmp_path: Path) -> None:

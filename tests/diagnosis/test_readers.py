@@ -3,11 +3,13 @@
 import json
 import math
 import os
+import re
 import struct
 import subprocess
 import sys
 import zlib
 from contextlib import suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,6 +24,8 @@ from plumbline.errors import DataError
 from tests.diagnosis.test_checks import healthy, said
 
 STEPS = 120
+HOST = "http://ml.company.example"
+PAGE = "https://wandb.ai/team/proj/runs/abc123"
 
 
 def logged(fault=""):
@@ -138,6 +142,65 @@ def test_offline_runs_of_wandb(offline):
     (file.parent.with_name("offline-run-20260101_000000-other") / "run-other.wandb").write_bytes(whole)
     with pytest.raises(DataError, match=r"2 runs of W&B: .*run-other\.wandb"):
         read(folder)
+
+
+class StandIn:
+    """The part of W&B's client that reads a run."""
+
+    def __init__(self, overrides=None):
+        assert overrides in (None, {"base_url": "https://wandb.company.example:8080"}, {"base_url": HOST})
+
+    def run(self, name):
+        if name != "team/proj/abc123":
+            raise ValueError(f"Could not find run {name}")
+        run = SimpleNamespace(config={"beta": 0.04, "peft_config": {"default": {"r": 16}}}, state="running")
+        run.scan_history = lambda: iter([{"_step": at, **row} for at, row in enumerate(logged("rate"))])
+        return run
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        PAGE,
+        f"{PAGE}/overview?nw=nwuserme",
+        f"{PAGE}#charts".removeprefix("https://"),
+        "https://wandb.company.example:8080/team/proj/runs/abc123/workspace",
+        f"{HOST}/team/proj/runs/abc123",
+    ],
+)
+def test_the_run_at_an_address_of_wandb(monkeypatch, address):
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(Api=StandIn))
+    monkeypatch.setenv("WANDB_BASE_URL", HOST)
+    (history,) = read_histories(address)
+    assert_found(history, "rate")
+    assert (history.origin, history.finished) == ("wandb", False)
+    assert history.settings == {"rl.beta": 0.04, "model.lora.rank": 16}
+
+
+@pytest.mark.parametrize(
+    ("address", "client", "cause", "fix"),
+    [
+        (PAGE, None, "not installed", r"pip install .*\[wandb\].*wandb login"),
+        (PAGE, SimpleNamespace(), "not installed", r"run\('team/proj/abc123'\).*history\.jsonl"),
+        (PAGE[:-1], SimpleNamespace(Api=StandIn), "ValueError: Could not find run team/proj/abc12", "wandb login"),
+        ("https://wandb.ai/team/proj", None, "no address of one run", "ENTITY/PROJECT/runs/ID"),
+        ("https://wandb.ai/team/proj/reports/a--Vmlldz", None, "no address of one run", "ENTITY/PROJECT/runs/ID"),
+    ],
+)
+def test_an_address_that_cannot_be_read_says_how_to_export(monkeypatch, address, client, cause, fix):
+    monkeypatch.setitem(sys.modules, "wandb", client)
+    with pytest.raises(DataError, match=cause) as caught:
+        read_histories(address)
+    assert re.search(fix, caught.value.fix)
+    assert "aiohttp" not in str(caught.value)
+
+
+def test_a_pipe_is_named_as_one():
+    reading, writing = os.pipe()
+    os.close(writing)
+    with pytest.raises(DataError, match="it is a pipe"):
+        read_histories(f"/dev/fd/{reading}")
+    os.close(reading)
 
 
 def framed(records):
@@ -280,7 +343,21 @@ def pandas(rows, **options):
     return pd.DataFrame(texts)
 
 
+def nested(row):
+    """A row whose names are cut at their slashes, a level for each piece."""
+    made = {}
+    for name, value in row.items():
+        *within, last = name.split("/")
+        held = made
+        for piece in within:
+            held = held.setdefault(piece, {})
+        held[last] = value
+    return made
+
+
 TABLES = {
+    "github.csv": lambda rows: as_csv(rows, " | ").replace("\n", "\n" + "-- | " * (len(rows[0]) - 1) + "--\n", 1),
+    "nested.jsonl": lambda rows: "\n".join(json.dumps(nested(row)) for row in rows),
     "table.csv": as_csv,
     "semicolons.csv": lambda rows: as_csv(rows, ";").replace(".", ","),
     "tabs.tsv": lambda rows: as_csv(rows, "\t"),
@@ -312,6 +389,56 @@ def test_tables(tmp_path, name, fault):
     assert history.settings["rl.beta"] == 0.04
     assert history.skipped == 0
     assert history["eval/reward"].steps.tolist() in ([], [20, 40, 60, 80, 100, 120])
+
+
+def side_by_side(ok, bad):
+    """W&B's page with two runs, the second of which began later and ended earlier."""
+    rows = []
+    for number, (one, other) in enumerate(zip(ok, bad, strict=True)):
+        row = {"Step": one["train/global_step"]}
+        for name in list(one)[1:]:
+            for bound in ("", "__MIN", "__MAX"):
+                row[f"lr 1e-5 - seed - {name}{bound}"] = one[name]
+                row[f"bad - {name}{bound}"] = other[name] if 2 < number < 115 else None
+        rows.append(row)
+    return as_csv(rows)
+
+
+def long_table(ok, bad, column="run_id"):
+    return as_csv([{column: name, **row} for name, rows in {"lr 1e-5 - seed": ok, "bad": bad}.items() for row in rows])
+
+
+def melted(ok, bad):
+    return "dir_name,step,tag,value\n" + "".join(
+        f"{name},{row['train/global_step']},{key},{value}\n"
+        for name, rows in {"lr 1e-5 - seed": ok, "bad": bad}.items()
+        for row in rows
+        for key, value in list(row.items())[1:]
+    )
+
+
+@pytest.mark.parametrize("table", [side_by_side, long_table, melted, lambda *both: long_table(*both, column="Name")])
+def test_each_run_of_a_table_is_judged(tmp_path, table):
+    (tmp_path / "export.csv").write_text(table(logged(), logged("gradient")))
+    (tmp_path / "config.json").write_text('{"beta": 0.04}')
+    ok, bad = read_histories(tmp_path / "export.csv")
+    assert (ok.name, bad.name, ok.settings) == ("lr 1e-5 - seed", "bad", {})
+    assert_found(ok, "")
+    assert {(one.check, one.level) for one in examine(bad, CHECKS).findings} == {("not-finite", "fatal")}
+
+
+def test_a_run_resumed_under_another_name_is_one(tmp_path):
+    rows = [{"run": "a" if row["train/global_step"] < 60 else "b", **row} for row in logged()]
+    (tmp_path / "export.csv").write_text(as_csv(rows))
+    assert read(tmp_path / "export.csv").logged == STEPS
+
+
+def test_a_download_of_tensorboard_has_its_metric_in_the_files_name(tmp_path):
+    rows = [{"Wall time": 1.7e9, "Step": row["train/global_step"], "Value": row["train/reward"]} for row in logged()]
+    (tmp_path / "run-.-tag-train_reward.csv").write_text(as_csv(rows))
+    history = read(tmp_path)
+    assert history.kind == "rl"
+    assert history["reward"].values == pytest.approx([row["train/reward"] for row in logged()])
 
 
 def test_a_table_without_steps_has_row_numbers(tmp_path):
@@ -395,7 +522,6 @@ BAD = {
     "nul.csv": (b"step,loss\n\x00,\x00\n", "none of its 1 lines fits"),
     "deep.json": (b"[" * 100_000, "nested too deeply"),
     "unknown.csv": (b"step,temperature,humidity\n1,20,30\n", "its columns are: step, temperature, humidity"),
-    "two.csv": (b"Step,a - loss,b - loss\n1,2,3\n", "holds several runs: a, b"),
     "run.wandb": (b"", "is no file of W&B"),
     "other.wandb": (b":W&B\xe1\xbe\x00", "no logged step"),
     "noise.wandb": (b":W&B\xe1\xbe\x00" + bytes(range(256)) * 9, "no logged step"),
@@ -456,6 +582,84 @@ def test_a_counter_of_whole_epochs_is_no_share_of_one(tmp_path):
     assert_found(read(tmp_path), "")
 
 
+ADAPTER = json.dumps({"peft_type": "LORA", "r": 16, "lora_alpha": 32, "target_modules": ["q_proj"]})
+CARD = """---
+library_name: peft
+---
+# mine
+
+### Training hyperparameters
+
+The following hyperparameters were used during training:
+- learning_rate: 2e-05
+- optimizer: Use adamw_torch with betas=(0.9,0.999)
+- lr_scheduler_type: cosine
+- training_steps: 400
+
+### Framework versions
+- learning_rate: 9
+"""
+AXOLOTL = """<details><summary>See axolotl config</summary>
+
+axolotl version: `0.12.0`
+```yaml
+base_model: Qwen/Qwen3-0.6B
+rl: grpo
+trl:
+  beta: 0.001
+  num_generations: 16
+adapter: qlora
+lora_r: 64
+learning_rate: 1.0e-5
+```
+</details>
+"""
+SWIFT = {"model_type": "qwen3", "learning_rate": 5e-7, "lora_rank": 8, "num_generations": 4, "beta": 0.04}
+RATE, RANK = "rl.optimiser.learning_rate", "model.lora.rank"
+SWIFT_IS = {RATE: 5e-7, "rl.group_size": 4, "rl.beta": 0.04}
+BESIDE = {
+    "a checkpoint of peft": ({"checkpoint-9/adapter_config.json": ADAPTER}, {RANK: 16}),
+    "the arguments of ms-swift": ({"args.json": json.dumps({**SWIFT, "train_type": "lora"})}, {**SWIFT_IS, RANK: 8}),
+    "those of its later versions": ({"args.json": json.dumps({**SWIFT, "tuner_type": "lora"})}, {**SWIFT_IS, RANK: 8}),
+    "those of a full fine-tune": ({"args.json": json.dumps({**SWIFT, "train_type": "full"})}, SWIFT_IS),
+    "an adapter of unknown rank": (
+        {"args.json": '{"tuner_type": "lora", "learning_rate": 1e-6}'},
+        {RATE: 1e-6, RANK: "unknown"},
+    ),
+    "a card of transformers": (
+        {"checkpoint-9/README.md": CARD},
+        {RATE: 2e-5, "rl.optimiser.schedule": "cosine", "steps": 120},
+    ),
+    "a card of Axolotl": (
+        {"checkpoint-9/README.md": AXOLOTL},
+        {RATE: 1e-5, RANK: 64, "rl.beta": 0.001, "rl.group_size": 16},
+    ),
+    "W&B's, with the model's": (
+        {"config.yaml": "architectures: {value: [LlamaForCausalLM]}\nlearning_rate: {value: 1.0e-05}\n"},
+        {RATE: 1e-5},
+    ),
+    "hydra's": (
+        {".hydra/config.yaml": "actor_rollout_ref: {model: {lora_rank: 0}, rollout: {n: 5, temperature: 0.7}}"},
+        {"rl.group_size": 5, "sampling.temperature": 0.7},
+    ),
+    "prime-rl's": ({"configs/rl.toml": "max_steps = 9\n[trainer.model.lora]\nrank = 4\n"}, {RANK: 4, "steps": 120}),
+    "a model's own": ({"config.json": '{"model_type": "llama", "temperature": 0.6}'}, {}),
+    "a card of something else": ({"README.md": CARD}, {}),
+}
+
+
+@pytest.mark.parametrize("what", BESIDE)
+def test_settings_of_what_lies_beside_a_log(tmp_path, what):
+    files, settings = BESIDE[what]
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "checkpoint-9").mkdir(exist_ok=True)
+    state = {"log_history": [{**row, "step": row["train/global_step"]} for row in logged()], "max_steps": STEPS}
+    (tmp_path / "checkpoint-9" / "trainer_state.json").write_text(json.dumps(state))
+    assert read(tmp_path).settings == {"steps": STEPS, **settings}
+
+
 def test_completions_of_verl_and_of_swift(tmp_path):
     (tmp_path / "metrics.csv").write_text(as_csv(logged()))
     lines = [{"input": "p", "output": f"answer {n}", "score": 0.5, "step": 7} for n in range(4)]
@@ -502,7 +706,7 @@ TRAINERS = {
         "train/actor_grad_norm": "gradient",
         "train/actor_lr": "rate",
         "train/kl": lambda run: 0 * run["kl"].values,
-        "train/vllm_kl": lambda run: 0.5 + 0 * run["kl"].values,
+        "train/vllm_kl": lambda run: 5e-3 + 0 * run["kl"].values,
         "train/response_length": "length",
         "train/truncated": "truncated",
         "train/global_step": lambda run: run["reward"].steps,
@@ -535,7 +739,7 @@ TRAINERS = {
         "train/agg/all/solver/num_output_tokens/mean": "length",
         "train/agg/all/solver/is_truncated/mean": "truncated",
         "train/agg/all/solver/solved_some": lambda run: 1 - run["zero_std"].values,
-        "mismatch_kl/all/mean": lambda run: 0.3 + 0 * run["kl"].values,
+        "mismatch_kl/all/mean": lambda run: 3e-3 + 0 * run["kl"].values,
         "progress/epoch": lambda run: 0 * run["kl"].values,
         "entropy/all/mean": "entropy",
         "optim/grad_norm": "gradient",
@@ -547,7 +751,7 @@ TRAINERS = {
         "env/all/by_group/frac_mixed": lambda run: 1 - run["zero_std"].values,
         "env/all/ac_tokens_per_turn": "length",
         "optim/entropy": "entropy",
-        "optim/kl_sample_train_v1": lambda run: 0.2 + 0 * run["kl"].values,
+        "optim/kl_sample_train_v1": lambda run: 2e-3 + 0 * run["kl"].values,
         "optim/lr": "rate",
         "step": lambda run: run["reward"].steps,
     },
@@ -575,6 +779,92 @@ def test_a_healthy_run_under_each_trainers_names(tmp_path, trainer):
     assert said(read(tmp_path)) == [("rate-exhausted", "fatal")]
 
 
+# Columns that a trainer logs by default, and what they are here; parts are those of its examples.
+DEFAULTS = {
+    "trl": "rewards/accuracy_reward/mean:part/accuracy_reward rewards/think_format/std:part_std/think_format "
+    "completions/clipped_ratio:truncated sampling/sampling_logp_difference/mean:gap frac_reward_zero_std:zero_std",
+    "trl before 0.17": "rewards/accuracy_reward:part/accuracy_reward rewards/accuracy:part/accuracy "
+    "completion_length:length",
+    "open-r1": "rewards/format_reward:part/format_reward rewards/reasoning_steps_reward:part/reasoning_steps_reward "
+    "rewards/cosine_scaled_reward/mean:part/cosine_scaled_reward rewards/tag_count_reward:part/tag_count_reward",
+    "unsloth": "rewards/xmlcount_reward_func:part/xmlcount_reward_func "
+    "rewards_/_correctness_reward_func_/_mean:part/correctness_reward_func completions_/_mean_length:length",
+    "ms-swift": "rewards/MathAccuracy/mean:part/MathAccuracy rewards/Format/std:part_std/Format "
+    "rollout_correction/k3_kl:gap_kl clip_ratio/region_mean:clip token_acc:accuracy",
+    "llamafactory": "rewards/chosen: rewards/accuracies: eval_rewards/margins: sft_loss: loss:loss lr:rate",
+    "axolotl": "train/rewards/rand_reward_func/mean:part/rand_reward_func train/learning_rate:rate",
+    "verl": "critic/score/mean:reward rollout_corr/kl:gap_kl actor/pg_clipfrac:clip mismatch/mismatch_k3_kl:gap_kl "
+    "training/rollout_logprobs_diff_mean:gap val-core/openai/gsm8k/reward/mean@1:eval/gsm8k",
+    "ragen": "critic/rewards/mean:reward rollout/RAGEN:",
+    "rllm": "critic/score/mean:reward batch/solve_none: response_length/clip_ratio:truncated",
+    "openrlhf": "reward:reward act_loss:loss vllm_kl:gap_kl response_length:length actor_lr:rate chosen_reward:",
+    "prime-rl": "reward/all/mean:reward mismatch_kl/all/mean:gap_kl mismatch_kl/all/max: masked_mismatch_kl/all/mean: "
+    "mismatch_kl/mean:gap_kl is_truncated/all/mean:truncated agg/all/math/rewards/correct/mean:part/correct",
+    "nemo-rl": "train/gen_kl_error:gap_kl train/sampling_importance_ratio:ratio_mean train/policy_kl_error: "
+    "train/mean_total_reward:reward train/js_divergence_error:",
+    "open-instruct": "objective/verifiable_reward:part/verifiable objective/format_reward:part/format scores:reward "
+    "debug/vllm_vs_local_logprob_diff_mean:gap",
+    "skyrl": "reward/avg_raw_reward:reward policy/rollout_train_logprobs_abs_diff_mean:gap "
+    "loss/avg_final_rewards:reward",
+    "slime": "rollout/raw_reward:reward train/train_rollout_kl:gap_kl train/ppo_kl: train/tis:ratio_mean train/ois:",
+    "areal": "ppo_actor/update/behave_approx_kl_abs/avg:gap ppo_actor/update/behave_approx_kl/avg:gap_kl "
+    "ppo_actor/update/approx_kl/avg: ppo_actor/task_reward/avg:reward",
+    "tinker": "optim/kl_sample_train_v2:gap_kl env/all/reward/total:reward env/all/reward/format:part/format",
+    "torchtune": "rewards:reward kl_loss:kl response_lengths:length clipfrac:clip policy_loss:loss",
+    "verifiers": "rewards/check_answer_reward_func/mean:part/check_answer_reward_func reward/mean:reward",
+    "trlx": "reward/mean:reward losses/total_loss:loss rollout_scores/mean:reward policy/sqrt_kl:",
+    "other spellings": "Train/Reward:reward train.reward:reward train_/_reward_std:reward_std Grad._Norm:gradient "
+    "critic_score_mean:reward train_completions_mean_length:length rewards_accuracy_reward_mean:part/accuracy_reward "
+    "Rewards/Format/Mean:part/format eval.loss:eval/loss policy/grad-norm:gradient Mismatch_KL:gap_kl",
+    "preference training": "rewards/chosen: rewards/rejected: rewards/margins: rewards/accuracies: "
+    "rewards/chosen/mean: train/rewards/accuracies: eval_rewards/chosen: eval_rewards/accuracies/mean: "
+    "logps/chosen: rewards_chosen_mean:",
+}
+
+
+@pytest.mark.parametrize("trainer", DEFAULTS)
+def test_default_names_of_each_trainer(trainer):
+    for pair in DEFAULTS[trainer].split():
+        theirs, _, ours = pair.rpartition(":")
+        theirs = theirs.replace("_/_", " / ").replace("._", ". ")  # blanks
+        assert our_name(theirs) == (ours or None), theirs
+
+
+LOSS = {"loss": 0.0001, "grad_norm": 0.3, "learning_rate": 1e-6}
+KINDS = {
+    "a trainer's side of RL: mismatch": ({"mismatch_kl/all/mean": 0.001}, "rl"),
+    "masked mismatch, which no check reads": ({"masked_mismatch_kl/all/mean": 0.001}, "rl"),
+    "advantages": ({"advantages/mean": 0.0}, "rl"),
+    "ratios of the new policy to the old": ({"probs_ratio": 1.0}, "rl"),
+    "the policy against itself": ({"actor/ppo_kl": 0.0}, "rl"),
+    "completions": ({"completions/min_length": 3}, "rl"),
+    "KL": ({"kl": 0.01}, "rl"),
+    "KL of distillation": ({"kl": 0.01, "eval/loss": 1.0}, "sft"),
+    "SFT of TRL": ({"entropy": 1.2, "num_tokens": 9, "mean_token_accuracy": 0.8}, "sft"),
+    "SFT with lengths": ({"seq_length": 900.0, "mean_length": 9.0}, "sft"),
+    "SFT": ({}, "sft"),
+    "DPO": (
+        {"rewards/chosen": 0.1, "rewards/rejected": -0.1, "rewards/margins": 0.2, "rewards/accuracies": 1.0},
+        "sft",
+    ),
+    "KTO": ({"rewards/chosen": 0.1, "logps/chosen": -9.0, "kl": 0.2}, "sft"),
+    "ORPO": ({"rewards/chosen": 0.1, "log_odds_ratio": -0.4, "nll_loss": 1.0}, "sft"),
+    "a reward model": ({"mean_reward": 0.1, "min_reward": -3.0, "margin": 0.2, "accuracy": 0.7}, "sft"),
+    "DPO with a part of its own": ({"rewards/chosen": 0.1, "rewards/format": 0.1}, "sft"),
+    "online DPO": ({"rewards/chosen": 0.1, "objective/scores": 0.3, "objective/kl": 2.0}, "rl"),
+    "GRPO with a part called chosen": ({"rewards/chosen": 0.1, "reward": 0.1, "reward_std": 0.2}, "rl"),
+}
+
+
+@pytest.mark.parametrize("what", KINDS)
+def test_columns_decide_the_kind_whether_they_are_read_or_not(tmp_path, what):
+    more, kind = KINDS[what]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(json.dumps({"step": n, **LOSS, **more}) for n in range(1, 9)))
+    history = read(tmp_path)
+    assert history.kind == kind
+    assert kind == "rl" or not {name for name in history.series if name.startswith(("reward", "part"))}
+
+
 NAMES = {
     "actor/ppo_kl": None,
     "objective/kl": None,
@@ -584,7 +874,7 @@ NAMES = {
     "prompt_length/clip_ratio": "prompts_cut",
     "actor/pg_clipfrac": "clip",
     "training/rollout_probs_diff_mean": None,
-    "mismatch_kl/all/mean": None,
+    "mismatch_kl/all/mean": "gap_kl",
     "train/agg/all/solver/reward/mean": "reward",
     "train/agg/all/solver/rewards/format/mean": "part/format",
     "train/rewards/chosen": None,
@@ -593,7 +883,7 @@ NAMES = {
     "reward/avg_raw_reward": "reward",
     "objective/math_reward": "part/math",
     "objective/rlhf_reward": None,
-    "train/vllm_kl": None,
+    "train/vllm_kl": "gap_kl",
     "train/ppo_kl": None,
     "train/kl": "kl",
     "eval_entropy": None,

@@ -57,11 +57,11 @@ class CheckCallback:
             return lambda *_, **__: None
         raise AttributeError(name)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - transformers'
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:  # noqa: ARG002 - transformers'
         """Take up what was logged before, where training goes on."""
         self._looked, self.stopped, self._told = state.global_step, None, False
         if state.is_world_process_zero and self.section.every:
-            self._safely(self._begin, args, state)
+            self._safely(self._begin, args, state, model)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         """Take a row, and look where it is time to."""
@@ -89,8 +89,11 @@ class CheckCallback:
             self._live = None
             _log.warning("the checks failed and look no more, training goes on: %s: %s", type(error).__name__, error)
 
-    def _begin(self, args: Any, state: Any) -> None:
-        settings = our_settings(args.to_dict()) | {"steps": state.max_steps}
+    def _begin(self, args: Any, state: Any, model: Any) -> None:
+        adapters = {
+            name: {"r": getattr(one, "r", None)} for name, one in (getattr(model, "peft_config", None) or {}).items()
+        }
+        settings = our_settings({**args.to_dict(), "peft_config": adapters}) | {"steps": state.max_steps}
         settings |= {key.replace("rl.optimiser.", "sft.optimiser."): value for key, value in settings.items()}
         stage = History(origin="trl", name="training", kind="rl", series={}, settings=settings)
         self._live = Live(stage, self.section, {})

@@ -89,8 +89,8 @@ class History:
     kind: Kind
     series: Mapping[str, Series]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Known ones, by their key in a recipe (`rl.beta`, `sampling.temperature`, `model.lora.rank` of an adapter), and
-    `steps` that were planned."""
+    """Known ones, by their key in a recipe (`rl.beta`, `sampling.temperature`, `model.lora.rank` of an adapter, or
+    "unknown" for its rank), and `steps` that were planned."""
     samples: Sequence[Sample] = ()
     finals: Sequence[Final] = ()
     finished: bool | None = None

@@ -65,6 +65,7 @@ class Live:
         know(section)
         self.stage, self.section, self.memory, self.named = stage, section, memory, named
         self.series: dict[str, Series] = {}
+        self._columns: set[str] = set()
         self._rows: list[Mapping[str, Any]] = []
         self._first: list[list[Sample]] = []
         self._last: deque[list[Sample]] = deque(maxlen=LAST)
@@ -96,8 +97,9 @@ class Live:
             self.series[name] = Series(
                 np.concatenate([old.steps[kept], new.steps]), np.concatenate([old.values[kept], new.values])
             )
+        self._columns.update(*self._rows)
         self._rows.clear()
-        kind = kind_of(self.series)
+        kind = kind_of(self.series, self._columns)
         if kind is None:
             return None
         samples = [sample for step in (*self._first, *self._last) for sample in step]

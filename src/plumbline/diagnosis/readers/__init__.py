@@ -37,28 +37,40 @@ READERS: Mapping[str, Reader] = {
 }
 
 
-def read_histories(path: Path, completions: Path | None = None) -> list[History]:
+def read_histories(path: Path | str, completions: Path | None = None) -> list[History]:
     """The stages of a run, with completions that lie elsewhere where a path to them is given.
+
+    Args:
+        path: a file or a folder, or an address of W&B as a text.
+        completions: a file or a folder.
 
     Raises:
         DataError: there is nothing, it is damaged, or no kind of record that is known.
     """
+    page = isinstance(path, str) and wandb.is_page(path)
+    histories = wandb.read_page(str(path)) if page else _read(Path(path))
+    if completions is None:
+        return histories
+    if not completions.exists():
+        raise DataError(f"there is no {completions}", "check --completions")
+    last = histories[-1]
+    if not (samples := read_completions(completions, last.names("part/"))):
+        raise DataError(f"{completions} holds no completions", "give JSON lines, or a folder with *.jsonl in it")
+    return [*histories[:-1], replace(last, samples=samples)]
+
+
+def _read(path: Path) -> list[History]:
     if not path.exists():
         raise DataError(f"there is no {path}", "give a run's folder or the file of its records")
     if not path.is_dir():
         open_regular(path).close()  # a pipe or a device is no record, and would be waited for
+        if not path.is_file():
+            raise DataError(
+                f"{path} cannot be read: it is a pipe, and a record is read several times",
+                "write what comes through it to a file such as train.log, and check that",
+            )
     for reader in READERS.values():
         if (found := reader.find(path)) is not None:
-            histories = reader.read(found)
-            if completions is None:
-                return histories
-            if not completions.exists():
-                raise DataError(f"there is no {completions}", "check --completions")
-            last = histories[-1]
-            if not (samples := read_completions(completions, last.names("part/"))):
-                raise DataError(
-                    f"{completions} holds no completions", "give JSON lines, or a folder with *.jsonl in it"
-                )
-            return [*histories[:-1], replace(last, samples=samples)]
+            return reader.read(found)
     known = "; ".join(reader.what for reader in READERS.values())
-    raise DataError(f"{path} holds no record of a run that is known", f"known are: {known}")
+    raise DataError(f"{path} holds no record of a run that is known", f"known are: {known}; or an address of W&B")

@@ -1,8 +1,9 @@
-"""What a trainer printed, amid everything else that it printed: three forms of line, of which a log has one.
+"""What a trainer printed, amid everything else that it printed: four forms, of which a log has one.
 
     {'loss': 0.1, 'grad_norm': '2.4', ...}      transformers, TRL, ms-swift, OpenRLHF; progress bars give the steps
     step:3 - critic/score/mean:0.25 - ...       verl
     Step 3/500 | Loss: 0.1 | Reward: 0.25       prime-rl, and many scripts; also `iter 3: loss 2.1, lr 1e-4`
+    │ loss │ 0.1 │  and  • Loss: 0.1            a metric a line, below the step: NeMo-RL, tinker, open-instruct
 
 Numbers are matched as text and nothing is evaluated.
 """
@@ -12,12 +13,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from itertools import groupby, pairwise
 from pathlib import Path
 
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.readers.completions import read_beside
-from plumbline.diagnosis.readers.rows import Log, as_number, config_beside, only_one, our_name
+from plumbline.diagnosis.readers.rows import Log, as_number, config_beside, is_step, of_evaluation, only_one, our_name
 from plumbline.storage import read_bytes
 
 _SUFFIXES = frozenset({".log", ".out", ".txt", ".err", ".stdout", ".stderr"})
@@ -25,7 +27,9 @@ _NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|\.\d{1,30}|nan|
 _VALUE = rf"(?:np\.float\d\d\(|tensor\()?({_NUMBER})(?![\w.])"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _DICT = re.compile(r"\{['\"][^{}]{3,20000}\}")
-_ITEM = re.compile(rf"['\"]([^'\"]{{1,200}})['\"]:\s*['\"]?(?:{_VALUE}|(\d{{1,12}}/\d{{1,12}}))", re.IGNORECASE)
+_ITEM = re.compile(rf"['\"]([^'\"]{{1,200}})['\"]:\s*['\"]?(?:(\d{{1,12}}/\d{{1,12}})|{_VALUE})", re.IGNORECASE)
+_NUMBERED = re.compile(r"\b(?:step|rollout)[ \t]{1,3}(\d{1,12}):[ \t]{0,3}$", re.IGNORECASE)
+"""Of slime and OpenRLHF, before a dictionary."""
 _BAR = re.compile(r"(?:^|[\s\]])\d{1,3}%\|[^|]{0,200}\|\s*(\d{1,12})/(\d{1,12})\s*\[")
 """Of tqdm, without a description: training and evaluation; `Map: 5%|` is neither."""
 _VERL = re.compile(r"(?:^|\s)step:(\d{1,12}) - (\S.*)")
@@ -37,10 +41,16 @@ _STEP = re.compile(
 )
 _WORD = r"[A-Za-z][\w./-]{0,60}"
 _PAIR = re.compile(rf"(?<![\w./-])({_WORD}(?: {_WORD}){{0,2}})[\t :=]{{1,6}}{_VALUE}", re.IGNORECASE)
+_CELL = re.compile(
+    rf"\W{{0,20}}[│|┃]\s{{0,80}}([A-Za-z][^│|┃]{{0,90}})[│|┃]\s{{0,80}}{_VALUE}\s{{0,80}}[│|┃]", re.IGNORECASE
+)
+_SECTION = re.compile(r"\W{0,20}[│|┃]\s{0,80}([A-Za-z]\w{0,40}/)\s{0,80}[│|┃]\s{0,80}[│|┃]")
+"""Of Stable-Baselines3: `| rollout/ |  |`, and the names below it without that."""
+_BULLET = re.compile(
+    rf"\W{{0,20}}[•*-]\s{{1,4}}({_WORD}(?: {_WORD}){{0,4}})\s?[:=]\s{{1,9}}{_VALUE}\s*$", re.IGNORECASE
+)
 _ANCHORS = frozenset({"loss", "reward", "reward_std", "eval/loss", "eval/reward"})
 """A line that has none of these is a configuration or a sample, and no logged step."""
-_ROUNDED = frozenset({"rate", "kl"})
-"""What is far below a thousandth in a healthy run, and therefore unknown where three decimals were printed."""
 
 
 _Line = tuple[dict[str, str], tuple[int, int] | None]
@@ -86,7 +96,7 @@ def _lines(path: Path) -> list[_Line]:
     if _is_json(text.lstrip().partition("\n")[0]):
         return []  # JSON lines, which the tables' reader knows more of
     lines = _COLOUR.sub("", text).replace("\r", "\n").split("\n")
-    return max(list(_dicts(lines)), list(_verl(lines)), key=len) or list(_pairs(lines))
+    return max(list(_dicts(lines)), list(_verl(lines)), key=len) or list(_pairs(lines)) or list(_blocks(lines))
 
 
 def _is_json(line: str) -> bool:
@@ -97,14 +107,22 @@ def _is_json(line: str) -> bool:
 
 
 def _dicts(lines: Sequence[str]) -> Iterator[_Line]:
-    bar = None
+    bar, begun = None, ""
     for line in lines:
         if "%|" in line and (bars := _BAR.findall(line)):
             bar = (int(bars[-1][0]), int(bars[-1][1]))
-        if "{" not in line:
+        # One may be cut where the terminal ended, or after a comma.
+        text, begun = begun + line if begun and "{" not in line else line, ""
+        if "{" not in text:
             continue
-        for held in _DICT.findall(line):
-            row = {key: number or of for key, number, of in _ITEM.findall(held)}
+        if text.rfind("{") > text.rfind("}") and len(text) < 20_000:
+            begun = text[text.rfind("{") :]
+        for held in _DICT.finditer(text):
+            row = of_evaluation({key: number or of for key, of, number in _ITEM.findall(held[0])})
+            if (numbered := _NUMBERED.search(text[max(0, held.start() - 40) : held.start()])) and not any(
+                map(is_step, row)
+            ):
+                row["step"] = numbered[1]
             # One name alone, as {'format': 1.0, 'reward': 1.0}, is what a reward function says of one answer.
             if _is_logged(row) and ("loss" in row or sum(our_name(key) is not None for key in row) > 1):
                 yield row, bar
@@ -117,15 +135,10 @@ def _verl(lines: Sequence[str]) -> Iterator[_Line]:
             row = {"step": found[1]}
             for item in found[2].split(" - "):
                 if pair := _VERL_ITEM.match(item.strip()):
-                    scale = as_number(pair[2]) if pair[2] else None
-                    row[pair[1]] = pair[3] if scale is None else str(float(pair[3]) * scale)
+                    scaled = pair[2] and as_number(pair[2]) is not None
+                    row[pair[1]] = str(Decimal(pair[3]) * Decimal(pair[2])) if scaled else pair[3]
             if len(row) > 1:
                 rows.append(row)
-    for key in {key for row in rows for key in row if our_name(key) in _ROUNDED}:
-        if all(re.fullmatch(r"-?\d+\.\d{3}", row.get(key, "0.000")) for row in rows):
-            for row in rows:
-                if row.get(key, "").lstrip("-") == "0.000":
-                    del row[key]
     if any(_is_logged(row) for row in rows):
         yield from ((row, None) for row in rows)
 
@@ -141,6 +154,39 @@ def _pairs(lines: Sequence[str]) -> Iterator[_Line]:
             if total := step[2] or step[4]:
                 row["total_steps"] = total
             yield row, None
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[_Line]:
+    row: dict[str, str] = {}
+    step: str | None = None
+    section = ""
+    for line in lines:
+        if len(line) > 500:
+            continue
+        if found := _SECTION.match(line):
+            section = found[1]
+        elif found := _CELL.match(line) or _BULLET.match(line):
+            name = found[1].strip()
+            name = f"{section}{name}" if our_name(f"{section}{name}") is not None else name
+            if is_step(name):
+                step = found[2]
+            elif our_name(name) is None:
+                continue
+            if name in row:  # the next block
+                yield from _block(row)
+                row = {}
+            row[name] = found[2]
+            if step is not None:
+                row["step"] = step
+        elif header := _STEP.search(line):
+            yield from _block(row)
+            row, step = {}, header[1] or header[3]
+    yield from _block(row)
+
+
+def _block(row: dict[str, str]) -> Iterator[_Line]:
+    if _is_logged(row):
+        yield row, None
 
 
 def _is_logged(row: dict[str, str]) -> bool:

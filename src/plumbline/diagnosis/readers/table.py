@@ -11,7 +11,7 @@ from typing import Any
 
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.readers.completions import column_rows, is_completions, read_beside
-from plumbline.diagnosis.readers.rows import Log, as_number, config_beside, only_one, our_name
+from plumbline.diagnosis.readers.rows import Log, as_number, config_beside, is_step, only_one, our_name
 from plumbline.errors import DataError
 from plumbline.storage import BOM, clear_read_errors, read_json, read_text
 
@@ -28,6 +28,10 @@ _NAMES = (
     "wandb_history",
 )
 """What trainers call the file of their metrics, in a folder."""
+_RUN = ("run", "run_name", "run_id", "run name", "run id", "name", "experiment", "exp", "dir_name", "seed")
+"""Columns that say which run a row is of."""
+_TAG = ("tag", "metric", "key", "name", "variable")
+"""Columns that name the metric of a long table."""
 _NONE = frozenset({"", "none", "null", "na", "n/a", "-", "no log"})
 """Cells that say that there is nothing. "nan" is not among them: it may be what was logged."""
 
@@ -67,9 +71,23 @@ def read(path: Path) -> list[History]:
         rows, skipped = _separated(path)
     else:
         rows, skipped = read_lines(path)
-    rows = _without_gaps(_of_one_run(rows, path))
-    log = Log(origin="table", path=path, rows=rows, config=config_beside(path.parent), skipped=skipped)
-    return [log.history(lambda parts: read_beside(path.parent, parts))]
+    runs = _runs(_pivoted(_tagged(rows, path)))
+    several = len(runs) > 1
+    if several:
+        runs = {name: of for name, of in runs.items() if _known(of)} or runs
+    # What lies beside a table of several runs may be of any of them.
+    config = {} if several else config_beside(path.parent)
+    return [
+        Log(
+            origin="table",
+            path=path,
+            rows=_without_gaps(of),
+            config=config,
+            skipped=skipped,
+            name=name,
+        ).history(lambda parts: [] if several else read_beside(path.parent, parts))
+        for name, of in runs.items()
+    ]
 
 
 def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
@@ -95,13 +113,14 @@ def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
     return rows, skipped
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row whose metrics lie a level deeper (verl's {"step": 1, "data": {...}}), as one."""
+def _flat(row: Mapping[str, Any], levels: int = 4) -> dict[str, Any]:
+    """A row whose metrics lie some levels deeper (verl's {"step": 1, "data": {...}}), as one."""
     flat: dict[str, Any] = {}
     for key, value in row.items():
-        if isinstance(value, dict) and "_type" not in value:
+        if isinstance(value, dict) and "_type" not in value and levels:
             within = key if key not in {"data", "metrics", "logs"} else ""
-            flat |= {f"{within}/{name}" if within else str(name): one for name, one in value.items()}
+            held = _flat(value, levels - 1)
+            flat |= {f"{within}/{name}" if within else str(name): one for name, one in held.items()}
         else:
             flat[key] = value
     return flat
@@ -134,6 +153,7 @@ def _separated(path: Path) -> tuple[list[dict[str, Any]], int]:
     mark = max(",;\t|", key=text.partition("\n")[0].count)
     try:
         lines = [line for line in csv.reader(io.StringIO(text, newline=""), delimiter=mark) if any(line)]
+        lines = [line for line in lines if not all(re.fullmatch(r"\s*(?::?-{2,}:?)?\s*", cell) for cell in line)]
     except csv.Error as error:
         raise DataError(f"{path} cannot be read as CSV ({error})", "give a table with a line of names") from error
     if not lines:
@@ -176,18 +196,67 @@ def _metric(column: str) -> str:
     return column.rpartition(" - ")[2]
 
 
-def _of_one_run(rows: Sequence[Mapping[str, Any]], path: Path) -> list[dict[str, Any]]:
-    """Rows without the run's name before each column, nor the bounds that W&B's page exports beside it.
+def _runs(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each run, by its name: of a column that names runs, or of the names before W&B's columns.
 
-    Raises:
-        DataError: the columns are of several runs.
+    W&B's page exports `run-name - train/reward` for each run, with bounds (`__MIN`, `__MAX`) that are left out. The
+    only run of a table has no name.
     """
-    runs = {key.rpartition(" - ")[0] for row in rows for key in row if " - " in key}
-    if len(runs) > 1:
-        raise DataError(
-            f"{path} holds several runs: {', '.join(sorted(runs)[:20])}", "export one, or leave out the others' columns"
-        )
-    return [{_metric(key): value for key, value in row.items() if not key.endswith(("__MIN", "__MAX"))} for row in rows]
+    names = dict.fromkeys(key for row in rows for key in row)
+    for column in [key for wanted in _RUN for key in names if key.lower() == wanted]:
+        of: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            of.setdefault(str(row.get(column, "")), []).append({key: row[key] for key in row if key != column})
+        if 1 < len(of) <= len(rows) / 2 and _side_by_side(list(of.values())):
+            return of
+    names = {key: "" for key in names if not key.endswith(("__MIN", "__MAX"))}
+    runs = dict.fromkeys(key.rpartition(" - ")[0] for key in names if " - " in key)
+    if len(runs) < 2:
+        return {"": [{_metric(key): row[key] for key in row if key in names} for row in rows]}
+    of = {}
+    for run in runs:
+        own = [key for key in names if key.startswith(f"{run} - ") and key.rpartition(" - ")[0] == run]
+        shared = [key for key in names if " - " not in key]
+        of[run] = [
+            {_metric(key): row[key] for key in (*shared, *own) if key in row}
+            for row in rows
+            if any(row.get(key) is not None for key in own)
+        ]
+    return of
+
+
+def _side_by_side(runs: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
+    """Whether two runs have a step in common; a run that was resumed under another name has none."""
+    steps = [next((str(row[key]) for key in row if is_step(key)), "") for run in runs for row in run]
+    return len(set(steps)) < len(steps)
+
+
+def _known(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a column of it is a metric."""
+    return any(our_name(key) is not None for row in rows for key in row)
+
+
+def _tagged(rows: Sequence[Mapping[str, Any]], path: Path) -> Sequence[Mapping[str, Any]]:
+    """Rows of one metric whose name stands in the file's (TensorBoard's download: `run-a-tag-train_reward.csv`)."""
+    tag = path.stem.rpartition("tag-")[2]
+    if our_name(tag) is None or not rows or {key.lower() for key in rows[0]} != {"wall time", "step", "value"}:
+        return rows
+    return [{tag if key.lower() == "value" else key: row[key] for key in row} for row in rows]
+
+
+def _pivoted(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Rows of a long table (`step, tag, value`), the metrics of a step in one row; others as they are."""
+    lower = {key.lower(): key for row in rows[:1] for key in row}
+    tag = next((lower[one] for one in _TAG if one in lower), None)
+    if tag is None or "value" not in lower or "step" not in lower:
+        return rows
+    if not any(our_name(str(row.get(tag))) for row in rows):
+        return rows
+    made: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        rest = {key: row[key] for key in row if key.lower() in {"step", *_RUN} and key != tag}
+        made.setdefault(tuple(rest.items()), rest)[str(row.get(tag))] = row.get(lower["value"])
+    return list(made.values())
 
 
 def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

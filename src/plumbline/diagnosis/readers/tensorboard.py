@@ -55,9 +55,9 @@ def read(path: Path) -> list[History]:
             if values:
                 rows.append({"step": step, **values})
     folder = path.parent if path.is_file() else path
-    log = Log(
-        origin="tensorboard", path=path, rows=rows, step="step", config=config_beside(folder) | config, skipped=skipped
-    )
+    output = folder.parent.parent if folder.parent.name == "runs" else folder  # transformers' output folder
+    config = config_beside(output) | config_beside(folder) | config
+    log = Log(origin="tensorboard", path=path, rows=rows, step="step", config=config, skipped=skipped)
     return [log.history(lambda parts: read_beside(folder, parts))]
 
 

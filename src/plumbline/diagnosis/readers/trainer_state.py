@@ -6,7 +6,7 @@ from typing import Any
 
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.readers.completions import read_beside
-from plumbline.diagnosis.readers.rows import Log
+from plumbline.diagnosis.readers.rows import Log, config_beside, of_evaluation
 from plumbline.errors import DataError
 from plumbline.storage import LARGEST_JSON, clear_read_errors, parse_json, read_text
 
@@ -36,9 +36,9 @@ def read(path: Path) -> list[History]:
     log = Log(
         origin="trl",
         path=path,
-        rows=rows,
+        rows=[of_evaluation(row) for row in rows],
         step="step",
-        config={"max_steps": planned},
+        config=config_beside(output) | config_beside(path.parent) | ({"max_steps": planned} if planned else {}),
         finished=done >= planned if isinstance(done, int) and isinstance(planned, int) and planned > 0 else None,
     )
     return [log.history(lambda parts: read_beside(output, parts))]

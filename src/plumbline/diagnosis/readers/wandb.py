@@ -1,11 +1,14 @@
-"""Offline run folders of W&B: `run-*.wandb`, or the `files/wandb-history.jsonl` of older versions.
+"""Runs of W&B: offline folders with `run-*.wandb`, or the `files/wandb-history.jsonl` of older versions; and addresses.
 
 A `.wandb` file is a log of LevelDB (github.com/google/leveldb, doc/log_format.md) with a header of W&B's and plain
 CRC-32, and its records are messages of wandb_internal.proto. W&B's own reader is part of a program that it starts; this
-one needs nothing of W&B's.
+one needs nothing of W&B's. The run at an address is read by W&B's own client.
 """
 
+import importlib
 import json
+import os
+import re
 import struct
 import zlib
 from collections.abc import Iterator
@@ -18,12 +21,73 @@ from plumbline.diagnosis.readers.protobuf import children, fields
 from plumbline.diagnosis.readers.rows import Log, config_beside, only_one
 from plumbline.diagnosis.readers.table import read_lines
 from plumbline.errors import DataError
+from plumbline.imports import missing
 from plumbline.storage import read_bytes
 
 _BLOCK = 32768
 _HEADER = struct.Struct("<IHB")
 """Of a piece of a record: CRC, length, and whether it is the whole (1), the first (2), a middle one (3) or the last."""
 _START = struct.pack("<4sHB", b":W&B", 0xBEE1, 0)
+
+
+_PAGE = re.compile(r"((?:https?://)?([^/\s]+))(/[^?#]*)?(?:[?#].*)?")
+_NAME = re.compile(r"[\w.%:-]+")
+
+
+_PUBLIC = frozenset({"wandb.ai", "www.wandb.ai"})
+
+
+def is_page(path: str) -> bool:
+    """Whether it is an address of W&B: at wandb.ai, at a host of that name, or at the one of WANDB_BASE_URL."""
+    found = _PAGE.fullmatch(path)
+    if found is None:
+        return False
+    own = _PAGE.fullmatch(os.environ.get("WANDB_BASE_URL", ""))
+    if "://" not in path:
+        return found[2] in _PUBLIC and not Path(path).exists()
+    return "wandb" in found[2].lower().split(":")[0] or (own is not None and found[2] == own[2])
+
+
+def read_page(address: str) -> list[History]:
+    """The run at an address, read by W&B's client.
+
+    Raises:
+        DataError: it is no run's address, the client is not installed, or it cannot read the run.
+    """
+    found = _PAGE.fullmatch(address)
+    assert found is not None
+    places = [place for place in (found[3] or "").split("/") if place]
+    if len(places) < 4 or places[2] != "runs" or not all(map(_NAME.fullmatch, places[:4])):
+        raise DataError(
+            f"{address} is no address of one run of W&B",
+            "open the run there, and give its address: https://wandb.ai/ENTITY/PROJECT/runs/ID",
+        )
+    name = "/".join((*places[:2], places[3]))
+    server = [] if found[2] in _PUBLIC else [{"base_url": found[1]}]
+    api = f"wandb.Api({str(server)[1:-1]})"
+    export = (
+        "write its history to a file where W&B's client is installed, and check that: "
+        f"python -c \"import json, wandb; [print(json.dumps(row)) for row in {api}.run('{name}').scan_history()]\" "
+        "> history.jsonl && plumbline check history.jsonl; or export charts of the run's page as CSV"
+    )
+    try:
+        opened = getattr(importlib.import_module("wandb"), "Api", None)
+    except ImportError:
+        opened = None
+    if opened is None:  # a folder `wandb` of offline runs can be imported, too
+        error = missing(f"the run at {address}", "wandb", DataError)
+        raise DataError(error.cause, f"{error.fix}, wandb login, then the same command; or {export}")
+    try:
+        run = opened(*server).run(name)
+        rows, config, state = [dict(row) for row in run.scan_history()], dict(run.config), run.state
+    except Exception as error:  # the client raises what its transport raises
+        raise DataError(
+            f"W&B's client cannot read {address} ({type(error).__name__}: {error})",
+            f"check the address, and log in by `wandb login` where the project is not public; or {export}",
+        ) from error
+    finished = state == "finished" if isinstance(state, str) else None
+    log = Log(origin="wandb", path=address, rows=rows, config=config, finished=finished)
+    return [log.history(lambda _: [])]
 
 
 def find(path: Path) -> Path | None:
