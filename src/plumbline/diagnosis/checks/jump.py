@@ -1,0 +1,84 @@
+"""Reward, length or entropy jump at one step together: a resume, other data, another version of the reward."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.finding import Finding
+from plumbline.diagnosis.history import History, Series
+
+NAMES = ("reward", "length", "entropy", "truncated", "zero_std")
+"""What training changes slowly, and other data or other weights at once."""
+BESIDE = 10
+"""Steps on both sides that are compared."""
+SURE = 4.0
+"""Standard deviations of single steps: a straight line comes to 3.3 of them, whatever its slope."""
+LARGE = 0.1
+"""Share of the level that it jumps by."""
+NEAR = 1
+"""Steps that jumps of two series may be apart."""
+
+
+def look(history: History) -> Iterator[Finding]:
+    """The step at which most series jump; one series that jumps alone may be anything."""
+    found = {name: jumps for name in NAMES if (jumps := _jumps(history[name]))}
+    steps = sorted({step for jumps in found.values() for step in jumps})
+    together = {
+        step: {
+            name: max((jumps[at] for at in jumps if abs(at - step) <= NEAR), key=lambda one: one[0])
+            for name, jumps in found.items()
+            if any(abs(at - step) <= NEAR for at in jumps)
+        }
+        for step in steps
+    }
+    if not together:
+        return
+    step = max(together, key=lambda one: (len(together[one]), sum(size for size, _, _ in together[one].values())))
+    names = together[step]
+    if len(names) < 2 or not names.keys() & {"reward", "entropy"}:
+        return
+    listed = ", ".join(f"{name} {before:.3g} to {after:.3g}" for name, (_, before, after) in names.items())
+    rose = "reward" in names and names["reward"][2] > names["reward"][1]
+    yield Finding(
+        check="jump",
+        level="warning",
+        what=f"{len(names)} series jump at step {step}: {listed}; training alone changes them slowly"
+        + (", so this gain is not learnt" if rose else ""),
+        since=step,
+        evidence={name: round(after - before, 4) for name, (_, before, after) in names.items()},
+        causes=(
+            "a resume with other weights, or without the optimiser's state",
+            "other data from that step on",
+            "another version of the reward, the prompt or the sampler's settings",
+        ),
+        fix=f"look at what changed at step {step}, and compare answers to the same prompts before and after",
+    )
+
+
+def _jumps(series: Series) -> dict[int, tuple[float, float, float]]:
+    """Steps that begin another level at once: how many standard deviations it is away, and both levels."""
+    good = np.isfinite(series.values)
+    steps, values = series.steps[good], series.values[good]
+    if len(values) < 2 * BESIDE:
+        return {}
+    windows = np.lib.stride_tricks.sliding_window_view(values, BESIDE)
+    before, after = windows[:-BESIDE], windows[BESIDE:]
+    first, last = before.mean(axis=1), after.mean(axis=1)
+    change = np.abs(last - first)
+    scatter = np.maximum(np.maximum(before.std(axis=1, ddof=1), after.std(axis=1, ddof=1)), max(series.rounding, 1e-9))
+    at_once = 2 * np.abs(after[:, 0] - before[:, -1]) > change
+    large = change > LARGE * np.maximum(np.abs(first), np.abs(last))
+    found = np.flatnonzero((change > SURE * scatter) & at_once & large)
+    return {
+        int(steps[at + BESIDE]): (float(change[at] / scatter[at]), float(first[at]), float(last[at]))
+        for at in found.tolist()
+    }
+
+
+CHECK = Check(
+    name="jump",
+    asks="whether reward, length and entropy jump at one step together",
+    needs=("reward|entropy",),
+    look=look,
+)
