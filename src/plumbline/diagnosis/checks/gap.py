@@ -13,7 +13,9 @@ from plumbline.diagnosis.trends import finite
 LIMIT, LIMIT_KL = 0.1, 0.05
 """Nats a choice: two engines in 16 bits differ by about .01 to .05 (trl#5312 had .015, and .201 with stale weights).
 Of a KL divergence between them, which is about half the square of what single tokens differ by: .0005 to .005 there."""
-SOME, SOME_KL = 0.05, 0.02
+ALWAYS_KL = 0.2
+"""Where it was as high at first: filters of the sampler and asynchronous training have some."""
+SOME, SOME_KL = 0.05, 0.03
 LEAST, LEAST_KL = 0.005, 0.001
 """What it is taken to be at first, if it was less."""
 WINDOW = 10
@@ -39,7 +41,7 @@ def _measured(history: History, name: str, some: float, limit: float, least: flo
     over = values > (GROWS / 2 * max(first, least) if widened else some)
     return Finding(
         check="gap",
-        level="fatal" if last > limit else "warning",
+        level="fatal" if last > (limit if widened or name == "gap" else ALWAYS_KL) else "warning",
         what=(
             f"sampler and scorer differ by {last:.3f} nats a choice"
             if name == "gap"
