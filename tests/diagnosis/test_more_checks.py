@@ -399,7 +399,9 @@ def log(over, *, kind="rl", settings=None, rounding=None, steps=200, seed=7):
         name: one(noise, place, at) if callable(one) else one for name, one in over.items()
     }
     digits = rounding or {}
-    series = {name: Series(at, one * np.ones(steps), digits.get(name, 0.0)) for name, one in values.items()}
+    series = {
+        name: Series(at, one * np.ones(steps), digits.get(name, 0.0)) for name, one in values.items() if one is not None
+    }
     return History(origin="trl", name=kind, kind=kind, series=series, settings=settings or {})
 
 
@@ -551,7 +553,18 @@ SHAPES = {
         {},
         "loss-zero",
     ),
-    "two series jump": (JUMPS, {}, {"jump": "warning.*step 120.*resume"}, "sampler and scorer differ"),
+    "regular dead steps, whatever groups are": (
+        {**dead(3, "loss", "gradient"), "reward_std": None, "zero_std": None},
+        {},
+        {"loss-zero": "warning.*every 3 steps"},
+        "scaler",
+    ),
+    "two series jump": (
+        JUMPS,
+        {},
+        {"jump": "warning.*step 120.*resume", "reward-falls": "from step 120"},
+        "KL",
+    ),
     "one series jumps": ({"length": JUMPS["length"], **ROSE}, {}, {}, "jump"),
     "it learns in twenty steps": (QUICK, {}, {}, "jump"),
     "a low rate for an adapter": (

@@ -65,7 +65,8 @@ def spread_of_batch(history: History) -> bool:
     names, spread = history.names("part_std/"), history["reward_std"].values
     if len(names) != 1 or len(own := history[f"part_std/{names[0]}"].values) != len(spread):
         return not names and bool((history["zero_std"].values == 0).all())
-    return bool(np.nanmedian(np.abs(own - spread)) < 0.01 * np.nanmedian(np.abs(spread)))
+    off, size = finite(np.abs(own - spread)), finite(np.abs(spread))
+    return len(off) > 0 and bool(np.median(off) < 0.01 * np.median(size))
 
 
 def equal_groups(samples: Sequence[Sample]) -> Series | None:

@@ -73,7 +73,7 @@ def _ratios(history: History) -> Iterator[Finding]:
     """Ratios alone cannot tell another sampler from products over a whole answer; a logged difference can."""
     mean, highest = history["ratio_mean"], history["ratio_max"]
     off = np.isfinite(mean.values) & ((mean.values > 1.5) | (mean.values < 0.67))
-    far = len(highest) >= 5 and float(np.nanmedian(highest.values[-WINDOW:])) > 100
+    far = len(highest) >= 5 and level(highest) > 100
     if len(mean) >= 5 and off[-WINDOW:].mean() > 0.5:
         found, since = float(np.median(mean.values[-WINDOW:])), int(mean.steps[off][0])
         what = f"importance ratios are {found:.3g} in the mean"
@@ -82,9 +82,9 @@ def _ratios(history: History) -> Iterator[Finding]:
         what = f"importance ratios go up to {found:.3g} at most steps"
     else:
         return
-    cap = bool(len(highest) and np.nanmax(highest.values) < 100)
+    most = max(finite(highest.values), default=np.inf)
     product = "ratios are a product over a whole answer" + (
-        f", cut at {np.nanmax(highest.values):.3g}" if cap else ", and perhaps cut at a limit"
+        f", cut at {most:.3g}" if most < 100 else ", and perhaps cut at a limit"
     )
     if agree(history):
         known = "gap" if len(history["gap"]) else "gap_kl"

@@ -8,13 +8,17 @@ from plumbline.diagnosis.check import Check
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History, Series
 
-NAMES = ("reward", "length", "entropy", "truncated", "zero_std")
+NAMES = ("reward", "length", "entropy", "truncated", "zero_std", "kl")
 """What training changes slowly, and other data or other weights at once."""
 BESIDE = 10
 """Steps on both sides that are compared."""
+ENOUGH = 40
+"""Logged steps: in a run of fewer a quick gain looks like a jump."""
 SURE = 4.0
-"""Standard deviations of single steps: a straight line comes to 3.3 of them, whatever its slope."""
-LARGE = 0.1
+"""Standard deviations of single steps: nine standard errors of the difference."""
+BETTER = 0.5
+"""Share of the squared error of a straight line, that two levels leave; a jump of four deviations leaves 0.47."""
+LARGE = 0.15
 """Share of the level that it jumps by."""
 NEAR = 1
 """Steps that jumps of two series may be apart."""
@@ -22,7 +26,7 @@ NEAR = 1
 
 def look(history: History) -> Iterator[Finding]:
     """The step at which most series jump; one series that jumps alone may be anything."""
-    found = {name: jumps for name in NAMES if (jumps := _jumps(history[name]))}
+    found = {name: jumps for name in NAMES if (jumps := jumps_of(history[name]))}
     steps = sorted({step for jumps in found.values() for step in jumps})
     together = {
         step: {
@@ -57,20 +61,22 @@ def look(history: History) -> Iterator[Finding]:
     )
 
 
-def _jumps(series: Series) -> dict[int, tuple[float, float, float]]:
+def jumps_of(series: Series) -> dict[int, tuple[float, float, float]]:
     """Steps that begin another level at once: how many standard deviations it is away, and both levels."""
     good = np.isfinite(series.values)
     steps, values = series.steps[good], series.values[good]
-    if len(values) < 2 * BESIDE:
+    if len(values) < ENOUGH:
         return {}
-    windows = np.lib.stride_tricks.sliding_window_view(values, BESIDE)
-    before, after = windows[:-BESIDE], windows[BESIDE:]
+    windows = np.lib.stride_tricks.sliding_window_view(values, 2 * BESIDE)
+    before, after = windows[:, :BESIDE], windows[:, BESIDE:]
     first, last = before.mean(axis=1), after.mean(axis=1)
     change = np.abs(last - first)
-    scatter = np.maximum(np.maximum(before.std(axis=1, ddof=1), after.std(axis=1, ddof=1)), max(series.rounding, 1e-9))
-    at_once = 2 * np.abs(after[:, 0] - before[:, -1]) > change
+    step = ((before - first[:, None]) ** 2).sum(axis=1) + ((after - last[:, None]) ** 2).sum(axis=1)
+    scatter = np.maximum((step / (2 * BESIDE - 2)) ** 0.5, max(series.rounding, 1e-9))
+    place = np.arange(2 * BESIDE) - BESIDE + 0.5
+    line = ((windows - windows.mean(axis=1, keepdims=True)) ** 2).sum(axis=1) - (windows @ place) ** 2 / (place @ place)
     large = change > LARGE * np.maximum(np.abs(first), np.abs(last))
-    found = np.flatnonzero((change > SURE * scatter) & at_once & large)
+    found = np.flatnonzero((change > SURE * scatter) & (step < BETTER * line) & large)
     return {
         int(steps[at + BESIDE]): (float(change[at] / scatter[at]), float(first[at]), float(last[at]))
         for at in found.tolist()

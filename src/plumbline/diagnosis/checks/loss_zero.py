@@ -8,7 +8,7 @@ from plumbline.diagnosis.check import Check
 from plumbline.diagnosis.facts import likely, spread_of_batch, zeros
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
-from plumbline.diagnosis.trends import finite, since
+from plumbline.diagnosis.trends import finite, runs_of, since
 
 ZERO = 1e-6
 MOVING = 1e-8
@@ -51,25 +51,43 @@ def _dead(history: History) -> tuple[np.ndarray, list[str]]:
         found &= at
         names.append(said)
     if history.kind == "rl" and "the entropy" not in names:
-        spread = history["reward_std"]
-        differ = np.isin(loss.steps, spread.steps[spread.values > ZERO]) & (not spread_of_batch(history))
-        found &= differ & ("the gradient" in names)
-    for step in np.flatnonzero(found):
+        found &= ("the gradient" in names) & (_differ(history, loss.steps) if _scaled(history) else _regular(found))
+    all_found = found.copy()
+    for step in np.flatnonzero(all_found):
         near = slice(max(0, int(step) - AROUND), int(step) + AROUND + 1)
-        alive = np.abs(loss.values[near][~found[near]])
-        others = history["gradient"].values[near][~found[near]] if len(history["gradient"]) == len(loss) else alive
-        still = history.kind == "sft" and not (
-            len(alive) and np.nanmin(alive) > SMALL * np.nanmedian(alive) > SMALL * ALIVE
-        )
-        if still or not (len(others) and np.nanmedian(np.abs(others)) > MOVING) or len(alive) < AROUND // 2:
+        alive = finite(np.abs(loss.values[near][~all_found[near]]))
+        gradient = history["gradient"].values
+        others = finite(np.abs(gradient[near][~all_found[near]])) if len(gradient) == len(loss) else alive
+        still = history.kind == "sft" and not (len(alive) and alive.min() > SMALL * np.median(alive) > SMALL * ALIVE)
+        row = runs_of(all_found[near])
+        if still or row > AROUND // 2 or not (len(others) and np.median(others) > MOVING) or len(alive) < AROUND // 2:
             found[step] = False
     return found, names
+
+
+def _scaled(history: History) -> bool:
+    """Whether it is logged if rewards differ within groups."""
+    return len(history["zero_std"]) > 0 or len(history["reward_std"]) > 0
+
+
+def _differ(history: History, steps: np.ndarray) -> np.ndarray:
+    """The steps at which they do."""
+    spread, share = history["reward_std"], history["zero_std"]
+    if not len(spread) or spread_of_batch(history):
+        return np.isin(steps, share.steps[(share.values > 0) & (share.values < 1)])
+    return np.isin(steps, spread.steps[spread.values > ZERO])
+
+
+def _regular(dead: np.ndarray) -> bool:
+    """Whether they come again after the same number of steps, which groups of equal rewards do not."""
+    apart = np.diff(np.flatnonzero(dead))
+    return len(apart) >= 2 and bool((apart == apart[0]).all()) and apart[0] > 1
 
 
 def _some(history: History, dead: np.ndarray, names: list[str]) -> Finding:
     steps = history["loss"].steps[dead]
     apart = np.diff(np.flatnonzero(dead))
-    regular = len(apart) >= 2 and bool((apart == apart[0]).all()) and apart[0] > 1
+    regular = _regular(dead)
     listed = f"{', '.join(names[:-1])} and {names[-1]} are" if len(names) > 1 else f"{names[0]} is"
     return Finding(
         check="loss-zero",
@@ -98,17 +116,17 @@ def _since(history: History) -> Iterator[Finding]:
     """A loss of 0 from a step on, which none that is learnt comes to at once."""
     loss = history["loss"]
     start = since(loss.steps, np.abs(loss.values) < max(1e-12, loss.rounding))
-    before = loss.values[loss.steps < (start or 0)][-AROUND:]
+    before = finite(loss.values[loss.steps < (start or 0)])[-AROUND:]
     if start is None or len(loss.since(start)) < AROUND or len(before) < FEW:
         return
-    if not np.nanmin(before[-FEW:]) > np.nanmedian(before) / 2 > ALIVE:
+    if not before[-FEW:].min() > np.median(before) / 2 > ALIVE:
         return
     yield Finding(
         check="loss-zero",
         level="fatal",
-        what=f"the loss is exactly 0 since step {start}; just before it was {np.nanmedian(before[-3:]):.3g}",
+        what=f"the loss is exactly 0 since step {start}; just before it was {np.median(before[-FEW:]):.3g}",
         since=start,
-        evidence={"steps": len(loss.since(start)), "before": float(np.nanmedian(before[-3:]))},
+        evidence={"steps": len(loss.since(start)), "before": float(np.median(before[-FEW:]))},
         causes=(
             "a loss of NaN, which transformers writes as 0",
             "an overflow in 16 bits",
@@ -120,11 +138,11 @@ def _since(history: History) -> Iterator[Finding]:
 
 def _at_first(history: History) -> Iterator[Finding]:
     """Where there is no gradient, `no-signal` says so."""
-    loss, gradient = history["loss"], history["gradient"]
-    values = finite(loss.values)
-    if len(values) < 10 or len(gradient) < 10 or not (np.abs(values[:3]) < max(ZERO, loss.rounding)).all():
+    loss = history["loss"]
+    values, norms = finite(loss.values), finite(history["gradient"].values)
+    if len(values) < 10 or len(norms) < 10 or not (np.abs(values[:3]) < max(ZERO, loss.rounding)).all():
         return
-    if not np.nanmedian(gradient.values) > MOVING:
+    if not np.median(norms) > MOVING:
         return
     rises = float(np.abs(values[-max(3, len(values) // 10) :]).mean()) > 10 * ZERO
     yield Finding(
@@ -134,7 +152,7 @@ def _at_first(history: History) -> Iterator[Finding]:
         + (" and rises with the distance to the reference" if rises else " and stays about there")
         + ": that is no fault, the gradient is not 0",
         since=int(loss.steps[0]),
-        evidence={"gradient": float(np.nanmedian(gradient.values))},
+        evidence={"gradient": float(np.median(norms))},
         causes=(
             "advantages sum to 0, and where a batch is used once the ratio is 1: the value of the loss says nothing",
         ),

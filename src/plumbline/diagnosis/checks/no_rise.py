@@ -34,7 +34,8 @@ def look(history: History) -> Iterator[Finding]:
         return
     spread = finite(history["reward_std"].values)
     scale = (float(np.median(spread)) if len(spread) else 0.0) or abs(came.first)
-    flat = came.change.high < GAIN * scale
+    near = highest is None and TOP <= came.first <= 1
+    flat = came.change.high < GAIN * scale and not near
     causes = tuple(_causes(history, came))
     yield Finding(
         check="no-rise",
@@ -42,7 +43,8 @@ def look(history: History) -> Iterator[Finding]:
         what=came.said + ("" if flat else f": the noise hides a gain of less than {came.change.high:.3f}"),
         since=int(history["reward"].steps[0]),
         evidence={"first": came.first, "last": came.last, "change": came.change.mean, "high": came.change.high},
-        causes=causes or ("few answers a step for the signal there is", "a reward that better answers do not raise"),
+        causes=(("little is left to gain, if 1 is the most that can be earned",) if near else ()) + causes
+        or ("few answers a step for the signal there is", "a reward that better answers do not raise"),
         fix="change what the first cause names, and nothing else; then score twenty answers by hand",
     )
 

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.checks.jump import ENOUGH as LONG
+from plumbline.diagnosis.checks.jump import jumps_of
 from plumbline.diagnosis.facts import agree, likely
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
@@ -39,7 +41,8 @@ def look(history: History) -> Iterator[Finding]:
         return
     entropy, kl = history["entropy"], history["kl"]
     at = int(steps[sum(len(stretch) for stretch in stretches[: best + 1]) - 1])
-    causes = list[str]()
+    sudden = [step for step in jumps_of(series) if step >= at]
+    causes = [f"other data, weights or another reward from step {sudden[0]} on (see jump)"] if sudden else list[str]()
     if _drifts(history):
         causes.append("sampler and scorer drift apart (see gap)")
     if len(entropy) and entropy.values[-1] > 2 * max(np.nanmedian(entropy.values[:10]), 0.1):
@@ -62,7 +65,7 @@ def look(history: History) -> Iterator[Finding]:
             *causes,
             "too high a learning rate for this model",
             ("sampler and scorer disagree (see gap)", lambda one: agree(one) or _drifts(one)),
-            "a reward that changed during the run",
+            ("a reward that changed during the run", lambda _: len(values) >= LONG and not sudden),
         ),
         fix=f"take the checkpoint of about step {at}; begin again from there with half the learning rate or less",
     )

@@ -8,6 +8,7 @@ from plumbline.diagnosis.check import Check
 from plumbline.diagnosis.facts import equal_groups, top
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
+from plumbline.diagnosis.trends import finite
 
 MOST = 0.5
 """The commerce log's limit: sustained above it, a run is to be stopped."""
@@ -26,8 +27,8 @@ def look(history: History) -> Iterator[Finding]:
     last = shares.last(window).values
     if len(last) < window or not MOST < np.mean(last) < 1:
         return
-    share, reward = float(np.mean(last)), history["reward"]
-    level = float(np.nanmean(reward.last(WINDOW).values)) if len(reward) else float("nan")
+    share, earned = float(np.mean(last)), finite(history["reward"].last(WINDOW).values)
+    level = float(earned.mean()) if len(earned) else float("nan")
     where, causes, fix = _where(history, share, level)
     solved = where == SOLVED
     yield Finding(
@@ -48,7 +49,7 @@ def _where(history: History, share: float, level: float) -> tuple[str, tuple[str
     more = "raise rl.group_size, or pay parts of an answer"
     if highest is not None and _high(level / highest, share):
         return SOLVED, ("solved prompts are drawn again",), "take harder prompts"
-    if len(history["reward"]) and np.nanmin(history["reward"].values) >= 0 and level < LOW * (highest or 1.0):
+    if not (history["reward"].values < 0).any() and level < LOW * (highest or 1.0):
         return ", at the bottom: they are too hard", ("prompts are too hard", "a reward of few values"), more
     if highest is not None:
         said = f", in the mean {level:.3g} of {highest:g}"
