@@ -24,7 +24,9 @@ MOST = 0.99
 def likely(history: History, *causes: str | tuple[str, Refutes]) -> tuple[str, ...]:
     """Those causes that no logged series refutes, in their order; beside a cause stands the test that refutes it."""
     return tuple(
-        one if isinstance(one, str) else one[0] for one in causes if isinstance(one, str) or not one[1](history)
+        cause if isinstance(cause, str) else cause[0]
+        for cause in causes
+        if isinstance(cause, str) or not cause[1](history)
     )
 
 
@@ -48,13 +50,13 @@ def rewards_differ(history: History, steps: NDArray[np.int64] | None = None) -> 
     TRL's share of equal groups is 0, and its deviation that of the batch, where rewards are scaled by the batch.
     """
 
-    def there(series: Series) -> NDArray[np.float64]:
+    def logged(series: Series) -> NDArray[np.float64]:
         return finite(series.values if steps is None else series.values[np.isin(series.steps, steps)])
 
     shares = equal_groups(history.samples)
-    if shares is not None and len(known := there(shares)):
+    if shares is not None and len(known := logged(shares)):
         return float(np.mean(known)) < 1
-    share, spread = there(history["zero_std"]), there(history["reward_std"])
+    share, spread = logged(history["zero_std"]), logged(history["reward_std"])
     if len(share) and np.mean(share) > 0:
         return float(np.mean(share)) < MOST
     return len(spread) > 0 and float(np.median(spread)) > EQUAL and not spread_of_batch(history)
@@ -65,7 +67,8 @@ def spread_of_batch(history: History) -> bool:
     names, spread = history.names("part_std/"), history["reward_std"].values
     if len(names) != 1 or len(own := history[f"part_std/{names[0]}"].values) != len(spread):
         return not names and bool((history["zero_std"].values == 0).all())
-    off, size = finite(np.abs(own - spread)), finite(np.abs(spread))
+    good = np.isfinite(own) & np.isfinite(spread)
+    off, size = np.abs(own[good] - spread[good]), np.abs(spread[good])
     return len(off) > 0 and bool(np.median(off) < 0.01 * np.median(size))
 
 

@@ -63,7 +63,9 @@ def outcome(history: History) -> Outcome | None:
     whole = _change(values, third, third)
     at_once = _change(values, max(2, len(values) // 10), third)
     sign = 1 if name == "reward" else -1
-    first, last, change = max(whole, at_once, key=lambda one: _surely(one[2], sign)) if len(values) >= ENOUGH else whole
+    first, last, change = (
+        max(whole, at_once, key=lambda ends: _surely(ends[2], sign)) if len(values) >= ENOUGH else whole
+    )
     every = int(steps[-1] - steps[0]) + 1 == len(values)
     return Outcome(name, first, last, change, every)
 

@@ -31,7 +31,7 @@ def look(history: History) -> Iterator[Finding]:
         causes=likely(
             history,
             "old log-probabilities computed with the weights that are being trained",
-            ("a rate too low to move a ratio", lambda one: level(one["kl"]) > MOVED),
+            ("a rate too low to move a ratio", lambda run: level(run["kl"]) > MOVED),
         )
         if several
         else (),

@@ -41,9 +41,9 @@ def look(history: History) -> Iterator[Finding]:
             evidence={"first": first, "last": last},
             causes=likely(
                 history,
-                ("many steps on few prompts", lambda one: 0 < level(one["epoch"]) < 1),
-                ("a low temperature", lambda one: one.settings.get("sampling.temperature", 0) >= WARM or first > MUCH),
-                ("a clip that lets only likely tokens rise", lambda one: level(one["clip"]) == 0),
+                ("many steps on few prompts", lambda run: 0 < level(run["epoch"]) < 1),
+                ("a low temperature", lambda run: run.settings.get("sampling.temperature", 0) >= WARM or first > MUCH),
+                ("a clip that lets only likely tokens rise", lambda run: level(run["clip"]) == 0),
                 "no penalty that holds the policy near its reference",
             ),
             fix="stop where the evaluation stopped rising; for a longer run raise the upper clip or take more prompts",

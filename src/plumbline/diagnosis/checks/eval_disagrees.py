@@ -43,8 +43,8 @@ def look(history: History) -> Iterator[Finding]:
                 causes=likely(
                     history,
                     "a cheat that the reward pays",
-                    ("the training prompts are learnt by heart", lambda one: 0 < level(one["epoch"]) < 1),
-                    ("other prompts than those of the evaluation", lambda one: not 0 < level(one["epoch"]) < 1),
+                    ("the training prompts are learnt by heart", lambda run: 0 < level(run["epoch"]) < 1),
+                    ("other prompts than those of the evaluation", lambda run: not 0 < level(run["epoch"]) < 1),
                 ),
                 fix=f"take the checkpoint of step {series.steps[best]}; read completions with the highest rewards",
             )

@@ -26,19 +26,19 @@ NEAR = 1
 
 def look(history: History) -> Iterator[Finding]:
     """The step at which most series jump; one series that jumps alone may be anything."""
-    found = {name: jumps for name in NAMES if (jumps := jumps_of(history[name]))}
-    steps = sorted({step for jumps in found.values() for step in jumps})
+    jumping = {name: jumps for name in NAMES if (jumps := jumps_of(history[name]))}
+    steps = sorted({step for jumps in jumping.values() for step in jumps})
     together = {
         step: {
-            name: max((jumps[at] for at in jumps if abs(at - step) <= NEAR), key=lambda one: one[0])
-            for name, jumps in found.items()
+            name: max((jumps[at] for at in jumps if abs(at - step) <= NEAR), key=lambda run: run[0])
+            for name, jumps in jumping.items()
             if any(abs(at - step) <= NEAR for at in jumps)
         }
         for step in steps
     }
     if not together:
         return
-    step = max(together, key=lambda one: (len(together[one]), sum(size for size, _, _ in together[one].values())))
+    step = max(together, key=lambda run: (len(together[run]), sum(size for size, _, _ in together[run].values())))
     names = together[step]
     if len(names) < 2 or not names.keys() & {"reward", "entropy"}:
         return
@@ -76,10 +76,10 @@ def jumps_of(series: Series) -> dict[int, tuple[float, float, float]]:
     place = np.arange(2 * BESIDE) - BESIDE + 0.5
     line = ((windows - windows.mean(axis=1, keepdims=True)) ** 2).sum(axis=1) - (windows @ place) ** 2 / (place @ place)
     large = change > LARGE * np.maximum(np.abs(first), np.abs(last))
-    found = np.flatnonzero((change > SURE * scatter) & (step < BETTER * line) & large)
+    places = np.flatnonzero((change > SURE * scatter) & (step < BETTER * line) & large)
     return {
         int(steps[at + BESIDE]): (float(change[at] / scatter[at]), float(first[at]), float(last[at]))
-        for at in found.tolist()
+        for at in places.tolist()
     }
 
 

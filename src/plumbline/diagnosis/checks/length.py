@@ -35,7 +35,7 @@ def look(history: History) -> Iterator[Finding]:
             evidence={"first": first, "last": last, "reward: t": float(np.clip(reward.t, -99, 99))},
             causes=likely(
                 history,
-                ("length is paid", lambda one: not paid(one)),
+                ("length is paid", lambda run: not paid(run)),
                 "wrong answers are charged less a token the longer they are (length in the loss)",
                 "the end of the text is no longer learnt",
             ),

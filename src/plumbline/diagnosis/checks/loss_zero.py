@@ -100,7 +100,7 @@ def _some(history: History, dead: np.ndarray, names: list[str]) -> Finding:
         causes=likely(
             history,
             "no token of these batches is a target: answers that are cut off by the longest length, or masked",
-            ("a loss of NaN, which transformers writes as 0", lambda one: len(one["gradient"]) > 0),
+            ("a loss of NaN, which transformers writes as 0", lambda run: len(run["gradient"]) > 0),
             ("an empty batch, as at the end of an epoch", lambda _: not regular),
         )
         if history.kind == "sft"

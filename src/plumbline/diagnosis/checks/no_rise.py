@@ -40,7 +40,7 @@ def look(history: History) -> Iterator[Finding]:
     yield Finding(
         check="no-rise",
         level="warning" if flat and came.change.n >= LONG else "note",
-        what=came.said + ("" if flat else f": the noise hides a gain of less than {came.change.high:.3f}"),
+        what=came.said + ("" if flat or near else f": a gain of up to {came.change.high:.3f} is not ruled out"),
         since=int(history["reward"].steps[0]),
         evidence={"first": came.first, "last": came.last, "change": came.change.mean, "high": came.change.high},
         causes=(("little is left to gain, if 1 is the most that can be earned",) if near else ()) + causes

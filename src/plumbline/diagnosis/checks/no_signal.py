@@ -116,11 +116,11 @@ def _equal(history: History, because: str, start: int, evidence: Mapping[str, fl
                     ),
                     *(("the prompts are solved, or every answer is paid in full",) if full else ()),
                     ("the reward does not tell answers apart", _spread),
-                    ("parts of the reward that cancel one another", lambda one: mixed or len(one.names("part/")) == 1),
+                    (NEVER, lambda run: mixed or _none(run)),
+                    ("parts of the reward that cancel one another", lambda run: mixed or len(run.names("part/")) == 1),
                 )
             ),
             "groups too small, or answers drawn at too low a temperature, for a reward of 0 and 1",
-            (NEVER, lambda one: mixed or _none(one)),
         ),
         fix="score a few completions by hand; pay parts of an answer; start from a model that sometimes succeeds",
     )
@@ -148,11 +148,11 @@ def _lost(history: History, share: float, start: int, evidence: Mapping[str, flo
         if rises
         else likely(
             history,
-            ("the learning rate is 0", lambda one: bool((one["rate"].values > 0).any())),
+            ("the learning rate is 0", lambda run: bool((run["rate"].values > 0).any())),
             "frozen weights, or an adapter that is not trainable",
             "a graph that is cut: detach, no_grad, or gradient checkpointing without gradients of the inputs",
             "gradients that are lost between processes (DeepSpeed, FSDP), or cleared before the step",
-            ("all tokens are masked out of the loss", lambda one: bool((one["truncated"].values < MOST).any())),
+            ("all tokens are masked out of the loss", lambda run: bool((run["truncated"].values < MOST).any())),
         ),
         fix="after one backward pass count the parameters with requires_grad whose gradient is none or 0",
     )

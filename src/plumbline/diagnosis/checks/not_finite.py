@@ -57,14 +57,14 @@ def look(history: History) -> Iterator[Finding]:
                 else ("a reward that is not finite",)
                 if first.startswith(("reward", "part/"))
                 else (
-                    ("too high a learning rate", lambda one: step <= one["loss"].steps[:1].sum()),
-                    ("a batch without a target, whose loss is a mean of nothing", lambda one: one.kind == "rl"),
+                    ("too high a learning rate", lambda run: step <= run["loss"].steps[:1].sum()),
+                    ("a batch without a target, whose loss is a mean of nothing", lambda run: run.kind == "rl"),
                 )
             ),
             ("an overflow in 16 bits", lambda _: without),
             (
                 "a division by the length or the spread of an empty or constant group",
-                lambda one: one.kind == "sft" or measured,
+                lambda run: run.kind == "sft" or measured,
             ),
         ),
         fix="count the targets of these batches, and leave out rows without any"

@@ -64,7 +64,7 @@ def look(history: History) -> Iterator[Finding]:
             history,
             *causes,
             "too high a learning rate for this model",
-            ("sampler and scorer disagree (see gap)", lambda one: agree(one) or _drifts(one)),
+            ("sampler and scorer disagree (see gap)", lambda run: agree(run) or _drifts(run)),
             ("a reward that changed during the run", lambda _: len(values) >= LONG and not sudden),
         ),
         fix=f"take the checkpoint of about step {at}; begin again from there with half the learning rate or less",

@@ -77,7 +77,7 @@ def look(history: History) -> Iterator[Finding]:
             causes=likely(
                 history,
                 ("all targets are masked", lambda _: moving),
-                ("the model has seen this text", lambda one: dead or level(one["entropy"]) > SURE),
+                ("the model has seen this text", lambda run: dead or level(run["entropy"]) > SURE),
                 ("a loss that is divided by too much", lambda _: not moving),
             ),
             fix="look at which tokens the loss is taken over",

@@ -52,7 +52,7 @@ def look(history: History) -> Iterator[Finding]:
             since=int(series.steps[np.argmax(series.values >= SOME)]),
             evidence={"share": round(share, 3), "at first": round(first, 3), "limit": ceiling},
             causes=likely(
-                history, ("length is paid, or not charged", lambda one: not paid(one)), "the end is never drawn"
+                history, ("length is paid, or not charged", lambda run: not paid(run)), "the end is never drawn"
             )
             if rose
             else ("the limit is too low for this task", "the model never learnt to end: no SFT, or a wrong template"),
