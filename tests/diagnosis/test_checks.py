@@ -124,7 +124,7 @@ FAULTS = {
     "lengths collapse": ({"length": lambda v, p: 120 * np.exp(-4 * p)}, "length"),
     "all are cut": ({"truncated": late(1.0)}, "truncation"),
     "cut, and shorter than the limit": (
-        {"truncated": lambda v, p: v + 0.4, "length_max": lambda v, p: 150 + 20 * np.sin(70 * p)},
+        {"truncated": lambda v, p: v + 0.4, "length_max": lambda v, p: np.round(150 + 20 * np.sin(70 * p))},
         "truncation",
     ),
     "form eats content": (
@@ -193,7 +193,7 @@ def test_what_runs_of_public_projects_have_without_a_fault(name):
 
 def test_a_mean_of_steps_is_no_longest_completion():
     """Logged every fifth step, the longest is a mean, below the limit where one of the five had none that was cut."""
-    cut = healthy(truncated=lambda v, p: v + 0.2, length_max=lambda v, p: 150 + 20 * np.sin(70 * p))
+    cut = healthy(truncated=lambda v, p: v + 0.2, length_max=lambda v, p: np.round(150 + 20 * np.sin(70 * p)))
     fifth = {name: Series(one.steps * 5, one.values) for name, one in cut.series.items()}
     assert said(cut) == [("truncation", "warning")]
     assert said(replace(cut, series=fifth)) == []

@@ -1,5 +1,6 @@
 """Each of the further checks: records with its fault, on which it speaks, and such without, on which nobody does."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from plumbline.diagnosis.checks import CHECKS
 from plumbline.diagnosis.checks.wrong_language import languages
 from plumbline.diagnosis.history import Final, History, Sample, Series
 from plumbline.records import Headline, Judged
+from plumbline.reports.findings import as_values, shown
 from tests.diagnosis.test_checks import STEPS, healthy, said, with_series
 from tests.reports.building import RL, SFT, Level, evaluation, references
 
@@ -284,7 +286,7 @@ def windows(steps, rows):
     """A log of TRL: a loss at every step, a reward at those that draw."""
     series = {name: one for name, one in healthy(steps=steps).series.items() if not name.startswith(("eval/", "part/"))}
     at = np.array(rows)
-    series["reward"] = Series(at, 0.4 + 0.01 * np.sin(at))
+    series["reward"] = Series(at, 0.4 + 0.002 * at + 0.01 * np.sin(at))
     return replace(healthy(), series=series, settings={"steps": steps})
 
 
@@ -368,6 +370,277 @@ def test_steps_that_take_ever_longer():
 
 def test_rates_of_0_from_the_start():
     assert without(healthy(rate=lambda v, p: 0 * p)) == {"rate-exhausted": "fatal"}
+
+
+# -- what other series refute, and faults of shape -----------------------------------------------------------------
+
+
+def log(over, *, kind="rl", settings=None, rounding=None, steps=200, seed=7):
+    """A log that stands still, with some series of another form; over takes noise, places and steps."""
+    dice = np.random.default_rng(seed)
+    place, at = np.linspace(0, 1, steps), np.arange(1, steps + 1)
+
+    def noise(size):
+        return size * dice.standard_normal(steps)
+
+    still = {
+        "reward": 0.4 + noise(0.04),
+        "reward_std": 0.3 + noise(0.02),
+        "zero_std": np.clip(0.2 + noise(0.05), 0, 1),
+        "loss": noise(0.01),
+        "gradient": 0.3 + np.abs(noise(0.05)),
+        "rate": 1e-5,
+        "entropy": 0.6 + noise(0.03),
+        "length": 400 + noise(25),
+        "kl": 0.002 + 0.004 * place,
+    }
+    falls = {"loss": 2 - 1.2 * place + noise(0.1), "gradient": 1 + noise(0.1), "entropy": 1.5 + noise(0.1)}
+    values = (still if kind == "rl" else falls) | {
+        name: one(noise, place, at) if callable(one) else one for name, one in over.items()
+    }
+    digits = rounding or {}
+    series = {
+        name: Series(at, one * np.ones(steps), digits.get(name, 0.0)) for name, one in values.items() if one is not None
+    }
+    return History(origin="trl", name=kind, kind=kind, series=series, settings=settings or {})
+
+
+def dead(every, *names):
+    """Series that are 0 at every n-th step."""
+
+    def at_zero(name):
+        level = {"loss": 1.5, "gradient": 0.8, "entropy": 0.6}[name]
+        return lambda noise, p, at: np.where(at % every == 0, 0.0, level + noise(0.05))
+
+    return {name: at_zero(name) for name in names}
+
+
+def two_parts(accuracy, spread, share):
+    """A form that all earn and an accuracy, which are added."""
+    right = {"part/accuracy": lambda noise, p, at: accuracy + 0.02 * np.sin(at), "part_std/accuracy": spread}
+    total = {"reward": lambda noise, p, at: accuracy + 1 + 0.02 * np.sin(at), "zero_std": share}
+    return {**right, **total, "part/form": 1.0, "part_std/form": 0.0}
+
+
+LORA = {"model.lora.rank": 16}
+ROSE = {"reward": lambda noise, p, at: 0.3 + 0.3 * p + noise(0.04)}
+AWAY = {"kl": lambda noise, p, at: 0.0005 * np.exp(6.5 * p)}
+JUMPS = {
+    "reward": lambda noise, p, at: 0.5 - 0.25 * (at >= 120) + noise(0.03),
+    "length": lambda noise, p, at: 400 + 200 * (at >= 120) + noise(20),
+}
+QUICK = {
+    "reward": lambda noise, p, at: 0.2 + 0.6 / (1 + np.exp((80 - at) / 4)) + noise(0.03),
+    "length": lambda noise, p, at: 400 - 200 / (1 + np.exp((80 - at) / 4)) + noise(20),
+}
+OTHER = "old weights|temperature"
+EQUAL = "does not tell answers apart|at the top"
+SHAPES = {
+    # name: (series, more, {check: words that it says, level first}, words that nothing says)
+    "products over answers": (
+        {"ratio_mean": 0.3, "ratio_max": 2.0, "gap": 0.012},
+        {},
+        {"gap": "warning.*product"},
+        OTHER,
+    ),
+    "products, a small KL": ({"ratio_mean": 0.4, "gap_kl": 8e-4}, {}, {"gap": "warning.*product"}, OTHER),
+    "products without a cap": (
+        {"ratio_mean": 1.0, "ratio_max": 5e3, "gap": 0.01},
+        {},
+        {"gap": "warning.*product"},
+        OTHER,
+    ),
+    "ratios alone": ({"ratio_mean": 0.4}, {}, {"gap": "warning.*old weights.*product"}, "sampler is right"),
+    "ratios beside a gap": ({"ratio_mean": 0.4, "gap": 0.2}, {}, {"gap": "fatal.*temperature"}, "product"),
+    "a KL of the sampler that grows": (
+        {"gap_kl": lambda noise, p, at: 6e-4 * np.exp(5.5 * p)},
+        {},
+        {"gap": "fatal.*at first 0.000.*old weights"},
+        "16 bits",
+    ),
+    "a KL of the sampler as usual": ({"gap_kl": lambda noise, p, at: 5e-4 + 1.5e-3 * p, **ROSE}, {}, {}, "sampler"),
+    "no gradient, though rewards differ": ({"gradient": 0.0}, {}, {"no-signal": "fatal.*never reaches"}, EQUAL),
+    "no gradient, half of the groups": (
+        {"gradient": 0.0, "zero_std": 0.54, "reward": 0.72},
+        {},
+        {"no-signal": "fatal.*46% of the groups", "zero-variance-groups": "54%"},
+        f"{EQUAL}|follows from no-signal.*zero",
+    ),
+    "no gradient, a spread of the batch": (
+        {"gradient": 0.0, "zero_std": 0.0, "part/x": 0.4, "part_std/x": 0.3, "reward_std": 0.3},
+        {},
+        {"no-signal": "fatal.*never reaches.*the batch's"},
+        EQUAL,
+    ),
+    "no gradient, and it learns": ({"gradient": 0.0, **ROSE}, {}, {"no-signal": "note.*norm"}, "never reaches"),
+    "no gradient of three decimals": (
+        {"gradient": 0.0},
+        {"rounding": {"gradient": 5e-4}},
+        {"no-rise": "warning"},
+        "is zero",
+    ),
+    "half of two": (
+        two_parts(0.5, 0.5, 0.85),
+        {},
+        {"zero-variance-groups": "warning.* of 2 "},
+        "they are solved|ceiling",
+    ),
+    "nearly two": (two_parts(0.95, 0.22, 0.85), {}, {"zero-variance-groups": "note.*solved"}, "no-rise"),
+    "1.5 of what": (
+        {"reward": 1.5, "zero_std": 0.85},
+        {},
+        {"zero-variance-groups": "warning.*not known"},
+        "at the top",
+    ),
+    "a second rise": (
+        {"reward": lambda noise, p, at: np.where(p < 0.4, 0.3 + 2.4 * p, 1.02 + 0.6 * p) + noise(0.03)},
+        {},
+        {},
+        "has stayed|ceiling",
+    ),
+    "a plateau at 1.5": (
+        {"reward": lambda noise, p, at: np.minimum(0.3 + 3 * p, 1.5) + noise(0.03)},
+        {},
+        {"plateau": "note.*1.5"},
+        "ceiling",
+    ),
+    "printed sums": (
+        {name: np.round(np.array(one), 4) for name, one in (("part/a", 0.41236), ("part/b", 0.8112))}
+        | {"reward": lambda noise, p, at: np.where(at % 3, 1.2236, 1.223)},
+        {"rounding": {"reward": 5e-4, "part/a": 5e-5, "part/b": 5e-5}},
+        {"no-rise": "warning"},
+        "less than the sum",
+    ),
+    "every fourth batch has no target": (
+        dead(4, "loss", "gradient", "entropy"),
+        {"kind": "sft"},
+        {"loss-zero": "warning.*25%.*every 4 steps.*target"},
+        "NaN",
+    ),
+    "some batches have no target": (
+        dead(10, "loss", "gradient"),
+        {"kind": "sft"},
+        {"loss-zero": "warning.*10%"},
+        "overflow",
+    ),
+    "batches whose loss is a mean of nothing": (
+        {**dead(8, "loss"), "gradient": lambda noise, p, at: np.where(at % 8, 1.0, np.nan)},
+        {"kind": "sft"},
+        {"not-finite": "warning.*without a target"},
+        "scaler|too high",
+    ),
+    "a loss of 0 for good": (
+        {"loss": lambda noise, p, at: np.where(at > 80, 0.0, 1.5 + noise(0.1)), "gradient": 1.0},
+        {"kind": "sft"},
+        {"loss-zero": "fatal.*since step 81.*NaN"},
+        "targets are masked",
+    ),
+    "a loss that is learnt by heart": (
+        {"loss": lambda noise, p, at: np.maximum(0.0, 0.5 - p), "gradient": lambda noise, p, at: np.exp(-30 * p)},
+        {"kind": "sft"},
+        {},
+        "loss-zero",
+    ),
+    "every third step of RL is dead": (
+        dead(3, "loss", "gradient", "entropy"),
+        {},
+        {"loss-zero": "warning.*every 3 steps.*masked"},
+        "scaler",
+    ),
+    "groups without a spread are silent": (
+        {**dead(3, "loss", "gradient"), **ROSE, "reward_std": lambda noise, p, at: np.where(at % 3, 0.3, 0.0)},
+        {},
+        {},
+        "loss-zero",
+    ),
+    "regular dead steps, whatever groups are": (
+        {**dead(3, "loss", "gradient"), "reward_std": None, "zero_std": None},
+        {},
+        {"loss-zero": "warning.*every 3 steps"},
+        "scaler",
+    ),
+    "two series jump": (
+        JUMPS,
+        {},
+        {"jump": "warning.*step 120.*resume", "reward-falls": "from step 120"},
+        "KL",
+    ),
+    "one series jumps": ({"length": JUMPS["length"], **ROSE}, {}, {}, "jump"),
+    "it learns in twenty steps": (QUICK, {}, {}, "jump"),
+    "a low rate for an adapter": (
+        {"rate": 5e-7},
+        {"settings": LORA},
+        {"small-updates": "warning.*adapter"},
+        "add up to",
+    ),
+    "a low rate that teaches": ({"rate": 8e-7, **ROSE}, {"settings": LORA}, {}, "adapter"),
+    "a warmup of an adapter": (
+        {"rate": 5e-7},
+        {"settings": {**LORA, "rl.optimiser.learning_rate": 2e-5}},
+        {"no-rise": "warning"},
+        "adapter",
+    ),
+    "samples do not follow": (AWAY, {}, {"kl": "warning.*sampled.*old weights"}, "too high a learning rate"),
+    "samples follow": ({**AWAY, **ROSE}, {}, {}, "does not follow"),
+    "samples follow in their entropy": (
+        {**AWAY, "entropy": lambda noise, p, at: 0.6 - 0.4 * p + noise(0.03)},
+        {},
+        {"no-rise": "warning"},
+        "does not follow",
+    ),
+    "the sampler agrees": ({**AWAY, "gap": 0.01}, {}, {"no-rise": "warning"}, "old weights"),
+    "a reward that falls, and the sampler agrees": (
+        {"reward": lambda noise, p, at: 0.5 - 0.45 * p + noise(0.03), "gap": 0.02},
+        {},
+        {"reward-falls": "fatal.*learning rate"},
+        "disagree",
+    ),
+    "length without a gain": (
+        {"length": lambda noise, p, at: 200 + 1500 * p**2 + noise(20)},
+        {},
+        {"length": "warning.*more for it.*in the loss"},
+        "length is paid",
+    ),
+    "it stands still": ({"rate": 1e-6}, {}, {"no-rise": "warning.*did not rise.*adapter"}, "follows"),
+    "it stands still for a while": ({}, {"steps": 60}, {"no-rise": "note"}, "warning"),
+    "a short run": ({}, {"steps": 24}, {}, "no-rise"),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_cause_that_a_series_refutes_is_not_said(name):
+    over, more, wanted, unwanted = SHAPES[name]
+    findings = examine(log(over, **more), CHECKS).findings
+    lines = [" ".join((one.level, one.what, *one.causes, one.check)) for one in findings]
+    for check, words in wanted.items():
+        assert any(re.search(words, line) for line in lines if line.endswith(f" {check}")), lines
+    assert not [line for line in lines if re.search(unwanted, line)], lines
+    worse = {one.check for one in findings if one.level != "note"}
+    assert worse <= {*wanted, "reward-falls"}, lines
+
+
+def test_the_first_line_says_whether_it_rose():
+    rose, still = examine(log(ROSE), CHECKS), examine(log({}), CHECKS)
+    said = [str(next(shown([one]))) for one in (rose, still, examine(log({}, kind="sft"), CHECKS))]
+    assert re.fullmatch(r"reward 0\.\d{3} -> 0\.\d{3} over 200 steps: rose \(\+0\.\d{3} \[\+0.*, \+0.*\]\)", said[0])
+    assert re.fullmatch(r"reward 0\.\d{3} -> 0\.\d{3} over 200 steps: did not rise \(.*\)", said[1])
+    assert re.fullmatch(r"loss \d\.\d{3} -> .* over 200 steps: fell \(-.*\)", said[2])
+    values = [one["outcome"] for one in as_values([rose, still])["stages"]]
+    assert [one["better"] for one in values] == [True, False]
+    assert values[0]["change"]["low"] > 0
+    assert [examine(log(ROSE, steps=n), CHECKS).outcome.better for n in (6, 40)] == [None, True]
+
+
+@pytest.mark.parametrize("alike", [0.0, 0.8])
+def test_noise_is_rarely_said_to_rise(alike):
+    """Nominally one in forty, where neighbours are not alike."""
+    rose = 0
+    for seed in range(200):
+        dice, values = np.random.default_rng(seed), np.zeros(120)
+        for step in range(120):
+            values[step] = alike * values[step - 1] + 0.06 * dice.standard_normal()
+        rose += bool(examine(log({"reward": 0.5 + values}, steps=120), ()).outcome.better)
+    assert rose <= (10 if alike == 0 else 25)
 
 
 # -- evaluations ---------------------------------------------------------------------------------------------------

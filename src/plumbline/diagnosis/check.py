@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from plumbline.diagnosis.finding import LEVELS, Finding
 from plumbline.diagnosis.history import History, Kind
+from plumbline.diagnosis.outcome import Outcome, outcome
 
 
 def stood(steps: int) -> Callable[[History, int], bool]:
@@ -29,6 +30,10 @@ class Check:
     kinds: tuple[Kind, ...] = ("rl",)
     explains: tuple[str, ...] = ()
     """Checks whose findings follow from a fatal one of this check: they are notes then."""
+    unless: Callable[[History], bool] = lambda _: False
+    """Where the records show that nothing follows."""
+    follows: tuple[str, ...] = ()
+    """Checks whose findings, fatal or not, explain what this one finds."""
     live: bool = True
     """Whether it means anything while a run goes on."""
     stops: Callable[[History, int], bool] = AFTER_TEN
@@ -52,6 +57,11 @@ class Examination:
     """Checks that could not be done, with what they lack."""
 
     @property
+    def outcome(self) -> Outcome | None:
+        """The reward or the loss from first to last."""
+        return outcome(self.history)
+
+    @property
     def fatal(self) -> bool:
         """Whether a fatal finding stands."""
         return any(finding.level == "fatal" for finding in self.findings)
@@ -72,7 +82,7 @@ def examine(history: History, checks: Sequence[Check]) -> Examination:
         findings += found
         if not found:
             clear.append(check.name)
-    findings = _explained(findings, checks)
+    findings = _explained(findings, checks, history)
     findings.sort(key=lambda finding: (LEVELS.index(finding.level), finding.since or 0))
     return Examination(history, tuple(findings), tuple(clear), not_run)
 
@@ -86,10 +96,13 @@ def lacking(not_run: Mapping[str, Sequence[str]]) -> str:
     return "; ".join(f"{need}: {', '.join(names)}" for need, names in checks.items())
 
 
-def _explained(findings: Sequence[Finding], checks: Sequence[Check]) -> list[Finding]:
-    """The findings, what follows from a fatal one as a note: a reader should begin with the cause."""
+def _explained(findings: Sequence[Finding], checks: Sequence[Check], history: History) -> list[Finding]:
+    """The findings, what follows from another one as a note: a reader should begin with the cause."""
     fatal = {finding.check for finding in findings if finding.level == "fatal"}
-    because = {name: check.name for check in reversed(checks) if check.name in fatal for name in check.explains}
+    causes = [check for check in reversed(checks) if check.name in fatal and not check.unless(history)]
+    because = {name: check.name for check in causes for name in check.explains}
+    worse = {finding.check for finding in findings if finding.level != "note"}
+    because |= {check.name: one for check in checks for one in reversed(check.follows) if one in worse}
     return [
         replace(finding, level="note", causes=(f"it follows from {because[finding.check]}",), fix="")
         if finding.check in because

@@ -41,6 +41,18 @@ def trend(values: NDArray[np.float64]) -> Trend:
     return Trend(middle - half, middle + half, float(t))
 
 
+def moves(values: NDArray[np.float64]) -> bool:
+    """Whether a series goes somewhere: a line that is sure, or ends that are far apart beside single values."""
+    values = finite(values)
+    if len(values) < 8:
+        return False
+    line, fifth = trend(values), max(2, len(values) // 5)
+    change = abs(float(values[-fifth:].mean() - values[:fifth].mean()))
+    scatter = float(np.median(np.abs(np.diff(values)))) / 0.6745 / 2**0.5
+    sure = change > 3 * noise_of_mean(values, fifth) * 2**0.5
+    return change > 1e-9 and ((abs(line.t) > 4 and change > 0.5 * scatter) or (sure and change > scatter))
+
+
 def order(values: NDArray[np.float64]) -> float:
     """Kendall's rank correlation with the place, in its standard errors under no order: 0 for fewer than 3 values.
 

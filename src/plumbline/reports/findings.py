@@ -14,9 +14,11 @@ COLOURS: dict[Level, str] = {"fatal": "bold red", "warning": "yellow", "note": "
 
 
 def shown(examined: Sequence[Examination]) -> Iterator[Text]:
-    """Findings, the worst first, a stage at a time; then what was looked at and found clear, and what could not be."""
+    """The reward or the loss of a stage, its findings, the worst first, then what was clear, and what was not done."""
     for one in examined:
         history = one.history
+        if one.outcome is not None:
+            yield Text(one.outcome.said, style="bold")
         yield Text(
             f"{history.name} ({history.origin}): {history.logged} logged steps up to {history.last_step}, "
             f"{len(history.samples)} completions"
@@ -49,6 +51,7 @@ def as_values(examined: Sequence[Examination]) -> dict[str, Any]:
                 "last_step": one.history.last_step,
                 "completions": len(one.history.samples),
                 "skipped": one.history.skipped,
+                "outcome": one.outcome and _finite(one.outcome.plain()),
                 "findings": [plain(finding) for finding in one.findings],
                 "clear": list(one.clear),
                 "not_run": {name: list(needs) for name, needs in one.not_run.items()},

@@ -17,6 +17,7 @@ from plumbline.diagnosis.checks import (
     goes_on,
     gradient_spikes,
     identical_samples,
+    jump,
     kl,
     length,
     length_paid,
@@ -24,6 +25,7 @@ from plumbline.diagnosis.checks import (
     lost_reward,
     mostly_noise,
     no_better,
+    no_rise,
     no_signal,
     not_finite,
     outage,
@@ -81,6 +83,8 @@ CHECKS: tuple[Check, ...] = tuple(
             ratio_capped,
             loss_zero,
             slower,
+            jump,
+            no_rise,
         ),
     )
 )

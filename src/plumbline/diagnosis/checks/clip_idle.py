@@ -3,14 +3,18 @@
 from collections.abc import Iterator
 
 from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.facts import level, likely, zeros
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
+
+MOVED = 0.01
+"""Nats to the reference: the rate moves the policy."""
 
 
 def look(history: History) -> Iterator[Finding]:
     """With one update a batch the ratio is 1 by construction: that is no fault, and often taken for one."""
     values = history["clip"].values
-    if len(values) < 10 or not (values == 0).all():
+    if len(values) < 10 or not zeros(history["clip"], 1e-300).all():
         return
     epochs = history.settings.get("rl.inner_epochs")
     several = isinstance(epochs, int) and epochs > 1
@@ -24,9 +28,10 @@ def look(history: History) -> Iterator[Finding]:
             else ": where each batch is used once the ratio is 1 and a clip cannot act"
         ),
         evidence={"steps": len(values), "uses of a batch": epochs},
-        causes=(
+        causes=likely(
+            history,
             "old log-probabilities computed with the weights that are being trained",
-            "a rate too low to move a ratio",
+            ("a rate too low to move a ratio", lambda run: level(run["kl"]) > MOVED),
         )
         if several
         else (),

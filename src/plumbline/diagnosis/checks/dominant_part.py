@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.facts import sums
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 
@@ -17,11 +18,8 @@ ENOUGH = 10
 
 def look(history: History) -> Iterator[Finding]:
     """Where the reward is the plain sum of its parts, as other weights are not known. It may be meant so: a note."""
-    names = [name for name in history.names("part_std/") if len(history[f"part/{name}"]) == len(history["reward"])]
-    if len(names) < 2 or len(history["reward"]) < ENOUGH:
-        return
-    total = np.sum([history[f"part/{name}"].values for name in names], axis=0)
-    if not np.nanmedian(np.abs(total - history["reward"].values)) < 1e-4 * max(1.0, float(np.nanmedian(np.abs(total)))):
+    names, (steps, less, off) = history.names("part_std/"), sums(history)
+    if len(names) < 2 or len(steps) < ENOUGH or not np.nanmedian(np.abs(less)) < off:
         return
     spread = {name: float(np.nanmean(history[f"part_std/{name}"].values)) for name in names}
     moving = {name: value for name, value in spread.items() if value > MOVES}

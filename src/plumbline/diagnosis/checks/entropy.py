@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.facts import agree, level, likely
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.trends import finite, trend
@@ -13,6 +14,8 @@ GONE = 0.005
 """Nats a token: an answer of 100 tokens then differs from the likeliest one in one of two cases."""
 SHARE = 0.1
 """Of what it was at first."""
+WARM = 0.8
+"""A temperature that is none of the causes."""
 MUCH = 1.0
 """Nats a token that it rose by; English text has about 2 to 3 under a small model."""
 
@@ -36,7 +39,13 @@ def look(history: History) -> Iterator[Finding]:
             "the same",
             since=int(steps[gone[0]]) if len(gone) else None,
             evidence={"first": first, "last": last},
-            causes=("many steps on few prompts", "a low temperature", "a clip that lets only likely tokens rise"),
+            causes=likely(
+                history,
+                ("many steps on few prompts", lambda run: 0 < level(run["epoch"]) < 1),
+                ("a low temperature", lambda run: run.settings.get("sampling.temperature", 0) >= WARM or first > MUCH),
+                ("a clip that lets only likely tokens rise", lambda run: level(run["clip"]) == 0),
+                "no penalty that holds the policy near its reference",
+            ),
             fix="stop where the evaluation stopped rising; for a longer run raise the upper clip or take more prompts",
         )
     elif last > first + MUCH and last > 2 * first:
@@ -48,9 +57,10 @@ def look(history: History) -> Iterator[Finding]:
             + (" while the reward fell: the policy is coming apart" if falling else ""),
             since=int(steps[np.argmax(values > first + MUCH)]),
             evidence={"first": first, "last": last},
-            causes=(
+            causes=likely(
+                history,
                 "too high a learning rate",
-                "sampler and scorer disagree",
+                ("sampler and scorer disagree", agree),
                 "an entropy bonus that pays more than the task",
             ),
             fix="go back to a checkpoint before that step, with half the learning rate",

@@ -6,6 +6,7 @@ from statistics import NormalDist
 import numpy as np
 
 from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.facts import level, likely
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.trends import finite, order, trend
@@ -39,7 +40,12 @@ def look(history: History) -> Iterator[Finding]:
                 since=int(series.steps[best]),
                 evidence={"training: t": round(min(train.t, 99.0), 1), "evaluation: z of its order": round(down, 1)},
                 about=name,
-                causes=("a cheat that the reward pays", "the training prompts are learnt by heart"),
+                causes=likely(
+                    history,
+                    "a cheat that the reward pays",
+                    ("the training prompts are learnt by heart", lambda run: 0 < level(run["epoch"]) < 1),
+                    ("other prompts than those of the evaluation", lambda run: not 0 < level(run["epoch"]) < 1),
+                ),
                 fix=f"take the checkpoint of step {series.steps[best]}; read completions with the highest rewards",
             )
 

@@ -1,18 +1,27 @@
-"""The KL to the reference: exploding, of the wrong sign, there from the first step, or without a meaning."""
+"""The KL to the reference: exploding, of the wrong sign, there from the first step, void, or unseen by samples."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
 from plumbline.diagnosis.check import Check, stood
+from plumbline.diagnosis.facts import agree, learns, likely, zeros
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
+from plumbline.diagnosis.trends import BLOCKS, finite, moves, order
 
 FIRST = 0.05
 """Nats: before the first update policy and reference are one model; 16 bits leave about 0.001 between two passes."""
 APART = 1.0
 """Below, it may be meant: the reference is the model before SFT, or a teacher, as in 12 runs of 2 public projects."""
 HUGE = 10.0
+AWAY = 0.1
+"""Nats a token that the policy went away from the reference, which its samples would show."""
+SURE = 2.5
+"""Standard errors of the order of eight means: all but two pairs of neighbours ascend."""
+TIMES, LONG = 5.0, 40
+SAMPLED = ("reward", "length", "entropy", "truncated")
+"""What is measured on samples."""
 
 
 def look(history: History) -> Iterator[Finding]:
@@ -61,8 +70,9 @@ def look(history: History) -> Iterator[Finding]:
             causes=("its sign is wrong, so the policy is paid for leaving the reference",),
             fix="look at the estimator: k3 = exp(-d) - 1 + d for d = log p - log q is never negative",
         )
-    elif len(values) >= 5 and (values == 0).all():
+    elif len(values) >= 5 and zeros(series, 1e-300).all():
         wanted = isinstance(beta, int | float) and beta > 0
+        still = len(history["gradient"]) > 0 and bool(zeros(history["gradient"], 1e-10).all())
         yield Finding(
             check="kl",
             level="warning" if wanted else "note",
@@ -70,14 +80,52 @@ def look(history: History) -> Iterator[Finding]:
             + (f", although it is charged (beta {beta})" if wanted else ": without a penalty it has no meaning"),
             since=int(steps[0]),
             evidence={"beta": beta},
-            causes=("the reference is the policy itself", "the weights do not change") if wanted else ("beta is 0",),
+            causes=likely(
+                history,
+                *(("the reference is the policy itself",) if wanted else ()),
+                ("the weights do not change", learns),
+            )
+            if wanted or still
+            else ("beta is 0",),
             fix="look at what the reference is" if wanted else "read nothing into it",
         )
+    elif _unseen(history):
+        yield Finding(
+            check="kl",
+            level="warning",
+            what=f"the KL to the reference grows from {values[0]:.2g} to {values[-1]:.2g} nats, and nothing that is "
+            "measured on samples moves: what is sampled does not follow the policy",
+            since=int(steps[np.argmax(values > AWAY)]),
+            evidence={"first": float(values[0]), "last": float(values[-1])},
+            causes=(
+                "the sampler has old weights, or the base model without the adapter",
+                "weights that are published under a name the sampler does not load",
+            ),
+            fix="draw one greedy answer from the sampler and from the trained weights, and compare them",
+        )
+
+
+def _unseen(history: History) -> bool:
+    """Whether the KL grows steadily while the reward and the length or the entropy of samples stand still."""
+    values = finite(history["kl"].values)
+    if len(values) < LONG or agree(history):
+        return False
+    width, up = len(values) // 5, order(np.array([block.mean() for block in np.array_split(values, BLOCKS)]))
+    first, last = float(np.median(values[:width])), float(np.median(values[-width:]))
+    known = [name for name in SAMPLED if len(history[name]) >= LONG]
+    return (
+        up > SURE
+        and last > AWAY
+        and last > TIMES * max(first, 1e-3)
+        and len(known) >= 2
+        and "reward" in known
+        and not any(moves(history[name].values) for name in known)
+    )
 
 
 CHECK = Check(
     name="kl",
-    asks="whether the KL explodes, is negative, too high at first, or void",
+    asks="whether the KL explodes, is negative, too high at first, void, or grows while samples stay as they are",
     needs=("kl",),
     look=look,
     stops=lambda history, since: stood(10)(history, since) and bool(np.median(history["kl"].last(10).values) > HUGE),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.facts import likely
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.trends import finite, trend
@@ -32,9 +33,11 @@ def look(history: History) -> Iterator[Finding]:
             + ("" if reward.t >= 2 else " and earn no more for it"),
             since=int(series.steps[np.argmax(series.values > TIMES * max(first, 1))]),
             evidence={"first": first, "last": last, "reward: t": float(np.clip(reward.t, -99, 99))},
-            causes=(
-                "length is paid",
+            causes=likely(
+                history,
+                ("length is paid", lambda run: not paid(run)),
                 "wrong answers are charged less a token the longer they are (length in the loss)",
+                "the end of the text is no longer learnt",
             ),
             fix="charge length, or use a loss with a constant denominator",
         )
@@ -48,6 +51,12 @@ def look(history: History) -> Iterator[Finding]:
             causes=("short answers earn as much: a cheat", "an end of text that is drawn too early"),
             fix="look at the shortest completions and their rewards",
         )
+
+
+def paid(history: History) -> bool:
+    """Whether length may be what is paid: the reward or a part of it rises with it."""
+    names = ("reward", *(f"part/{name}" for name in history.names("part/")))
+    return any(trend(history[name].values).t > 2 for name in names)
 
 
 CHECK = Check(

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.facts import sums
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 
@@ -24,20 +25,11 @@ def look(history: History) -> Iterator[Finding]:
             fix="a reward that is not known is no reward of 0: leave such completions out, or judge them",
         )
         return
-    names = history.names("part/")
-    reward = history["reward"]
-    if history.origin == "plumbline" or len(reward) < 5:
+    if history.origin == "plumbline":
         return  # our parts are weighted, and a part that was not judged is None
-    by_step = [
-        dict(zip(history[f"part/{name}"].steps.tolist(), history[f"part/{name}"].values, strict=True)) for name in names
-    ]
-    good = np.isfinite(reward.values)
-    total = dict(zip(reward.steps[good].tolist(), reward.values[good], strict=True))
-    steps = [step for step in total if all(step in part for part in by_step)]
+    steps, less, scale = sums(history)
     if len(steps) < 5:
         return
-    less = np.array([sum(part[step] for part in by_step) - total[step] for step in steps])
-    scale = 1e-4 * max(1.0, float(np.nanmedian(np.abs(reward.values))))  # float32 sums differ by less
     equal = np.abs(less) < scale
     lost = less > scale
     if not equal.mean() >= 0.2 or not lost.any():  # under weights other than 1 no step is equal

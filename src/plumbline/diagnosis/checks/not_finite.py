@@ -1,10 +1,11 @@
 """A number that is none: NaN or infinity in what is optimised or measured."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.facts import likely
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 
@@ -12,6 +13,9 @@ WATCHED = ("loss", "gradient", "reward", "kl", "gap", "ratio_mean", "ratio_max",
 
 FEW = 0.05
 """Share of the steps that a loss scaler may skip: it begins too high, and is raised every 2,000 steps."""
+HALF, FEW_GOOD = 0.5, 3
+"""Share of batches without a target, up to which the others teach; good steps after the first, which weights of NaN
+would not leave."""
 
 
 def look(history: History) -> Iterator[Finding]:
@@ -28,27 +32,55 @@ def look(history: History) -> Iterator[Finding]:
     step, _, value = found[first]
     others = [name for name in found if name != first]
     measured = all(name.startswith("eval/") for name in found)
-    skipped = set(found) == {"gradient"} and _passing(history["gradient"].values)
+    without = _without_target(history, found)
+    skipped = set(found) == {"gradient"} and (without or _passing(history["gradient"].values))
+    hidden = first == "gradient" and (written := history["loss"].values[history["loss"].steps == step]).size > 0
+    hidden = hidden and bool(written[0] == 0) and bool((history["loss"].values != 0).any())
     # transformers logs a loss that is NaN as 0.0, and only the gradient tells (logging_nan_inf_filter, on by default).
     yield Finding(
         check="not-finite",
         level="warning" if measured or skipped else "fatal",
-        what=f"{first} is {value} at step {step}" + (f", and so are {', '.join(others)}" if others else ""),
+        what=f"{first} is {value} at step {step}"
+        + (f", and so are {', '.join(others)}" if others else "")
+        + ("; the loss, which transformers writes as 0 where it is NaN, is 0 there" if hidden else ""),
         since=step,
         evidence={f"{name}: steps that are not finite": count for name, (_, count, _) in found.items()},
-        causes=(
-            "an evaluation in 16 bits, or of rows without a target; what was trained is finite"
-            if measured
-            else "a loss scaler of 16 bits, or the trainer, that skipped these steps"
-            if skipped
-            else "a reward that is not finite"
-            if first.startswith(("reward", "part/"))
-            else "too high a learning rate",
-            "an overflow in 16 bits",
-            "a division by the length or the spread of an empty or constant group",
+        causes=likely(
+            history,
+            *(
+                ("an evaluation in 16 bits, or of rows without a target; what was trained is finite",)
+                if measured
+                else ("batches without a target, whose loss is a mean of nothing",)
+                if without
+                else ("a loss scaler of 16 bits, or the trainer, that skipped these steps",)
+                if skipped
+                else ("a reward that is not finite",)
+                if first.startswith(("reward", "part/"))
+                else (
+                    ("too high a learning rate", lambda run: step <= run["loss"].steps[:1].sum()),
+                    ("a batch without a target, whose loss is a mean of nothing", lambda run: run.kind == "rl"),
+                )
+            ),
+            ("an overflow in 16 bits", lambda _: without),
+            (
+                "a division by the length or the spread of an empty or constant group",
+                lambda run: run.kind == "sft" or measured,
+            ),
         ),
-        fix="go back to a checkpoint before that step, look at its batch, then lower the learning rate or use float32",
+        fix="count the targets of these batches, and leave out rows without any"
+        if without
+        else "go back to a checkpoint before that step, look at its batch, then lower the learning rate or use float32",
     )
+
+
+def _without_target(history: History, found: Mapping[str, object]) -> bool:
+    """Whether single batches of supervised training have no gradient and a loss of 0, and those after them are good."""
+    gradient, loss = history["gradient"], history["loss"]
+    if history.kind != "sft" or set(found) != {"gradient"} or not np.array_equal(gradient.steps, loss.steps):
+        return False
+    bad = ~np.isfinite(gradient.values)
+    alone = bool((loss.values[bad] == 0).all() and (loss.values[~bad] != 0).all())
+    return alone and bool(bad.mean() < HALF) and int((~bad[np.argmax(bad) :]).sum()) >= FEW_GOOD
 
 
 def _stops(history: History, since: int) -> bool:  # noqa: ARG001 - a reward that is none has broken the weights at once
@@ -72,5 +104,8 @@ CHECK = Check(
     look=look,
     kinds=("rl", "sft"),
     stops=_stops,
-    explains=("no-signal", "reward-falls", "gradient-spikes", "degenerate-output", "truncation", "entropy", "sft-loss"),
+    explains=(
+        *("no-signal", "reward-falls", "gradient-spikes", "degenerate-output", "truncation", "entropy", "sft-loss"),
+        *("length", "jump", "loss-zero"),
+    ),
 )

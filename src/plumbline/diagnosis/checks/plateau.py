@@ -6,12 +6,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.facts import top
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 
 SHARE = 0.35
 """Of the run, that must lie behind the plateau's beginning."""
 ENOUGH = 8
+QUICK, SURE = 8, 6.0
+"""Values of a rise that few of them may make by chance, and standard deviations that it must then be."""
+GROWTH = 0.1
+"""Of the rise before: what grows by more since then does not stand still."""
+TOP = 0.95
+"""Of the most that can be earned, where that is known."""
 
 
 def look(history: History) -> Iterator[Finding]:
@@ -35,9 +42,11 @@ def look(history: History) -> Iterator[Finding]:
     growth = float(np.polyfit(places[found:], after, 1)[0]) * len(after)
     if rose < max(0.02, 4 * noise) or missing.mean() < 4 * noise / len(after) ** 0.5 + 0.25 * rose:
         return
-    if abs(growth) > 0.25 * slope * len(after):
+    if abs(growth) > 0.25 * slope * len(after) or growth > GROWTH * rose:
         return
     at, level = int(steps[found]), float(after.mean())
+    if found < QUICK and level - start < SURE * noise:
+        return
     yield Finding(
         check="plateau",
         level="note",
@@ -63,7 +72,7 @@ def _causes(history: History, at: int, level: float) -> Iterator[str]:
     then = rate.since(at).values
     if len(then) and np.nanmax(then) < 0.4 * np.nanmax(rate.values):
         yield f"the learning rate was down to {np.nanmax(then) / np.nanmax(rate.values):.0%} of its highest by then"
-    if level > 0.95:
+    if (highest := top(history)) is not None and level > TOP * highest:
         yield "the reward is at its ceiling"
     if len(epoch) and 0 < epoch.values[-1] < 0.3:
         yield f"only {epoch.values[-1]:.0%} of the prompts were seen"

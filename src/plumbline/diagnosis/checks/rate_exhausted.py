@@ -40,10 +40,14 @@ def _finding(level: Level, start: int, share: float, peak: float, planned: int, 
         check="rate-exhausted",
         level=level,
         what=f"from step {start} on the learning rate is below a hundredth of its highest ({peak:.1e}): "
-        f"{share:.0%} of {planned} steps change next to nothing",
+        f"{share:.0%} of {planned} steps change next to nothing"
+        if peak > 0
+        else f"the learning rate is 0 at all of {len(history['rate'])} logged steps: nothing changes",
         since=start,
         evidence={"share of steps": round(share, 3), "highest": peak, "last": float(history["rate"].values[-1])},
-        causes=("a schedule that ends before the run does", "a run resumed past the end of its schedule"),
+        causes=("a schedule that ends before the run does", "a run resumed past the end of its schedule")
+        if peak > 0
+        else ("a rate of 0, or a schedule that was made for 0 steps",),
         fix="a constant rate after a short warmup, or a schedule over all of the steps",
         change={f"{section}.optimiser.schedule": "constant", f"{section}.optimiser.warmup": 0.05},
     )

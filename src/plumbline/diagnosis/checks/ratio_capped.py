@@ -28,7 +28,9 @@ def look(history: History) -> Iterator[Finding]:
         since=int(series.steps[np.isfinite(series.values)][np.argmax(at_cap)]),
         evidence={"cap": top, "share of steps": round(float(at_cap.mean()), 3)},
         causes=("truncated importance sampling",),
-        fix="log the difference of the log-probabilities as it is, before any cut, and watch that",
+        fix="watch the logged difference of the log-probabilities"
+        if len(history["gap"]) or len(history["gap_kl"])
+        else "log the difference of the log-probabilities as it is, before any cut, and watch that",
     )
 
 

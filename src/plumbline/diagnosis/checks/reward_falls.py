@@ -5,9 +5,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.checks.jump import ENOUGH as LONG
+from plumbline.diagnosis.checks.jump import jumps_of
+from plumbline.diagnosis.facts import agree, likely
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
-from plumbline.diagnosis.trends import noise_of_mean
+from plumbline.diagnosis.trends import finite, noise_of_mean
 
 ENOUGH = 24
 PARTS = 10
@@ -38,11 +41,14 @@ def look(history: History) -> Iterator[Finding]:
         return
     entropy, kl = history["entropy"], history["kl"]
     at = int(steps[sum(len(stretch) for stretch in stretches[: best + 1]) - 1])
-    causes = ["too high a learning rate for this model"]
-    if len(kl) and np.nanmax(kl.values) > 1:
-        causes.insert(0, f"the policy ran away from its reference (KL up to {np.nanmax(kl.values):.3g})")
+    sudden = [step for step in jumps_of(series) if step >= at]
+    causes = [f"other data, weights or another reward from step {sudden[0]} on (see jump)"] if sudden else list[str]()
+    if _drifts(history):
+        causes.append("sampler and scorer drift apart (see gap)")
     if len(entropy) and entropy.values[-1] > 2 * max(np.nanmedian(entropy.values[:10]), 0.1):
-        causes.insert(0, "the entropy rose: the policy forgets how to write")
+        causes.append("the entropy rose: the policy forgets how to write")
+    if len(kl) and np.nanmax(kl.values) > 1:
+        causes.append(f"the policy ran away from its reference (KL up to {np.nanmax(kl.values):.3g})")
     yield Finding(
         check="reward-falls",
         level="fatal" if share > (0.5 if means[-1] < means[0] - SURE * noise else 0.7) else "warning",
@@ -54,9 +60,21 @@ def look(history: History) -> Iterator[Finding]:
             "first": float(means[0]),
             "noise": noise,
         },
-        causes=(*causes, "sampler and scorer disagree (see gap)", "a reward that changed during the run"),
+        causes=likely(
+            history,
+            *causes,
+            "too high a learning rate for this model",
+            ("sampler and scorer disagree (see gap)", lambda run: agree(run) or _drifts(run)),
+            ("a reward that changed during the run", lambda _: len(values) >= LONG and not sudden),
+        ),
         fix=f"take the checkpoint of about step {at}; begin again from there with half the learning rate or less",
     )
+
+
+def _drifts(history: History) -> bool:
+    """Whether sampler and scorer are logged to be further apart than at first."""
+    found = [one for name in ("gap", "gap_kl") if len(one := finite(history[name].values)) >= ENOUGH]
+    return not agree(history) and any(np.median(one[-PARTS:]) > 2 * np.median(one[:PARTS]) for one in found)
 
 
 CHECK = Check(

@@ -5,12 +5,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from plumbline.diagnosis.check import Check
+from plumbline.diagnosis.facts import level, likely
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.trends import finite
 
 RISING = ("accuracy", "f1", "precision", "recall", "correlation", "rouge", "bleu", "exact_match", "auc")
 """What is better the higher it is. A classifier's loss rises while its accuracy does, because it grows surer."""
+SURE = 0.1
+"""Nats a token: a text that is known by heart has less."""
 BROKEN = 1.5
 """Times the loss of the untouched model, which a whole stretch stays above."""
 
@@ -62,15 +65,21 @@ def look(history: History) -> Iterator[Finding]:
             causes=("too high a learning rate",),
             fix="lower the learning rate tenfold",
         )
-    elif last < 1e-3 and first < 1e-3:
+    elif max(abs(last), abs(first)) < 1e-3 and loss.min() >= 0:  # a loss below 0 is none of supervised training
         gradient = finite(history["gradient"].values)
+        moving, dead = bool((gradient != 0).any()), len(gradient) > 0 and not gradient.any()
         yield Finding(
             check="sft-loss",
-            level="fatal" if len(gradient) and not np.abs(gradient).max() > 0 else "warning",
+            level="fatal" if dead else "warning",
             what=f"the loss is {last:.1e} from the start: there is nothing to learn, or no target",
             since=int(history["loss"].steps[0]),
             evidence={"first": first, "last": last},
-            causes=("all targets are masked", "the model has seen this text"),
+            causes=likely(
+                history,
+                ("all targets are masked", lambda _: moving),
+                ("the model has seen this text", lambda run: dead or level(run["entropy"]) > SURE),
+                ("a loss that is divided by too much", lambda _: not moving),
+            ),
             fix="look at which tokens the loss is taken over",
         )
 

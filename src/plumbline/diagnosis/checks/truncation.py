@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from plumbline.diagnosis.check import Check, stood
+from plumbline.diagnosis.checks.length import paid
+from plumbline.diagnosis.facts import likely
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.trends import finite, trend
@@ -49,14 +51,11 @@ def look(history: History) -> Iterator[Finding]:
             + (f"; at first {first:.0%} were" if rose else "; the reward rises all the same" if learns else ""),
             since=int(series.steps[np.argmax(series.values >= SOME)]),
             evidence={"share": round(share, 3), "at first": round(first, 3), "limit": ceiling},
-            causes=(
-                ("length is paid, or not charged", "the end of the text is never drawn")
-                if rose
-                else (
-                    "the limit is too low for this task",
-                    "the model never learnt to end: no SFT, or a wrong template",
-                )
-            ),
+            causes=likely(
+                history, ("length is paid, or not charged", lambda run: not paid(run)), "the end is never drawn"
+            )
+            if rose
+            else ("the limit is too low for this task", "the model never learnt to end: no SFT, or a wrong template"),
             fix="raise the limit, or show answers that end in SFT",
             change={"sampling.max_tokens": 2 * ceiling} if isinstance(ceiling, int) else {},
         )
@@ -81,7 +80,9 @@ def _longest(history: History) -> np.ndarray:
     series, longest = history["truncated"].last(WINDOW), history["length_max"]
     every = int(np.median(np.diff(history["truncated"].steps))) if len(history["truncated"]) > 1 else 1
     sure = series.steps[series.values > 1 - 1 / max(every, 1)]
-    return longest.values[np.isin(longest.steps, sure)]
+    found = longest.values[np.isin(longest.steps, sure)]
+    # A length of half a token is a mean over batches, of which some had no answer at the limit.
+    return found[found == np.round(found)]
 
 
 def _under(longest: np.ndarray, ceiling: object) -> bool:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from plumbline.diagnosis.checks import small_updates
+from plumbline.diagnosis.checks.small_updates import ADAPTERS, FAR_OFF, FULL
 from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History, Series
 from plumbline.errors import PlumblineError
@@ -21,10 +22,6 @@ from plumbline.runs.cards import Card
 
 SLOW_RATE, SLOW_STEPS = 0.1, 0.15
 """A rate under a tenth of its peak for more than so many of the steps teaches little in them; a line has a tenth."""
-FULL, ADAPTERS = (1e-6, 5e-6), (1e-5, 1e-4)
-"""Rates of RL that papers and logs report for all weights (TRL's default 1e-6, the commerce log's 2e-6 and 5e-6), and
-for adapters: about ten times as high (Schulman et al. 2025, "LoRA Without Regret"; docs/grpo-on-real-models.md)."""
-FAR = 10.0
 SMALL = 5e7
 """Weights of a model up to which nothing is usual."""
 
@@ -102,7 +99,7 @@ def _slow(section: OptimiserSection, steps: int) -> Iterator[Finding]:
 
 def _unusual(rate: float, *, adapters: bool) -> Iterator[Finding]:
     low, high = ADAPTERS if adapters else FULL
-    if low / FAR <= rate <= high * FAR * (1 + 1e-9):
+    if low / FAR_OFF <= rate <= high * FAR_OFF * (1 + 1e-9):
         return
     what = "adapters" if adapters else "all weights"
     other = ADAPTERS if not adapters else FULL
