@@ -191,6 +191,8 @@ def _rendered(summary):
 # -- scoring functions -------------------------------------------------------------------------------------------
 
 FUNCTIONS = '''
+import asyncio, functools
+from fractions import Fraction
 import numpy
 
 def number(completion, answer): return completion == answer
@@ -209,7 +211,17 @@ def names(text, row): return 0
 def both(completion, completions): return 0
 def only(**columns): return 0
 def trainer(completions, trainer_state, **columns): return [0 for _ in completions]
-async def slowly(completions, **columns): return [0 for _ in completions]
+async def laters(completions, answer, **columns):
+    await asyncio.sleep(0)
+    return [c == a for c, a in zip(completions, answer)]
+async def later(completion, answer): return completion == answer
+def fraction(completion, answer): return Fraction(completion == answer)
+def tensor(completions, answer, **columns):
+    right = numpy.array([[c == a] for c, a in zip(completions, answer)], numpy.float32)
+    completions.clear(), answer.append("lost")
+    return right
+def twice(completion, answer, times): return times * (completion == answer)
+bound = functools.partial(twice, times=1)
 def wide(completion): return numpy.zeros(3)
 def huge(completion): return 10**400
 def text(completion): return "1.0"
@@ -235,7 +247,7 @@ def first(functions, *score, **options):
     return task, example
 
 
-@pytest.mark.parametrize("score", ["number", "array", "trl", "judge"])
+@pytest.mark.parametrize("score", ["number", "array", "trl", "judge", "bound", "later", "laters", "fraction", "tensor"])
 def test_a_number_is_a_reward(functions, score):
     task, example = first(functions, score)
     assert [task.judge(example, text)[1].total for text in ("1", "2")] == [1.0, 0.0]
@@ -280,7 +292,6 @@ def test_parameters_get_what_they_are_named_after(functions):
         ("both", "no answer to score"),
         ("only", "no answer to score"),
         ("trainer", "takes trainer_state, which only TRL's trainer has"),
-        ("slowly", "is a coroutine"),
         ("absent", "has no absent"),
     ],
 )
