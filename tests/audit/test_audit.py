@@ -266,9 +266,9 @@ def test_what_is_no_reward_is_one_finding_with_its_remedy(plumbline, tmp_path, m
     (tmp_path / "wrong_rewards.py").write_text(WRONG)
     rows = [{"prompt": f"Word {n}?", "answer": f"word-{n}"} for n in range(40)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for name, said in (("two", "set task.options.range"), ("strict", "catch it there")):
-        gold = ("--rows", "rows.jsonl", "--set", "task.options.gold=answer", "--json")
-        code, out, _ = plumbline("audit", f"wrong_rewards:{name}", *gold)
+    for name, said in (("two", "set task.options.range: {two: [0, 2]}"), ("strict", "catch it there")):
+        gold = ("--set", "task.options.gold=answer") if name == "strict" else ()
+        code, out, _ = plumbline("audit", f"wrong_rewards:{name}", "--rows", "rows.jsonl", *gold, "--json")
         (finding,) = [one for one in json.loads(out)["audits"]["jsonl"]["findings"] if one["level"] == "fatal"]
         assert code == 1
         assert finding["check"] == "raises"

@@ -1,8 +1,10 @@
 """An audit of one task: what is tried, and what came of it."""
 
+import io
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 from plumbline.audit.bench import Bench, Group, Hung, Verdict
 from plumbline.audit.cheats import cheapest_cheat
 from plumbline.audit.checks import check
+from plumbline.audit.elsewhere import Elsewhere, elsewhere
 from plumbline.audit.probes import a_few, damaged
 from plumbline.audit.seen import Seen, mean, written
 from plumbline.audit.writings import writes_commas, writings
@@ -19,6 +22,8 @@ from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Example
 from plumbline.storage import read_object
 from plumbline.tasks import Progress, silent
+from plumbline.tasks.jsonl.scorer import range_advice
+from plumbline.tasks.jsonl.task import JsonlTask
 from plumbline.tasks.precheck import GOLD, HOSTILE, Case
 from plumbline.tasks.task import Task, headline_of
 
@@ -35,6 +40,8 @@ class Audit:
     rubric: str
     counts: Mapping[str, int]
     """Examples by split."""
+    weights: Mapping[str, float]
+    """The effective weight of each part, where the task says so; they add up to 1."""
     seen: Seen
     findings: tuple[Finding, ...]
     """The gravest first."""
@@ -55,6 +62,7 @@ class Audit:
         return {
             "task": self.task,
             "rubric": self.rubric,
+            "effective_weights": dict(self.weights),
             "splits": dict(self.counts),
             "fatal": self.fatal,
             "findings": [asdict(finding) for finding in self.findings],
@@ -114,18 +122,30 @@ def audit(
     """
     began = time.monotonic()
     chosen = {split: task.examples(split)[:limit] for split in splits or task.splits}
+    other: list[Elsewhere] = []
     few = a_few(chosen, PROBED // 3 if quick else PROBED, seed)
     if not few:
         raise DataError(f"the task {task.name} has no examples", "give it some rows")
+    users = task if isinstance(task, JsonlTask) else None
+    fitted = None if users is None else users.fitted()
+    if fitted is not None:
+        task = users = fitted
     bench = Bench(task, progress)
-    cheat, again, repeated = None, [], []
+    cheat, again, repeated, labelled = None, [], [], None
+    printed = Printed()
     try:
-        _judge_all(bench, chosen, few, seed)
-        if not quick:
-            cheat = cheapest_cheat(bench, a_few(chosen, POOL, seed), task.controls, seed)
-        probed = {example.id for example in few}
-        repeated = [one for one in _every(bench) if one.case.example.id in probed and one.score is not None]
-        again = bench.again(repeated)
+        with redirect_stdout(printed):
+            _judge_all(bench, chosen, few, seed)
+            if users is not None:
+                labelled = users.label(few)
+            if not quick and not (labelled is not None and labelled.grave):
+                cheat = cheapest_cheat(bench, a_few(chosen, POOL, seed), task.controls, seed)
+            probed = {example.id for example in few}
+            repeated = [one for one in _every(bench) if one.case.example.id in probed and one.score is not None]
+            again = bench.again(repeated)
+            if not again:
+                progress("on another thread, in another process", 0, 1)
+                other = elsewhere(task, repeated)
     except Hung:
         pass  # which is a finding; what was judged until then is looked at
     headline = headline_of(task)
@@ -141,6 +161,14 @@ def audit(
         every=_every(bench),
         again=again,
         repeated=len(repeated),
+        elsewhere=other,
+        label=labelled,
+        column="" if users is None else users.options.gold or "",
+        ranges="" if fitted is None else range_advice(fitted.ranges()),
+        advice=users.advice()
+        if users is not None and any(one.kind == "RewardError" for one in _every(bench))
+        else None,
+        printed=(printed.lines, printed.first),
         cheat=cheat,
         limits=headline.limits if headline is not None else {},
         form=tuple(task.form),
@@ -150,6 +178,7 @@ def audit(
         task=task.name,
         rubric=task.rubric,
         counts={split: len(examples) for split, examples in chosen.items()},
+        weights={} if users is None else users.shares,
         seen=seen,
         findings=tuple(check(seen)),
         verdicts=bench.count + len(repeated),
@@ -166,6 +195,20 @@ def is_audit(path: Path) -> bool:
         return False
 
 
+class Printed(io.StringIO):
+    """Standard output of a verifier, which is no place for it: the audit's own figures stand there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines, self.first = 0, ""
+
+    def write(self, text: str) -> int:
+        """Count lines, and keep the first."""
+        self.lines += text.count("\n")
+        self.first = self.first or text.strip()[:80]
+        return len(text)
+
+
 def _every(bench: Bench) -> list[Verdict]:
     return [verdict for kept in bench.kept.values() for verdict in kept]
 
@@ -180,7 +223,8 @@ def _judge_all(bench: Bench, splits: Mapping[str, Sequence[Example]], few: Seque
         "hostile texts", {("hostile",): [Case(one, "hostile text", t) for one in few[:STRUCK] for t in HOSTILE]}
     )
     every = {example.id: example for examples in splits.values() for example in examples}.values()
-    if golds := [Case(one, GOLD, one.gold) for one in every if one.gold is not None]:
+    golds = [Case(one, GOLD, one.gold) for one in every if one.gold is not None]
+    if golds:
         bench.judge("gold answers", {("gold",): golds})
     answers: dict[Group, list[Case]] = {
         ("control", name, split): [
@@ -190,6 +234,8 @@ def _judge_all(bench: Bench, splits: Mapping[str, Sequence[Example]], few: Seque
         for name, control in bench.task.controls.items()
     }
     bench.judge("controls", answers)
+    if isinstance(bench.task, JsonlTask) and not golds:
+        bench.judge("likely answers", {("likely",): bench.task.likely(few[: len(few) // 3 + 1])})
     golden = [one for one in few if one.gold is not None]
     worse = [
         Case(one, "damaged gold answer", text)

@@ -180,7 +180,8 @@ class Scoring:
         self._nan: set[str] = set()
         """Parts that returned NaN, which is warned of once."""
         ranges = ";".join(f"{part.name}={options.range_of(part.name)}" for part in parts)
-        content = "\x1e".join([ranges, *map(_source, self.scorers)])
+        self.sources = [_source(scorer) for scorer in self.scorers]
+        content = "\x1e".join([ranges, *self.sources])
         self.identity = f"{self._rubric.identity}:{hashlib.sha256(content.encode()).hexdigest()[:8]}"
         """Of the functions' names and source, the parts' weights and their ranges."""
 

@@ -14,7 +14,7 @@ from plumbline.tasks.controls import WITH_GOLD, WITHOUT_GOLD
 from plumbline.tasks.jsonl.options import JsonlOptions, read_options
 from plumbline.tasks.jsonl.rows import SPLITS, Records, read_records
 from plumbline.tasks.jsonl.scorer import Scoring, range_advice
-from plumbline.tasks.precheck import GOLD, LABEL, TEMPLATES, Case, cases_of, label, precheck, within_budget
+from plumbline.tasks.precheck import GOLD, LABEL, TEMPLATES, Case, Label, cases_of, label, precheck, within_budget
 from plumbline.tasks.task import Control, gold_of
 
 
@@ -93,11 +93,11 @@ class JsonlTask:
     def judge_rows(self, examples: Sequence[Example], completions: Sequence[str]) -> list[tuple[Outcome, Score]]:
         """Judge a completion of each example; a function of lists takes all in one call, as it does in TRL."""
         scores = self._scoring.scores(
-            [self._prompt(one) for one in examples], completions, [one.reference for one in examples]
+            [self.prompt_of(one) for one in examples], completions, [one.reference for one in examples]
         )
         return [(Outcome(how="text"), score) for score in scores]
 
-    def _prompt(self, example: Example) -> Any:
+    def prompt_of(self, example: Example) -> Any:
         """The prompt as the scoring functions get it: without the gold answer."""
         prompt = example.reference[self.options.prompt]
         return prompt[:-1] if isinstance(prompt, list) and prompt[-1]["role"] == "assistant" else prompt
@@ -129,6 +129,10 @@ class JsonlTask:
         """The effective weight of each part."""
         return self._scoring.shares
 
+    def sources(self) -> Sequence[str]:
+        """The source of each scoring function's file."""
+        return self._scoring.sources
+
     def likely(self, examples: Sequence[Example]) -> list[Case]:
         """Texts that may be right where there are no gold answers: what the functions are given of the row, and
         completions that contain it."""
@@ -141,10 +145,13 @@ class JsonlTask:
             cases += [Case(example, "likely answer", text) for text in texts]
         return cases
 
-    def label(self, examples: Sequence[Example]) -> tuple[str, str, bool] | None:
-        """What is wrong with a gold column that holds labels, what to do, and whether it is grave."""
-        found = label(self, examples) if self.options.gold is not None and "{" not in self.options.gold else None
-        return None if found is None else (found.cause, found.fix(self.options.gold or ""), found.grave)
+    def label(self, examples: Sequence[Example]) -> Label | None:
+        """What is wrong with gold answers that are labels, where they are a column's."""
+        return label(self, examples) if self.options.gold is not None and "{" not in self.options.gold else None
+
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """What the numbers of each part lie between."""
+        return {part: self.options.range_of(part) for part in self.options.parts()}
 
     def advice(self) -> str | None:
         """The line that declares the ranges of all parts, where a number lies outside of 0 to 1; else None."""
@@ -152,7 +159,8 @@ class JsonlTask:
         if self.options.range is not None or not _outside(seen):
             return None
         labelled = JsonlTask(self.options.model_copy(update={"range": seen})).label(self.examples("train"))
-        return range_advice(seen) + ("" if labelled is None else f"; and {labelled[1]}: {labelled[0]}")
+        more = "" if labelled is None else f"; and {labelled.fix(self.options.gold or '')}: {labelled.cause}"
+        return range_advice(seen) + more
 
     def fitted(self) -> "JsonlTask | None":
         """The task with the ranges that its parts are seen to have; None where they are declared, or need not be.
@@ -195,7 +203,7 @@ class JsonlTask:
         return ranges
 
     def _numbers(self, case: Case) -> Mapping[str, float | None]:
-        prompt, row = self._prompt(case.example), case.example.reference
+        prompt, row = self.prompt_of(case.example), case.example.reference
         return self._scoring.numbers([prompt], [case.text], [row])[0]
 
 
