@@ -5,24 +5,23 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from plumbline.audit.bench import Bench, Group, Hung, Verdict
 from plumbline.audit.cheats import cheapest_cheat
 from plumbline.audit.checks import check
-from plumbline.audit.elsewhere import Elsewhere, elsewhere
+from plumbline.audit.elsewhere import elsewhere
 from plumbline.audit.probes import a_few, damaged
 from plumbline.audit.seen import Seen, mean, written
 from plumbline.audit.writings import writes_commas, writings
 from plumbline.diagnosis.finding import Finding
-from plumbline.errors import DataError
+from plumbline.errors import DataError, RewardError
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Example
 from plumbline.storage import read_object
 from plumbline.tasks import Progress, silent
-from plumbline.tasks.jsonl.scorer import range_advice
 from plumbline.tasks.jsonl.task import JsonlTask
 from plumbline.tasks.precheck import GOLD, HOSTILE, Case
 from plumbline.tasks.task import Task, headline_of
@@ -122,34 +121,55 @@ def audit(
     """
     began = time.monotonic()
     chosen = {split: task.examples(split)[:limit] for split in splits or task.splits}
-    other: list[Elsewhere] = []
     few = a_few(chosen, PROBED // 3 if quick else PROBED, seed)
     if not few:
         raise DataError(f"the task {task.name} has no examples", "give it some rows")
-    users = task if isinstance(task, JsonlTask) else None
-    fitted = None if users is None else users.fitted()
-    if fitted is not None:
-        task = users = fitted
-    bench = Bench(task, progress)
-    cheat, again, repeated, labelled = None, [], [], None
     printed = Printed()
+    with redirect_stdout(printed):
+        fitted = task.fitted() if isinstance(task, JsonlTask) else None
+        bench = Bench(fitted or task, progress)
+        seen = _seen(bench, chosen, few, seed, quick)
+    seen = replace(seen, printed=(printed.lines, printed.first), ranges=fitted.declared() if fitted is not None else "")
+    task = bench.task
+    return Audit(
+        task=task.name,
+        rubric=task.rubric,
+        counts={split: len(examples) for split, examples in chosen.items()},
+        weights=task.shares if isinstance(task, JsonlTask) else {},
+        seen=seen,
+        findings=tuple(check(seen)),
+        verdicts=bench.count + seen.repeated,
+        rate=bench.count / bench.seconds if bench.seconds else 0.0,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _seen(
+    bench: Bench, chosen: Mapping[str, Sequence[Example]], few: Sequence[Example], seed: int, quick: bool
+) -> Seen:
+    """Try everything, until it is done or verdicts do not come back."""
+    task = bench.task
+    users = task if isinstance(task, JsonlTask) else None
+    cheat, again, other, repeated, labelled, misread, advice = None, [], [], [], None, None, None
     try:
-        with redirect_stdout(printed):
-            _judge_all(bench, chosen, few, seed)
-            if users is not None:
-                labelled = users.label(few)
-            if not quick and not (labelled is not None and labelled.grave):
-                cheat = cheapest_cheat(bench, a_few(chosen, POOL, seed), task.controls, seed)
-            probed = {example.id for example in few}
-            repeated = [one for one in _every(bench) if one.case.example.id in probed and one.score is not None]
-            again = bench.again(repeated)
-            if not again:
-                progress("on another thread, in another process", 0, 1)
-                other = elsewhere(task, repeated)
+        _judge_all(bench, chosen, few, seed)
+        if users is not None:
+            strange = any(one.kind == RewardError.__name__ for one in _every(bench))
+            advice = users.advice() if strange else None
+            misread = None if strange else users.misread(few)
+            labelled = users.label(few) if misread is None else None
+        if not quick and misread is None and not (labelled is not None and labelled.grave):
+            cheat = cheapest_cheat(bench, a_few(chosen, POOL, seed), task.controls, seed)
+        probed = {example.id for example in few}
+        repeated = [one for one in _every(bench) if one.case.example.id in probed and one.score is not None]
+        again = bench.again(repeated)
+        if not again:
+            bench.progress("on another thread, in another process", 0, 1)
+            other = elsewhere(task, repeated)
     except Hung:
         pass  # which is a finding; what was judged until then is looked at
     headline = headline_of(task)
-    seen = Seen(
+    return Seen(
         golds=bench.kept.get(("gold",), ()),
         controls={
             name: {group[2]: found for group, found in bench.kept.items() if group[:2] == ("control", name)}
@@ -163,27 +183,13 @@ def audit(
         repeated=len(repeated),
         elsewhere=other,
         label=labelled,
+        misread=misread,
         column="" if users is None else users.options.gold or "",
-        ranges="" if fitted is None else range_advice(fitted.ranges()),
-        advice=users.advice()
-        if users is not None and any(one.kind == "RewardError" for one in _every(bench))
-        else None,
-        printed=(printed.lines, printed.first),
+        advice=advice,
         cheat=cheat,
         limits=headline.limits if headline is not None else {},
         form=tuple(task.form),
         commas=writes_commas(few),
-    )
-    return Audit(
-        task=task.name,
-        rubric=task.rubric,
-        counts={split: len(examples) for split, examples in chosen.items()},
-        weights={} if users is None else users.shares,
-        seen=seen,
-        findings=tuple(check(seen)),
-        verdicts=bench.count + len(repeated),
-        rate=bench.count / bench.seconds if bench.seconds else 0.0,
-        seconds=time.monotonic() - began,
     )
 
 

@@ -332,6 +332,12 @@ def labels(seen: Seen) -> Iterator[Finding]:
         )
 
 
+def form(seen: Seen) -> Iterator[Finding]:
+    """Completions in another form than a function reads."""
+    if seen.misread is not None:
+        yield Finding("form", "fatal", seen.misread[0], samples=ids(seen.golds), fix=seen.misread[1])
+
+
 def ranges(seen: Seen) -> Iterator[Finding]:
     """Ranges that nobody declared."""
     if seen.ranges:
@@ -354,29 +360,30 @@ def prints(seen: Seen) -> Iterator[Finding]:
 def conditions(seen: Seen) -> Iterator[Finding]:
     """Verdicts that come out otherwise on another thread, in another process and the like."""
     for found in seen.elsewhere:
-        threads = found.where in THREADED
+        alarm = found.alarm and found.where == "on another thread"
         yield Finding(
             "elsewhere",
-            "note" if found.then == LATE else "warning",
+            "note" if found.then == LATE else "fatal" if found.where == GROUPED else "warning",
             f"{found.count} of {found.of} texts were judged otherwise {found.where}: {found.verdict.case} got "
             f"{found.verdict.reward:.4f}, then {found.then}. {CALLED[found.where]}",
             evidence={"where": found.where, "count": found.count, "of": found.of},
             samples=(found.verdict.case.example.id,),
             causes=("an alarm (signal.alarm, SIGALRM), which works on the main thread of a process alone",)
-            if threads and found.alarm
+            if alarm
             else CAUSES[found.where],
             fix="limit the time without signals (a process that is ended, or the library's own option: math_verify "
             "takes parsing_timeout=None and timeout_seconds=None), and let errors be raised, not scored"
-            if threads and found.alarm
+            if alarm
             else "let a reward depend on the example and the answer alone",
         )
 
 
-THREADED = ("on another thread",)
+GROUPED = "in one call with other answers to the prompt"
+"""As a run judges where threads do: it refuses such a reward."""
 CALLED = {
     "on another thread": "Trainers call rewards on other threads.",
     "while an event loop runs": "Trainers and notebooks call rewards while an event loop runs.",
-    "in one call with other answers to the prompt": "Trainers judge all answers to a prompt in one call.",
+    GROUPED: "Trainers judge all answers to a prompt in one call.",
     "in one call with answers to other prompts": "TRL judges answers to several prompts in one call.",
     "in another process": "Trainers call rewards in other processes.",
     "in another working directory": "Trainers start workers in other directories.",
@@ -384,7 +391,7 @@ CALLED = {
 CAUSES = {
     "on another thread": ("state of a thread", "a connection that belongs to a thread"),
     "while an event loop runs": ("asyncio.run or run_until_complete inside of the function",),
-    "in one call with other answers to the prompt": ("other answers of the same call", "a cache by prompt"),
+    GROUPED: ("other answers of the same call", "a cache by prompt"),
     "in one call with answers to other prompts": ("the first row's columns are taken for all (answer[0])", "a cache"),
     "in another process": (
         "a global that something else set",
@@ -434,14 +441,13 @@ def cheat(seen: Seen) -> Iterator[Finding]:
 
 def check(seen: Seen) -> list[Finding]:
     """All findings, the gravest first. Of a reward that comes out otherwise each time nothing else is said: every
-    figure would be chance."""
-    if len(seen.again) > seen.repeated / 2:
-        chosen = BASIC
-    elif seen.label is not None:  # which explains what gold answers lack, and where they lack most, all else
-        chosen = (*BASIC, labels) if seen.label.grave else tuple(one for one in CHECKS if one is not oracle)
-    else:
-        chosen = CHECKS
-    found = [one for each in chosen for one in each(seen)]
+    figure would be chance. Gold answers that are labels, or in a form that is not read, explain what they lack."""
+    if seen.misread is not None:
+        return list(form(seen))
+    grave = seen.label is not None and seen.label.grave
+    chosen = BASIC if len(seen.again) > seen.repeated / 2 else (*BASIC, labels) if grave else CHECKS
+    explained = {"oracle", "part-dead"} if seen.label is not None else set()
+    found = [one for each in chosen for one in each(seen) if one.check not in explained]
     return sorted(found, key=lambda one: LEVELS.index(one.level))
 
 

@@ -5,7 +5,6 @@ Run as a program it is that other process: it judges what a file says, and write
 """
 
 import asyncio
-import json
 import os
 import re
 import signal
@@ -17,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,14 @@ from plumbline.audit.bench import Verdict
 from plumbline.errors import visible
 from plumbline.imports import ALL, CONSENT, is_trusting
 from plumbline.records import Score
-from plumbline.storage import dumps
+from plumbline.storage import dumps, read_object
 from plumbline.tasks.jsonl.options import read_options
 from plumbline.tasks.jsonl.scorer import Scoring
 from plumbline.tasks.jsonl.task import JsonlTask
 from plumbline.tasks.task import Task, threads_of
 
-EXAMPLES, TEXTS = 4, 3
-"""Examples whose texts are judged again, and texts of each."""
+EXAMPLES = 4
+"""Examples of which a few texts are judged again."""
 SECONDS = 20.0
 """That one of the conditions may take."""
 WORK = 4.0
@@ -94,7 +94,10 @@ def _some(verdicts: Sequence[Verdict]) -> list[Verdict]:
     for one in sorted((one for one in verdicts if one.score is not None), key=lambda one: -one.reward):
         by_example[one.case.example.id].append(one)
     best = sorted(by_example.values(), key=lambda found: -found[0].reward)[:EXAMPLES]
-    some = [one for found in best for one in {id(each): each for each in (*found[: TEXTS - 1], found[-1])}.values()]
+    some: list[Verdict] = []
+    for found in best:  # the best, the worst, and one that knows nothing
+        knows_nothing = [one for one in found if one.case.kind.startswith(("control", "hostile"))]
+        some += {id(one): one for one in (found[0], found[-1], *knows_nothing[:1])}.values()
     longest = max((one.seconds for one in some), default=0.0)
     return some[: max(2, int(WORK / longest))] if longest else some
 
@@ -157,25 +160,28 @@ def _grouped(task: JsonlTask, some: Sequence[Verdict]) -> list[Found]:
         by_example[one.case.example.id].append(one)
     found: dict[int, Found] = {}
     for group in by_example.values():
-        found |= zip(map(id, group), _together(task, group), strict=True)
+        found |= zip(map(id, group), _together(task, [*group, *group])[: len(group)], strict=True)
     return [found[id(one)] for one in some]
 
 
 @contextmanager
-def _signals() -> Iterator[list[int]]:
-    """The handlers that are set off the main thread while this holds."""
-    asked, own = [], signal.signal
+def _signals() -> Iterator[list[str]]:
+    """What is asked of the module signal off the main thread while this holds."""
+    asked: list[str] = []
+    own = {name: getattr(signal, name) for name in ("signal", "alarm", "setitimer") if hasattr(signal, name)}
 
-    def noted(number: int, handler: Any) -> Any:
+    def noted(name: str, *arguments: Any) -> Any:
         if threading.current_thread() is not threading.main_thread():
-            asked.append(number)
-        return own(number, handler)
+            asked.append(name)
+        return own[name](*arguments)
 
-    signal.signal = noted  # type: ignore[assignment]
+    for name in own:
+        setattr(signal, name, partial(noted, name))
     try:
         yield asked
     finally:
-        signal.signal = own
+        for name, function in own.items():
+            setattr(signal, name, function)
 
 
 # -- the other process -------------------------------------------------------------------------------------------------
@@ -214,11 +220,13 @@ def _other_process(task: JsonlTask, some: Sequence[Verdict]) -> Iterator[Callabl
             if process.returncode:
                 last = (said.strip().splitlines() or [f"it ended with {process.returncode}"])[-1]
                 return {"in another process": [visible(last[:200])] * len(some)}
-            judged = json.loads(asked.with_suffix(".out").read_text(encoding="utf-8"))
-            return {
+            judged = read_object(asked.with_suffix(".out"))
+            found: dict[str, list[Found]] = {
                 where: [one if isinstance(one, str) else (one[0], one[1]) for one in found]
                 for where, found in judged.items()
             }
+            here, there = found.values()
+            return dict(list(found.items())[:1]) if here == there else found
 
         try:
             yield wait
@@ -231,7 +239,7 @@ def _other_process(task: JsonlTask, some: Sequence[Verdict]) -> Iterator[Callabl
 
 def _main(file: Path) -> None:
     """Judge in this process, the last text first; then in another working directory."""
-    asked = json.loads(file.read_text(encoding="utf-8"))
+    asked = read_object(file)
     scoring = Scoring(read_options(asked["options"]))
     texts = asked["texts"][::-1]
 

@@ -35,6 +35,8 @@ class Seen:
     """Verdicts that came out otherwise under other conditions."""
     label: Label | None = None
     """What is wrong with gold answers that are labels."""
+    misread: tuple[str, str] | None = None
+    """What is wrong, and what to do, where a function takes completions in another form than it gets."""
     column: str = ""
     """Of the gold answers."""
     ranges: str = ""

@@ -74,34 +74,38 @@ class Scorer:
             Exception: whatever the function raises.
         """
         if not self.batched:
-            returned = [
-                self.function(**self._of({**row, "prompt": prompt, "completion": text}))
-                for prompt, text, row in zip(prompts, completions, rows, strict=True)
-            ]
+            returned = []
+            for prompt, text, row in zip(prompts, completions, rows, strict=True):
+                given = self._of({**row, "prompt": prompt, "completion": text})
+                returned.append(self.function(**{key: _copied(value) for key, value in given.items()}))
             return _awaited(returned)
-        columns = {key: [row.get(key) for row in rows] for key in rows[0] if key not in _OURS | _TRAINER}
+        count = len(completions)
+        columns = {
+            key: [_copied(row.get(key)) for row in rows]
+            for key in rows[0]
+            if key not in _OURS | _TRAINER and (self.takes is None or key in self.takes)
+        }
         chat = isinstance(prompts[0], list)
         texts = [[{"role": "assistant", "content": text}] if chat else text for text in completions]
-        (said,) = _awaited([self.function(**self._of({**columns, "prompts": list(prompts), "completions": texts}))])
+        given = self._of({"prompts": list(map(_copied, prompts)), "completions": texts})
+        (said,) = _awaited([self.function(**columns, **given)])
         try:
-            values = (
-                None if isinstance(said, str | Mapping | set | frozenset) or len(said) != len(texts) else list(said)
-            )
+            values = None if isinstance(said, str | Mapping | set | frozenset) or len(said) != count else list(said)
         except TypeError:  # it has no length
             values = None
         if values is None:
             raise RewardError(
-                f"{self.name} returned {_shown(said)} for {len(texts)} completions",
+                f"{self.name} returned {_shown(said)} for {count} completions",
                 "return a list with one number for each; a function of one answer has the parameter completion",
             )
         return values
 
     def _of(self, values: dict[str, Any]) -> dict[str, Any]:
-        return {
-            key: copy.deepcopy(value) if isinstance(value, list | dict) else value
-            for key, value in values.items()
-            if self.takes is None or key in self.takes
-        }
+        return values if self.takes is None else {key: value for key, value in values.items() if key in self.takes}
+
+
+def _copied(value: Any) -> Any:
+    return copy.deepcopy(value) if isinstance(value, list | dict) else value
 
 
 def _awaited(returned: list[Any]) -> list[Any]:
@@ -180,8 +184,7 @@ class Scoring:
         self._nan: set[str] = set()
         """Parts that returned NaN, which is warned of once."""
         ranges = ";".join(f"{part.name}={options.range_of(part.name)}" for part in parts)
-        self.sources = [_source(scorer) for scorer in self.scorers]
-        content = "\x1e".join([ranges, *self.sources])
+        content = "\x1e".join([ranges, *map(_source, self.scorers)])
         self.identity = f"{self._rubric.identity}:{hashlib.sha256(content.encode()).hexdigest()[:8]}"
         """Of the functions' names and source, the parts' weights and their ranges."""
 
@@ -263,14 +266,16 @@ class Scoring:
             whose = next((one.name for one in self.scorers if one.part == name), "+".join(self.options.functions()))
             raise RewardError(
                 f"what {name} says is {number:g}, which is not in [{low:g}, {high:g}] ({whose})",
-                range_advice({name: (min(number, low), max(number, high))} if math.isfinite(number) else {}),
+                range_advice({name: (min(number, low), max(number, high))})
+                if math.isfinite(number)
+                else "return a finite number for every text, 0 for a bad answer",
             )
         return min(1.0, max(0.0, scaled))
 
 
 def range_advice(seen: Mapping[str, tuple[float, float]]) -> str:
     """The line of the recipe for numbers that lie between these."""
-    pairs = [f"{name}: [{low:g}, {high:g}]" for name, (low, high) in seen.items()] or ["PART: [LOWEST, HIGHEST]"]
+    pairs = [f"{name}: [{low:g}, {high:g}]" for name, (low, high) in seen.items()]
     return (
         f"set task.options.range: {{{', '.join(pairs)}}}, the least and the most that each part can be, which become "
         "the rewards 0 and 1"
@@ -298,6 +303,22 @@ def _shown(value: Any) -> str:
     return f"{type(value).__name__} {repr(value)[:60]}"
 
 
+def own_source(scorer: Scorer) -> str:
+    """The source of a function, or of its class; nothing where there is none to read."""
+    function = _unwrapped(scorer)
+    try:
+        return inspect.getsource(function if inspect.isroutine(function) else type(function))
+    except (OSError, TypeError):
+        return ""
+
+
+def _unwrapped(scorer: Scorer) -> Any:
+    function = scorer.function
+    while isinstance(function, partial):
+        function = function.func
+    return function
+
+
 def _source(scorer: Scorer) -> str:
     """The source of the files that a function is named in and written in, or of the function alone (notebooks).
 
@@ -307,9 +328,7 @@ def _source(scorer: Scorer) -> str:
         RecipeError: there is no source to read, so that a change would go unnoticed.
     """
     found = []
-    function = scorer.function
-    while isinstance(function, partial):
-        function = function.func
+    function = _unwrapped(scorer)
     modules = dict.fromkeys((scorer.name.partition(":")[0], getattr(function, "__module__", "")))
     for candidate in [*(sys.modules.get(module) for module in modules), function]:
         try:

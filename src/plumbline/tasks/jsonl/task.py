@@ -13,8 +13,19 @@ from plumbline.tasks import Progress
 from plumbline.tasks.controls import WITH_GOLD, WITHOUT_GOLD
 from plumbline.tasks.jsonl.options import JsonlOptions, read_options
 from plumbline.tasks.jsonl.rows import SPLITS, Records, read_records
-from plumbline.tasks.jsonl.scorer import Scoring, range_advice
-from plumbline.tasks.precheck import GOLD, LABEL, TEMPLATES, Case, Label, cases_of, label, precheck, within_budget
+from plumbline.tasks.jsonl.scorer import Scoring, own_source, range_advice
+from plumbline.tasks.precheck import (
+    GOLD,
+    LABEL,
+    TEMPLATES,
+    TRIED,
+    Case,
+    Label,
+    cases_of,
+    label,
+    precheck,
+    within_budget,
+)
 from plumbline.tasks.task import Control, gold_of
 
 
@@ -118,9 +129,11 @@ class JsonlTask:
         try:
             return [*self._records.notes, *precheck(self, examples, verdicts, column, likely)]
         except DataError as error:
-            if not isinstance(error.__cause__, RewardError) or (line := self.advice()) is None:
-                raise
-            raise DataError(error.cause, line) from error
+            if isinstance(error.__cause__, RewardError):
+                raise DataError(error.cause, self.advice() or error.fix) from error
+            if (wrong := self.misread(examples)) is not None:
+                raise DataError(*wrong) from error
+            raise
 
     # -- what an audit asks besides ------------------------------------------------------------------------------------
 
@@ -130,8 +143,8 @@ class JsonlTask:
         return self._scoring.shares
 
     def sources(self) -> Sequence[str]:
-        """The source of each scoring function's file."""
-        return self._scoring.sources
+        """The source of each scoring function alone."""
+        return [own_source(scorer) for scorer in self._scoring.scorers]
 
     def likely(self, examples: Sequence[Example]) -> list[Case]:
         """Texts that may be right where there are no gold answers: what the functions are given of the row, and
@@ -149,9 +162,34 @@ class JsonlTask:
         """What is wrong with gold answers that are labels, where they are a column's."""
         return label(self, examples) if self.options.gold is not None and "{" not in self.options.gold else None
 
-    def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """What the numbers of each part lie between."""
-        return {part: self.options.range_of(part) for part in self.options.parts()}
+    def declared(self) -> str:
+        """The line that declares this task's ranges."""
+        return range_advice({part: self.options.range_of(part) for part in self.options.parts()})
+
+    def misread(self, examples: Sequence[Example]) -> tuple[str, str] | None:
+        """What is wrong, and what to do, where functions of TRL's signature take messages for texts or texts for
+        messages: they pay little or raise, and pay in the other form."""
+        cases = [Case(one, GOLD, one.gold) for one in examples[:TRIED] if one.gold] or self.likely(examples[:1])
+        chat = [isinstance(one.reference[self.options.prompt], list) for one in examples[:TRIED]]
+        if not self._scoring.sums or len(set(chat)) > 1:
+            return None
+
+        def other(case: Case) -> float:
+            prompt, text = self.prompt_of(case.example), case.text
+            turned = prompt[-1]["content"] if chat[0] else [{"role": "user", "content": prompt}]
+            return self._scoring.scores([turned], [text], [case.example.reference])[0].total
+
+        here = [score for _, score in within_budget(cases, lambda case: self.judge(case.example, case.text)[1].total)]
+        there = [score for _, score in within_budget(cases, other)]
+        if sum(there) <= 2 * sum(here):
+            return None
+        form, wanted = ("messages", "texts") if chat[0] else ("texts", "messages")
+        return (
+            f"completions are {form}, as prompts are, and earn {max(there):.3f} where they are {wanted}: {cases[0]}",
+            'give prompts as lists of messages: [{"role": "user", "content": "..."}]'
+            if wanted == "messages"
+            else 'read completion[0]["content"] there, or give prompts as texts',
+        )
 
     def advice(self) -> str | None:
         """The line that declares the ranges of all parts, where a number lies outside of 0 to 1; else None."""
