@@ -210,8 +210,9 @@ class Printed(io.StringIO):
 
     def write(self, text: str) -> int:
         """Count lines, and keep the first."""
+        if not self.lines:
+            self.first = (self.first + text).split("\n")[0][:80]
         self.lines += text.count("\n")
-        self.first = self.first or text.strip()[:80]
         return len(text)
 
 
