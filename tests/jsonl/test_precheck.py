@@ -4,12 +4,13 @@ import json
 
 import pytest
 
-from plumbline.errors import DataError, RecipeError, RunError
+from plumbline.errors import DataError, RecipeError, RewardError, RunError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import parse
 from plumbline.runs.run import Run, Silent
 from plumbline.tasks import precheck as module
+from plumbline.tasks.jsonl import task as precheck_of_jsonl
 
 BAD = '''
 import itertools, math, random, re, threading, time
@@ -195,3 +196,24 @@ def test_a_run_is_not_resumed_under_another_scoring_function(workplace, tiny_fol
     with pytest.raises(RunError, match="was begun under rubric another, and the task's is now"):
         run_recipe(started, folder, resume=True)
     assert Run.read(folder).result() == run.result()
+
+
+LATER = """
+calls = []
+def score(completion):
+    calls.append(1)
+    return 2.0 if len(calls) > {after} else len(completion) % 2
+"""
+
+
+@pytest.mark.parametrize("judges", [0, 2])
+def test_a_number_outside_its_range_stops_training_and_leaves_no_answer_out(
+    workplace, tiny_folder, judges, monkeypatch
+):
+    monkeypatch.setattr(precheck_of_jsonl, "precheck", lambda *_: [])
+    workplace.functions(LATER.format(after=30))  # the references of the evaluation and the base model come first
+    with pytest.raises(
+        RewardError, match=r"what score says is 2, which is not in \[0, 1\] \(scoring_\d+:score\)"
+    ) as error:
+        run_recipe(recipe(workplace, tiny_folder, options={"judges": judges}), workplace.folder / "run")
+    assert "task.options.range: {score: [0, 2]}" in error.value.fix

@@ -150,12 +150,11 @@ def _seen(
     """Try everything, until it is done or verdicts do not come back."""
     task = bench.task
     users = task if isinstance(task, JsonlTask) else None
-    cheat, again, other, repeated, labelled, misread, advice = None, [], [], [], None, None, None
+    cheat, again, other, repeated, labelled, misread = None, [], [], [], None, None
     try:
         _judge_all(bench, chosen, few, seed)
         if users is not None:
             strange = any(one.kind == RewardError.__name__ for one in _every(bench))
-            advice = users.advice() if strange else None
             misread = None if strange else users.misread(few)
             labelled = users.label(few) if misread is None else None
         if not quick and misread is None and not (labelled is not None and labelled.grave):
@@ -185,7 +184,6 @@ def _seen(
         label=labelled,
         misread=misread,
         column="" if users is None else users.options.gold or "",
-        advice=advice,
         cheat=cheat,
         limits=headline.limits if headline is not None else {},
         form=tuple(task.form),

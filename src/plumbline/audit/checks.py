@@ -43,9 +43,9 @@ def raises(seen: Seen) -> Iterator[Finding]:
     for verdict in seen.every:
         if verdict.failure and not verdict.hung:
             ranged = "task.options.range" in verdict.fix
-            by_fix[seen.advice or "task.options.range" if ranged else verdict.fix].append(verdict)
+            by_fix["task.options.range" if ranged else verdict.fix].append(verdict)
     for verdicts in by_fix.values():
-        fix = seen.advice if seen.advice and "task.options.range" in verdicts[0].fix else verdicts[0].fix
+        fix = verdicts[0].fix
         counts = dict(Counter(verdict.kind for verdict in verdicts).most_common())
         named = ", ".join(f"{kind} {count}" for kind, count in counts.items())
         yield Finding(

@@ -41,8 +41,6 @@ class Seen:
     """Of the gold answers."""
     ranges: str = ""
     """The line that declares the ranges that the reward was seen to have, where they are taken from that."""
-    advice: str | None = None
-    """The same line, where a number lay outside of the range."""
     printed: tuple[int, str] = (0, "")
     """Lines that the verifier printed, and the first."""
     cheat: Cheat | None = None

@@ -103,9 +103,13 @@ class JsonlTask:
 
     def judge_rows(self, examples: Sequence[Example], completions: Sequence[str]) -> list[tuple[Outcome, Score]]:
         """Judge a completion of each example; a function of lists takes all in one call, as it does in TRL."""
-        scores = self._scoring.scores(
-            [self.prompt_of(one) for one in examples], completions, [one.reference for one in examples]
-        )
+        prompts, rows = [self.prompt_of(one) for one in examples], [one.reference for one in examples]
+        try:
+            scores = self._scoring.scores(prompts, completions, rows)
+        except RewardError as error:
+            if "task.options.range" not in error.fix or self._ranges is None:
+                raise
+            raise RewardError(error.cause, self._ranges) from error
         return [(Outcome(how="text"), score) for score in scores]
 
     def prompt_of(self, example: Example) -> Any:
@@ -129,11 +133,9 @@ class JsonlTask:
         try:
             return [*self._records.notes, *precheck(self, examples, verdicts, column, likely)]
         except DataError as error:
-            if isinstance(error.__cause__, RewardError):
-                raise DataError(error.cause, self.advice() or error.fix) from error
-            if (wrong := self.misread(examples)) is not None:
-                raise DataError(*wrong) from error
-            raise
+            if isinstance(error.__cause__, RewardError) or (misread := self.misread(examples)) is None:
+                raise
+            raise DataError(*misread) from error
 
     # -- what an audit asks besides ------------------------------------------------------------------------------------
 
@@ -191,10 +193,12 @@ class JsonlTask:
             else 'read completion[0]["content"] there, or give prompts as texts',
         )
 
-    def advice(self) -> str | None:
-        """The line that declares the ranges of all parts, where a number lies outside of 0 to 1; else None."""
+    @cached_property
+    def _ranges(self) -> str | None:
+        """The line that declares the ranges of all parts, where a number lies outside of them; else None."""
         seen = self.seen_ranges()
-        if self.options.range is not None or not _outside(seen):
+        known = {part: self.options.range_of(part) for part in seen}
+        if not any(seen[part][0] < low or seen[part][1] > high for part, (low, high) in known.items()):
             return None
         labelled = JsonlTask(self.options.model_copy(update={"range": seen})).label(self.examples("train"))
         more = "" if labelled is None else f"; and {labelled.fix(self.options.gold or '')}: {labelled.cause}"
@@ -215,7 +219,7 @@ class JsonlTask:
 
     def seen_ranges(self) -> dict[str, tuple[float, float]]:
         """What each part is seen to lie between, for a few gold answers, completions with them, controls and hostile
-        texts; 0 is within. A part that grades gold answers may reach 1."""
+        texts; and what is declared, else 0, and 1 for a part that grades gold answers."""
         examples = self.examples("train")
         cases = [case for some in cases_of(self, examples) for case in some]
         golds = [case for case in cases if case.kind == GOLD]
@@ -235,6 +239,10 @@ class JsonlTask:
                     gold[part] |= {number} if case.kind == GOLD else set()
         ranges = {}
         for part, values in numbers.items():
+            if self.options.range is not None:
+                low, high = self.options.range_of(part)
+                ranges[part] = min([low, *values]), max([high, *values])
+                continue
             least, most = min([0.0, *values]), max([0.0, *values])
             graded = len(gold[part]) != 1 and not (least < 0 and most <= 0)
             ranges[part] = (least, max(most, 1.0) if graded or least == most else most)
