@@ -213,7 +213,7 @@ def _rendered(summary):
 # -- scoring functions -------------------------------------------------------------------------------------------
 
 FUNCTIONS = '''
-import asyncio, functools
+import asyncio, functools, math, sys
 from fractions import Fraction
 import numpy
 
@@ -251,6 +251,12 @@ def wide(completion): return numpy.zeros(3)
 def huge(completion): return 10**400
 def text(completion): return "1.0"
 def silent(completion): return None
+def unordered(completions, **columns): return {1.0}
+def unsized(completions, **columns): return numpy.float32(1)
+def several(completions, **columns): return [1, 1]
+def infinite(completion): return math.inf
+def rounded(completion): return numpy.float32(1) + numpy.float32(1e-6) / 2
+def leaves(completion): sys.exit(3)
 def scalar(completions, **columns): return 1.0
 class Judge:
     def __call__(self, completion, answer): return float(completion == answer)
@@ -353,12 +359,24 @@ def test_a_column_that_a_function_needs_is_looked_for_in_every_row(functions):
         ("text", "text is str '1.0', and no number"),
         ("silent", "nothing was said of this answer: None is no reward"),
         ("scalar", "returned float 1.0 for 1 completions"),
+        ("unordered", "returned set {1.0} for 1 completions"),
+        ("unsized", r"returned float32 .* for 1 completions"),
+        ("several", r"returned list \[1, 1\] for 1 completions"),
+        ("infinite", r"what infinite says is inf, which is not in \[0, 1\]"),
         ("parts", "the parts right, brief, said were returned, and parts have weights"),
     ],
 )
 def test_what_is_returned_must_be_a_reward(functions, score, message):
     task, example = first(functions, score)
     with pytest.raises(DataError, match=message):
+        task.judge(example, "1")
+
+
+def test_rounding_is_no_number_outside_and_an_exit_is_a_failure(functions):
+    task, example = first(functions, "rounded")
+    assert task.judge(example, "1")[1].total == 1.0
+    task, example = first(functions, "leaves")
+    with pytest.raises(RuntimeError, match=r":leaves called exit\(3\)"):
         task.judge(example, "1")
 
 

@@ -44,8 +44,8 @@ _OURS = frozenset({"prompt", "completion"})
 _TRL = frozenset({"prompts", "completions"})
 _TRAINER = frozenset({"completion_ids", "trainer_state", "log_extra", "log_metric", "environments"})
 """What only TRL's trainer can give."""
-_SLACK = 1e-9
-"""What rounding may put a reward outside of its range by."""
+_SLACK = 1e-6
+"""What rounding, in float32 too, may put a reward outside of its range by, as a share of its width."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,11 @@ class Scoring:
         """The number of every part as the functions say it, on no scale. For what it raises see `scores`."""
         found: list[dict[str, float | None]] = [{} for _ in completions]
         for scorer in self.scorers:
-            for parts, value in zip(found, scorer(prompts, completions, rows), strict=True):
+            try:
+                said = scorer(prompts, completions, rows)
+            except SystemExit as error:  # of code that a model wrote, maybe; it would end a thread without a word
+                raise RuntimeError(f"{scorer.name} called exit({error.code})") from error
+            for parts, value in zip(found, said, strict=True):
                 new = value if isinstance(value, Mapping) else {scorer.part: value}
                 if twice := parts.keys() & new.keys():
                     raise RewardError(f"two functions return the part {min(twice)}", "give the parts different names")
