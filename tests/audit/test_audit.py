@@ -279,6 +279,7 @@ def test_what_is_no_reward_is_one_finding_with_its_remedy(plumbline, tmp_path, m
 
 USERS = """
 import asyncio, re, signal, threading, time
+from signal import alarm as ring_in, signal as set_handler
 from pathlib import Path
 
 def last(text):
@@ -313,6 +314,15 @@ def alarm(completions, answer, **_):
 def raising(completions, answer, **_):
     signal.signal(signal.SIGALRM, ring)
     return right(completions, answer)
+class Deadline:
+    def __enter__(self): set_handler(signal.SIGALRM, ring), ring_in(5)
+    def __exit__(self, *_): ring_in(0)
+def imported(completions, answer, **_):
+    try:
+        with Deadline():
+            return right(completions, answer)
+    except ValueError:
+        return [0.0 for _ in completions]
 def of_a_thread(completions, answer, **_):
     return right(completions, answer) if getattr(local, "open", False) else [0.0 for _ in completions]
 def loop(completions, answer, **_):
@@ -363,6 +373,7 @@ def users(plumbline, tmp_path, monkeypatch):
     [
         ("alarm", "warning", "on another thread", "an alarm (signal.alarm, SIGALRM)"),
         ("raising", "warning", "on another thread", "an alarm (signal.alarm, SIGALRM)"),
+        ("imported", "warning", "on another thread", "an alarm (signal.alarm, SIGALRM)"),
         ("of_a_thread", "warning", "on another thread", "state of a thread"),
         ("loop", "warning", "while an event loop runs", "asyncio.run"),
         ("first_row", "warning", "in one call with answers to other prompts", "answer[0]"),

@@ -75,7 +75,7 @@ def elsewhere(task: Task, verdicts: Sequence[Verdict]) -> list[Elsewhere]:
     if not isinstance(task, JsonlTask):
         return [one for where, judge in tried for one in _compared(where, some, judge(), alarm=False)]
     if not _loop_runs():
-        tried.append(("while an event loop runs", lambda: asyncio.run(_in_a_loop(task, some))))
+        tried.append(("while an event loop runs", lambda: _in_a_loop(task, some)))
     tried += [
         ("in one call with other answers to the prompt", lambda: _grouped(task, some)),
         ("in one call with answers to other prompts", lambda: _together(task, some)),
@@ -132,8 +132,15 @@ def _on_a_thread(task: Task, some: Sequence[Verdict]) -> Sequence[Found]:
     return found or [LATE] * len(some)
 
 
-async def _in_a_loop(task: Task, some: Sequence[Verdict]) -> list[Found]:
-    return _judged(task, some)
+def _in_a_loop(task: Task, some: Sequence[Verdict]) -> list[Found]:
+    async def judge() -> list[Found]:
+        return _judged(task, some)
+
+    loop = asyncio.new_event_loop()  # asyncio.run would leave this thread without the loop that it may have
+    try:
+        return loop.run_until_complete(judge())
+    finally:
+        loop.close()
 
 
 def _loop_runs() -> bool:

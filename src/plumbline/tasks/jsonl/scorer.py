@@ -24,6 +24,7 @@ import copy
 import hashlib
 import inspect
 import math
+import re
 import sys
 import threading
 import warnings
@@ -308,12 +309,25 @@ def _shown(value: Any) -> str:
 
 
 def own_source(scorer: Scorer) -> str:
-    """The source of a function, or of its class; nothing where there is none to read."""
+    """The source of a function, or of its class, and of what it calls in its own file; of what it calls elsewhere the
+    names with their modules."""
     function = _unwrapped(scorer)
-    try:
-        return inspect.getsource(function if inspect.isroutine(function) else type(function))
-    except (OSError, TypeError):
-        return ""
+    waiting, known = [function if inspect.isroutine(function) else type(function)], {}
+    while waiting:
+        one = waiting.pop()
+        try:
+            known[one] = inspect.getsource(one)
+        except (OSError, TypeError):
+            known[one] = ""
+        names = vars(sys.modules.get(one.__module__, math))
+        for name in set(re.findall(r"[^\W\d]\w*", known[one])) & names.keys():
+            called = names[name]
+            if (inspect.isfunction(called) or inspect.isclass(called)) and called not in known:
+                if called.__module__ == one.__module__:
+                    waiting.append(called)
+                else:
+                    known[called] = f"{called.__module__}.{called.__qualname__}"
+    return "\n".join(known.values())
 
 
 def _unwrapped(scorer: Scorer) -> Any:
