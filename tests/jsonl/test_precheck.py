@@ -4,12 +4,13 @@ import json
 
 import pytest
 
-from plumbline.errors import DataError, RecipeError, RunError
+from plumbline.errors import DataError, RecipeError, RewardError, RunError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
 from plumbline.pipeline import run_recipe
 from plumbline.recipe import parse
 from plumbline.runs.run import Run, Silent
 from plumbline.tasks import precheck as module
+from plumbline.tasks.jsonl import task as precheck_of_jsonl
 
 BAD = '''
 import itertools, math, random, re, threading, time
@@ -31,6 +32,9 @@ def slow(completion, answer):
     time.sleep(0.002)
     return float(completion == answer)
 def wrong(completion, answer): return float(completion == f"#### {answer}")
+def never(completion, answer): return 0
+def graded(completions, answer, **columns):
+    return [2.0 if c == f"#### {a}" else 1.5 if c == a else -0.5 * (a in c) for c, a in zip(completions, answer)]
 def half(completion, answer): return 0.5 * (completion == answer)
 def contains(completion, answer): return float(answer in completion.split())
 def main_only(completion, answer):
@@ -59,7 +63,19 @@ def bad(workplace):
             r"the verifier gave 1.0000 to the gold answer .* and 0.1667 the second time",
             "no other answers",
         ),
-        ("wrong", {}, "none of the 8 gold answers tried earns anything, for example the gold answer", "what the gold"),
+        (
+            "wrong",
+            {},
+            "looks like a label, not a completion: .* 0.000 .* '#### 5' and the like 1.000",
+            '"#### {answer}"',
+        ),
+        ("never", {}, "none of the 8 gold answers tried earns anything, for example the gold answer", "what the gold"),
+        (
+            "graded",
+            {},
+            r"what graded says is 1.5, which is not in \[0, 1\] \(.*:graded\)",
+            "range: {graded: [-0.5, 2]}",
+        ),
         ("main_only", {"judges": 2}, "raised AssertionError: signals need the main thread", "in threads"),
     ],
 )
@@ -78,7 +94,7 @@ def test_a_bad_scoring_function_is_found_before_anything_is_built(bad, score, op
     assert not (bad.folder / "run" / "models").exists()
     # And without a run: by evaluating the oracle.
     spec = EvaluationSpec(model="oracle", task="jsonl", options=bad.options(score, gold="answer", **options))
-    with pytest.raises(DataError, match=r"second time|tried earns|raised|gets no reward"):
+    with pytest.raises(DataError, match=r"second time|tried earns|raised|gets no reward|label"):
         run_evaluation(spec, Silent())
 
 
@@ -180,3 +196,24 @@ def test_a_run_is_not_resumed_under_another_scoring_function(workplace, tiny_fol
     with pytest.raises(RunError, match="was begun under rubric another, and the task's is now"):
         run_recipe(started, folder, resume=True)
     assert Run.read(folder).result() == run.result()
+
+
+LATER = """
+calls = []
+def score(completion):
+    calls.append(1)
+    return 2.0 if len(calls) > {after} else len(completion) % 2
+"""
+
+
+@pytest.mark.parametrize("judges", [0, 2])
+def test_a_number_outside_its_range_stops_training_and_leaves_no_answer_out(
+    workplace, tiny_folder, judges, monkeypatch
+):
+    monkeypatch.setattr(precheck_of_jsonl, "precheck", lambda *_: [])
+    workplace.functions(LATER.format(after=30))  # the references of the evaluation and the base model come first
+    with pytest.raises(
+        RewardError, match=r"what score says is 2, which is not in \[0, 1\] \(scoring_\d+:score\)"
+    ) as error:
+        run_recipe(recipe(workplace, tiny_folder, options={"judges": judges}), workplace.folder / "run")
+    assert "task.options.range: {score: [0, 2]}" in error.value.fix
