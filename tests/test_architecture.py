@@ -231,6 +231,7 @@ def test_only_named_boundaries_catch_everything():
         "policies/opening.py",
         "training/checkpoints.py",
         "adapters/callback.py",
+        "audit/elsewhere.py",
         "serve/router.py",
         "serve/batched.py",
         "serve/constrained.py",

@@ -6,7 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from plumbline.errors import TrainingStopped
+from plumbline.errors import RewardError, TrainingStopped
+from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.judging import Judging, check_failures, judge
 from plumbline.records import Outcome, Sampling, Score, Step, Trajectory
 from plumbline.rollouts import collect
@@ -155,6 +156,28 @@ def test_a_task_without_threads_is_judged_by_one_at_a_time():
     for thread in threads:
         thread.join()
     assert task.most == 1
+
+
+class Outside(Slow):
+    """Its scoring function returns what is no reward."""
+
+    def __init__(self, judges):
+        super().__init__()
+        self.judges = judges
+
+    def judge(self, example, completion):
+        raise RewardError("what right says is 2, which is not in [0, 1]", "set task.options.range: {right: [0, 2]}")
+
+
+@pytest.mark.parametrize("judges", [0, 2])
+def test_a_number_outside_its_range_is_no_failure_of_an_answer_but_stops_everything(judges):
+    task = Outside(judges)
+    with pytest.raises(RewardError, match="which is not in"):
+        evaluate_completions(task, task.examples("train"), ["a", "b", "c"], source="x", split="train")
+    task.begun.set()
+    texts = {f"train-{n}": ["a", "b"] for n in range(3)}
+    with pytest.raises(RewardError, match="which is not in"):
+        collect(Engine(task, texts), task, task.examples("train"), copies=2, sampling=LAW, key=(0,))
 
 
 @pytest.mark.parametrize(("failed", "total"), [(0, 0), (1, 4), (2, 4), (2, 8), (6, 32)])

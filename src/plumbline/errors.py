@@ -4,6 +4,7 @@
     ├── RecipeError        an unknown key, a value out of range, a recipe that extends itself
     │   └── UntrustedCodeError  a file names code that the user did not consent to
     ├── DataError          a malformed row (with its file and line), an empty dataset, splits that overlap
+    │   └── RewardError    a scoring function that returns what is no reward, such as a number outside its range
     ├── ModelError         a missing model, a tokenizer without a chat template, a checkpoint of another model
     ├── StorageError       a full disk, a folder that cannot be written
     ├── DeviceMemoryError  a pass, a model or a batch of answers that the device's memory cannot hold
@@ -61,6 +62,10 @@ class UntrustedCodeError(RecipeError):
 
 class DataError(PlumblineError, ValueError):
     """Records that cannot be read, or that would make the result false."""
+
+
+class RewardError(DataError):
+    """A scoring function returned what is no reward: the task is wrong, whatever the answer was."""
 
 
 class ModelError(PlumblineError):

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from types import TracebackType
 
-from plumbline.errors import EngineError, TrainingStopped
+from plumbline.errors import EngineError, RewardError, TrainingStopped
 from plumbline.records import Example, Failure, Message, Outcome, Score
 from plumbline.tasks.episode import Episode
 from plumbline.tasks.task import Grouped, Task, episode_of, threads_of, turns_of
@@ -24,6 +24,8 @@ _in_place = threading.Lock()
 """A task without threads is judged by one at a time, also where an evaluation and a sampler ahead do so at once."""
 Verdict = tuple[Outcome, Score | None, Failure | None]
 _FAILED = Outcome(how="failed")
+STOPS = (EngineError, RewardError)
+"""No failures of a single verdict: what judges is gone, or the task's scoring function returns what is no reward."""
 
 
 def judge(task: Task, example: Example, completion: str) -> Verdict:
@@ -71,7 +73,7 @@ class Judging:
         self._asked: dict[tuple[int, int], Sequence[Message]] = {}
         self._news = threading.Condition()
         self._ended = False
-        self._gone: EngineError | None = None
+        self._gone: EngineError | RewardError | None = None
         self._threads = [
             threading.Thread(target=self._work, name=f"judge-{number}", daemon=True)
             for number in range(threads_of(task))
@@ -99,7 +101,7 @@ class Judging:
         """Take a copy's text; where there are threads, the one that tells does not wait for the verdict.
 
         Raises:
-            EngineError: here, in `asked` or at the end of `with`, where what judges is gone; that is no verdict.
+            EngineError, RewardError: see `STOPS`; here, in `asked` or at the end of `with`.
         """
         if not self._threads:
             with _in_place:
@@ -145,7 +147,7 @@ class Judging:
                 told = self._told.pop(prompt)
             try:
                 self.judge(prompt, told)
-            except EngineError as error:
+            except STOPS as error:
                 with self._news:
                     self._gone = self._gone or error
                     self._waiting.clear()
@@ -156,9 +158,9 @@ class Judging:
     def judge(self, prompt: int, told: Sequence[tuple[int, str]]) -> None:
         """Judge texts of copies of one prompt, in one call where the task is `Grouped` and asks once.
 
-        A verifier that breaks is a counted failure with its cause, never a reward of 0. Every exception is caught here,
-        because beyond lies a task's own code, fed with whatever a model wrote. Where the call for all of them breaks,
-        that is warned of and each is judged by itself, so that one of them cannot take the others along.
+        A verifier that breaks is a counted failure with its cause, never a reward of 0. Every exception but `STOPS` is
+        caught here, because beyond lies a task's own code, fed with whatever a model wrote. Where the call for all of
+        them breaks, that is warned of and each is judged by itself, so that one of them cannot take the others along.
         """
         if isinstance(self.task, Grouped) and len(told) > 1 and turns_of(self.task) == 1:
             try:
@@ -167,7 +169,7 @@ class Judging:
                     (prompt, copy): (_FAILED, None, each) if isinstance(each, Failure) else (*each, None)
                     for (copy, _), each in zip(told, verdicts, strict=True)
                 }
-            except EngineError:
+            except STOPS:
                 raise
             except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see above
                 broke = f"{type(error).__name__}: {error}"
@@ -189,7 +191,7 @@ class Judging:
             self._found[place] = (*episode.result(), None)
             if (messages := episode.ask()) is not None:
                 self._asked[place] = messages
-        except EngineError:
+        except STOPS:
             raise
         except Exception as error:  # noqa: BLE001 - the boundary to a task's code, see `judge`
             self._found[place] = (_FAILED, None, Failure(cause=type(error).__name__, detail=str(error)[:500]))

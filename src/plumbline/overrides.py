@@ -47,7 +47,8 @@ def set_value(values: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
         raise RecipeError(f"cannot read the override {override!r}", "write --set key.subkey=value")
-    value = read_yaml(text, f"the value in {override!r}")
+    comment = text.lstrip().startswith("#")  # the text `#### {answer}`, which YAML would drop in silence
+    value = text if comment else read_yaml(text, f"the value in {override!r}")
     if isinstance(value, str):
         value = _number(value)
     *folders, leaf = key.strip().split(".")

@@ -1,6 +1,7 @@
 """Each kind of finding on a task with that fault planted and nothing else wrong; and none on tasks that are sound."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -266,11 +267,147 @@ def test_what_is_no_reward_is_one_finding_with_its_remedy(plumbline, tmp_path, m
     (tmp_path / "wrong_rewards.py").write_text(WRONG)
     rows = [{"prompt": f"Word {n}?", "answer": f"word-{n}"} for n in range(40)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for name, said in (("two", "set task.options.range"), ("strict", "catch it there")):
-        gold = ("--rows", "rows.jsonl", "--set", "task.options.gold=answer", "--json")
-        code, out, _ = plumbline("audit", f"wrong_rewards:{name}", *gold)
+    for name, said in (("two", "set task.options.range: {two: [0, 2]}"), ("strict", "catch it there")):
+        gold = ("--set", "task.options.gold=answer") if name == "strict" else ()
+        code, out, _ = plumbline("audit", f"wrong_rewards:{name}", "--rows", "rows.jsonl", *gold, "--json")
         (finding,) = [one for one in json.loads(out)["audits"]["jsonl"]["findings"] if one["level"] == "fatal"]
         assert code == 1
         assert finding["check"] == "raises"
         assert said in finding["fix"]
         assert name == "two" or "wrong_rewards.py, line 6)" in finding["what"], "the line of the user's, not of json"
+
+
+USERS = """
+import asyncio, re, signal, threading, time
+from pathlib import Path
+
+def last(text):
+    return (re.findall(r"-?\\d+", text if isinstance(text, str) else text[-1]["content"]) or [None])[-1]
+def right(completions, answer):
+    return [float(last(text) == one) for text, one in zip(completions, answer)]
+def ring(*_):
+    raise TimeoutError
+local = threading.local()
+local.open = True
+asked, known = [], {}
+
+def sound(completions, answer, **_): return right(completions, answer)
+async def coroutine(completions, answer, **_): return right(completions, answer)
+def careful(completions, answer, **_):
+    main = threading.current_thread() is threading.main_thread()
+    if main:
+        signal.signal(signal.SIGALRM, ring), signal.alarm(5)
+    scores = right(completions, answer)
+    if main:
+        signal.alarm(0)
+    return scores
+def alarm(completions, answer, **_):
+    try:
+        signal.signal(signal.SIGALRM, ring)
+        signal.alarm(5)
+        return right(completions, answer)
+    except Exception:
+        return [0.0 for _ in completions]
+    finally:
+        signal.alarm(0)
+def raising(completions, answer, **_):
+    signal.signal(signal.SIGALRM, ring)
+    return right(completions, answer)
+def of_a_thread(completions, answer, **_):
+    return right(completions, answer) if getattr(local, "open", False) else [0.0 for _ in completions]
+def loop(completions, answer, **_):
+    async def wait(): return right(completions, answer)
+    return asyncio.run(wait())
+def first_row(completions, answer, **_): return right(completions, [answer[0]] * len(completions))
+def shared(completions, answer, **_):
+    return [score / completions.count(text) for score, text in zip(right(completions, answer), completions)]
+def hashed(completions, answer, **_):
+    return [score * (hash(one) % 97 + 1) / 97 for score, one in zip(right(completions, answer), answer)]
+def cached(prompts, completions, answer, **_):
+    return [known.setdefault(p, score) for p, score in zip(prompts, right(completions, answer))]
+def relative(completions, answer, **_):
+    return right(completions, answer) if Path("rows.jsonl").exists() else [0.0 for _ in completions]
+def printing(completions, answer, **_):
+    print("judging", len(completions))
+    return right(completions, answer)
+def accuracy(completions, answer, **_): return [2 * score for score in right(completions, answer)]
+def hashes(completions, **_): return [0.5 * text.startswith("#### ") for text in completions]
+def tagged(completions, answer, **_):
+    return [float(f"<answer>{one}</answer>" in text) for text, one in zip(completions, answer)]
+def messages(completions, answer, **_): return right([text[0]["content"] for text in completions], answer)
+"""
+
+
+@pytest.fixture
+def users(plumbline, tmp_path, monkeypatch):
+    """Audits functions of the module above, by name; gives what stands in the JSON."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("users_rewards", None)
+    (tmp_path / "users_rewards.py").write_text(USERS)
+    words = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    rows = [{"prompt": f"Twice {words[n // 10]} {words[n % 10]}?", "answer": str(2 * n)} for n in range(60)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def audited(names, gold="answer"):
+        functions = ",".join(f"users_rewards:{name}" for name in names.split(","))
+        chosen = () if gold is None else ("--set", f"task.options.gold={gold}")
+        _, out, _ = plumbline("audit", functions, "--rows", "rows.jsonl", *chosen, "--json")
+        return json.loads(out)["audits"]["jsonl"]
+
+    return audited
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "where", "cause"),
+    [
+        ("alarm", "warning", "on another thread", "an alarm (signal.alarm, SIGALRM)"),
+        ("raising", "warning", "on another thread", "an alarm (signal.alarm, SIGALRM)"),
+        ("of_a_thread", "warning", "on another thread", "state of a thread"),
+        ("loop", "warning", "while an event loop runs", "asyncio.run"),
+        ("first_row", "warning", "in one call with answers to other prompts", "answer[0]"),
+        ("shared", "fatal", "in one call with other answers to the prompt", "other answers of the same call"),
+        ("hashed", "warning", "in another process", "a global that something else set"),
+        ("cached", "warning", "in another process", "a global that something else set"),
+        ("relative", "warning", "in another working directory", "relative to the working directory"),
+        ("sound", "", "", ""),
+        ("coroutine", "", "", ""),
+        ("careful", "", "", ""),
+    ],
+)
+def test_a_reward_is_judged_under_other_conditions(users, name, level, where, cause):
+    found = [one for one in users(name)["findings"] if one["check"] == "elsewhere"]
+    assert [(one["level"], one["evidence"]["where"]) for one in found] == ([(level, where)] if level else [])
+    assert all(cause in one["causes"][0] for one in found)
+
+
+def test_parts_of_trls_signature_add_up_over_the_ranges_that_are_seen(users):
+    found = users("accuracy,hashes", gold="#### {answer}")
+    assert found["effective_weights"] == pytest.approx({"accuracy": 0.8, "hashes": 0.2})
+    assert found["gold"]["mean"] == 1.0
+    (note,) = [one for one in found["findings"] if one["check"] == "range"]
+    assert note["level"] == "note"
+    assert "task.options.range: {accuracy: [0, 2], hashes: [0, 0.5]}" in note["fix"]
+    assert not found["fatal"]
+
+
+@pytest.mark.parametrize(
+    ("names", "gold", "check", "said"),
+    [
+        ("accuracy", None, "raises", "task.options.range: {accuracy: [0, 2]}"),
+        ("accuracy,hashes", "answer", "label", 'task.options.gold: "#### {answer}"'),
+        ("tagged", "answer", "label", 'task.options.gold: "<answer>{answer}</answer>"'),
+        ("messages", "answer", "form", "give prompts as lists of messages"),
+        ("messages", None, "form", "give prompts as lists of messages"),
+    ],
+)
+def test_one_cause_is_named_where_one_explains_all(users, names, gold, check, said):
+    (finding,) = [one for one in users(names, gold)["findings"] if one["level"] == "fatal"]
+    assert finding["check"] == check
+    assert said in finding["fix"]
+
+
+def test_what_a_verifier_prints_is_counted_and_stays_out_of_the_figures(users):
+    (finding,) = users("printing")["findings"]
+    assert (finding["check"], finding["level"]) == ("prints", "note")
+    assert "first 'judging 1'" in finding["what"]

@@ -31,6 +31,9 @@ def slow(completion, answer):
     time.sleep(0.002)
     return float(completion == answer)
 def wrong(completion, answer): return float(completion == f"#### {answer}")
+def never(completion, answer): return 0
+def graded(completions, answer, **columns):
+    return [2.0 if c == f"#### {a}" else 1.5 if c == a else -0.5 * (a in c) for c, a in zip(completions, answer)]
 def half(completion, answer): return 0.5 * (completion == answer)
 def contains(completion, answer): return float(answer in completion.split())
 def main_only(completion, answer):
@@ -59,7 +62,19 @@ def bad(workplace):
             r"the verifier gave 1.0000 to the gold answer .* and 0.1667 the second time",
             "no other answers",
         ),
-        ("wrong", {}, "none of the 8 gold answers tried earns anything, for example the gold answer", "what the gold"),
+        (
+            "wrong",
+            {},
+            "looks like a label, not a completion: .* 0.000 .* '#### 5' and the like 1.000",
+            '"#### {answer}"',
+        ),
+        ("never", {}, "none of the 8 gold answers tried earns anything, for example the gold answer", "what the gold"),
+        (
+            "graded",
+            {},
+            r"what graded says is 1.5, which is not in \[0, 1\] \(.*:graded\)",
+            "range: {graded: [-0.5, 2]}",
+        ),
         ("main_only", {"judges": 2}, "raised AssertionError: signals need the main thread", "in threads"),
     ],
 )
@@ -78,7 +93,7 @@ def test_a_bad_scoring_function_is_found_before_anything_is_built(bad, score, op
     assert not (bad.folder / "run" / "models").exists()
     # And without a run: by evaluating the oracle.
     spec = EvaluationSpec(model="oracle", task="jsonl", options=bad.options(score, gold="answer", **options))
-    with pytest.raises(DataError, match=r"second time|tried earns|raised|gets no reward"):
+    with pytest.raises(DataError, match=r"second time|tried earns|raised|gets no reward|label"):
         run_evaluation(spec, Silent())
 
 

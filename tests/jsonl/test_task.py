@@ -123,6 +123,28 @@ def test_malformed_rows_are_named(workplace, rows, options, message):
         workplace.open(**options).examples("train")
 
 
+@pytest.mark.parametrize(
+    ("gold", "text"),
+    [
+        ("answer", "7"),
+        ("#### {answer}", "#### 7"),
+        ("\\boxed{{{answer}}} {kind}", "\\boxed{7} odd"),
+        ("messages", "1!"),
+        ("<answer>{messages}</answer>", "<answer>1!</answer>"),
+        ("{odd}", "as it is"),
+    ],
+)
+def test_a_gold_answer_is_a_column_or_a_template_of_columns(workplace, gold, text):
+    more = {"messages": [{"role": "assistant", "content": "1!"}], "{odd}": "as it is", "odd": "3"}
+    workplace.rows([{**row, **more, "answer": "7"} for row in sums()])
+    assert {example.gold for example in workplace.open(gold=gold).examples("train")} == {text}
+
+
+def test_a_template_of_a_column_that_is_not_there(workplace):
+    with pytest.raises(DataError, match=r"rows.jsonl:1: there is no column 'solution' \(it has prompt, answer, kind\)"):
+        workplace.open(gold="#### {solution}").examples("train")
+
+
 def test_a_prompt_in_two_files_is_refused(workplace):
     workplace.rows(sums()[3:5], "val.jsonl")
     with pytest.raises(DataError, match=r"val.jsonl:1 \(val\) has the prompt of rows.jsonl:4 \(train\)"):
@@ -191,6 +213,8 @@ def _rendered(summary):
 # -- scoring functions -------------------------------------------------------------------------------------------
 
 FUNCTIONS = '''
+import asyncio, functools
+from fractions import Fraction
 import numpy
 
 def number(completion, answer): return completion == answer
@@ -204,12 +228,25 @@ def trl(prompts, completions, answer, kind, **kwargs):
     return [float(c == a) if c != "pass" else None for c, a in zip(completions, answer)]
 def picky(completion, prompt, answer="?", nothing=3):
     return float(completion == prompt and answer == "1" and nothing == 3)
+def two(completion, answer): return 2.0 * (completion == answer)
+def two_trl(completions, answer, **columns): return [2.0 * (c == a) for c, a in zip(completions, answer)]
+def spoils(completions, known, **columns): return [float(c == k.pop("is")) for c, k in zip(completions, known)]
 def needs(completion, solution): return 0
 def names(text, row): return 0
 def both(completion, completions): return 0
 def only(**columns): return 0
 def trainer(completions, trainer_state, **columns): return [0 for _ in completions]
-async def slowly(completions, **columns): return [0 for _ in completions]
+async def laters(completions, answer, **columns):
+    await asyncio.sleep(0)
+    return [c == a for c, a in zip(completions, answer)]
+async def later(completion, answer): return completion == answer
+def fraction(completion, answer): return Fraction(completion == answer)
+def tensor(completions, answer, **columns):
+    right = numpy.array([[c == a] for c, a in zip(completions, answer)], numpy.float32)
+    completions.clear(), answer.append("lost")
+    return right
+def twice(completion, answer, times): return times * (completion == answer)
+bound = functools.partial(twice, times=1)
 def wide(completion): return numpy.zeros(3)
 def huge(completion): return 10**400
 def text(completion): return "1.0"
@@ -223,7 +260,8 @@ judge = Judge()
 
 @pytest.fixture
 def functions(workplace):
-    workplace.rows([sums(1)[0]] + [{**row, "prompt": f"{n}?"} for n, row in enumerate(sums(9))])
+    rows = [sums(1)[0]] + [{**row, "prompt": f"{n}?"} for n, row in enumerate(sums(9))]
+    workplace.rows([{**row, "known": {"is": row["answer"]}} for row in rows])
     workplace.functions(FUNCTIONS)
     return workplace
 
@@ -235,7 +273,7 @@ def first(functions, *score, **options):
     return task, example
 
 
-@pytest.mark.parametrize("score", ["number", "array", "trl", "judge"])
+@pytest.mark.parametrize("score", ["number", "array", "trl", "judge", "bound", "later", "laters", "fraction", "tensor"])
 def test_a_number_is_a_reward(functions, score):
     task, example = first(functions, score)
     assert [task.judge(example, text)[1].total for text in ("1", "2")] == [1.0, 0.0]
@@ -268,6 +306,20 @@ def test_a_range_becomes_0_to_1(functions):
     assert "task.options.range" in error.value.fix
 
 
+def test_averages_of_ours_do_not_depend_on_the_width_of_a_range_and_sums_of_trls_do(functions):
+    task, example = first(functions, ["two", "brief"], range={"two": [0, 2], "brief": [0, 1]})
+    assert task.judge(example, "1")[1].total == 1.0
+    assert task.judge(example, "22")[1].total == 0.5
+    task, example = first(functions, ["two_trl", "brief"], range={"two_trl": [0, 2], "brief": [0, 1]})
+    assert task.judge(example, "22")[1].total == pytest.approx(1 / 3)
+
+
+def test_what_a_function_does_to_its_arguments_stays_there(functions):
+    task, example = first(functions, ["spoils"])
+    assert [task.judge(example, "1")[1].total for _ in range(2)] == [1.0, 1.0]
+    assert [score.total for _, score in task.judge_group(example, ["1", "1", "2"])] == [1.0, 1.0, 0.0]
+
+
 def test_parameters_get_what_they_are_named_after(functions):
     task, example = first(functions, "picky")
     assert task.judge(example, "0 + 1 = ?")[1].total == 1.0
@@ -280,7 +332,6 @@ def test_parameters_get_what_they_are_named_after(functions):
         ("both", "no answer to score"),
         ("only", "no answer to score"),
         ("trainer", "takes trainer_state, which only TRL's trainer has"),
-        ("slowly", "is a coroutine"),
         ("absent", "has no absent"),
     ],
 )
@@ -330,6 +381,11 @@ def test_two_functions_may_not_return_one_part(functions):
         ({"weights": {"score": 0}}, "weights.score: Input should be greater than 0"),
         ({"weights": {}}, "weights"),
         ({"judges": -1}, "judges"),
+        ({"gold": "#### {answer.real}"}, "is no template; write {column}"),
+        ({"gold": "{answer!r}"}, "is no template; write {column}"),
+        ({"gold": "#### {}"}, "is no template; write {column}"),
+        ({"gold": "{{answer}}"}, "is no template; write {column}"),
+        ({"gold": "#### {answer"}, "is no template: expected '}'"),
         ({"score": "no_colon"}, "name a function as module:function"),
         ({"score": ["a:f", "b:f"]}, "two functions have one name"),
         ({"score": []}, "name a function as module:function"),

@@ -1,24 +1,28 @@
 """An audit of one task: what is tried, and what came of it."""
 
+import io
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from plumbline.audit.bench import Bench, Group, Hung, Verdict
 from plumbline.audit.cheats import cheapest_cheat
 from plumbline.audit.checks import check
+from plumbline.audit.elsewhere import elsewhere
 from plumbline.audit.probes import a_few, damaged
 from plumbline.audit.seen import Seen, mean, written
 from plumbline.audit.writings import writes_commas, writings
 from plumbline.diagnosis.finding import Finding
-from plumbline.errors import DataError
+from plumbline.errors import DataError, RewardError
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Example
 from plumbline.storage import read_object
 from plumbline.tasks import Progress, silent
+from plumbline.tasks.jsonl.task import JsonlTask
 from plumbline.tasks.precheck import GOLD, HOSTILE, Case
 from plumbline.tasks.task import Task, headline_of
 
@@ -35,6 +39,8 @@ class Audit:
     rubric: str
     counts: Mapping[str, int]
     """Examples by split."""
+    weights: Mapping[str, float]
+    """The effective weight of each part, where the task says so; they add up to 1."""
     seen: Seen
     findings: tuple[Finding, ...]
     """The gravest first."""
@@ -55,6 +61,7 @@ class Audit:
         return {
             "task": self.task,
             "rubric": self.rubric,
+            "effective_weights": dict(self.weights),
             "splits": dict(self.counts),
             "fatal": self.fatal,
             "findings": [asdict(finding) for finding in self.findings],
@@ -117,19 +124,52 @@ def audit(
     few = a_few(chosen, PROBED // 3 if quick else PROBED, seed)
     if not few:
         raise DataError(f"the task {task.name} has no examples", "give it some rows")
-    bench = Bench(task, progress)
-    cheat, again, repeated = None, [], []
+    printed = Printed()
+    with redirect_stdout(printed):
+        fitted = task.fitted() if isinstance(task, JsonlTask) else None
+        bench = Bench(fitted or task, progress)
+        seen = _seen(bench, chosen, few, seed, quick)
+    seen = replace(seen, printed=(printed.lines, printed.first), ranges=fitted.declared() if fitted is not None else "")
+    task = bench.task
+    return Audit(
+        task=task.name,
+        rubric=task.rubric,
+        counts={split: len(examples) for split, examples in chosen.items()},
+        weights=task.shares if isinstance(task, JsonlTask) else {},
+        seen=seen,
+        findings=tuple(check(seen)),
+        verdicts=bench.count + seen.repeated,
+        rate=bench.count / bench.seconds if bench.seconds else 0.0,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _seen(
+    bench: Bench, chosen: Mapping[str, Sequence[Example]], few: Sequence[Example], seed: int, quick: bool
+) -> Seen:
+    """Try everything, until it is done or verdicts do not come back."""
+    task = bench.task
+    users = task if isinstance(task, JsonlTask) else None
+    cheat, again, other, repeated, labelled, misread, advice = None, [], [], [], None, None, None
     try:
         _judge_all(bench, chosen, few, seed)
-        if not quick:
+        if users is not None:
+            strange = any(one.kind == RewardError.__name__ for one in _every(bench))
+            advice = users.advice() if strange else None
+            misread = None if strange else users.misread(few)
+            labelled = users.label(few) if misread is None else None
+        if not quick and misread is None and not (labelled is not None and labelled.grave):
             cheat = cheapest_cheat(bench, a_few(chosen, POOL, seed), task.controls, seed)
         probed = {example.id for example in few}
         repeated = [one for one in _every(bench) if one.case.example.id in probed and one.score is not None]
         again = bench.again(repeated)
+        if not again:
+            bench.progress("on another thread, in another process", 0, 1)
+            other = elsewhere(task, repeated)
     except Hung:
         pass  # which is a finding; what was judged until then is looked at
     headline = headline_of(task)
-    seen = Seen(
+    return Seen(
         golds=bench.kept.get(("gold",), ()),
         controls={
             name: {group[2]: found for group, found in bench.kept.items() if group[:2] == ("control", name)}
@@ -141,20 +181,15 @@ def audit(
         every=_every(bench),
         again=again,
         repeated=len(repeated),
+        elsewhere=other,
+        label=labelled,
+        misread=misread,
+        column="" if users is None else users.options.gold or "",
+        advice=advice,
         cheat=cheat,
         limits=headline.limits if headline is not None else {},
         form=tuple(task.form),
         commas=writes_commas(few),
-    )
-    return Audit(
-        task=task.name,
-        rubric=task.rubric,
-        counts={split: len(examples) for split, examples in chosen.items()},
-        seen=seen,
-        findings=tuple(check(seen)),
-        verdicts=bench.count + len(repeated),
-        rate=bench.count / bench.seconds if bench.seconds else 0.0,
-        seconds=time.monotonic() - began,
     )
 
 
@@ -164,6 +199,21 @@ def is_audit(path: Path) -> bool:
         return "audits" in read_object(path)
     except DataError:
         return False
+
+
+class Printed(io.StringIO):
+    """Standard output of a verifier, which is no place for it: the audit's own figures stand there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines, self.first = 0, ""
+
+    def write(self, text: str) -> int:
+        """Count lines, and keep the first."""
+        if not self.lines:
+            self.first = (self.first + text).split("\n")[0][:80]
+        self.lines += text.count("\n")
+        return len(text)
 
 
 def _every(bench: Bench) -> list[Verdict]:
@@ -180,7 +230,8 @@ def _judge_all(bench: Bench, splits: Mapping[str, Sequence[Example]], few: Seque
         "hostile texts", {("hostile",): [Case(one, "hostile text", t) for one in few[:STRUCK] for t in HOSTILE]}
     )
     every = {example.id: example for examples in splits.values() for example in examples}.values()
-    if golds := [Case(one, GOLD, one.gold) for one in every if one.gold is not None]:
+    golds = [Case(one, GOLD, one.gold) for one in every if one.gold is not None]
+    if golds:
         bench.judge("gold answers", {("gold",): golds})
     answers: dict[Group, list[Case]] = {
         ("control", name, split): [
@@ -190,6 +241,8 @@ def _judge_all(bench: Bench, splits: Mapping[str, Sequence[Example]], few: Seque
         for name, control in bench.task.controls.items()
     }
     bench.judge("controls", answers)
+    if isinstance(bench.task, JsonlTask) and not golds:
+        bench.judge("likely answers", {("likely",): bench.task.likely(few[: len(few) // 3 + 1])})
     golden = [one for one in few if one.gold is not None]
     worse = [
         Case(one, "damaged gold answer", text)

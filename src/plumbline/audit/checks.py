@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.audit.bench import LIMIT, Verdict
+from plumbline.audit.elsewhere import LATE
 from plumbline.audit.seen import Seen, ids, mean, shown, written
 from plumbline.audit.writings import DECIMAL_COMMA
 from plumbline.diagnosis.finding import Finding, Level
@@ -41,8 +42,10 @@ def raises(seen: Seen) -> Iterator[Finding]:
     by_fix: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in seen.every:
         if verdict.failure and not verdict.hung:
-            by_fix[verdict.fix].append(verdict)
-    for fix, verdicts in by_fix.items():
+            ranged = "task.options.range" in verdict.fix
+            by_fix[seen.advice or "task.options.range" if ranged else verdict.fix].append(verdict)
+    for verdicts in by_fix.values():
+        fix = seen.advice if seen.advice and "task.options.range" in verdicts[0].fix else verdicts[0].fix
         counts = dict(Counter(verdict.kind for verdict in verdicts).most_common())
         named = ", ".join(f"{kind} {count}" for kind, count in counts.items())
         yield Finding(
@@ -51,7 +54,9 @@ def raises(seen: Seen) -> Iterator[Finding]:
             f"{len(verdicts)} of {len(seen.every)} texts got no reward ({named}): {verdicts[0].failure}",
             evidence={"count": len(verdicts), "of": len(seen.every), "raised": counts},
             samples=ids(verdicts),
-            causes=("the verifier takes a text for granted that a model need not write",),
+            causes=("the range is another one than the recipe says; a run stops at the first such number",)
+            if "task.options.range" in fix
+            else ("the verifier takes a text for granted that a model need not write",),
             fix=fix,
         )
 
@@ -314,6 +319,89 @@ def readings(seen: Seen) -> Iterator[Finding]:
         )
 
 
+def labels(seen: Seen) -> Iterator[Finding]:
+    """Gold answers that are labels, which explains what they lack."""
+    if (found := seen.label) is not None:
+        yield Finding(
+            "label",
+            "fatal" if found.gold <= AS_GOOD * found.earns + EXACT else "warning",
+            found.cause,
+            evidence={"gold": found.gold, "template": found.template, "earns": found.earns},
+            samples=ids(seen.golds),
+            fix=found.fix(seen.column),
+        )
+
+
+def form(seen: Seen) -> Iterator[Finding]:
+    """Completions in another form than a function reads."""
+    if seen.misread is not None:
+        yield Finding("form", "fatal", seen.misread[0], samples=ids(seen.golds), fix=seen.misread[1])
+
+
+def ranges(seen: Seen) -> Iterator[Finding]:
+    """Ranges that nobody declared."""
+    if seen.ranges:
+        yield Finding(
+            "range",
+            "note",
+            "the functions' ranges are not declared; these figures take them from what gold answers, controls and "
+            "hostile texts were given, and a run takes [0, 1]",
+            fix=seen.ranges,
+        )
+
+
+def prints(seen: Seen) -> Iterator[Finding]:
+    """A verifier that prints."""
+    count, first = seen.printed
+    if count:
+        yield Finding("prints", "note", f"the verifier printed {count:,} lines, first {first!r}: a run's log would too")
+
+
+def conditions(seen: Seen) -> Iterator[Finding]:
+    """Verdicts that come out otherwise on another thread, in another process and the like."""
+    for found in seen.elsewhere:
+        alarm = found.alarm and found.where == "on another thread"
+        yield Finding(
+            "elsewhere",
+            "note" if found.then == LATE else "fatal" if found.where == GROUPED else "warning",
+            f"{found.count} of {found.of} texts were judged otherwise {found.where}: {found.verdict.case} got "
+            f"{found.verdict.reward:.4f}, then {found.then}. {CALLED[found.where]}",
+            evidence={"where": found.where, "count": found.count, "of": found.of},
+            samples=(found.verdict.case.example.id,),
+            causes=("an alarm (signal.alarm, SIGALRM), which works on the main thread of a process alone",)
+            if alarm
+            else CAUSES[found.where],
+            fix="limit the time without signals (a process that is ended, or the library's own option: math_verify "
+            "takes parsing_timeout=None and timeout_seconds=None), and let errors be raised, not scored"
+            if alarm
+            else "let a reward depend on the example and the answer alone",
+        )
+
+
+GROUPED = "in one call with other answers to the prompt"
+"""As a run judges where threads do: it refuses such a reward."""
+CALLED = {
+    "on another thread": "Trainers call rewards on other threads.",
+    "while an event loop runs": "Trainers and notebooks call rewards while an event loop runs.",
+    GROUPED: "Trainers judge all answers to a prompt in one call.",
+    "in one call with answers to other prompts": "TRL judges answers to several prompts in one call.",
+    "in another process": "Trainers call rewards in other processes.",
+    "in another working directory": "Trainers start workers in other directories.",
+}
+CAUSES = {
+    "on another thread": ("state of a thread", "a connection that belongs to a thread"),
+    "while an event loop runs": ("asyncio.run or run_until_complete inside of the function",),
+    GROUPED: ("other answers of the same call", "a cache by prompt"),
+    "in one call with answers to other prompts": ("the first row's columns are taken for all (answer[0])", "a cache"),
+    "in another process": (
+        "a global that something else set",
+        "hash() or the order of a set, which differ from process to process",
+        "what was judged before, or standard input",
+    ),
+    "in another working directory": ("a file that is named relative to the working directory",),
+}
+
+
 def repeat(seen: Seen) -> Iterator[Finding]:
     """Verdicts that come out otherwise the second time."""
     if seen.again:
@@ -353,16 +441,21 @@ def cheat(seen: Seen) -> Iterator[Finding]:
 
 def check(seen: Seen) -> list[Finding]:
     """All findings, the gravest first. Of a reward that comes out otherwise each time nothing else is said: every
-    figure would be chance."""
-    unsteady = len(seen.again) > seen.repeated / 2
-    found = [one for each in (BASIC if unsteady else CHECKS) for one in each(seen)]
+    figure would be chance. Gold answers that are labels, or in a form that is not read, explain what they lack."""
+    if seen.misread is not None:
+        return list(form(seen))
+    grave = seen.label is not None and seen.label.grave
+    chosen = BASIC if len(seen.again) > seen.repeated / 2 else (*BASIC, labels) if grave else CHECKS
+    explained = {"oracle", "part-dead"} if seen.label is not None else set()
+    found = [one for each in chosen for one in each(seen) if one.check not in explained]
     return sorted(found, key=lambda one: LEVELS.index(one.level))
 
 
-BASIC: tuple[Callable[[Seen], Iterator[Finding]], ...] = (raises, slow, repeat)
+BASIC: tuple[Callable[[Seen], Iterator[Finding]], ...] = (raises, slow, repeat, conditions, ranges, prints)
 LEVELS = ("fatal", "warning", "note")
 CHECKS: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
     *BASIC,
+    labels,
     oracle,
     controls,
     cheat,

@@ -9,7 +9,9 @@ import numpy as np
 
 from plumbline.audit.bench import Verdict
 from plumbline.audit.cheats import Cheat
+from plumbline.audit.elsewhere import Elsewhere
 from plumbline.records import Score
+from plumbline.tasks.precheck import Label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +31,20 @@ class Seen:
     """Those that came out otherwise the second time, with what they got."""
     repeated: int = 0
     """How many were judged twice."""
+    elsewhere: Sequence[Elsewhere] = ()
+    """Verdicts that came out otherwise under other conditions."""
+    label: Label | None = None
+    """What is wrong with gold answers that are labels."""
+    misread: tuple[str, str] | None = None
+    """What is wrong, and what to do, where a function takes completions in another form than it gets."""
+    column: str = ""
+    """Of the gold answers."""
+    ranges: str = ""
+    """The line that declares the ranges that the reward was seen to have, where they are taken from that."""
+    advice: str | None = None
+    """The same line, where a number lay outside of the range."""
+    printed: tuple[int, str] = (0, "")
+    """Lines that the verifier printed, and the first."""
     cheat: Cheat | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
     """Of controls, where the task has them."""

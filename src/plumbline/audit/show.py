@@ -20,6 +20,10 @@ def audit_tables(name: str, audit: Audit) -> RenderableType:
     splits = ", ".join(f"{split} {count}" for split, count in audit.counts.items())
     title = Text(f"{name or audit.task}: {splits}; {audit.verdicts:,} verdicts, {audit.rate:,.0f} a second")
     cheat = [] if audit.seen.cheat is None else [Text(f"cheapest cheat: {shown(audit.seen.cheat.rule, 240)}\n")]
+    if len(audit.weights) > 1:
+        title.append(
+            f"\neffective weights: {', '.join(f'{part} {share:.2f}' for part, share in audit.weights.items())}"
+        )
     tables: list[RenderableType] = [_earned(audit), *cheat, *_parts(audit), *_writings(audit)]
     findings = [line for finding in audit.findings for line in finding_lines(finding)]
     return Group(title, *tables, *(findings or [Text("nothing found\n")]))

@@ -23,7 +23,7 @@ from typing import Any
 from uuid import uuid4
 
 from plumbline.engines.workers_pool import Home, Pool, cluster, here, stand
-from plumbline.errors import EngineError, RecipeError
+from plumbline.errors import EngineError, RecipeError, RewardError
 from plumbline.policies import open_policy
 from plumbline.policies.options import model_section
 from plumbline.policies.policy import Cuts, Learner, Policy
@@ -118,6 +118,8 @@ def _named() -> Iterator[None]:
     worker alone, or be one that cannot be pickled."""
     try:
         yield
+    except RewardError:
+        raise
     except Exception as error:  # noqa: BLE001 - the boundary to a task's code, as in `plumbline.judging`
         raise type(type(error).__name__, (Exception,), {})(str(error)) from None
 

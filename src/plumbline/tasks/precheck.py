@@ -5,16 +5,18 @@ gives the gold answers nothing, or does not come back. What makes it slow, or ki
 told.
 """
 
+import json
 import signal
 import sysconfig
 import threading
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
+from typing import TypeVar
 
 from plumbline.errors import DataError, PlumblineError
 from plumbline.records import Example, Score
@@ -51,6 +53,9 @@ SLOW = 600.0
 """Seconds of judging in a run from which on they are worth a word."""
 
 
+T = TypeVar("T")
+
+
 class _NoAnswer(BaseException):
     """The time is up; no `except Exception` of a verifier's takes it for its own."""
 
@@ -68,13 +73,97 @@ class Case:
         return f"the {self.kind} {shown!r} to example {self.example.id}"
 
 
-def precheck(task: Task, examples: Sequence[Example], verdicts: int) -> list[str]:
+TEMPLATES = (
+    "#### {}",
+    "\\boxed{{{}}}",
+    "<answer>{}</answer>",
+    "<think>\n\n</think>\n{}",
+    "<think>\n\n</think>\n<answer>\n{}\n</answer>",
+    "<think>\n\n</think>\n\\boxed{{{}}}",
+    "<think> </think><answer>{}</answer>",
+    "<think>\n\n</think>\n\n<answer>\n\\boxed{{{}}}\n</answer>",
+    "<reasoning>\n\n</reasoning>\n<answer>\n{}\n</answer>\n",
+    "The answer is {}.",
+    "The final answer is: {}",
+    "Answer: {}",
+    "**{}**",
+    "({})",
+    '{{"answer": "{}"}}',
+)
+"""Completions as models are asked for them, with a place for what is known of the answer (`str.format`)."""
+LABEL = 80
+"""Characters that a label has at most; a longer text is a completion of its own."""
+BETTER = 0.02
+"""By what a completion must earn more than the label in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A gold column that holds labels: what its texts earn, and what completions earn that contain them."""
+
+    template: str
+    """Of `TEMPLATES`."""
+    gold: float
+    earns: float
+    example: str
+    """A completion."""
+
+    @property
+    def cause(self) -> str:
+        """The sentence for people."""
+        return (
+            f"the gold column looks like a label, not a completion: its texts earn {self.gold:.3f} on average, and "
+            f"{self.example!r} and the like {self.earns:.3f}"
+        )
+
+    def fix(self, column: str) -> str:
+        """What to do."""
+        template = json.dumps(self.template.replace("{}", f"{{{column}}}"))
+        return f"give a template in place of the column: task.options.gold: {template}"
+
+    @property
+    def grave(self) -> bool:
+        """Whether the texts of the column earn less than half of what completions earn."""
+        return self.gold < self.earns / 2
+
+
+def label(task: Task, examples: Sequence[Example]) -> Label | None:
+    """Whether gold answers earn less than all because they are labels: a completion that contains them earns more."""
+    golden = [(one, one.gold) for one in examples if one.gold is not None][:TRIED]
+    if not golden or max(len(text) for _, text in golden) > LABEL:
+        return None
+    began = time.perf_counter()
+
+    def earns(template: str) -> float:
+        return sum(
+            judge_case(task, Case(one, GOLD, template.format(text)), BUDGET).total for one, text in golden
+        ) / len(golden)
+
+    found: Label | None = None
+    try:
+        plain = earns("{}")
+        for template in TEMPLATES:
+            if time.perf_counter() - began > BUDGET or max(plain, found.earns if found else 0.0) > 1 - 1e-6:
+                break
+            mean = earns(template)
+            if mean > (plain + BETTER if found is None else found.earns + 1e-6):
+                found = Label(template, plain, mean, template.format(golden[0][1]))
+    except DataError:
+        return None  # what the verifier breaks on is said where every text is judged
+    return found
+
+
+def precheck(
+    task: Task, examples: Sequence[Example], verdicts: int, column: str = "COLUMN", likely: Sequence[Case] = ()
+) -> list[str]:
     """Try a task's verifier on gold answers, controls and hostile texts, twice each.
 
     Args:
         task: what is tried.
         examples: of a split that is trained on.
         verdicts: how many a run will ask for.
+        column: what the column of the gold answers is called.
+        likely: texts that are tried besides, where there are no gold answers.
 
     Returns:
         What the user should know: how long judging will take, controls that earn what gold answers earn.
@@ -84,17 +173,17 @@ def precheck(task: Task, examples: Sequence[Example], verdicts: int) -> list[str
     """
     tried: list[tuple[Case, Score]] = []
     began = time.perf_counter()
-    for cases in _cases(task, examples):
+    for cases in [*cases_of(task, examples), likely]:
         for case in cases:
             tried.append((case, judge_case(task, case)))
         if time.perf_counter() - began > BUDGET:
             break
     each = (time.perf_counter() - began) / len(tried)
     _again(task, tried)
-    return [*_pace(task, each, verdicts), *_worth(tried)]
+    return [*_pace(task, each, verdicts), *_worth(tried, lambda: label(task, examples[:TRIED]), column)]
 
 
-def _cases(task: Task, examples: Sequence[Example]) -> Iterator[list[Case]]:
+def cases_of(task: Task, examples: Sequence[Example]) -> Iterator[list[Case]]:
     """The texts to try, example by example."""
     some = examples[:64]
     controls = {f"control {name}": control(some) for name, control in task.controls.items()}
@@ -199,7 +288,7 @@ def _pace(task: Task, each: float, verdicts: int) -> Iterator[str]:
         )
 
 
-def _worth(tried: Sequence[tuple[Case, Score]]) -> Iterator[str]:
+def _worth(tried: Sequence[tuple[Case, Score]], label_of: Callable[[], Label | None], column: str) -> Iterator[str]:
     """What gold answers earn, and which controls earn as much.
 
     Raises:
@@ -213,17 +302,39 @@ def _worth(tried: Sequence[tuple[Case, Score]]) -> Iterator[str]:
     if gold is None:
         yield "no gold answers: no ceiling, no oracle, and nothing that SFT could show"
         return
+    labelled = label_of() if gold < 1 - 1e-6 else None
+    if labelled is not None and labelled.grave:
+        raise DataError(labelled.cause, labelled.fix(column))
     if gold == 0:
         case = next(case for case, _ in tried if case.kind == GOLD)
         raise DataError(
             f"none of the {len(rewards[GOLD])} gold answers tried earns anything, for example {case}",
-            "look at what the verifier expects of an answer, and at what the gold answers are (task.options.gold)",
+            "look at what the verifier expects of an answer, and at what the gold answers are: task.options.gold is a "
+            "column of whole completions, or a template with a label in it, such as '#### {answer}'",
         )
-    if gold < 1 - 1e-6:
+    if labelled is not None:
+        yield f"{labelled.cause}; {labelled.fix(column)}"
+    elif gold < 1 - 1e-6:
         yield f"the gold answers tried earn {gold:.3f} on average: that is the ceiling, not 1"
     for kind, mean in means.items():
         if kind.startswith("control ") and mean >= gold:
             yield f"the {kind} earns {mean:.3f}, and the gold answers {gold:.3f}: such answers will be learnt"
+
+
+def within_budget(cases: Iterable[Case], call: Callable[[Case], T]) -> Iterator[tuple[Case, T]]:
+    """What a call gives for each text that it does not fail for, until the budget is spent or a call hangs."""
+    began = time.perf_counter()
+    for case in cases:
+        try:
+            with _limit(BUDGET):
+                value = call(case)
+        except _NoAnswer:
+            return
+        except Exception:  # noqa: BLE001, S112 - the boundary to a verifier's code; failures are said elsewhere
+            continue
+        yield case, value
+        if time.perf_counter() - began > BUDGET:
+            return
 
 
 @contextmanager

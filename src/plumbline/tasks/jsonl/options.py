@@ -1,6 +1,7 @@
 """What a recipe may say about the task jsonl."""
 
 from collections.abc import Mapping
+from string import Formatter
 from typing import Annotated, Any, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -25,7 +26,8 @@ class JsonlOptions(Section):
     """The column with the prompt: a text, or a list of messages. Messages that end with the assistant's hold the gold
     answer, too."""
     gold: str | None = None
-    """The column with an answer that earns everything; None where there is none."""
+    """The column with an answer that earns everything, or a template of columns such as `#### {answer}`; None where
+    there is none."""
     system: str | None = None
     """A system message before every prompt that has none."""
     stratum: str | None = None
@@ -34,8 +36,9 @@ class JsonlOptions(Section):
     """`module:function`, one or several (see `plumbline.tasks.jsonl.scorer`)."""
     weights: dict[str, Weight] | None = Field(default=None, min_length=1)
     """Of the named parts. None: the functions themselves are the parts, each with the weight 1."""
-    range: Range | dict[str, Range] = (0.0, 1.0)
-    """What a function returns lies between these two, which become 0 and 1; or such a pair for each part."""
+    range: Range | dict[str, Range] | None = None
+    """What a function returns lies between these two, which become 0 and 1; or such a pair for each part. None: [0, 1]
+    for every part."""
     judges: int = Field(default=0, ge=0, le=256)
     """Threads that score while the model samples, for functions that wait (for a network, for a process); 0: none."""
 
@@ -44,6 +47,13 @@ class JsonlOptions(Section):
     def _file_or_share(cls, value: str | float) -> str | float:
         if not isinstance(value, str) and not 0 < value < 1:
             raise ValueError(f"give a file, or a share between 0 and 1, not {value:g}")
+        return value
+
+    @field_validator("gold")
+    @classmethod
+    def _template(cls, value: str | None) -> str | None:
+        if value is not None and "{" in value:
+            template_columns(value)
         return value
 
     @field_validator("score")
@@ -60,7 +70,8 @@ class JsonlOptions(Section):
     def _consistent(self) -> Self:
         if sum(share for share in (self.val, self.test) if not isinstance(share, str)) >= 1:
             raise ValueError("val and test hold out all of train")
-        for low, high in self.range.values() if isinstance(self.range, dict) else [self.range]:
+        pairs = self.range.values() if isinstance(self.range, dict) else [] if self.range is None else [self.range]
+        for low, high in pairs:
             if not low < high:
                 raise ValueError(f"range goes from the lowest reward to the highest, not from {low:g} to {high:g}")
         if isinstance(self.range, dict) and (unknown := self.range.keys() - set(self.parts())):
@@ -77,7 +88,24 @@ class JsonlOptions(Section):
 
     def range_of(self, part: str) -> Range:
         """What the functions' numbers for a part lie between."""
-        return self.range.get(part, (0.0, 1.0)) if isinstance(self.range, dict) else self.range
+        return self.range.get(part, (0.0, 1.0)) if isinstance(self.range, dict) else self.range or (0.0, 1.0)
+
+
+def template_columns(template: str) -> list[str]:
+    """The columns that a template of gold answers names. Names are all that may stand in its braces.
+
+    Raises:
+        ValueError: it is no such template.
+    """
+    how = "write {column} for a column of the rows, {{ and }} for braces, so \\boxed{{{answer}}} for \\boxed{42}"
+    try:
+        fields = [field for field in Formatter().parse(template) if field[1] is not None]
+    except ValueError as error:
+        raise ValueError(f"{template!r} is no template: {error}; {how}") from error
+    names = [name for _, name, form, conversion in fields if name and not form and conversion is None]
+    if not fields or len(names) < len(fields) or any(set(name) & set(".[]{}!") for name in names):
+        raise ValueError(f"{template!r} is no template; {how}")
+    return names
 
 
 def read_options(values: Mapping[str, Any]) -> JsonlOptions:

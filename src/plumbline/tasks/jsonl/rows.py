@@ -15,7 +15,7 @@ from plumbline.errors import DataError
 from plumbline.records import Example, Message
 from plumbline.seeds import derive
 from plumbline.storage import clear_read_errors, dumps, read_jsonl
-from plumbline.tasks.jsonl.options import JsonlOptions
+from plumbline.tasks.jsonl.options import JsonlOptions, template_columns
 
 SPLITS: tuple[str, ...] = ("train", "val", "test")
 _ROLES = get_args(Message.__annotations__["role"])
@@ -100,10 +100,7 @@ def _example(row: dict[str, Any], where: str, name: str, options: JsonlOptions) 
     if options.gold is not None:
         if gold is not None:
             raise DataError(f"{where}: the messages end with an answer", "leave out task.options.gold")
-        value = _column(row, options.gold, "gold", where)
-        if not isinstance(value, str | int | float) or value == "":
-            raise DataError(f"{where}: the gold answer is {json.dumps(value)[:40]}", "give a text or a number")
-        gold = value if isinstance(value, str) else json.dumps(value)
+        gold = _gold(row, options.gold, where)
     if not messages or messages[-1]["role"] != "user":
         raise DataError(f"{where}: the prompt does not end with a message of the user", "end it with one")
     if options.system is not None and messages[0]["role"] != "system":
@@ -114,6 +111,28 @@ def _example(row: dict[str, Any], where: str, name: str, options: JsonlOptions) 
     if isinstance(identity, bool) or not isinstance(identity, str | int) or identity == "":
         raise DataError(f"{where}: the id is {json.dumps(identity)[:40]}", "give a text or a whole number")
     return Example(id=str(identity), messages=messages, gold=gold, reference=row, stratum=stratum)
+
+
+def _gold(row: Mapping[str, Any], gold: str, where: str) -> str:
+    """The gold answer out of its column, or out of a template of columns."""
+    if "{" in gold and gold not in row:
+        names = template_columns(gold)
+        return gold.format_map({name: _text(_column(row, name, "gold", where), where) for name in names})
+    return _text(_column(row, gold, "gold", where), where)
+
+
+def _text(value: Any, where: str) -> str:
+    """A value of a column as the text of an answer; a list of one message of the assistant's is its content."""
+    if (
+        isinstance(value, list)
+        and len(value) == 1
+        and isinstance(value[0], dict)
+        and value[0].get("role") == "assistant"
+    ):
+        value = value[0].get("content")
+    if not isinstance(value, str | int | float) or value == "":
+        raise DataError(f"{where}: the gold answer is {json.dumps(value)[:40]}", "give a text or a number")
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _column(row: Mapping[str, Any], name: str, option: str, where: str) -> Any:

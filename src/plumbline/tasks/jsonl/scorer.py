@@ -5,19 +5,36 @@ Two signatures are known, by the parameters' names:
     def score(completion, answer): ...                     # one answer; any columns of the row, and prompt, by name
     def score(prompts, completions, answer, **columns): ... # TRL's: lists, one entry for each answer
 
-The first returns a number, or named parts: a mapping of name to number. The second returns a list of these. None is
-"cannot be said here" and leaves the part out. As in TRL, a prompt that is a list of messages gives completions that
-are lists of one message, and a prompt that is a text gives texts.
+The first returns a number, or named parts: a mapping of name to number. The second returns a list of these. Both may
+be coroutines. As in TRL, a prompt that is a list of messages gives completions that are lists of one message, and a
+prompt that is a text gives texts.
+
+Parts of the first kind are averaged by weight, whatever their ranges; None leaves a part out of the average. Where a
+function has TRL's signature, parts add up as in TRL, and one line from the lowest sum to the highest makes it 0 to 1:
+
+    reward = (sum of weight * value - lowest sum) / (highest sum - lowest sum)
+
+So a part weighs its weight times the width of its range. None, and NaN as in TRL, adds 0 to such a sum. The scale is
+that of the declared ranges, 0 to 1 by default: it must be the same in the whole run and when the run is resumed, and
+most of TRL's functions stay within it. The first number outside is an error (`RewardError`) that names the range.
 """
 
+import asyncio
+import copy
 import hashlib
 import inspect
+import math
 import sys
+import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache, partial
+from numbers import Real
 from typing import Any
 
-from plumbline.errors import DataError, RecipeError
+from plumbline.errors import DataError, RecipeError, RewardError
 from plumbline.imports import named
 from plumbline.records import Score
 from plumbline.tasks.jsonl.options import JsonlOptions
@@ -47,29 +64,70 @@ class Scorer:
     needs: frozenset[str]
     """Columns of the row that it cannot do without."""
 
-    def __call__(self, prompt: Any, completions: Sequence[str], row: Mapping[str, Any]) -> list[Any]:
-        """What the function says of each completion of one row, as it says it.
+    def __call__(
+        self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]
+    ) -> list[Any]:
+        """What the function says of each completion, as it says it. It gets copies: it may change what it is given.
 
         Raises:
-            DataError: a function of lists returned no list, or one of another length.
+            RewardError: a function of lists returned no list, or one of another length.
             Exception: whatever the function raises.
         """
         if not self.batched:
-            return [self.function(**self._of({**row, "prompt": prompt, "completion": text})) for text in completions]
+            returned = []
+            for prompt, text, row in zip(prompts, completions, rows, strict=True):
+                given = self._of({**row, "prompt": prompt, "completion": text})
+                returned.append(self.function(**{key: _copied(value) for key, value in given.items()}))
+            return _awaited(returned)
         count = len(completions)
-        columns = {key: [value] * count for key, value in row.items() if key not in _OURS | _TRAINER}
-        chat = isinstance(prompt, list)
+        columns = {
+            key: [_copied(row.get(key)) for row in rows]
+            for key in rows[0]
+            if key not in _OURS | _TRAINER and (self.takes is None or key in self.takes)
+        }
+        chat = isinstance(prompts[0], list)
         texts = [[{"role": "assistant", "content": text}] if chat else text for text in completions]
-        returned = self.function(**self._of({**columns, "prompts": [prompt] * count, "completions": texts}))
-        if isinstance(returned, str | Mapping) or not hasattr(returned, "__len__") or len(returned) != count:
-            raise DataError(
-                f"{self.name} returned {_shown(returned)} for {count} completions",
+        given = self._of({"prompts": list(map(_copied, prompts)), "completions": texts})
+        (said,) = _awaited([self.function(**columns, **given)])
+        try:
+            values = None if isinstance(said, str | Mapping | set | frozenset) or len(said) != count else list(said)
+        except TypeError:  # it has no length
+            values = None
+        if values is None:
+            raise RewardError(
+                f"{self.name} returned {_shown(said)} for {count} completions",
                 "return a list with one number for each; a function of one answer has the parameter completion",
             )
-        return list(returned)
+        return values
 
     def _of(self, values: dict[str, Any]) -> dict[str, Any]:
         return values if self.takes is None else {key: value for key, value in values.items() if key in self.takes}
+
+
+def _copied(value: Any) -> Any:
+    return copy.deepcopy(value) if isinstance(value, list | dict) else value
+
+
+def _awaited(returned: list[Any]) -> list[Any]:
+    """The same values, with what coroutines give in their place; they run in one event loop, together."""
+    if not any(map(inspect.isawaitable, returned)):
+        return returned
+
+    async def value(one: Any) -> Any:
+        return await one if inspect.isawaitable(one) else one
+
+    async def gathered() -> list[Any]:
+        return await asyncio.gather(*map(value, returned))
+
+    return asyncio.run_coroutine_threadsafe(gathered(), _loop()).result()
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """An event loop on a thread of its own, as TRL has one: a function's clients stay in one loop."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="coroutines of rewards", daemon=True).start()
+    return loop
 
 
 def open_scorer(name: str) -> Scorer:
@@ -84,8 +142,6 @@ def open_scorer(name: str) -> Scorer:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
         raise RecipeError(f"{name} does not say what it takes: {error}", f"write it as {how}") from error
-    if inspect.iscoroutinefunction(function):
-        raise RecipeError(f"{name} is a coroutine", f"write a plain function, {how}; task.options.judges has threads")
     known = [one for one in parameters if one.kind not in {one.VAR_KEYWORD, one.VAR_POSITIONAL}]
     names = [one.name for one in known]
     if any(one.kind is one.POSITIONAL_ONLY for one in known) or ("completions" in names) == ("completion" in names):
@@ -118,61 +174,112 @@ class Scoring:
         """
         self.options = options
         self.scorers = [open_scorer(name) for name in options.functions()]
-        parts = tuple(Part(name, weight, f"what {name} says") for name, weight in options.parts().items())
-        self._rubric = Rubric("+".join(options.functions()), 1, parts)
+        self.sums = any(scorer.batched for scorer in self.scorers)
+        """Whether parts add up, as in TRL."""
+        parts = []
+        for name, weight in options.parts().items():
+            low, high = options.range_of(name)
+            parts.append(Part(name, weight * (high - low if self.sums else 1), f"what {name} says"))
+        self._rubric = Rubric("+".join(options.functions()), 1, tuple(parts))
+        self._nan: set[str] = set()
+        """Parts that returned NaN, which is warned of once."""
         ranges = ";".join(f"{part.name}={options.range_of(part.name)}" for part in parts)
         content = "\x1e".join([ranges, *map(_source, self.scorers)])
         self.identity = f"{self._rubric.identity}:{hashlib.sha256(content.encode()).hexdigest()[:8]}"
         """Of the functions' names and source, the parts' weights and their ranges."""
 
     @property
+    def shares(self) -> dict[str, float]:
+        """The effective weight of each part: they add up to 1."""
+        whole = sum(part.weight for part in self._rubric.parts)
+        return {part.name: part.weight / whole for part in self._rubric.parts}
+
+    @property
     def needs(self) -> frozenset[str]:
         """Columns that every row must have."""
         return frozenset[str]().union(*(scorer.needs for scorer in self.scorers))
 
-    def scores(self, prompt: Any, completions: Sequence[str], row: Mapping[str, Any]) -> list[Score]:
-        """The scores of completions of one row.
+    def scores(
+        self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]
+    ) -> list[Score]:
+        """The scores of completions, each with its prompt and row.
 
         Raises:
-            DataError: a function returned what is no reward in its range; the message says what to do.
+            RewardError: a function returned what is no reward in its range; the message says what to do.
+            DataError: nothing was said of an answer, or a number is NaN.
             Exception: whatever a function raises.
         """
-        found: list[dict[str, Any]] = [{} for _ in completions]
+        return [self._score(numbers) for numbers in self.numbers(prompts, completions, rows)]
+
+    def numbers(
+        self, prompts: Sequence[Any], completions: Sequence[str], rows: Sequence[Mapping[str, Any]]
+    ) -> list[dict[str, float | None]]:
+        """The number of every part as the functions say it, on no scale. For what it raises see `scores`."""
+        found: list[dict[str, float | None]] = [{} for _ in completions]
         for scorer in self.scorers:
-            for parts, value in zip(found, scorer(prompt, completions, row), strict=True):
+            for parts, value in zip(found, scorer(prompts, completions, rows), strict=True):
                 new = value if isinstance(value, Mapping) else {scorer.part: value}
                 if twice := parts.keys() & new.keys():
-                    raise DataError(f"two functions return the part {min(twice)}", "give the parts different names")
-                parts.update(new)
-        return [self._score(parts) for parts in found]
-
-    def _score(self, parts: Mapping[str, Any]) -> Score:
+                    raise RewardError(f"two functions return the part {min(twice)}", "give the parts different names")
+                parts.update({name: _number(name, one) for name, one in new.items()})
         names = self._rubric.names
-        if parts.keys() != set(names):
-            returned, weights = ", ".join(map(str, parts)), ", ".join(f"{name}: 1" for name in parts)
-            raise DataError(
-                f"the parts {returned or '(none)'} were returned, and {', '.join(names)} have weights",
-                "return the same parts every time, None for one that cannot be said, and set "
-                f"task.options.weights: {{{weights}}}",
-            )
-        values = {name: self._unit(name, parts[name]) for name in names}
+        for parts in found:
+            if parts.keys() != set(names):
+                returned, weights = ", ".join(map(str, parts)), ", ".join(f"{name}: 1" for name in parts)
+                raise RewardError(
+                    f"the parts {returned or '(none)'} were returned, and {', '.join(names)} have weights",
+                    "return the same parts every time, None for one that cannot be said, and set "
+                    f"task.options.weights: {{{weights}}}",
+                )
+        return found
+
+    def _score(self, numbers: Mapping[str, float | None]) -> Score:
+        numbers = {name: self._without_nan(name, number) for name, number in numbers.items()}
+        values = {name: None if (number := numbers[name]) is None else self._unit(name, number) for name in numbers}
         if all(value is None for value in values.values()):
             raise DataError("nothing was said of this answer: None is no reward", "return a number, 0 for a bad answer")
-        return self._rubric.score(values)
+        score = self._rubric.score({name: values[name] for name in self._rubric.names})
+        if not self.sums or None not in values.values():
+            return score
+        total = self._rubric.total({name: self._unit(name, number or 0.0) for name, number in numbers.items()})
+        return Score(total=total, parts=score.parts, rubric=score.rubric)
 
-    def _unit(self, name: str, value: Any) -> float | None:
+    def _without_nan(self, name: str, number: float | None) -> float | None:
+        if number is None or not math.isnan(number):
+            return number
+        if not self.sums:
+            raise DataError(f"what {name} says is nan", "return a number for every text, 0 for a bad answer")
+        if name not in self._nan:
+            self._nan.add(name)
+            warnings.warn(
+                f"{name} returned NaN, which counts as None here as in TRL: it adds nothing to the sum. Return a "
+                "number for every text, 0 for a bad answer",
+                stacklevel=2,
+            )
+        return None
+
+    def _unit(self, name: str, number: float) -> float:
         """A returned number on the scale from 0 to 1."""
-        number = _number(name, value)
-        if number is None:
-            return None
         low, high = self.options.range_of(name)
         scaled = (number - low) / (high - low)
-        if not -_SLACK <= scaled <= 1 + _SLACK:  # NaN fails this, too
-            advice = "set task.options.range: [LOWEST, HIGHEST] to what it can be, which become the rewards 0 and 1"
-            if number != number:
-                advice = "return a number for every text, 0 for a bad answer"
-            raise DataError(f"what {name} says is {number:g}, which is not in [{low:g}, {high:g}]", advice)
+        if not -_SLACK <= scaled <= 1 + _SLACK:
+            whose = next((one.name for one in self.scorers if one.part == name), "+".join(self.options.functions()))
+            raise RewardError(
+                f"what {name} says is {number:g}, which is not in [{low:g}, {high:g}] ({whose})",
+                range_advice({name: (min(number, low), max(number, high))})
+                if math.isfinite(number)
+                else "return a finite number for every text, 0 for a bad answer",
+            )
         return min(1.0, max(0.0, scaled))
+
+
+def range_advice(seen: Mapping[str, tuple[float, float]]) -> str:
+    """The line of the recipe for numbers that lie between these."""
+    pairs = [f"{name}: [{low:g}, {high:g}]" for name, (low, high) in seen.items()]
+    return (
+        f"set task.options.range: {{{', '.join(pairs)}}}, the least and the most that each part can be, which become "
+        "the rewards 0 and 1"
+    )
 
 
 def _number(name: str, value: Any) -> float | None:
@@ -180,15 +287,36 @@ def _number(name: str, value: Any) -> float | None:
         return None
     try:
         plain = value.item() if hasattr(value, "item") else value  # numpy, torch
-        if isinstance(plain, int | float):
+        if isinstance(plain, Real | Decimal):
             return float(plain)
-    except (ValueError, RuntimeError, OverflowError):  # an array of several numbers; an integer of 400 digits
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+        OverflowError,
+    ):  # an array of several numbers; an integer of 400 digits
         pass
-    raise DataError(f"{name} is {_shown(value)}, and no number", "return a number, or a mapping of names to numbers")
+    raise RewardError(f"{name} is {_shown(value)}, and no number", "return a number, or a mapping of names to numbers")
 
 
 def _shown(value: Any) -> str:
     return f"{type(value).__name__} {repr(value)[:60]}"
+
+
+def own_source(scorer: Scorer) -> str:
+    """The source of a function, or of its class; nothing where there is none to read."""
+    function = _unwrapped(scorer)
+    try:
+        return inspect.getsource(function if inspect.isroutine(function) else type(function))
+    except (OSError, TypeError):
+        return ""
+
+
+def _unwrapped(scorer: Scorer) -> Any:
+    function = scorer.function
+    while isinstance(function, partial):
+        function = function.func
+    return function
 
 
 def _source(scorer: Scorer) -> str:
@@ -200,13 +328,14 @@ def _source(scorer: Scorer) -> str:
         RecipeError: there is no source to read, so that a change would go unnoticed.
     """
     found = []
-    modules = dict.fromkeys((scorer.name.partition(":")[0], getattr(scorer.function, "__module__", "")))
-    for candidate in [*(sys.modules.get(module) for module in modules), scorer.function]:
+    function = _unwrapped(scorer)
+    modules = dict.fromkeys((scorer.name.partition(":")[0], getattr(function, "__module__", "")))
+    for candidate in [*(sys.modules.get(module) for module in modules), function]:
         try:
             found.append(inspect.getsource(candidate) if candidate is not None else "")
         except (OSError, TypeError):
             continue
-        if candidate is scorer.function or len(found) == len(modules):
+        if candidate is function or len(found) == len(modules):
             break
     if not any(found):
         raise RecipeError(

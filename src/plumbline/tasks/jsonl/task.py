@@ -1,19 +1,31 @@
 """The task jsonl: files of prompts with what is known about their answers, and a scoring function of the user's."""
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from plumbline.errors import DataError
+from plumbline.errors import DataError, RewardError
 from plumbline.imports import allowed
 from plumbline.records import Example, Outcome, Score
 from plumbline.tasks import Progress
 from plumbline.tasks.controls import WITH_GOLD, WITHOUT_GOLD
 from plumbline.tasks.jsonl.options import JsonlOptions, read_options
 from plumbline.tasks.jsonl.rows import SPLITS, Records, read_records
-from plumbline.tasks.jsonl.scorer import Scoring
-from plumbline.tasks.precheck import precheck
+from plumbline.tasks.jsonl.scorer import Scoring, own_source, range_advice
+from plumbline.tasks.precheck import (
+    GOLD,
+    LABEL,
+    TEMPLATES,
+    TRIED,
+    Case,
+    Label,
+    cases_of,
+    label,
+    precheck,
+    within_budget,
+)
 from plumbline.tasks.task import Control, gold_of
 
 
@@ -80,16 +92,26 @@ class JsonlTask:
         """See `Task.judge`.
 
         Raises:
-            Exception: what the scoring function raises, or a DataError for what it returns: a counted failure.
+            RewardError: the function returned what is no reward, which stops whatever asked.
+            Exception: what the function raises, or a DataError where it says nothing: a counted failure.
         """
         return self.judge_group(example, [completion])[0]
 
     def judge_group(self, example: Example, completions: Sequence[str]) -> list[tuple[Outcome, Score]]:
         """Judge several completions of one example, which a function of lists takes in one call."""
+        return self.judge_rows([example] * len(completions), completions)
+
+    def judge_rows(self, examples: Sequence[Example], completions: Sequence[str]) -> list[tuple[Outcome, Score]]:
+        """Judge a completion of each example; a function of lists takes all in one call, as it does in TRL."""
+        scores = self._scoring.scores(
+            [self.prompt_of(one) for one in examples], completions, [one.reference for one in examples]
+        )
+        return [(Outcome(how="text"), score) for score in scores]
+
+    def prompt_of(self, example: Example) -> Any:
+        """The prompt as the scoring functions get it: without the gold answer."""
         prompt = example.reference[self.options.prompt]
-        if isinstance(prompt, list) and prompt[-1]["role"] == "assistant":
-            prompt = prompt[:-1]
-        return [(Outcome(how="text"), score) for score in self._scoring.scores(prompt, completions, example.reference)]
+        return prompt[:-1] if isinstance(prompt, list) and prompt[-1]["role"] == "assistant" else prompt
 
     def demonstration(self, example: Example, seed: int) -> str:  # noqa: ARG002
         """See `Task.demonstration`: the gold answer."""
@@ -102,4 +124,126 @@ class JsonlTask:
 
     def precheck(self, verdicts: int) -> Sequence[str]:
         """See `plumbline.tasks.task.Prechecked`."""
-        return [*self._records.notes, *precheck(self, self.examples("train"), verdicts)]
+        examples, column = self.examples("train"), self.options.gold or "COLUMN"
+        likely = [] if self._records.has_gold else self.likely(examples[:2])
+        try:
+            return [*self._records.notes, *precheck(self, examples, verdicts, column, likely)]
+        except DataError as error:
+            if isinstance(error.__cause__, RewardError):
+                raise DataError(error.cause, self.advice() or error.fix) from error
+            if (wrong := self.misread(examples)) is not None:
+                raise DataError(*wrong) from error
+            raise
+
+    # -- what an audit asks besides ------------------------------------------------------------------------------------
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """The effective weight of each part."""
+        return self._scoring.shares
+
+    def sources(self) -> Sequence[str]:
+        """The source of each scoring function alone."""
+        return [own_source(scorer) for scorer in self._scoring.scorers]
+
+    def likely(self, examples: Sequence[Example]) -> list[Case]:
+        """Texts that may be right where there are no gold answers: what the functions are given of the row, and
+        completions that contain it."""
+        names = sorted(self._scoring.needs) or [name for name in examples[0].reference if name != self.options.prompt]
+        cases = []
+        for example in examples:
+            known = {name: example.reference.get(name) for name in names}
+            values = [str(value) for value in known.values() if isinstance(value, str | int | float)]
+            texts = [template.format(value) for value in values if value for template in ("{}", *TEMPLATES)]
+            cases += [Case(example, "likely answer", text) for text in texts]
+        return cases
+
+    def label(self, examples: Sequence[Example]) -> Label | None:
+        """What is wrong with gold answers that are labels, where they are a column's."""
+        return label(self, examples) if self.options.gold is not None and "{" not in self.options.gold else None
+
+    def declared(self) -> str:
+        """The line that declares this task's ranges."""
+        return range_advice({part: self.options.range_of(part) for part in self.options.parts()})
+
+    def misread(self, examples: Sequence[Example]) -> tuple[str, str] | None:
+        """What is wrong, and what to do, where functions of TRL's signature take messages for texts or texts for
+        messages: they pay little or raise, and pay in the other form."""
+        cases = [Case(one, GOLD, one.gold) for one in examples[:TRIED] if one.gold] or self.likely(examples[:1])
+        chat = [isinstance(one.reference[self.options.prompt], list) for one in examples[:TRIED]]
+        if not self._scoring.sums or len(set(chat)) > 1:
+            return None
+
+        def other(case: Case) -> float:
+            prompt, text = self.prompt_of(case.example), case.text
+            turned = prompt[-1]["content"] if chat[0] else [{"role": "user", "content": prompt}]
+            return self._scoring.scores([turned], [text], [case.example.reference])[0].total
+
+        here = [score for _, score in within_budget(cases, lambda case: self.judge(case.example, case.text)[1].total)]
+        there = [score for _, score in within_budget(cases, other)]
+        if sum(there) <= 2 * sum(here):
+            return None
+        form, wanted = ("messages", "texts") if chat[0] else ("texts", "messages")
+        return (
+            f"completions are {form}, as prompts are, and earn {max(there):.3f} where they are {wanted}: {cases[0]}",
+            'give prompts as lists of messages: [{"role": "user", "content": "..."}]'
+            if wanted == "messages"
+            else 'read completion[0]["content"] there, or give prompts as texts',
+        )
+
+    def advice(self) -> str | None:
+        """The line that declares the ranges of all parts, where a number lies outside of 0 to 1; else None."""
+        seen = self.seen_ranges()
+        if self.options.range is not None or not _outside(seen):
+            return None
+        labelled = JsonlTask(self.options.model_copy(update={"range": seen})).label(self.examples("train"))
+        more = "" if labelled is None else f"; and {labelled.fix(self.options.gold or '')}: {labelled.cause}"
+        return range_advice(seen) + more
+
+    def fitted(self) -> "JsonlTask | None":
+        """The task with the ranges that its parts are seen to have; None where they are declared, or need not be.
+
+        Of functions of TRL's signature alone, and where there are gold answers to see. One function that stays within
+        0 to 1 is left there: it may give gold answers less than it could.
+        """
+        if self.options.range is not None or not self._scoring.sums or not self._records.has_gold:
+            return None
+        seen = self.seen_ranges()
+        if set(seen.values()) == {(0.0, 1.0)} or not (_outside(seen) or len(seen) > 1):
+            return None
+        return JsonlTask(self.options.model_copy(update={"range": seen}))
+
+    def seen_ranges(self) -> dict[str, tuple[float, float]]:
+        """What each part is seen to lie between, for a few gold answers, completions with them, controls and hostile
+        texts; 0 is within. A part that grades gold answers may reach 1."""
+        examples = self.examples("train")
+        cases = [case for some in cases_of(self, examples) for case in some]
+        golds = [case for case in cases if case.kind == GOLD]
+        cases += [
+            Case(one.example, "", each.format(one.text))
+            for one in golds
+            if len(one.text) <= LABEL
+            for each in TEMPLATES
+        ]
+        cases += self.likely(examples[:2])
+        numbers: dict[str, list[float]] = {part: [] for part in self.options.parts()}
+        gold: dict[str, set[float]] = {part: set() for part in numbers}
+        for case, found in within_budget(cases, self._numbers):
+            for part, number in found.items():
+                if number is not None and math.isfinite(number):
+                    numbers[part].append(number)
+                    gold[part] |= {number} if case.kind == GOLD else set()
+        ranges = {}
+        for part, values in numbers.items():
+            least, most = min([0.0, *values]), max([0.0, *values])
+            graded = len(gold[part]) != 1 and not (least < 0 and most <= 0)
+            ranges[part] = (least, max(most, 1.0) if graded or least == most else most)
+        return ranges
+
+    def _numbers(self, case: Case) -> Mapping[str, float | None]:
+        prompt, row = self.prompt_of(case.example), case.example.reference
+        return self._scoring.numbers([prompt], [case.text], [row])[0]
+
+
+def _outside(ranges: Mapping[str, tuple[float, float]]) -> bool:
+    return any(low < 0 or high > 1 for low, high in ranges.values())
