@@ -78,8 +78,15 @@ def test_agrees_with_all_permutations(result, ordered):
         (None, 0, False),
         (None, "", False),
         (3, 3.0, True),
-        (3, 3.009, True),
-        (3, 3.02, False),
+        (3, 3.005, True),
+        (3, 3.009, False),
+        (0.5, 0.502, True),
+        (0.5, 0.51, False),
+        (0.25, 0.25, True),
+        (0.02384, 0.0238, True),
+        (0.02384, 0.02, False),
+        (0.004, 0.0, False),
+        (0.0, 1e-17, True),
         (20000, 20001, False),
         (20000.0, 20001, True),
         (20000.0, 20003, False),
@@ -139,7 +146,9 @@ def test_any_of_the_rows_that_tie_at_the_boundary_may_be_taken():
 
 
 def test_a_year_is_a_year_as_text_and_as_number():
-    assert normal([("2017", "02", "São Paulo", "01310")]) == ((2017, 2, "São Paulo", "01310"),)
+    rows = [("2017", "02", "São Paulo", "01310")]
+    assert normal(rows, dates=True) == ((2017, 2, "São Paulo", "01310"),)
+    assert normal(rows, dates=False) == (*rows,)
 
 
 def test_wide_and_long_results_take_no_exponential_time():

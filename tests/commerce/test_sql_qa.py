@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from plumbline.errors import DataError
+from plumbline.errors import DataError, RewardError
 from plumbline.storage import read_jsonl, write_jsonl
 from plumbline.tasks import open_task
 from plumbline.tasks.commerce.sql_qa import engine
@@ -412,6 +412,36 @@ def only_rows(tmp_path):
     ]
     write_jsonl(tmp_path / "test.jsonl", rows)
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("sql", "what"),
+    [
+        ("SELECT SUM(order_value) AS v FROM orders_enriched WHERE customer_state = 'XX'", "nothing but NULL"),
+        ("SELECT order_id FROM orders WHERE 1 = 0", "no row"),
+        ("SELECT COUNT(*) AS n FROM orders WHERE order_status = 'nosuch'", "the same rows"),
+        ("SELECT MAX(review_score) AS m FROM order_reviews", "the same rows"),
+    ],
+)
+def test_a_record_whose_gold_query_asks_nothing_is_refused_at_the_first_verdict(only_rows, sql, what):
+    rows = [row for _, row in read_jsonl(only_rows / "test.jsonl")]
+    rows[3]["reference"]["sql"] = sql
+    write_jsonl(only_rows / "test.jsonl", rows)
+    task = open_task("commerce", {"job": "sql_qa", "data": str(only_rows)}, only_rows / "unused")
+    with pytest.raises(RewardError, match=f"r3: the gold query .* returns {what} on each of 3 databases"):
+        task.judge(task.examples("test")[0], "")
+
+
+def test_texts_of_digits_are_numbers_only_where_the_gold_query_cuts_a_date(shops):
+    for gold, other, right in (
+        ("SELECT DISTINCT substr(seller_zip_code_prefix, 1, 3) AS p FROM sellers", "CAST({} AS INTEGER)", False),
+        ("SELECT DISTINCT substr(order_date, 1, 4) AS p FROM orders_enriched", "CAST({} AS INTEGER)", True),
+        ("SELECT DISTINCT strftime('%m', order_date) AS p FROM orders_enriched", "{} + 0", True),
+    ):
+        cut = gold.partition(" DISTINCT ")[2].partition(" AS p ")[0]
+        sql = gold.replace(cut, other.format(cut), 1)
+        assert judge(REFERENCE | {"sql": gold}, answer(gold), shops)[1].parts["result"] == 1
+        assert judge(REFERENCE | {"sql": gold}, answer(sql), shops)[1].parts["result"] == right, sql
 
 
 def test_the_law_of_the_task_on_rows_without_a_database(only_rows):

@@ -93,6 +93,52 @@ def test_log_probabilities_are_those_that_were_drawn_by(client, policies):
     assert [each for piece in pieces for each in piece] == said.logprobs.content
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_tokens_behind_a_stop_are_left_out_with_its_text(client, stream):
+    for seed in range(50):  # until one is drawn whose tokens are whole letters
+        asked = {"seed": seed, "temperature": 1.0, "logprobs": True, "max_tokens": 6}
+        whole = ask(client, "autoregressive", **asked)
+        tokens = whole.choices[0].logprobs.content
+        texts = [one.token for one in tokens]
+        if "".join(texts) == whole.choices[0].message.content and len(set(texts)) == len(texts) > 4:
+            break
+    at = 3
+    stop = texts[at]
+    said = ask(client, "autoregressive", **asked, stop=stop, stream=stream)
+    chunks = list(said) if stream else [said]
+    kept = [
+        one
+        for chunk in chunks
+        for choice in chunk.choices
+        for one in ((choice.logprobs and choice.logprobs.content) or ())
+    ]
+    text = whole.choices[0].message.content.partition(stop)[0]
+    assert "".join(one.token for one in kept).startswith(text)
+    assert kept == tokens[: len(kept)]
+    assert len("".join(texts[: len(kept) - 1])) < len(text), "the last one begins before the stop"
+    if not stream:
+        beyond = said.choices[0].plumbline["after_stop"]["tokens"]
+        assert said.usage.completion_tokens == len(kept) + len(beyond) > len(kept)
+
+
+def test_what_a_reply_holds_may_be_sent_back(client):
+    def after(**message):
+        chat = [*CHAT, {"role": "assistant", **message}, {"role": "user", "content": "b"}]
+        return client.chat.completions.create(model="autoregressive", messages=chat, seed=1, temperature=1.0)
+
+    empty = after(content="")
+    for message in (
+        {},
+        {"content": None},
+        {"content": None, "tool_calls": [], "function_call": None, "refusal": None},
+        {"content": "", "reasoning_content": "I think", "refusal": "no", "annotations": [{"type": "x"}]},
+    ):
+        said = after(**message)
+        assert said.choices[0].message.content == empty.choices[0].message.content
+        ignored = [f"messages.{name}" for name in ("refusal", "reasoning_content", "annotations") if message.get(name)]
+        assert said.plumbline["ignored"] == ignored
+
+
 @pytest.mark.parametrize("stop", ["tr", ["zz", "s, tr"], ["is", "três"], "quatro"])
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_ends_before_a_stop_that_lies_across_pieces(client, stop, stream):

@@ -60,6 +60,9 @@ def schema(text):
         (body(messages=[]), 400, "messages"),
         (body(messages=[{"role": "robot", "content": "x"}]), 400, "messages.0.role"),
         (body(messages=[{"role": "user", "content": None}]), 400, "messages.0.content"),
+        (body(messages=[{"role": "user"}]), 400, "messages.0.content"),
+        (body(messages=[{"role": "user", "content": "x", "reasoning_content": "y"}]), 400, "an assistant's message"),
+        (body(messages=[{"role": "assistant", "tool_calls": [{"id": "1"}]}]), 400, "messages.0.tool_calls"),
         (
             body(messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]),
             400,

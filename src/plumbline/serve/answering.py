@@ -5,8 +5,9 @@ import contextlib
 import json
 import time
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any, cast
 
 from plumbline.serve.chat_body import ChatBody
@@ -20,19 +21,54 @@ Numbered = tuple[int, Piece]
 async def until_stop(pieces: AsyncIterator[Piece], stops: Sequence[str]) -> AsyncGenerator[Piece, None]:
     """The pieces of an answer up to the first of the stop texts, which is left out; the work on it ends there.
 
-    Text that may be the beginning of a stop is held back until it is known not to be.
+    Text that may be the beginning of a stop is held back until it is known not to be, and so are the tokens that begin
+    in it. Those that begin in the stop or behind it are left out, too, and stand among the facts (`after_stop`).
     """
     async with contextlib.aclosing(cast(AsyncGenerator[Piece, None], pieces)) as coming:
-        held = ""
+        held, waiting = "", list[_Token]()
         async for piece in coming:
+            waiting += _tokens(piece, len(held))
             text = held + piece.text
             cut = min((at for stop in stops if (at := text.find(stop)) >= 0), default=None)
             if cut is not None:
-                yield replace(piece, text=text[:cut], finish="stop", facts={**piece.facts, "stop": "text"})
+                shown, rest = ([each for each in waiting if (each.begins < cut) == kept] for kept in (True, False))
+                beyond = {"tokens": [each.token for each in rest], "logprobs": [each.logprob for each in rest]}
+                facts = {**piece.facts, "stop": "text", **({"after_stop": beyond} if rest else {})}
+                yield replace(_of(piece, shown), text=text[:cut], finish="stop", facts=facts)
                 return
             keep = 0 if piece.finish is not None else _may_begin(text, stops)
-            held = text[len(text) - keep :]
-            yield replace(piece, text=text[: len(text) - keep])
+            free = len(text) - keep
+            held = text[free:]
+            shown = [each for each in waiting if each.begins < free or not keep]
+            waiting = [replace(each, begins=each.begins - free) for each in waiting[len(shown) :]]
+            yield replace(_of(piece, shown), text=text[:free])
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """A token on its way, and the character at which its text begins."""
+
+    begins: int
+    token: int
+    logprob: float | None
+    spelled: str | None
+
+
+def _tokens(piece: Piece, start: int) -> Iterator[_Token]:
+    """The tokens of a piece whose text begins at `start`; where their own texts are not known, all begin there."""
+    known = piece.spelled and "".join(piece.spelled) == piece.text
+    lengths = [len(text) for text in piece.spelled] if known else [0] * len(piece.tokens)
+    begins = accumulate(lengths, initial=start)
+    columns = [each or [None] * len(piece.tokens) for each in (piece.logprobs, piece.spelled)]
+    for at, token, logprob, spelled in zip(begins, piece.tokens, *columns, strict=False):
+        yield _Token(at, token, logprob, spelled)
+
+
+def _of(piece: Piece, tokens: Sequence[_Token]) -> Piece:
+    """A piece with these tokens in place of its own."""
+    logprobs = tuple(each.logprob for each in tokens if each.logprob is not None)
+    spelled = tuple(each.spelled for each in tokens if each.spelled is not None)
+    return replace(piece, tokens=tuple(each.token for each in tokens), logprobs=logprobs, spelled=spelled)
 
 
 def _may_begin(text: str, stops: Sequence[str]) -> int:
@@ -99,8 +135,12 @@ class Reply:
 
     @property
     def completion_tokens(self) -> int:
-        """Tokens of all answers."""
-        return sum(len(piece.tokens) for pieces in self.pieces for piece in pieces)
+        """Tokens of all answers, those that a stop left out included: they were sampled."""
+        return sum(
+            len(piece.tokens) + len(piece.facts.get("after_stop", {}).get("tokens", ()))
+            for pieces in self.pieces
+            for piece in pieces
+        )
 
     def usage(self) -> dict[str, int]:
         """The request's tokens."""

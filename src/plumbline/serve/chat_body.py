@@ -2,9 +2,18 @@
 
 import math
 import os
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from plumbline.records import Message, Request, Sampling
 from plumbline.serve.limits import Limits
@@ -32,19 +41,42 @@ class ChatMessage(_Closed):
     """A message of the chat."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[TextPart]
+    content: Annotated[str | list[TextPart] | None, Field(validate_default=True)] = None
     name: str | None = None
-    refusal: None = None
-    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
-    audio: None = None
     function_call: None = None
     tool_calls: Annotated[list[Any], Field(max_length=0)] | None = None
+    # What replies have beside their text, and clients send back with them: passed over, and said so.
+    refusal: str | None = None
+    reasoning: Any = None
+    reasoning_content: Any = None
+    reasoning_details: Any = None
+    thinking_blocks: Any = None
+    provider_specific_fields: Any = None
+    annotations: list[Any] | None = None
+    audio: dict[str, Any] | None = None
+
+    @field_validator("content")
+    @classmethod
+    def _has_text(cls, value: Any, known: ValidationInfo) -> Any:
+        if value is None and (role := known.data.get("role")) != "assistant":
+            raise ValueError(f"only an assistant's message may have none, and this is the {role}'s")
+        return value
+
+    @model_validator(mode="after")
+    def _is_reply(self) -> Self:
+        if self.role != "assistant" and (sent := self.ignored):
+            raise ValueError(f"{sent[0]} is a part of an assistant's message, and this is the {self.role}'s")
+        return self
+
+    @property
+    def ignored(self) -> list[str]:
+        """The parts of a reply that were sent back and are not read."""
+        return [name for name in OF_REPLIES if getattr(self, name)]
 
     def plain(self) -> Message:
-        """The message as the template takes it."""
-        parts = self.content if isinstance(self.content, list) else [TextPart(type="text", text=self.content)]
-        role = "system" if self.role == "developer" else self.role
-        return {"role": role, "content": "\n".join(part.text for part in parts)}
+        """The message as the template takes it; an assistant's without content is empty."""
+        text = self.content if isinstance(self.content, str) else "\n".join(part.text for part in self.content or ())
+        return {"role": "system" if self.role == "developer" else self.role, "content": text}
 
 
 class StreamOptions(_Closed):
@@ -153,13 +185,18 @@ class ChatBody(_Closed):
     @property
     def ignored(self) -> list[str]:
         """What was asked for, has no effect here, and would have some elsewhere."""
-        return [name for name in PASSED_OVER if getattr(self, name)]
+        sent = dict.fromkeys(f"messages.{name}" for message in self.messages for name in message.ignored)
+        return [*(name for name in PASSED_OVER if getattr(self, name)), *sent]
 
     def chat(self) -> list[Message]:
         """The chat as the template takes it."""
         return [message.plain() for message in self.messages]
 
 
+OF_REPLIES = (
+    *("refusal", "reasoning", "reasoning_content", "reasoning_details", "thinking_blocks"),
+    *("provider_specific_fields", "annotations", "audio"),
+)
 PASSED_OVER = ("frequency_penalty", "presence_penalty", "prediction", "reasoning_effort", "verbosity")
 
 

@@ -82,6 +82,12 @@ class Job:
     Raises:
         DataError: a file is damaged, or lacks a table.
     """
+    check_gold: Callable[[CommerceOptions, Path, Sequence[Example]], None] | None = None
+    """Check that the gold answers of records that we did not build say something; None where any answer does.
+
+    Raises:
+        RewardError: names the first whose gold answer says nothing.
+    """
     identity: Callable[[CommerceOptions], str] | None = None
     """What of the options decides a score, as text; part of the rubric's identity."""
     demonstration: Callable[[Example, CommerceOptions, int], str] | None = None

@@ -54,6 +54,7 @@ class CommerceTask:
         self._verdict = self.job.verdict(options, folder)
         self._said = self.job.said(folder) if self.job.said else None
         self._build = build
+        self._checked = False
         self._read = cache(self._read_split)
         self._others: dict[str, str] = {}  # the job of each row that was read and is not of this one
 
@@ -126,8 +127,22 @@ class CommerceTask:
         return examples
 
     def judge(self, example: Example, completion: str) -> tuple[Outcome, Score]:
-        """See `Task.judge`."""
+        """See `Task.judge`; the first verdict on records that we did not build checks the gold answers of all splits.
+
+        Raises:
+            RewardError: one of them says nothing, so that no answer to it can be judged.
+        """
+        if not self._checked:
+            self._check_gold()
+            self._checked = True
         return self._verdict(example, completion)
+
+    def _check_gold(self) -> None:
+        if self.job.check_gold is None or (self.folder / MANIFEST).is_file():  # what we build is sifted
+            return
+        for split in SPLITS:
+            if (self.folder / f"{split}.jsonl").is_file():
+                self.job.check_gold(self.options, self.folder, self._read(split))
 
     def said(self, example: Example, completion: str) -> Set[Hashable] | None:
         """See `Telling.said`."""

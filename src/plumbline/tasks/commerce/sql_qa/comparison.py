@@ -2,7 +2,7 @@
 
 Rows are bags, in any order unless the question asks for one; columns may stand in any order; rows that tie at a
 boundary of the gold result may stand for one another. Values are equal if they are near: NULL is NULL, integers are
-exact among one another, and where one is a float 0.01 or a ten-thousandth may be between them. Near is not transitive;
+exact among one another, and where one is a float the tolerance follows its size (`tolerance`). Near is not transitive;
 results whose values lie that close to one another are paired in the order of their size.
 """
 
@@ -13,8 +13,11 @@ from dataclasses import dataclass
 
 from plumbline.tasks.commerce.sql_qa.engine import Row, Value
 
-ABSOLUTE = 1e-2
 RELATIVE = 1e-4
+HALF_CENT = 5e-3
+"""Half a unit of the second decimal, to which people round what is 1 or more: money, means, percentages."""
+FRACTION = 1e-4
+"""Of what is below 0.1: a share rounded to two decimals says another thing."""
 TRIES = 400
 """Partial column orders that are tried at least: more than the 325 of five columns."""
 WORK = 100_000
@@ -31,15 +34,31 @@ class Tie:
     take: int
 
 
-def normal(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Rows in which a year, month or day is a number, whether a query made it so or left it a text (`strftime`)."""
-    return tuple(tuple(_normal(value) for value in row) for row in rows)
+def normal(rows: Iterable[Row], *, dates: bool) -> tuple[Row, ...]:
+    """Rows as they are compared.
+
+    Args:
+        rows: of a result.
+        dates: whether the gold query cuts dates: a year, month or day is then a number, whether a query made it so or
+            left it a text (`strftime`). Any other text of digits is a text: 012 is not 12.
+    """
+    return tuple(tuple(_normal(value) for value in row) for row in rows) if dates else tuple(rows)
 
 
 def _normal(value: Value) -> Value:
     if isinstance(value, str) and len(value) <= 4 and value.isascii() and value.isdigit():
         return int(value)
     return value
+
+
+def tolerance(size: float) -> float:
+    """What may lie between two values, of which the larger has this size.
+
+    From 1 on half a cent or a ten-thousandth; below 0.1 a ten-thousandth of 1; between them half a percent.
+    """
+    if size < 0.1:
+        return FRACTION
+    return HALF_CENT * size if size < 1 else max(HALF_CENT, RELATIVE * size)
 
 
 def near(one: Value, other: Value) -> bool:
@@ -52,7 +71,7 @@ def near(one: Value, other: Value) -> bool:
         return False
     if math.isinf(one) or math.isinf(other):
         return False
-    return abs(one - other) <= max(ABSOLUTE, RELATIVE * max(abs(one), abs(other)))
+    return abs(one - other) <= (1 + 1e-9) * tolerance(max(abs(one), abs(other)))
 
 
 def matches(rows: Sequence[Row], gold: Sequence[Tie], *, ordered: bool) -> bool:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 WITHOUT_LIMIT = Limits(steps=100_000_000, seconds=20.0, rows=20_000, result=20_000_000)
 """For gold queries only: all the rows from which LIMIT takes some."""
 
+DATES = ("date", "timestamp", "_at")
+"""How the names of columns end that hold a date."""
+
 
 @dataclass(frozen=True, slots=True)
 class Gold:
@@ -29,6 +32,8 @@ class Gold:
     ties: tuple[Tie, ...]
     names: frozenset[str]
     """The schema's tables and columns that the query names."""
+    dates: bool
+    """Whether it returns a cut of a date (see `comparison.normal`)."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -43,14 +48,53 @@ def gold_of(database: Path, sql: str) -> Gold:
     if isinstance(query, Refusal) or isinstance(result, Refusal):
         said = f"{result.cause}: {result.detail}" if isinstance(result, Refusal) else ""
         raise DataError(f"the gold query {sql} gives no result on {database} ({said})", "correct it")
-    rows = normal(result.rows)
-    ties = _ties(database, query, rows)
+    dates = _cuts_dates(query)
+    rows = normal(result.rows, dates=dates)
+    ties = _ties(database, query, rows, dates=dates)
     if not matches(rows, ties, ordered=True):
         raise DataError(f"without its LIMIT the gold query {sql} gives other rows", "write its limit or its order anew")
-    return Gold(result, rows, ties, query.names)
+    return Gold(result, rows, ties, query.names, dates)
 
 
-def _ties(database: Path, query: Query, rows: tuple[Row, ...]) -> tuple[Tie, ...]:
+def check_gold(sql: str, paths: Sequence[Path]) -> None:
+    """Check that a gold query asks something: what it returns is not the same wherever it is asked.
+
+    Raises:
+        DataError: it gives no result; or on all databases no row, nothing but NULL, or the same rows.
+    """
+    golds = [gold_of(path, sql) for path in paths]
+    values = [value for gold in golds for row in gold.rows for value in row]
+    first, *others = golds
+    what = ""
+    if not values:
+        what = "returns no row"
+    elif all(value is None for value in values):
+        what = "returns nothing but NULL"
+    elif others and all(
+        len(other.result.columns) == len(first.result.columns) and matches(other.rows, first.ties, ordered=False)
+        for other in others
+    ):
+        what = "returns the same rows"
+    if what:
+        fix = "ask for what differs from shop to shop, or leave the record out"
+        raise DataError(f"the gold query {sql} {what} on each of {len(paths)} databases: it asks nothing", fix)
+
+
+def _cuts_dates(query: Query) -> bool:
+    """Whether a query returns the year, month or day of a date, which SQLite has as a text."""
+    from sqlglot import exp
+
+    for select in query.tree.find_all(exp.Select):
+        for item in select.expressions:
+            if item.find(exp.TimeToStr):
+                return True
+            for cut in item.find_all(exp.Substring):
+                if any(column.name.lower().endswith(DATES) for column in cut.find_all(exp.Column)):
+                    return True
+    return False
+
+
+def _ties(database: Path, query: Query, rows: tuple[Row, ...], *, dates: bool) -> tuple[Tie, ...]:
     """The rows of a result, those that its ORDER BY cannot tell apart together."""
     if not rows:
         return ()
@@ -68,7 +112,7 @@ def _ties(database: Path, query: Query, rows: tuple[Row, ...]) -> tuple[Tie, ...
     start = int(offset.expression.name) if offset is not None and offset.expression.is_int else 0
     end, at, ties = start + len(rows), 0, []
     for _, tied in groupby(everything.rows, key=lambda row: tuple(_rounded(row[key]) for key in keys)):
-        members = normal(row[:wide] for row in tied)
+        members = normal((row[:wide] for row in tied), dates=dates)
         take = min(end, at + len(members)) - max(start, at)
         if take > 0:
             ties.append(Tie(members, take))

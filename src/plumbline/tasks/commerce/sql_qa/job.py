@@ -18,16 +18,17 @@ The gold query returns at least a row on some database (`databases.py`), and not
 Its LIMIT and its ORDER BY decide which ties may be broken either way, whatever `ordered` says (`gold.py`).
 """
 
-from collections.abc import Callable, Hashable, Mapping, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from plumbline.errors import DataError, RewardError
 from plumbline.imports import check_installed
 from plumbline.records import Example
 from plumbline.tasks.commerce.job import Job, Verdict
 from plumbline.tasks.commerce.options import CommerceOptions
-from plumbline.tasks.commerce.sql_qa import rubric
+from plumbline.tasks.commerce.sql_qa import gold, rubric
 from plumbline.tasks.commerce.sql_qa.controls import CONTROLS, LIMITS
 from plumbline.tasks.commerce.sql_qa.databases import check_databases, databases
 from plumbline.tasks.commerce.sql_qa.pairs import pairs
@@ -56,6 +57,16 @@ def verdict(options: CommerceOptions, folder: Path) -> Verdict:
     return lambda example, completion: rubric.judge(example.reference, completion, shops())
 
 
+def check_gold(options: CommerceOptions, folder: Path, examples: Sequence[Example]) -> None:
+    """See `Job.check_gold`."""
+    shops = databases(folder / "sql_qa", options.databases)
+    for example in examples:
+        try:
+            gold.check_gold(example.reference["sql"], shops)
+        except DataError as error:
+            raise RewardError(f"{example.id}: {error.cause}", error.fix) from error
+
+
 def said(folder: Path) -> Callable[[Example, str], Set[Hashable]]:
     """See `Job.said`: what its query returns on the first shop."""
     shops = lru_cache(maxsize=1)(lambda: databases(folder / "sql_qa", 1))
@@ -70,6 +81,7 @@ JOB = Job(
     pairs=pairs,
     check=check,
     verdict=verdict,
+    check_gold=check_gold,
     check_files=lambda options, folder: check_databases(folder / "sql_qa", options.databases),
     identity=lambda options: f":{options.databases}",
     said=said,

@@ -78,7 +78,7 @@ def said(completion: str, path: Path) -> frozenset[tuple[Row, ...]]:
     result = run(path, query.sql) if isinstance(query, Query) else None
     if not isinstance(result, Result) or all(value is None for row in result.rows for value in row):
         return frozenset()
-    rows = (tuple(sorted(row, key=repr)) for row in _rounded(normal(result.rows)))
+    rows = (tuple(sorted(row, key=repr)) for row in _rounded(normal(result.rows, dates=True)))
     return frozenset([tuple(sorted(rows, key=repr))])
 
 
@@ -96,7 +96,7 @@ def _judged(results: Sequence[Result], golds: Sequence[Gold], *, ordered: bool) 
     """How right the results are."""
     right, cells = True, 0.0
     for result, gold in zip(results, golds, strict=True):
-        rows = normal(result.rows)
+        rows = normal(result.rows, dates=gold.dates)
         here = len(result.columns) == len(gold.result.columns) and matches(rows, gold.ties, ordered=ordered)
         right = right and here
         cells += 1.0 if here else _f1(_cells(rows), _cells(gold.rows))
