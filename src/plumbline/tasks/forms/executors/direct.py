@@ -96,13 +96,15 @@ class _Session:
             response = self.site.handle("GET", path)
         self.path = path
         self.visit = Visit(parse_page(response.body))
+        self.named: Control | None = None
         self.visits.append((response.body, self.visit))
 
     def act(self, actions: Sequence[Action]) -> Attempt:
         """Carry out the first of the actions that are left."""
         model = self.visit.model
-        near = form_ahead(actions, model, self.visit.last)
+        near = form_ahead(actions, model, self.named)
         found = resolve(actions[0], model, self.case.view.form.path, self.case.files, self.limits, near)
+        self.named = getattr(found, "control", self.named)
         match found:
             case Enter():
                 return self.visit.enter(found)

@@ -155,12 +155,12 @@ def form_ahead(actions: Sequence[Action], model: PageModel, last: Control | None
     """The form that a plan is at, which decides between controls of the same name in several forms.
 
     It is that of the button that the plan names next, else of a control before that button that only one form has,
-    else of the control that was used last.
+    else of the control that the plan named last.
 
     Args:
         actions: the rest of the plan.
         model: of the page that is open.
-        last: the control that was used last.
+        last: the control that the plan named last.
     """
     if len(model.forms) < 2:
         return None

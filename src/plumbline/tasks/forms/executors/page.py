@@ -18,6 +18,8 @@ from plumbline.errors import DataError
 from plumbline.tasks.forms.executors.nearby import named_by_place
 
 _TYPED = frozenset({"text", "email", "tel", "url", "number", "date", "time", "password", "textarea", "search"})
+_DIRECTED = frozenset({"text", "search", "tel", "url", "email", "password", "hidden", "textarea"})
+"""Kinds of which `dirname` sends the direction, beside `input type=submit`."""
 _BLANKS = re.compile(r"[ \t\n\f\r]+")
 _NUMBER = re.compile(r"[ \t\n\f\r]*\+?(\d+)", re.ASCII)
 _RAW = "script|style|textarea|title|xmp|iframe|noembed|noframes|noscript|template"
@@ -28,7 +30,7 @@ _TAG = re.compile(
 )
 URLENCODED = "application/x-www-form-urlencoded"
 _OWNER = "data-plumbline-owner"
-"""Set while a page is parsed: the place of the form that was open in the source."""
+"""The place of the form owner, where the parser or the browser knows it and the tree does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,14 @@ class Control:
     hidden: bool = False
     """Whether the page does not show it, whatever a user does."""
     barred: bool = False
-    """Whether it stands in a datalist: it is neither checked nor sent."""
+    """Whether it is read-only or stands in a datalist, so that no constraint is checked. Chromium sends what is in
+    a datalist, unlike the standard; the browser decides here."""
     does: Literal["submit", "image", "reset", "button"] = "submit"
     """What a click on a button does; `image` submits with coordinates."""
     aliases: tuple[str, ...] = ()
     """Further names of a button: its value, title and the like."""
     direction: str = ""
-    """What `dirname` sends: ltr, rtl, or auto, which goes by the text; "" without a `dirname`."""
+    """What `dirname` sends: ltr, rtl, or auto, which goes by the control's text; "" where it sends nothing."""
 
     @property
     def called(self) -> str:
@@ -330,6 +333,9 @@ def _control(node: LexborNode, index: int, page: _Nodes) -> Control:
     if kind == "textarea":
         # The parser dropped the first line break already, as browsers do.
         value = node.text().replace("\r\n", "\n")
+    if "readonly" in attributes and node.tag != "select":
+        barred = True
+    is_submit = node.tag == "input" and attributes.get("type", "").lower() == "submit"
     aliases: tuple[str, ...] = ()
     does: Literal["submit", "image", "reset", "button"] = "submit"
     if kind == "button":
@@ -354,7 +360,7 @@ def _control(node: LexborNode, index: int, page: _Nodes) -> Control:
         barred,
         does,
         aliases,
-        _direction(node) if attributes.get("dirname") else "",
+        _direction(node) if attributes.get("dirname") and (kind in _DIRECTED or is_submit) else "",
     )
 
 
@@ -401,7 +407,7 @@ def direction_of(text: str) -> str:
 def _direction(node: LexborNode) -> str:
     for one in (node, *_parents(node)):
         if (given := (one.attributes.get("dir") or "").lower()) in {"ltr", "rtl", "auto"}:
-            return given
+            return given if one is node or given != "auto" else direction_of(_text(one))
         if one is node and one.tag == "input" and (one.attributes.get("type") or "").lower() == "tel":
             return "ltr"
     return "ltr"

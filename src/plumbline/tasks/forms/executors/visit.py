@@ -221,7 +221,7 @@ class Visit:
         """What a browser would send: the entry list of a form, with its button."""
         entries: list[Entry] = []
         for control in self._of(form):
-            if control.barred or not self.enabled(control) or (control.kind == "button" and control is not button):
+            if not self.enabled(control) or (control.kind == "button" and control is not button):
                 continue
             if control.does == "image":
                 prefix = f"{control.name}." if control.name else ""
@@ -238,12 +238,9 @@ class Visit:
                 entries.append(Entry(control.name, control.attributes.get("value", "")))
             else:
                 entries += [Entry(control.name, value) for value in values]
-            if control.direction and control.kind not in {"checkbox", "radio", "select", "multiselect", "file"}:
-                direction = control.direction
-                text = self.text(control)
-                entries.append(
-                    Entry(control.attributes["dirname"], direction_of(text) if direction == "auto" else direction)
-                )
+            if direction := control.direction:
+                direction = direction_of(self.text(control)) if direction == "auto" else direction
+                entries.append(Entry(control.attributes["dirname"], direction))
         return entries
 
 

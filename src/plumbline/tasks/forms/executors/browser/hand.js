@@ -180,5 +180,15 @@
     if (sent) setTimeout(press, 0, sent);
     return { attempts, send: Boolean(sent), cut };
   };
-  return { onNewPage, onThisPage };
+  // The page as it is now. Where the parser tied a control to a form that it does not stand in, attributes say so.
+  const read = () => {
+    const forms = [...document.forms];
+    const apart = controls().filter(one => one.form && !one.hasAttribute("form") && one.form !== one.closest("form"));
+    const marked = apart.length ? [...forms, ...apart] : [];
+    for (const one of marked) one.setAttribute("data-plumbline-owner", forms.indexOf(forms.includes(one) ? one : one.form));
+    const html = document.documentElement.outerHTML;
+    for (const one of marked) one.removeAttribute("data-plumbline-owner");
+    return html;
+  };
+  return { onNewPage, onThisPage, read };
 })()

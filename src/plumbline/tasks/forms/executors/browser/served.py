@@ -15,7 +15,7 @@ from plumbline.tasks.forms.site.site import Site
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-_READ = "() => document.documentElement.outerHTML"
+_READ = "() => plumblineHand.read()"
 _CARRY_OUT = "([steps, ms]) => plumblineHand.onThisPage(steps, ms)"
 _QUIET = 0.3
 """Seconds after a received submission without a navigation: the page sent it by a script and stays."""

@@ -47,7 +47,7 @@ class Stretch:
     go: Go | None
     """Where the last action loads a page anew; it counts among the settled ones."""
     last: Control | None = None
-    """The control that was used last."""
+    """The control that the plan named last."""
 
     def attempts(self, told: Sequence[Sequence[str]], *, sent: bool) -> list[Attempt]:
         """What became of the actions so far, in order.
@@ -92,7 +92,7 @@ def stretch(
         model: of the page that is open.
         case: the form.
         limits: of the plan.
-        last: the control that was used last.
+        last: the control that the plan named last.
         pauses: whether a button that may change the page ends the stretch.
     """
     settled: list[Attempt | None] = []
@@ -109,7 +109,7 @@ def stretch(
             continue
         settled.append(None)
         steps.append(step_of(found, model))
-        last = last if isinstance(found, Send | Return) else found.control
+        last = getattr(found, "control", last)
         if pauses and isinstance(found, Push):
             break
     return Stretch(tuple(settled), tuple(steps), None, last)
