@@ -12,9 +12,11 @@ from functools import lru_cache
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from plumbline.errors import DataError
+from plumbline.tasks.forms.constraints import PICKED, TYPED, read_limit, sanitised
 from plumbline.tasks.forms.executors.nearby import named_by_place
 
-_TYPED = frozenset({"text", "email", "tel", "url", "number", "date", "time", "password", "textarea", "search"})
+_OTHERS = frozenset({"hidden", "checkbox", "radio", "file", "button", "reset", "submit", "image"})
+"""Types of inputs that hold no text of a user's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Control:
     value: str = ""
     checked: bool = False
     choices: tuple[Choice, ...] = ()
+    """Options of a select, suggestions of an input."""
     chosen: tuple[int, ...] = ()
     """Places of the choices that are selected at first."""
     attributes: Mapping[str, str] = field(default_factory=dict)
@@ -57,12 +60,11 @@ class Control:
     @property
     def is_typed(self) -> bool:
         """Whether a user can type into it."""
-        return self.kind in _TYPED
+        return self.kind in TYPED or self.kind in PICKED
 
     def limit(self, name: str) -> int | None:
         """A length limit; None where there is none, or it is no number."""
-        text = self.attributes.get(name, "")
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+        return read_limit(self.attributes.get(name, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +109,11 @@ def parse_page(html: bytes) -> PageModel:
     parts = form.css("fieldset[data-shown-if]")
     conditions = tuple(_shown(node) for node in parts)
     places = {node.mem_id: place for place, node in enumerate(parts)}
+    suggested = {node.attributes.get("id") or "": _choices(node)[0] for node in tree.css("datalist[id]")}
     controls: list[Control] = []
     nodes = form.css("input,textarea,select,button")
     for node in nodes:
-        controls.append(_control(node, len(controls), labels, named, places))
+        controls.append(_control(node, len(controls), labels, named, places, suggested))
     multipart = (form.attributes.get("enctype") or "").lower() == "multipart/form-data"
     return PageModel(language[:2], text, named_by_place(controls, nodes), conditions, multipart, has_form=True)
 
@@ -125,12 +128,18 @@ def _shown(node: LexborNode) -> Shown:
 
 
 def _control(
-    node: LexborNode, index: int, labels: Mapping[str, str], named: Mapping[str, str], places: Mapping[int, int]
+    node: LexborNode,
+    index: int,
+    labels: Mapping[str, str],
+    named: Mapping[str, str],
+    places: Mapping[int, int],
+    suggested: Mapping[str, tuple[Choice, ...]],
 ) -> Control:
     attributes = {key: value or "" for key, value in node.attributes.items()}
     kind = node.tag or ""
     if kind == "input":
-        kind = attributes.get("type", "text").lower() or "text"
+        kind = attributes.get("type", "text").lower()
+        kind = kind if kind in TYPED - {"textarea"} or kind in PICKED or kind in _OTHERS else "text"
         kind = "button" if kind in {"submit", "image"} else kind
     conditions: list[int] = []
     group, wrapping, disabled = "", "", "disabled" in attributes
@@ -156,6 +165,9 @@ def _control(
     )
     value = attributes.get("value", "on" if kind in {"checkbox", "radio"} else "")
     choices, chosen = _choices(node) if kind == "select" else ((), ())
+    if kind in TYPED - {"textarea"} or kind in PICKED:
+        value = sanitised(kind, value, attributes)
+        choices = suggested.get(attributes.get("list", ""), ())
     if kind == "select" and "multiple" in attributes:
         kind = "multiselect"
     elif kind == "select":
@@ -199,6 +211,7 @@ def _choices(node: LexborNode) -> tuple[tuple[Choice, ...], tuple[int, ...]]:
         attributes = option.attributes
         text = _text(option)
         value = attributes.get("value", text)
+        text = attributes.get("label") or text
         choices.append(Choice(value or "", text, "disabled" in attributes))
         if "selected" in attributes:
             chosen.append(place)

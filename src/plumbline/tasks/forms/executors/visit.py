@@ -1,13 +1,14 @@
 """One page while a user is at it: what its controls hold, and what every operation does to them."""
 
-from plumbline.tasks.forms.constraints import is_email, is_url, matches, range_problem, utf16_length
+from plumbline.tasks.forms.constraints import PICKED, invalid
 from plumbline.tasks.forms.executors.executor import OK, Attempt
 from plumbline.tasks.forms.executors.operations import Choose, Enter, Put, Tick, Touch
 from plumbline.tasks.forms.executors.page import Control, PageModel
 from plumbline.tasks.forms.executors.request import Entry
-from plumbline.tasks.forms.executors.typing import typed
+from plumbline.tasks.forms.executors.typing import held, typed
 
-_PATTERNED = frozenset({"text", "email", "tel", "url", "password", "search"})
+_NEVER_FIXED = frozenset({"checkbox", "select", "multiselect", "file", "range", "color"})
+"""Kinds of controls to which readonly does not apply."""
 
 
 class Visit:
@@ -72,8 +73,8 @@ class Visit:
         self.edited.add(control.index)
         self.last = control
         entered = typed(control.kind, operation.text, self.model.language)
-        before = "" if operation.clear or control.kind in {"date", "time"} else self.text(control)
-        result = typed(control.kind, before + entered.value, self.model.language, control.limit("maxlength"))
+        before = "" if operation.clear or control.kind in PICKED else self.text(control)
+        result = held(control.kind, before + entered.value, control.attributes)
         self.texts[control.index] = result.value
         if entered.refused or result.refused:
             return Attempt("refused", f"{control.called} takes no such {control.kind}")
@@ -147,20 +148,24 @@ class Visit:
                 if one.kind == "radio" and one.name == control.name
             )
             return "missing" if required and not ticked else ""
-        values = self._values(control)
-        if not any(values):
-            return "missing" if required else ""
-        if not control.is_typed or "readonly" in control.attributes:
+        if "readonly" in control.attributes and control.kind not in _NEVER_FIXED:
             return ""
-        text, attributes = values[0], control.attributes
-        if (control.kind == "email" and not is_email(text)) or (control.kind == "url" and not is_url(text)):
-            return f"not a valid {control.kind}"
-        if control.kind in _PATTERNED and "pattern" in attributes and not matches(attributes["pattern"], text):
-            return "not in the format that is asked for"
-        if control.index in self.edited and utf16_length(text) < (control.limit("minlength") or 0):
-            return "too short"
-        found = range_problem(control.kind, text, attributes.get("min"), attributes.get("max"), attributes.get("step"))
-        return f"out of range ({found})" if found else ""
+        if required and self._missing(control):
+            return "missing"
+        if not control.is_typed:
+            return ""
+        return invalid(control.kind, self.text(control), control.attributes, edited=control.index in self.edited)
+
+    def _missing(self, control: Control) -> bool:
+        """Whether a control is empty. An option without a value is a choice, unless it is the list's placeholder."""
+        if control.kind == "select":
+            chosen = self.chosen.get(control.index, control.chosen)
+            return not chosen or (chosen == (0,) and not control.choices[0].value)
+        if control.kind == "multiselect":
+            return not self.chosen.get(control.index, control.chosen)
+        if control.kind in {"range", "color"}:
+            return False
+        return not any(self._values(control)) and control.index not in self.ticked
 
     def entries(self) -> list[Entry]:
         """What a browser would send."""
