@@ -134,7 +134,7 @@ def page_trials(pages: Pages, count: int, seed: int = 0) -> Iterator[Trial]:
     for number in range(count):
         rng = generator(seed, "random-page", number)
         html = _page(rng)
-        yield Trial(f"page-{number}\n{html}", Case(pages.add(html), FILES), Plan(tuple(_plan(rng))))
+        yield Trial(f"page-{number}\n{html}", Case(pages.add(html), FILES), Plan(tuple(_plan(rng, html))))
 
 
 def _one(rng: Any, offered: Sequence[str]) -> str:
@@ -277,9 +277,11 @@ def _button(rng: Any, forms: int) -> str:
     )
 
 
-def _plan(rng: Any) -> Iterator[Action]:
+def _plan(rng: Any, html: str) -> Iterator[Action]:
+    names = [name for name in _NAMES if f">{name} <" in html or f"> {name}<" in html] or _NAMES
+    buttons = [name for name in _BUTTONS if f">{name}<" in html or f'"{name}"' in html] or _BUTTONS
     for _ in range(int(rng.integers(0, 7))):
-        label, draw = _one(rng, _NAMES), rng.random()
+        label, draw = _one(rng, names), rng.random()
         if draw < 0.45:
             yield Type(label, _one(rng, _TEXTS), clear=bool(rng.random() < 0.8))
         elif draw < 0.6:
@@ -291,8 +293,8 @@ def _plan(rng: Any) -> Iterator[Action]:
         elif draw < 0.9:
             yield Press("Enter")
         else:
-            yield Click(_one(rng, (*_NAMES, *_BUTTONS)))
-    yield Submit(_one(rng, (*_BUTTONS, "")))
+            yield Click(_one(rng, (*names, *buttons)))
+    yield Submit(_one(rng, (*buttons, "")))
 
 
 def compare(

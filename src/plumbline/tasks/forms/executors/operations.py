@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from plumbline.tasks.forms.constraints import PICKED, TYPED
 from plumbline.tasks.forms.executors.executor import OK, Attempt, Limits
 from plumbline.tasks.forms.executors.locate import BOXES, OPTION, RADIOS, Target, find, find_button, namesakes
 from plumbline.tasks.forms.executors.page import Control, PageModel
@@ -29,7 +30,7 @@ from plumbline.tasks.forms.plans.actions import (
 from plumbline.tasks.forms.plans.labels import folded, loose
 from plumbline.tasks.forms.plans.vocabulary import SUBMIT_WORDS
 
-_TYPED = frozenset({"text", "email", "tel", "url", "number", "date", "time", "password", "textarea", "search"})
+_TYPED = TYPED | PICKED
 _CHOSEN = frozenset({"select", "multiselect", RADIOS, BOXES})
 _TICKED = frozenset({"checkbox", OPTION, RADIOS, BOXES})
 _CLICKED = frozenset({"checkbox", OPTION, "button"})
@@ -205,12 +206,17 @@ def _choose(target: Target, option: str, *, on: bool) -> Operation | Attempt:
         if member is None:
             return Attempt("not found", f"{target.label!r} has no option {option[:60]!r}")
         return _ticked(member, on=on)
-    if target.kind not in {"select", "multiselect"}:
+    suggests = target.kind in _TYPED and bool(control.choices) and on
+    if target.kind not in {"select", "multiselect"} and not suggests:
         return Attempt("refused", f"{target.label!r} is a {target.kind}: it has no options")
     offered = tuple(sorted(control.choices, key=lambda one: one.disabled))
     choice = _best(option, offered, lambda one: (one.text, one.value))
     if choice is None:
         return Attempt("not found", f"{target.label!r} has no option {option[:60]!r}")
+    if suggests and "readonly" in control.attributes:
+        return Attempt("refused", f"{target.label!r} cannot be changed")
+    if suggests:
+        return Enter(control, choice.value, clear=True)
     if choice.disabled:
         return Attempt("refused", f"the option {option[:60]!r} cannot be chosen")
     if target.kind == "select" and not on:

@@ -15,9 +15,11 @@ from typing import Literal
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from plumbline.errors import DataError
+from plumbline.tasks.forms.constraints import PICKED, TYPED, read_limit, sanitised
 from plumbline.tasks.forms.executors.nearby import named_by_place
 
-_TYPED = frozenset({"text", "email", "tel", "url", "number", "date", "time", "password", "textarea", "search"})
+_OTHERS = frozenset({"hidden", "checkbox", "radio", "file", "button", "reset", "submit", "image"})
+"""Types of inputs that hold no text of a user's."""
 _DIRECTED = frozenset({"text", "search", "tel", "url", "email", "password", "hidden", "textarea"})
 """Kinds of which `dirname` sends the direction, beside `input type=submit`."""
 _BLANKS = re.compile(r"[ \t\n\f\r]+")
@@ -58,6 +60,7 @@ class Control:
     value: str = ""
     checked: bool = False
     choices: tuple[Choice, ...] = ()
+    """Options of a select, suggestions of an input."""
     chosen: tuple[int, ...] = ()
     """Places of the choices that are selected at first."""
     attributes: Mapping[str, str] = field(default_factory=dict)
@@ -76,6 +79,8 @@ class Control:
     """What a click on a button does; `image` submits with coordinates."""
     aliases: tuple[str, ...] = ()
     """Further names of a button: its value, title and the like."""
+    placeholder: bool = False
+    """Whether the first option of a list only asks to choose, so that it is no entry where one is required."""
     direction: str = ""
     """What `dirname` sends: ltr, rtl, or auto, which goes by the control's text; "" where it sends nothing."""
 
@@ -87,12 +92,11 @@ class Control:
     @property
     def is_typed(self) -> bool:
         """Whether a user can type into it."""
-        return self.kind in _TYPED
+        return self.kind in TYPED or self.kind in PICKED
 
     def limit(self, name: str) -> int | None:
         """A length limit; None where there is none, or it is no number."""
-        text = self.attributes.get(name, "")
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+        return read_limit(self.attributes.get(name, ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +299,8 @@ def _control(node: LexborNode, index: int, page: _Nodes) -> Control:
     form = page.owner(node, attributes)
     kind = node.tag or ""
     if kind == "input":
-        kind = attributes.get("type", "text").lower() or "text"
+        kind = attributes.get("type", "text").lower()
+        kind = kind if kind in TYPED - {"textarea"} or kind in PICKED or kind in _OTHERS else "text"
         kind = "button" if kind in {"submit", "image", "reset"} else kind
     conditions: list[int] = []
     group, wrapping, disabled, barred = "", "", "disabled" in attributes, False
@@ -328,7 +333,15 @@ def _control(node: LexborNode, index: int, page: _Nodes) -> Control:
     )
     value = attributes.get("value", "on" if kind in {"checkbox", "radio"} else "")
     choices, chosen = _choices(node) if kind == "select" else ((), ())
+    if kind in TYPED - {"textarea"} or kind in PICKED:
+        value = sanitised(kind, value, attributes)
+        suggestions = page.named.get(attributes.get("list", ""))
+        choices = _choices(suggestions)[0] if suggestions is not None and suggestions.tag == "datalist" else ()
+    placeholder = False
     if kind == "select":
+        top = next(iter(node.css("option")), None)
+        placeholder = top is not None and top.parent is not None and top.parent.tag == "select"
+        placeholder = placeholder and not choices[0].value and not _is_box(attributes)
         kind, chosen = _list(attributes, choices, chosen)
     if kind == "textarea":
         # The parser dropped the first line break already, as browsers do.
@@ -360,6 +373,7 @@ def _control(node: LexborNode, index: int, page: _Nodes) -> Control:
         barred,
         does,
         aliases,
+        placeholder,
         _direction(node) if attributes.get("dirname") and (kind in _DIRECTED or is_submit) else "",
     )
 
@@ -370,10 +384,15 @@ def _list(
     """The kind of a list and what is selected in it at first."""
     if "multiple" in attributes:
         return "multiselect", chosen
-    size = _NUMBER.match(attributes.get("size", ""))
-    if chosen or (size is not None and int(size.group(1)[:9]) > 1):
+    if chosen or _is_box(attributes):
         return "select", chosen[-1:]
     return "select", tuple(place for place, one in enumerate(choices) if not one.disabled)[:1]
+
+
+def _is_box(attributes: Mapping[str, str]) -> bool:
+    """Whether a select shows several options at once."""
+    size = _NUMBER.match(attributes.get("size", ""))
+    return "multiple" in attributes or (size is not None and int(size.group(1)[:9]) > 1)
 
 
 def _does(node: LexborNode, attributes: Mapping[str, str]) -> Literal["submit", "image", "reset", "button"]:

@@ -1,14 +1,11 @@
 """One page while a user is at it: what its controls hold, and what every operation does to them."""
 
-from plumbline.tasks.forms.constraints import is_email, is_url, matches, range_problem, utf16_length
+from plumbline.tasks.forms.constraints import PICKED, invalid
 from plumbline.tasks.forms.executors.executor import OK, Attempt
 from plumbline.tasks.forms.executors.operations import Choose, Enter, Push, Put, Tick, Touch
 from plumbline.tasks.forms.executors.page import Control, PageModel, direction_of
 from plumbline.tasks.forms.executors.request import Entry
-from plumbline.tasks.forms.executors.typing import typed
-
-_PATTERNED = frozenset({"text", "email", "tel", "url", "password", "search"})
-
+from plumbline.tasks.forms.executors.typing import held, typed
 
 ENTERED = frozenset(
     {"text", "search", "tel", "url", "email", "password", "number"}
@@ -87,8 +84,8 @@ class Visit:
         self.edited.add(control.index)
         self.last = control
         entered = typed(control.kind, operation.text, self.model.language)
-        before = "" if operation.clear or control.kind in {"date", "time"} else self.text(control)
-        result = typed(control.kind, before + entered.value, self.model.language, control.limit("maxlength"))
+        before = "" if operation.clear or control.kind in PICKED else self.text(control)
+        result = held(control.kind, before + entered.value, control.attributes)
         self.texts[control.index] = result.value
         if entered.refused or result.refused:
             return Attempt("refused", f"{control.called} takes no such {control.kind}")
@@ -200,22 +197,24 @@ class Visit:
         required = "required" in control.attributes
         if control.kind == "radio":
             group = self._group(control)
-            required = any("required" in one.attributes for one in group)
+            required = bool(control.name) and any("required" in one.attributes for one in group)
             return "missing" if required and not any(one.index in self.ticked for one in group) else ""
-        values = self._values(control)
-        if not any(values):
-            return "missing" if required else ""
-        if not control.is_typed or "readonly" in control.attributes:
+        if required and self._missing(control):
+            return "missing"
+        if not control.is_typed:
             return ""
-        text, attributes = values[0], control.attributes
-        if (control.kind == "email" and not is_email(text)) or (control.kind == "url" and not is_url(text)):
-            return f"not a valid {control.kind}"
-        if control.kind in _PATTERNED and "pattern" in attributes and not matches(attributes["pattern"], text):
-            return "not in the format that is asked for"
-        if control.index in self.edited and utf16_length(text) < (control.limit("minlength") or 0):
-            return "too short"
-        found = range_problem(control.kind, text, attributes.get("min"), attributes.get("max"), attributes.get("step"))
-        return f"out of range ({found})" if found else ""
+        return invalid(control.kind, self.text(control), control.attributes, edited=control.index in self.edited)
+
+    def _missing(self, control: Control) -> bool:
+        """Whether a control is empty. An option without a value is a choice, unless it is the list's placeholder."""
+        if control.kind == "select":
+            chosen = self.chosen.get(control.index, control.chosen)
+            return not chosen or (chosen == (0,) and control.placeholder)
+        if control.kind == "multiselect":
+            return not self.chosen.get(control.index, control.chosen)
+        if control.kind in {"range", "color"}:
+            return False
+        return not any(self._values(control)) and control.index not in self.ticked
 
     def entries(self, form: int = 0, button: Control | None = None) -> list[Entry]:
         """What a browser would send: the entry list of a form, with its button."""

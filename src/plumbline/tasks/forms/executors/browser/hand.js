@@ -18,15 +18,18 @@
     document.execCommand(text === "" ? "delete" : "insertText", false, text);
     tell(control, "change");
   };
+  const PICKED = ["date", "month", "week", "time", "datetime-local", "range", "color"];
   const enter = (control, step) => {
-    if (control.type === "date" || control.type === "time") {
+    if (PICKED.includes(control.type)) {
       control.focus();
       control.value = step.text;
       tell(control, "input", "change");
     } else {
       write(control, step.clear ? step.text : control.value + step.text);
     }
-    return step.refused ? ["refused", `${step.called} takes no such ${control.type}`] : ["ok", ""];
+    const bad = control.validity.badInput;
+    if (bad) write(control, "");
+    return step.refused || bad ? ["refused", `${step.called} takes no such ${control.type}`] : ["ok", ""];
   };
   const choose = (control, step) => {
     const option = control.options[step.place];
