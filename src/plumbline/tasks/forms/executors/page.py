@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -294,17 +294,21 @@ def _shown(node: LexborNode) -> Shown:
     return Shown(attributes.get("data-shown-if") or "", frozenset(map(str, values)))
 
 
-def _control(node: LexborNode, index: int, page: _Nodes) -> Control:
-    attributes = {key: value or "" for key, value in node.attributes.items()}
-    form = page.owner(node, attributes)
-    kind = node.tag or ""
-    if kind == "input":
-        kind = attributes.get("type", "text").lower()
-        kind = kind if kind in TYPED - {"textarea"} or kind in PICKED or kind in _OTHERS else "text"
-        kind = "button" if kind in {"submit", "image", "reset"} else kind
+class _Around(NamedTuple):
+    """What a control has from the elements that it stands in."""
+
+    label: str
+    group: str
+    conditions: tuple[int, ...]
+    disabled: bool
+    hidden: bool
+    barred: bool
+
+
+def _around(node: LexborNode, page: _Nodes) -> _Around:
     conditions: list[int] = []
-    group, wrapping, disabled, barred = "", "", "disabled" in attributes, False
-    hidden, inside, below = "hidden" in attributes, True, node
+    group, label, disabled, barred = "", "", "disabled" in node.attributes, False
+    hidden, inside, below = "hidden" in node.attributes, True, node
     for parent in _parents(node):
         inside = inside and parent.tag != "form"
         place = page.parts.get(parent.mem_id)
@@ -318,14 +322,26 @@ def _control(node: LexborNode, index: int, page: _Nodes) -> Control:
             disabled = disabled or ("disabled" in parent.attributes and not exempt)
             legend = parent.css_first("legend") if inside and not exempt else None
             group = group or (_text(legend) if legend is not None else "")
-        elif parent.tag == "label" and not wrapping:
-            wrapping = _text(parent, without=node)
+        elif parent.tag == "label" and not label:
+            label = _text(parent, without=node)
         elif inside and parent.attributes.get("role") == "group":
             group = group or page.described(parent.attributes)
         below = parent
+    return _Around(label, group, tuple(conditions), disabled, hidden, barred)
+
+
+def _control(node: LexborNode, index: int, page: _Nodes) -> Control:
+    attributes = {key: value or "" for key, value in node.attributes.items()}
+    form = page.owner(node, attributes)
+    kind = node.tag or ""
+    if kind == "input":
+        kind = attributes.get("type", "text").lower()
+        kind = kind if kind in TYPED - {"textarea"} or kind in PICKED or kind in _OTHERS else "text"
+        kind = "button" if kind in {"submit", "image", "reset"} else kind
+    around = _around(node, page)
     label = (
         page.label(node, attributes.get("id", ""))
-        or wrapping
+        or around.label
         or page.described(attributes)
         or attributes.get("placeholder")
         or attributes.get("title")
@@ -346,8 +362,6 @@ def _control(node: LexborNode, index: int, page: _Nodes) -> Control:
     if kind == "textarea":
         # The parser dropped the first line break already, as browsers do.
         value = node.text().replace("\r\n", "\n")
-    if "readonly" in attributes and node.tag != "select":
-        barred = True
     is_submit = node.tag == "input" and attributes.get("type", "").lower() == "submit"
     aliases: tuple[str, ...] = ()
     does: Literal["submit", "image", "reset", "button"] = "submit"
@@ -360,17 +374,17 @@ def _control(node: LexborNode, index: int, page: _Nodes) -> Control:
         kind,
         attributes.get("name", ""),
         label,
-        group if kind in {"radio", "checkbox"} else "",
+        around.group if kind in {"radio", "checkbox"} else "",
         value,
         "checked" in attributes,
         choices,
         chosen,
         attributes,
-        tuple(conditions),
-        disabled,
+        around.conditions,
+        around.disabled,
         form,
-        hidden,
-        barred,
+        around.hidden,
+        around.barred or ("readonly" in attributes and node.tag != "select"),
         does,
         aliases,
         placeholder,

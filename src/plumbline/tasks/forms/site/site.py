@@ -220,10 +220,12 @@ class Site:
                 break
         headers = {name.lower(): value for name, value in scope["headers"]}
         kind = headers.get(b"content-type", b"").decode("latin-1")
-        path = scope["path"]
-        if scope["method"] == "POST":
-            path = self.receiver(path, urlsplit(headers.get(b"referer", b"").decode("latin-1")).path)
-        response = self.handle(scope["method"], path, kind, bytes(body))
+        page = urlsplit(headers.get(b"referer", b"").decode("latin-1")).path
+        receiver = self.receiver(scope["path"], page) if scope["method"] == "POST" else scope["path"]
+        if receiver == scope["path"]:
+            response = self.handle(scope["method"], scope["path"], kind, bytes(body))
+        else:
+            response = Response(307, b"", {"location": receiver})
         content = b"" if scope["method"] == "HEAD" else response.body
         sent = {**response.headers, "content-length": str(len(response.body)), "cache-control": "no-store"}
         pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in sent.items()]
