@@ -367,6 +367,8 @@ def _control(node: LexborNode, index: int, page: _Nodes) -> Control:
     does: Literal["submit", "image", "reset", "button"] = "submit"
     if kind == "button":
         does = _does(node, attributes)
+        if is_submit and "value" not in attributes:
+            value = "Submit"  # Chromium sends what it writes on the button
         label, *others = [*_names(node, attributes, does, page.described(attributes), label), ""]
         aliases = tuple(other for other in others if other)
     return Control(

@@ -234,7 +234,7 @@ class Visit:
             elif control.kind == "hidden" and control.name.lower() == "_charset_":
                 entries.append(Entry(control.name, "UTF-8"))
             elif control.kind == "button":
-                entries.append(Entry(control.name, control.attributes.get("value", "")))
+                entries.append(Entry(control.name, control.value))
             else:
                 entries += [Entry(control.name, value) for value in values]
             if direction := control.direction:
