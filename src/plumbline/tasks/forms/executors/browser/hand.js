@@ -71,8 +71,9 @@
   const problem = (form, called) => {
     if (!form) return "there is no form on this page";
     if (form.noValidate) return "";
+    const lines = ["text", "search", "tel", "url", "email", "password", "textarea"];
     const short = control =>
-      edited.has(control) && control.minLength > 0 && control.value && control.value.length < control.minLength;
+      edited.has(control) && lines.includes(control.type) && control.minLength > 0 && control.value && control.value.length < control.minLength;
     const wrong = control => control.willValidate && (!control.validity.valid || short(control));
     const there = controls();
     const place = there.findIndex(wrong);
