@@ -26,7 +26,16 @@ _BLANK = " \t\n\f\r"
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,3}))?)?")
 _DATE = re.compile(r"(\d{4,6})-(\d\d)(?:-(\d\d))?")
 _WEEK = re.compile(r"(\d{4,6})-W(\d\d)")
-_COLOR = re.compile(r"#[0-9a-f]{6}")
+_HEX = re.compile(r"#(?:[0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})")
+_RGB = re.compile(r"rgb\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
+_COLORS: Mapping[str, str] = {
+    "black": "000000", "silver": "c0c0c0", "gray": "808080", "grey": "808080", "white": "ffffff", "maroon": "800000",
+    "red": "ff0000", "purple": "800080", "fuchsia": "ff00ff", "magenta": "ff00ff", "green": "008000", "lime": "00ff00",
+    "olive": "808000", "yellow": "ffff00", "navy": "000080", "blue": "0000ff", "teal": "008080", "aqua": "00ffff",
+    "cyan": "00ffff", "orange": "ffa500", "pink": "ffc0cb", "brown": "a52a2a", "gold": "ffd700", "violet": "ee82ee",
+    "indigo": "4b0082", "turquoise": "40e0d0", "crimson": "dc143c", "coral": "ff7f50", "salmon": "fa8072",
+    "beige": "f5f5dc", "tan": "d2b48c", "khaki": "f0e68c", "lavender": "e6e6fa", "tomato": "ff6347",
+}  # fmt: skip
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(.*)", re.IGNORECASE | re.DOTALL)
 _SPECIAL = frozenset({"http", "https", "ws", "wss", "ftp"})
 _LIMIT = re.compile(r"[ \t\n\f\r]*\+?(\d{1,9})(?!\d)", re.ASCII)
@@ -70,21 +79,31 @@ def is_email(text: str) -> bool:
 
 def is_url(text: str) -> bool:
     """Whether a browser takes it for an absolute address: a scheme, and a host where the scheme needs one."""
-    match = _SCHEME.fullmatch(text.strip(_BLANK))
+    match = _SCHEME.fullmatch(re.sub(r"[\t\n\r]", "", text.strip(_BLANK)))
     if match is None:
         return False
     scheme, rest = match.group(1).lower(), match.group(2)
+    if scheme == "file":
+        rest = re.sub(r"\\", "/", rest)
+        host = re.split("[/?#]", rest[2:], maxsplit=1)[0] if rest.startswith("//") else ""
+        return (
+            not host
+            or re.fullmatch("[a-zA-Z]:", host) is not None
+            or (":" not in host and _is_host(host, needed=True, special=True))
+        )
     if scheme in _SPECIAL:
         rest = rest.lstrip("/\\")
     elif rest.startswith("//"):
         rest = rest[2:]
     else:
         return True
-    host = re.split(r"[/?#\\]" if scheme in _SPECIAL else "[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
-    return _is_host(host, needed=scheme in _SPECIAL)
+    authority = re.split(r"[/?#\\]" if scheme in _SPECIAL else "[/?#]", rest, maxsplit=1)[0]
+    _, sign, host = authority.rpartition("@")
+    return _is_host(host, needed=bool(sign) or scheme in _SPECIAL, special=scheme in _SPECIAL)
 
 
-def _is_host(text: str, *, needed: bool) -> bool:
+def _is_host(text: str, *, needed: bool, special: bool) -> bool:
+    """Whether it is a host, perhaps with a port; hosts of special schemes are read as domains or as IPv4."""
     match = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::(\d*))?", text, re.DOTALL | re.ASCII)
     if match is None or (match.group(2) and int(match.group(2)[-9:]) > 65535):
         return False
@@ -97,7 +116,7 @@ def _is_host(text: str, *, needed: bool) -> bool:
         return "%" not in host
     if not host:
         return not needed and match.group(2) is None
-    if not needed:
+    if not special:
         return not re.search(r"[\x00\t\n\r #/<>?@\[\\\]^|]", host)
     if re.search(r"[\x00-\x1f\x7f#/:<>?@\[\\\]^|]|%(?![0-9a-fA-F]{2})", host):
         return False
@@ -105,9 +124,9 @@ def _is_host(text: str, *, needed: bool) -> bool:
     if not re.fullmatch(r"\d+|0[xX][0-9a-fA-F]*", parts[-1], re.ASCII):
         return True
     numbers = [
-        int(part, 16 if part[:2] in {"0x", "0X"} else 8 if part[0] == "0" else 10)
+        int("0" + part[2:], 16) if part[:2] in {"0x", "0X"} else int(part, 8 if part[0] == "0" else 10)
         for part in parts
-        if re.fullmatch(r"0[xX][0-9a-fA-F]{1,8}|0[0-7]{0,11}|[1-9]\d{0,9}", part, re.ASCII)
+        if re.fullmatch(r"0[xX][0-9a-fA-F]{0,8}|0[0-7]{0,11}|[1-9]\d{0,9}", part, re.ASCII)
     ]
     if len(numbers) != len(parts) or len(parts) > 4:
         return False
@@ -139,17 +158,42 @@ def sanitised(kind: str, value: str, attributes: Mapping[str, str]) -> str:
     if kind in _LINES:
         value = value.replace("\n", "").replace("\r", "")
         if kind == "email" and "multiple" in attributes:
-            return ",".join(part.strip(_BLANK) for part in value.split(","))
-        return value.strip(_BLANK) if kind in {"email", "url"} else value
+            return ",".join(_ascii_host(part.strip(_BLANK)) for part in value.split(","))
+        if kind == "email":
+            return _ascii_host(value.strip(_BLANK))
+        return value.strip(_BLANK) if kind == "url" else value
     if kind == "range":
         return _on_scale(value, attributes)
     if kind == "color":
-        value = value.strip(_BLANK).lower()
-        return value if _COLOR.fullmatch(value) else "#000000"
+        return read_color(value.strip(_BLANK)) or "#000000"
     if kind == "datetime-local":
         value = re.sub(r"(:\d\d:\d\d\.\d*?)0+$", r"\1", value.replace(" ", "T", 1)).removesuffix(".")
         value = re.sub(r"(T\d\d:\d\d):00$", r"\1", value)
     return value if kind not in _STEPS or _scalar(kind, value) is not None else ""
+
+
+def _ascii_host(address: str) -> str:
+    """An address with its host in the ASCII form of internationalised names, as browsers send it."""
+    local, sign, host = address.rpartition("@")
+    try:
+        return (
+            local
+            + sign
+            + (host if not sign or host.isascii() or host.endswith(".") else host.encode("idna").decode("ascii"))
+        )
+    except UnicodeError:
+        return address
+
+
+def read_color(text: str) -> str:
+    """#rrggbb for a colour as CSS writes it, by digits or a usual name; "" where it is none."""
+    text = text.casefold()
+    if _HEX.fullmatch(text):
+        digits = text[1:] if len(text) > 5 else "".join(2 * digit for digit in text[1:])
+        return "#" + digits[:6]
+    if match := _RGB.fullmatch(text):
+        return "#" + "".join(f"{min(255, int(part)):02x}" for part in match.groups())
+    return f"#{_COLORS[text]}" if text in _COLORS else ""
 
 
 def _on_scale(value: str, attributes: Mapping[str, str]) -> str:
@@ -164,7 +208,9 @@ def _on_scale(value: str, attributes: Mapping[str, str]) -> str:
     if step is not None and abs(number - base) / step < 10**20:
         number = base + ((number - base) / step).quantize(Decimal(1), ROUND_HALF_UP) * step
         number = number - step if number > high else number + step if number < low else number
-    return format(number.normalize() + 0, "f") if abs(number) < 10**21 else str(number)
+        number = min(high, max(low, number))
+    text = str(number + 0).lower()
+    return text.rstrip("0").removesuffix(".") if "." in text and "e" not in text else text
 
 
 def _steps(kind: str, attributes: Mapping[str, str]) -> tuple[Decimal | None, Decimal]:
@@ -199,7 +245,7 @@ def _scalar(kind: str, text: str) -> Decimal | None:
         hours, minutes, seconds = (int(part or 0) for part in match.groups()[:3])
         return Decimal(((hours * 60 + minutes) * 60 + seconds) * 1000 + int((match.group(4) or "").ljust(3, "0")))
     if kind == "datetime-local":
-        day, _, hour = text.partition("T")
+        day, _, hour = text.replace(" ", "T", 1).partition("T")
         days, clock = _scalar("date", day), _scalar("time", hour)
         return None if days is None or clock is None else days + clock
     if kind == "week":
@@ -251,6 +297,8 @@ def range_problem(
     if number is None:
         return ""
     low, high = _scalar(kind, minimum or ""), _scalar(kind, maximum or "")
+    if kind == "range":
+        low = high = None  # a slider stands within its ends
     if kind == "time" and low is not None and high is not None and low > high:
         low, high = (low, None) if high < number < low else (None, None)  # a span over midnight
     if low is not None and number < low:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from plumbline.tasks.forms.constraints import PICKED, read_decimal, read_limit, sanitised, utf16_length
+from plumbline.tasks.forms.constraints import PICKED, read_color, read_decimal, read_limit, sanitised, utf16_length
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _BREAKS = re.compile(r"\r\n?|\n")
@@ -43,16 +43,6 @@ _WEEK = re.compile(
     r"(\d{4})-?\s?W(\d{1,2})|(?:week|semana|w)\s*(\d{1,2})(?:,?\s+|/|-)(?:(?:of|de)\s+)?(\d{4})", re.IGNORECASE
 )
 _MOMENT = re.compile(r"(.*\S)(?:T|,\s*|,?\s+(?:(?:at|as|às)\s+)?)(\d{1,2}(?:[:h.ap\s].*|h)?)", re.IGNORECASE)
-_HEX = re.compile(r"#(?:[0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})")
-_RGB = re.compile(r"rgb\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
-_COLORS: Mapping[str, str] = {
-    "black": "000000", "silver": "c0c0c0", "gray": "808080", "grey": "808080", "white": "ffffff", "maroon": "800000",
-    "red": "ff0000", "purple": "800080", "fuchsia": "ff00ff", "magenta": "ff00ff", "green": "008000", "lime": "00ff00",
-    "olive": "808000", "yellow": "ffff00", "navy": "000080", "blue": "0000ff", "teal": "008080", "aqua": "00ffff",
-    "cyan": "00ffff", "orange": "ffa500", "pink": "ffc0cb", "brown": "a52a2a", "gold": "ffd700", "violet": "ee82ee",
-    "indigo": "4b0082", "turquoise": "40e0d0", "crimson": "dc143c", "coral": "ff7f50", "salmon": "fa8072",
-    "beige": "f5f5dc", "tan": "d2b48c", "khaki": "f0e68c", "lavender": "e6e6fa", "tomato": "ff6347",
-}  # fmt: skip
 _MONEY = re.compile(r"(?:r\$|us\$|\$|€|£|usd|eur|gbp|brl)|[\s\u00a0\u202f]|(?:%|reais|euros|dollars)$", re.IGNORECASE)
 _GROUPED = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _GROUPED_PT = re.compile(r"-?\d{1,3}(?:\.\d{3})*(?:,\d+)?|-?\d+,\d+")
@@ -83,8 +73,6 @@ def typed(kind: str, text: str, language: str = "en", maxlength: int | None = No
     plain = _BREAKS.sub("\n" if kind == "textarea" else " ", plain)
     if kind in {"email", "url"}:
         plain = plain.strip(" \t\n\f\r")
-    if kind == "email" and not plain.isascii():
-        plain = ",".join(map(_ascii_domain, plain.split(",")))
     if maxlength is not None and utf16_length(plain) > maxlength:
         plain = _cut(plain, maxlength)
     return Typed(plain)
@@ -96,15 +84,6 @@ def held(kind: str, text: str, attributes: Mapping[str, str]) -> Typed:
         return Typed("", refused=True)
     limit = read_limit(attributes.get("maxlength", "")) if kind not in PICKED | {"number"} else None
     return Typed(sanitised(kind, text if limit is None else _cut(text, limit), attributes))
-
-
-def _ascii_domain(address: str) -> str:
-    """An address with its host in the ASCII form of internationalised names, as browsers send it."""
-    local, sign, host = address.rpartition("@")
-    try:
-        return local + sign + (host if host.isascii() else host.encode("idna").decode("ascii"))
-    except UnicodeError:
-        return address
 
 
 def _cut(text: str, units: int) -> str:
@@ -164,17 +143,6 @@ def _read_span(kind: str, text: str, language: str) -> str:
         number = match and int(match.group(2) or match.group(3) or _month(match.group(5)))
         value = f"{match.group(1) or match.group(4) or match.group(6)}-{number:02d}" if match else ""
     return sanitised(kind, value, {})
-
-
-def read_color(text: str) -> str:
-    """#rrggbb for a colour as CSS writes it, by digits or a usual name; "" where it is none."""
-    text = text.casefold()
-    if _HEX.fullmatch(text):
-        digits = text[1:] if len(text) > 5 else "".join(2 * digit for digit in text[1:])
-        return "#" + digits[:6]
-    if match := _RGB.fullmatch(text):
-        return "#" + "".join(f"{min(255, int(part)):02x}" for part in match.groups())
-    return f"#{_COLORS[text]}" if text in _COLORS else ""
 
 
 def _month(name: str) -> int:

@@ -77,8 +77,10 @@
   };
   const problem = (form, button, called) => {
     if (form.hasAttribute("novalidate") || button?.hasAttribute("formnovalidate")) return "";
+    const lines = ["text", "search", "tel", "url", "email", "password", "textarea"];
     const short = control =>
-      edited.has(control) && control.minLength > 0 && control.value && control.value.length < control.minLength;
+      edited.has(control) && lines.includes(control.type) && control.minLength > 0 && control.value &&
+      control.value.length < control.minLength;
     const wrong = control =>
       control.form === form && control.willValidate && (!control.validity.valid || short(control));
     const there = controls();
