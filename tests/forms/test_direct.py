@@ -2,6 +2,7 @@
 
 import pytest
 
+from plumbline.tasks.forms.differential import Pages
 from plumbline.tasks.forms.executors.direct import DirectExecutor
 from plumbline.tasks.forms.executors.executor import Case, Limits
 from plumbline.tasks.forms.executors.locate import find
@@ -20,10 +21,12 @@ from plumbline.tasks.forms.plans.actions import (
     Type,
     Uncheck,
 )
+from plumbline.tasks.forms.site.site import Site
 from plumbline.tasks.forms.site.view import View
 from plumbline.tasks.forms.suite.catalogue import FORMS
 from plumbline.tasks.forms.suite.declaration import Form, Page
 from plumbline.tasks.forms.suite.fields import number, text
+from tests.forms.pages import CASES, carry_out
 from tests.forms.small import ANY, small_form, visit
 from tests.work import most_work
 
@@ -417,3 +420,9 @@ def test_hostile_numbers_and_texts_take_no_time():
     )
     values = ("9" * 9999, "1e999", "1e-999", "-" * 9999, "0." + "1" * 90, "\ud800", "\x00" * 999, "1e30")
     assert most_work(lambda value: visit(form, Type("N", value), Type("T", value)), values) < 2
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pages_are_sent_as_html_says(name):
+    pages = Pages()
+    assert carry_out(DirectExecutor(Site(pages)), pages, name)[0] == CASES[name][2]

@@ -249,7 +249,7 @@ class FakeAgent:
 
     def _send(self):
         if not self.visit.problem():
-            kind, body = encode(self.visit.entries(), multipart=self.visit.model.multipart)
+            kind, body = encode(self.visit.entries(), self.visit.model.forms[0].enctype)
             self._show(self.path, self.site.handle("POST", self.path, kind, body))
 
     def _script(self, code):

@@ -21,6 +21,7 @@ from plumbline.tasks.forms.executors.operations import (
     Enter,
     Go,
     Operation,
+    Push,
     Put,
     Return,
     Send,
@@ -137,7 +138,7 @@ def _single(operation: Operation, action: Action, scene: Scene, model: PageModel
             return Acted({"click": {"index": control.index}})
         case Put(control, name):
             return Acted({"upload_file": {"index": control.index, "path": scene.files[name]}})
-        case Touch(control):
+        case Touch(control) | Push(control):
             return Acted({"click": {"index": control.index}})
         case Send():
             return _send(action, model)

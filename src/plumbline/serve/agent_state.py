@@ -103,10 +103,7 @@ def read_scene(messages: Sequence[Message], language: str | None = None) -> Scen
     items = _items(elements.partition(":\n")[2])
     tongue = language or language_of(task)
     reading = _read(items)
-    pages = [
-        PageModel(tongue, " ".join(reading.lines), tuple(found), (), multipart=False, has_form=bool(found))
-        for found in (reading.named, reading.second)
-    ]
+    pages = [PageModel(tongue, " ".join(reading.lines), tuple(found), ()) for found in (reading.named, reading.second)]
     limit = _LIMIT.search(instructions)
     return Scene(
         task=task,

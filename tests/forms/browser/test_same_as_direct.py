@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.records import Failure
-from plumbline.tasks.forms.differential import NOISE, compare, damaged_trials, oracle_trials
+from plumbline.tasks.forms.differential import NOISE, Pages, compare, damaged_trials, oracle_trials, page_trials
 from plumbline.tasks.forms.executors.direct import DirectExecutor
 from plumbline.tasks.forms.executors.executor import Case
 from plumbline.tasks.forms.plans.actions import (
@@ -21,12 +21,14 @@ from plumbline.tasks.forms.plans.actions import (
     Type,
     Uncheck,
 )
+from plumbline.tasks.forms.site.site import Site
 from plumbline.tasks.forms.site.view import View
 from plumbline.tasks.forms.task import open_forms
+from tests.forms.pages import CASES, carry_out
 from tests.forms.small import FILES, ordered_form, small_form
 
-COUNTS = {"browser": (10, 40), "in-page": (75, 300)}
-"""Oracle and damaged plans here; the figures of the documentation come from all of them (see docs/forms-task.md)."""
+COUNTS = {"browser": (10, 40, 10), "in-page": (75, 300, 60)}
+"""Oracle plans, damaged plans and random pages here; docs/forms-task.md has the figures of many more."""
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +37,36 @@ def task():
 
 
 def test_the_servers_receipts_are_the_same(browser, task):
-    oracle, damaged = COUNTS[browser.name]
+    oracle, damaged, _ = COUNTS[browser.name]
     trials = [*list(oracle_trials(task))[:: 1250 // oracle], *damaged_trials(task, damaged, seed=11)]
     differences = [one for one in compare(task.executor, browser, trials) if one is not None]
     assert not differences, differences[0]
+
+
+@pytest.fixture(scope="module", params=["browser", "in-page"])
+def foreign(request):
+    """A browser executor and a direct one for pages that are not the site's own, and these pages."""
+    from plumbline.tasks.forms.executors.browser.executor import BrowserExecutor
+
+    pages = Pages()
+    executor = BrowserExecutor(Site(pages), navigates=request.param == "browser")
+    yield executor, DirectExecutor(Site(pages)), pages
+    executor.close()
+
+
+def test_random_pages_are_sent_alike(foreign):
+    executor, direct, pages = foreign
+    trials = page_trials(pages, COUNTS[executor.name][2], seed=3)
+    differences = [one for one in compare(direct, executor, trials, attempts=True) if one is not None]
+    assert not differences, differences[0]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pages_are_sent_as_html_says(foreign, name):
+    executor, direct, pages = foreign
+    got = carry_out(executor, pages, name)
+    assert got[0] == CASES[name][2]
+    assert got == carry_out(direct, pages, name)
 
 
 ACTIONS = (

@@ -7,10 +7,22 @@ from collections.abc import Sequence
 
 from plumbline.records import Failure
 from plumbline.tasks.forms.executors.executor import OK, Attempt, Case, Execution, Limits
-from plumbline.tasks.forms.executors.operations import Choose, Enter, Go, Put, Return, Send, Tick, Touch, resolve
-from plumbline.tasks.forms.executors.page import parse_page
-from plumbline.tasks.forms.executors.request import encode
-from plumbline.tasks.forms.executors.visit import Visit
+from plumbline.tasks.forms.executors.operations import (
+    Choose,
+    Enter,
+    Go,
+    Push,
+    Put,
+    Return,
+    Send,
+    Tick,
+    Touch,
+    form_ahead,
+    resolve,
+)
+from plumbline.tasks.forms.executors.page import Control, parse_page
+from plumbline.tasks.forms.executors.request import ELSEWHERE, encode, target_of
+from plumbline.tasks.forms.executors.visit import NotSentError, Visit
 from plumbline.tasks.forms.plans.actions import Action, Done, Plan
 from plumbline.tasks.forms.site.site import Response, Site
 
@@ -54,10 +66,10 @@ class DirectExecutor:
     def _carry_out(self, session: "_Session", plan: Plan) -> tuple[list[Attempt], bool]:
         attempts: list[Attempt] = []
         until = time.monotonic() + self.limits.seconds
-        for action in plan.actions:
+        for place, action in enumerate(plan.actions):
             if len(attempts) >= self.limits.steps or time.monotonic() > until:
                 return attempts, True
-            attempts.append(session.act(action))
+            attempts.append(session.act(plan.actions[place:]))
             if isinstance(action, Done):
                 break
         return attempts, False
@@ -84,11 +96,15 @@ class _Session:
             response = self.site.handle("GET", path)
         self.path = path
         self.visit = Visit(parse_page(response.body))
+        self.named: Control | None = None
         self.visits.append((response.body, self.visit))
 
-    def act(self, action: Action) -> Attempt:
-        """Carry out one action."""
-        found = resolve(action, self.visit.model, self.case.view.form.path, self.case.files, self.limits)
+    def act(self, actions: Sequence[Action]) -> Attempt:
+        """Carry out the first of the actions that are left."""
+        model = self.visit.model
+        near = form_ahead(actions, model, self.named)
+        found = resolve(actions[0], model, self.case.view.form.path, self.case.files, self.limits, near)
+        self.named = getattr(found, "control", self.named)
         match found:
             case Enter():
                 return self.visit.enter(found)
@@ -100,8 +116,10 @@ class _Session:
                 return self.visit.put(found)
             case Touch():
                 return self.visit.touch(found)
-            case Send():
-                return self._send()
+            case Push():
+                return self.visit.push(found)
+            case Send(button):
+                return self._send(button)
             case Return():
                 return self._return()
             case Go(rest):
@@ -110,19 +128,49 @@ class _Session:
             case Attempt():
                 return found
 
-    def _send(self) -> Attempt:
-        """Send the form, unless a browser would not."""
-        if why := self.visit.problem():
+    def _send(self, button: Control | None) -> Attempt:
+        """Send a form, unless a browser would not."""
+        visit = self.visit
+        if button is not None and not visit.usable(button):
+            return visit.touch(Touch(button))
+        form = button.form if button is not None else visit.form_in_use()
+        if form is None:
+            return Attempt("not found", "there is no form on this page")
+        try:
+            button = button or visit.default_button(form)
+        except NotSentError as error:
+            return Attempt("refused", f"not sent, {error}")
+        if why := visit.problem(form, button):
             return Attempt("refused", f"not sent, {why}")
-        kind, body = encode(self.visit.entries(), multipart=self.visit.model.multipart)
-        self._show(self.path, self.site.handle("POST", self.path, kind, body))
+        return self._submit(form, button)
+
+    def _submit(self, form: int, button: Control | None) -> Attempt:
+        how = self.visit.model.submission(form, button)
+        if (path := target_of(how, self.path)) is None:
+            return Attempt("refused", ELSEWHERE)
+        if how.method == "dialog":
+            return OK
+        if how.method == "get":
+            self._open(path)
+            return OK
+        kind, body = encode(self.visit.entries(form, button), how.enctype)
+        path = self.site.receiver(path, self.path)
+        self._show(path, self.site.handle("POST", path, kind, body))
         return OK
 
     def _return(self) -> Attempt:
         """Enter sends the form from most controls, and breaks the line in a text of several."""
         last = self.visit.last
-        if last is None or last.kind in {"select", "multiselect", "file"}:
+        if last is None or last.kind in {"select", "multiselect", "file", "color"}:
             return OK
+        if last.kind == "button":
+            return self.visit.push(Push(last))
         if last.kind == "textarea":
             return self.visit.enter(Enter(last, "\n", clear=False))
-        return self._send()
+        if last.form is None:
+            return OK
+        try:
+            self.visit.default_button(last.form)
+        except NotSentError:
+            return OK
+        return self._send(None)

@@ -6,7 +6,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from plumbline.tasks.forms.executors.direct import DirectExecutor
 from plumbline.tasks.forms.executors.executor import Case
-from plumbline.tasks.forms.executors.page import Control
+from plumbline.tasks.forms.executors.page import Control, control_nodes
 from plumbline.tasks.forms.executors.visit import Visit
 from plumbline.tasks.forms.plans.actions import Plan
 from plumbline.tasks.forms.site.site import Site
@@ -55,14 +55,11 @@ def _page(html: bytes, visit: Visit) -> str:
     tree = LexborHTMLParser(html.decode("utf-8", "replace"))
     for node in tree.css(_ACTIVE):
         node.decompose()
-    form = tree.css_first("form")
-    if form is not None:
-        nodes = form.css("input,textarea,select,button")  # the places of `parse_page`
-        for place, part in enumerate(form.css("fieldset[data-shown-if]")):
-            for name in ("hidden", "disabled"):
-                _mark(part, name, on=not visit.shows(place))
-        for node, control in zip(nodes, visit.model.controls, strict=True):
-            _put(node, control, visit)
+    for place, part in enumerate(tree.css("fieldset[data-shown-if]")):
+        for name in ("hidden", "disabled"):
+            _mark(part, name, on=not visit.shows(place))
+    for node, control in zip(control_nodes(tree), visit.model.controls, strict=True):
+        _put(node, control, visit)
     if tree.body is None:
         return ""
     for node in tree.body.css("*"):

@@ -5,7 +5,7 @@ last all words of what was asked for among the words of exactly one label.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -32,8 +32,14 @@ class _Index:
     stages: tuple[Mapping[str, tuple[Target, ...]], ...]
 
 
-def find(model: PageModel, label: str, kinds: frozenset[str]) -> Target | str:
+def find(model: PageModel, label: str, kinds: frozenset[str], near: int | None = None) -> Target | str:
     """The target of these kinds that a label means; where only one of another kind is called so, that one.
+
+    Args:
+        model: of the page.
+        label: what is looked for.
+        kinds: of targets that fit.
+        near: the form that is preferred where several forms have such a target; None prefers the first form.
 
     Returns:
         The target, or why there is none.
@@ -42,7 +48,7 @@ def find(model: PageModel, label: str, kinds: frozenset[str]) -> Target | str:
     other: Target | None = None
     for stage, key in zip(index.stages, (folded(label), loose(label), loose(label)), strict=True):
         found = stage.get(key, ()) if key else ()
-        fitting = [target for target in found if target.kind in kinds]
+        fitting = _nearest([target for target in found if target.kind in kinds], near)
         if len(fitting) == 1:
             return fitting[0]
         if fitting:
@@ -53,6 +59,51 @@ def find(model: PageModel, label: str, kinds: frozenset[str]) -> Target | str:
         if close is not None:
             return close
     return other or f"nothing is called {label[:60]!r}"
+
+
+def _nearest(targets: list[Target], near: int | None) -> list[Target]:
+    """Of several targets those that can be used, and of these the ones in the preferred form."""
+    for keep in (lambda one: not (one.disabled or one.hidden), lambda one: one.form == (near or 0)):
+        if len(targets) > 1:
+            targets = [target for target in targets if any(map(keep, target.members))] or targets
+    return targets
+
+
+def namesakes(model: PageModel, label: str) -> tuple[Target, ...]:
+    """The targets with exactly this label or name."""
+    stages, key = _index(model).stages, loose(label)
+    return stages[1].get(key) or stages[2].get(key, ()) if key else ()
+
+
+def find_button(model: PageModel, label: str, near: int | None = None, *, whole: bool = False) -> Control | str:
+    """The button with a name; what a user reads on it goes before its other names, and part of a name comes last.
+
+    Args:
+        model: of the page.
+        label: what is looked for.
+        near: the form that is preferred.
+        whole: whether a part of a name is not enough.
+
+    Returns:
+        The button, or why there is none.
+    """
+    buttons = [one for one in model.controls if one.kind == "button"]
+    words = set(_WORDS.findall(folded(label)))
+    found: list[Control] = []
+    stages: tuple[Callable[[Control], bool], ...] = (
+        lambda one: folded(one.label) == folded(label),
+        lambda one: loose(one.label) == loose(label),
+        lambda one: loose(label) in map(loose, one.aliases),
+        lambda one: not whole and words <= set(_WORDS.findall(folded(one.label))),
+    )
+    for fits in stages:
+        if found := [one for one in buttons if loose(label) and fits(one)]:
+            break
+    targets = _nearest([Target("button", one.label, (one,)) for one in found], near)
+    alike = {(one.form, one.does, one.name, one.value) for target in targets for one in target.members}
+    if len(alike) == 1:
+        return targets[0].members[0]
+    return f"{'several buttons are' if targets else 'no button is'} called {label[:60]!r}"
 
 
 def _by_words(index: _Index, label: str, kinds: frozenset[str]) -> Target | None:
@@ -84,15 +135,15 @@ def _index(model: PageModel) -> _Index:
 
 def _targets(model: PageModel) -> list[Target]:
     targets: list[Target] = []
-    groups: dict[tuple[str, str], list[Control]] = {}
+    groups: dict[tuple[str, int | None, str], list[Control]] = {}
     for control in model.controls:
-        if control.kind == "hidden":
+        if control.kind == "hidden" or control.barred:
             continue
         if control.kind in {"radio", "checkbox"}:
-            groups.setdefault((control.kind, control.name), []).append(control)
+            groups.setdefault((control.kind, control.form, control.name), []).append(control)
         else:
             targets.append(Target(control.kind, control.label or control.name, (control,)))
-    for (kind, name), members in groups.items():
+    for (kind, _, name), members in groups.items():
         if kind == "checkbox" and len(members) == 1 and not members[0].group:
             targets.append(Target("checkbox", members[0].label or name, (members[0],)))
             continue

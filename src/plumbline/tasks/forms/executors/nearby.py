@@ -24,14 +24,14 @@ def named_by_place(controls: Sequence["Control"], nodes: Sequence[LexborNode]) -
     """The controls, with labels for those that have none, and group labels for groups that have none.
 
     Args:
-        controls: of one form, in the order of the page.
+        controls: in the order of the page.
         nodes: of the same controls.
     """
-    sizes = Counter((one.kind, one.name) for one in controls if one.kind in {"radio", "checkbox"})
-    groups: dict[tuple[str, str], str] = {}
+    sizes = Counter((one.kind, one.form, one.name) for one in controls if one.kind in {"radio", "checkbox"})
+    groups: dict[tuple[str, int | None, str], str] = {}
     found = []
     for control, node in zip(controls, nodes, strict=True):
-        key = (control.kind, control.name)
+        key = (control.kind, control.form, control.name)
         if sizes[key] > 1:
             if key not in groups:  # of its first member: before the others stand their siblings
                 groups[key] = control.group or _before(node)

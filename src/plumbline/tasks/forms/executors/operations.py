@@ -5,13 +5,14 @@ a user did before (is the control shown, is the box ticked) is left to whoever c
 which keeps the state itself, or a browser, which has it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from plumbline.tasks.forms.constraints import PICKED, TYPED
 from plumbline.tasks.forms.executors.executor import OK, Attempt, Limits
-from plumbline.tasks.forms.executors.locate import BOXES, OPTION, RADIOS, Target, find
+from plumbline.tasks.forms.executors.locate import BOXES, OPTION, RADIOS, Target, find, find_button, namesakes
 from plumbline.tasks.forms.executors.page import Control, PageModel
 from plumbline.tasks.forms.plans.actions import (
     Action,
@@ -29,7 +30,7 @@ from plumbline.tasks.forms.plans.actions import (
 from plumbline.tasks.forms.plans.labels import folded, loose
 from plumbline.tasks.forms.plans.vocabulary import SUBMIT_WORDS
 
-_TYPED = frozenset({"text", "email", "tel", "url", "number", "date", "time", "password", "textarea", "search"})
+_TYPED = TYPED | PICKED
 _CHOSEN = frozenset({"select", "multiselect", RADIOS, BOXES})
 _TICKED = frozenset({"checkbox", OPTION, RADIOS, BOXES})
 _CLICKED = frozenset({"checkbox", OPTION, "button"})
@@ -81,7 +82,16 @@ class Touch:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send the form by its button."""
+    """Send a form by a button; without one, by the default button of the form that was used last."""
+
+    button: Control | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Click a button that sends nothing: one that resets its form, or leaves all to a script."""
+
+    control: Control
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +106,17 @@ class Go:
     rest: str
 
 
-Operation = Enter | Choose | Tick | Put | Touch | Send | Return | Go
+Operation = Enter | Choose | Tick | Put | Touch | Send | Push | Return | Go
 
 
-def resolve(action: Action, model: PageModel, path: str, files: frozenset[str], limits: Limits) -> Operation | Attempt:
+def resolve(
+    action: Action,
+    model: PageModel,
+    path: str,
+    files: frozenset[str],
+    limits: Limits,
+    near: int | None = None,
+) -> Operation | Attempt:
     """What an action comes to on a page.
 
     Args:
@@ -108,24 +125,25 @@ def resolve(action: Action, model: PageModel, path: str, files: frozenset[str], 
         path: the form's address without the episode (`Form.path`).
         files: names of the files that there are.
         limits: of a plan.
+        near: the form that a plan is at (`form_ahead`).
 
     Returns:
         The operation, or how it ended where there is none to carry out.
     """
     match action:
         case Type():
-            return _type(action, model, limits)
+            return _type(action, model, limits, near)
         case Select(label, option):
-            target = _target(model, label, _CHOSEN)
+            target = _target(model, label, _CHOSEN, near)
             return target if isinstance(target, Attempt) else _choose(target, option, on=True)
         case Check() | Uncheck():
-            return _tick(action, model)
+            return _tick(action, model, near)
         case Attach():
-            return _attach(action, model, files)
+            return _attach(action, model, files, near)
         case Click(label):
-            return _click(label, model)
+            return _click(label, model, near)
         case Submit(label):
-            return _submit(label, model)
+            return _submit(label, model, near)
         case Press(keys):
             return _press(keys)
         case Navigate(url):
@@ -134,13 +152,41 @@ def resolve(action: Action, model: PageModel, path: str, files: frozenset[str], 
             return OK
 
 
-def _target(model: PageModel, label: str, kinds: frozenset[str]) -> Target | Attempt:
-    found = find(model, label, kinds)
+def form_ahead(actions: Sequence[Action], model: PageModel, last: Control | None) -> int | None:
+    """The form that a plan is at, which decides between controls of the same name in several forms.
+
+    It is that of the button that the plan names next, else of a control before that button that only one form has,
+    else of the control that the plan named last.
+
+    Args:
+        actions: the rest of the plan.
+        model: of the page that is open.
+        last: the control that the plan named last.
+    """
+    if len(model.forms) < 2:
+        return None
+    filled: int | None = None
+    for action in actions:
+        match action:
+            case Submit(label) | Click(label):
+                button = find_button(model, label, whole=isinstance(action, Click))
+                if isinstance(button, Control):
+                    return button.form
+            case Type(label) | Select(label) | Check(label) | Uncheck(label) | Attach(label):
+                forms = [target.members[0].form for target in namesakes(model, label)]
+                filled = forms[0] if len(set(forms)) == 1 and filled is None else filled
+        if isinstance(action, Submit | Press | Navigate | Done):
+            break
+    return filled if filled is not None else last.form if last is not None else None
+
+
+def _target(model: PageModel, label: str, kinds: frozenset[str], near: int | None) -> Target | Attempt:
+    found = find(model, label, kinds, near)
     return Attempt("not found", found) if isinstance(found, str) else found
 
 
-def _type(action: Type, model: PageModel, limits: Limits) -> Operation | Attempt:
-    target = _target(model, action.label, _TYPED)
+def _type(action: Type, model: PageModel, limits: Limits, near: int | None) -> Operation | Attempt:
+    target = _target(model, action.label, _TYPED, near)
     if isinstance(target, Attempt):
         return target
     control = target.members[0]
@@ -160,11 +206,17 @@ def _choose(target: Target, option: str, *, on: bool) -> Operation | Attempt:
         if member is None:
             return Attempt("not found", f"{target.label!r} has no option {option[:60]!r}")
         return _ticked(member, on=on)
-    if target.kind not in {"select", "multiselect"}:
+    suggests = target.kind in _TYPED and bool(control.choices) and on
+    if target.kind not in {"select", "multiselect"} and not suggests:
         return Attempt("refused", f"{target.label!r} is a {target.kind}: it has no options")
-    choice = _best(option, control.choices, lambda one: (one.text, one.value))
+    offered = tuple(sorted(control.choices, key=lambda one: one.disabled))
+    choice = _best(option, offered, lambda one: (one.text, one.value))
     if choice is None:
         return Attempt("not found", f"{target.label!r} has no option {option[:60]!r}")
+    if suggests and "readonly" in control.attributes:
+        return Attempt("refused", f"{target.label!r} cannot be changed")
+    if suggests:
+        return Enter(control, choice.value, clear=True)
     if choice.disabled:
         return Attempt("refused", f"the option {option[:60]!r} cannot be chosen")
     if target.kind == "select" and not on:
@@ -172,9 +224,9 @@ def _choose(target: Target, option: str, *, on: bool) -> Operation | Attempt:
     return Choose(control, control.choices.index(choice), on)
 
 
-def _tick(action: Check | Uncheck, model: PageModel) -> Operation | Attempt:
+def _tick(action: Check | Uncheck, model: PageModel, near: int | None) -> Operation | Attempt:
     on = isinstance(action, Check)
-    target = _target(model, action.label, _TICKED if not action.option else _TICKED | _CHOSEN)
+    target = _target(model, action.label, _TICKED if not action.option else _TICKED | _CHOSEN, near)
     if isinstance(target, Attempt):
         return target
     if target.kind in {"checkbox", OPTION}:
@@ -192,8 +244,8 @@ def _ticked(control: Control, *, on: bool) -> Operation | Attempt:
     return Tick(control, on)
 
 
-def _attach(action: Attach, model: PageModel, files: frozenset[str]) -> Operation | Attempt:
-    target = _target(model, action.label, frozenset({"file"}))
+def _attach(action: Attach, model: PageModel, files: frozenset[str], near: int | None) -> Operation | Attempt:
+    target = _target(model, action.label, frozenset({"file"}), near)
     if isinstance(target, Attempt):
         return target
     if target.kind != "file":
@@ -204,26 +256,31 @@ def _attach(action: Attach, model: PageModel, files: frozenset[str]) -> Operatio
     return Put(target.members[0], name)
 
 
-def _click(label: str, model: PageModel) -> Operation | Attempt:
-    target = _target(model, label, _CLICKED)
+def _click(label: str, model: PageModel, near: int | None) -> Operation | Attempt:
+    target = _target(model, label, _CLICKED, near)
     if isinstance(target, Attempt):
-        return target
+        box, button = find(model, label, _CLICKED - {"button"}, near), find_button(model, label, near)
+        return target if isinstance(box, Target) or isinstance(button, str) else _pressed(button)
     control = target.members[0]
     if target.kind == "button":
-        return Send()
+        return _pressed(control)
     if target.kind in {"checkbox", OPTION}:
         return Tick(control, True if control.kind == "radio" else None)
     return Touch(control)
 
 
-def _submit(label: str, model: PageModel) -> Operation | Attempt:
-    buttons = [one for one in model.controls if one.kind == "button"]
-    if not buttons:
+def _submit(label: str, model: PageModel, near: int | None) -> Operation | Attempt:
+    if not any(one.kind == "button" for one in model.controls):
         return Attempt("not found", "there is no button on this page")
-    known = any(loose(one.label) == loose(label) for one in buttons)
-    if not known and not _is_generic(folded(label)):
-        return Attempt("not found", f"no button is called {label[:60]!r}")
-    return Send()
+    button = find_button(model, label, near)
+    if isinstance(button, Control):
+        return _pressed(button)
+    return Send() if _is_generic(folded(label)) else Attempt("not found", button)
+
+
+def _pressed(button: Control) -> Operation:
+    sends = button.does in {"submit", "image"} and button.form is not None
+    return Send(button) if sends else Push(button)
 
 
 def _is_generic(wanted: str) -> bool:

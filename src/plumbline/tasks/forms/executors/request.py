@@ -4,8 +4,11 @@ import mimetypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, urljoin, urlsplit
 
+from plumbline.tasks.forms.executors.page import URLENCODED, FormOwner
+
+ELSEWHERE = "not sent, its address is not one of this site"
 _BOUNDARY = "----PlumblineFormBoundary"
 
 
@@ -23,9 +26,27 @@ def stub(name: str) -> bytes:
     return f"Plumbline stub for {name}\n".encode("utf-8", "replace")
 
 
-def encode(entries: Sequence[Entry], *, multipart: bool) -> tuple[str, bytes]:
-    """Content type and body."""
-    if not multipart:
+def target_of(how: FormOwner, path: str) -> str | None:
+    """The path that a form on a page of the site is sent to; None where that is no address of the site."""
+    try:
+        parts = urlsplit(urljoin(f"http://site{path}", how.action.strip()))
+    except ValueError:
+        return None
+    return parts.path if (parts.scheme, parts.netloc) == ("http", "site") else None
+
+
+def encode(entries: Sequence[Entry], enctype: str = URLENCODED, *, multipart: bool = False) -> tuple[str, bytes]:
+    """Content type and body.
+
+    Args:
+        entries: of a form.
+        enctype: one of the three that forms have.
+        multipart: short for the enctype that sends files.
+    """
+    if enctype == "text/plain" and not multipart:
+        lines = (f"{_crlf(entry.name)}={_crlf(entry.value)}\r\n" for entry in entries)
+        return "text/plain", _bytes("".join(lines))
+    if enctype != "multipart/form-data" and not multipart:
         pairs = (f"{_form(entry.name)}={_form(_crlf(entry.value))}" for entry in entries)
         return "application/x-www-form-urlencoded", "&".join(pairs).encode("ascii")
     boundary = _BOUNDARY

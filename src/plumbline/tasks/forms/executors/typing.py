@@ -6,10 +6,11 @@ a date however it is spelled, and keys that a control does not take leave no tra
 
 import datetime
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from plumbline.tasks.forms.constraints import read_decimal, utf16_length
+from plumbline.tasks.forms.constraints import PICKED, read_color, read_decimal, read_limit, sanitised, utf16_length
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _BREAKS = re.compile(r"\r\n?|\n")
@@ -34,7 +35,14 @@ _MONTHS = (
     ("november", "novembro"),
     ("december", "dezembro"),
 )
-_CLOCK = re.compile(r"(\d{1,2})(?:[:h.](\d{2}))?(?::\d{2})?\s*(h|hs|horas|min)?\s*([ap])?\.?(?:m\.?)?", re.IGNORECASE)
+_CLOCK = re.compile(
+    r"(\d{1,2})(?:[:h.](\d{2}))?(?::(\d{2}(?:\.\d{1,3})?))?\s*(h|hs|horas|min)?\s*([ap])?\.?(?:m\.?)?", re.IGNORECASE
+)
+_MONTH = re.compile(r"(\d{4})[-/.](\d{1,2})|(\d{1,2})[-/.](\d{4})|([^\W\d_]{3,9})\.?,?\s+(?:(?:of|de)\s+)?(\d{4})")
+_WEEK = re.compile(
+    r"(\d{4})-?\s?W(\d{1,2})|(?:week|semana|w)\s*(\d{1,2})(?:,?\s+|/|-)(?:(?:of|de)\s+)?(\d{4})", re.IGNORECASE
+)
+_MOMENT = re.compile(r"(.*\S)(?:T|,\s*|,?\s+(?:(?:at|as|às)\s+)?)(\d{1,2}(?:[:h.ap\s].*|h)?)", re.IGNORECASE)
 _MONEY = re.compile(r"(?:r\$|us\$|\$|€|£|usd|eur|gbp|brl)|[\s\u00a0\u202f]|(?:%|reais|euros|dollars)$", re.IGNORECASE)
 _GROUPED = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _GROUPED_PT = re.compile(r"-?\d{1,3}(?:\.\d{3})*(?:,\d+)?|-?\d+,\d+")
@@ -55,10 +63,11 @@ def typed(kind: str, text: str, language: str = "en", maxlength: int | None = No
     Args:
         kind: "textarea", or the type of the input.
         text: what was entered.
-        language: of the page ("en", "pt"): it decides 03/04/2026, and what 1.234 is.
+        language: of the page ("en", "pt"): it decides 03/04/2026, and what 1.234 is. So a text goes through here once:
+            on a page in Portuguese 12,345 is 12.345, and that would be twelve thousand.
         maxlength: in UTF-16 code units.
     """
-    if kind in {"date", "time", "number"}:
+    if kind == "number" or kind in PICKED:
         return _special(kind, text.strip(), language)
     plain = _CONTROL.sub("", text)
     plain = _BREAKS.sub("\n" if kind == "textarea" else " ", plain)
@@ -67,6 +76,14 @@ def typed(kind: str, text: str, language: str = "en", maxlength: int | None = No
     if maxlength is not None and utf16_length(plain) > maxlength:
         plain = _cut(plain, maxlength)
     return Typed(plain)
+
+
+def held(kind: str, text: str, attributes: Mapping[str, str]) -> Typed:
+    """What a control with these attributes holds after it was given a text that `typed` gave."""
+    if kind == "number" and text and read_decimal(text) is None:
+        return Typed("", refused=True)
+    limit = read_limit(attributes.get("maxlength", "")) if kind not in PICKED | {"number"} else None
+    return Typed(sanitised(kind, text if limit is None else _cut(text, limit), attributes))
 
 
 def _cut(text: str, units: int) -> str:
@@ -78,10 +95,17 @@ def _cut(text: str, units: int) -> str:
 def _special(kind: str, text: str, language: str) -> Typed:
     if not text:
         return Typed("")
-    if kind == "number":
-        number = read_number(text, language)
-        return Typed(number) if number else Typed("", refused=True)
-    value = read_date(text, language) if kind == "date" else read_time(text)
+    match kind:
+        case "number" | "range":
+            value = read_number(text, language)
+        case "date":
+            value = read_date(text, language)
+        case "time":
+            value = read_time(text)
+        case "color":
+            value = read_color(text)
+        case _:
+            value = _read_span(kind, text, language) if len(text) < 60 else ""
     return Typed(value) if value else Typed("", refused=True)
 
 
@@ -105,6 +129,22 @@ def read_date(text: str, language: str = "en") -> str:
     return ""
 
 
+def _read_span(kind: str, text: str, language: str) -> str:
+    """The value of a month, a week or a local date and time in one of the usual spellings; "" where it is none."""
+    if kind == "datetime-local":
+        match = _MOMENT.fullmatch(text)
+        day, hour = (read_date(match.group(1), language), read_time(match.group(2))) if match else ("", "")
+        return f"{day}T{hour}" if day and hour else ""
+    if kind == "week":
+        match = _WEEK.fullmatch(text)
+        value = f"{match.group(1) or match.group(4)}-W{int(match.group(2) or match.group(3)):02d}" if match else ""
+    else:
+        match = _MONTH.fullmatch(text)
+        number = match and int(match.group(2) or match.group(3) or _month(match.group(5)))
+        value = f"{match.group(1) or match.group(4) or match.group(6)}-{number:02d}" if match else ""
+    return sanitised(kind, value, {})
+
+
 def _month(name: str) -> int:
     name = name.casefold()
     for number, names in enumerate(_MONTHS, 1):
@@ -121,17 +161,22 @@ def _day(year: int, month: int, day: int) -> str:
 
 
 def read_time(text: str) -> str:
-    """HH:MM for a time of day in one of the usual spellings (14:30, 2:30 PM, 14h30, 2pm); "" where it is none."""
+    """HH:MM for a time of day in one of the usual spellings (14:30, 2:30 PM, 14h30, 2pm); "" where it is none.
+
+    Seconds stay where there are any: 14:30:15.
+    """
     match = _CLOCK.fullmatch(text) if len(text) < 20 else None
-    if match is None or (match.group(2) is None and not match.group(3) and not match.group(4)):
+    if match is None or (match.group(2) is None and not match.group(4) and not match.group(5)):
         return ""
     hours, minutes = int(match.group(1)), int(match.group(2) or 0)
-    half = (match.group(4) or "").casefold()
+    half = (match.group(5) or "").casefold()
     if half:
         if not 1 <= hours <= 12:
             return ""
         hours = hours % 12 + (12 if half == "p" else 0)
-    return f"{hours:02d}:{minutes:02d}" if hours < 24 and minutes < 60 else ""
+    if hours > 23 or minutes > 59 or float(match.group(3) or 0) >= 60:
+        return ""
+    return f"{hours:02d}:{minutes:02d}" + (f":{match.group(3)}" if float(match.group(3) or 0) else "")
 
 
 def read_number(text: str, language: str = "en") -> str:

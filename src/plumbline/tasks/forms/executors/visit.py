@@ -1,13 +1,21 @@
 """One page while a user is at it: what its controls hold, and what every operation does to them."""
 
-from plumbline.tasks.forms.constraints import is_email, is_url, matches, range_problem, utf16_length
+from plumbline.tasks.forms.constraints import PICKED, invalid
 from plumbline.tasks.forms.executors.executor import OK, Attempt
-from plumbline.tasks.forms.executors.operations import Choose, Enter, Put, Tick, Touch
-from plumbline.tasks.forms.executors.page import Control, PageModel
+from plumbline.tasks.forms.executors.operations import Choose, Enter, Push, Put, Tick, Touch
+from plumbline.tasks.forms.executors.page import Control, PageModel, direction_of
 from plumbline.tasks.forms.executors.request import Entry
-from plumbline.tasks.forms.executors.typing import typed
+from plumbline.tasks.forms.executors.typing import held, typed
 
-_PATTERNED = frozenset({"text", "email", "tel", "url", "password", "search"})
+ENTERED = frozenset(
+    {"text", "search", "tel", "url", "email", "password", "number"}
+    | {"date", "month", "week", "time", "datetime-local"}
+)
+"""Kinds of which Enter sends a form without a button only where it has no other."""
+
+
+class NotSentError(Exception):
+    """Pressing Enter does not send a form; the message says why."""
 
 
 class Visit:
@@ -29,11 +37,15 @@ class Visit:
         """What a typed control holds."""
         return self.texts.get(control.index, control.value)
 
-    def usable(self, control: Control) -> bool:
-        """Whether a control is shown and not disabled; only such controls can be used, and only they are sent."""
+    def enabled(self, control: Control) -> bool:
+        """Whether a control is not disabled; only such controls are checked and sent."""
         if control.disabled:
             return False
         return not control.conditions or all(self.shows(place) for place in control.conditions)
+
+    def usable(self, control: Control) -> bool:
+        """Whether a control is shown and not disabled."""
+        return self.enabled(control) and not control.hidden
 
     def shows(self, place: int) -> bool:
         """Whether the conditional part at this place of the page is shown."""
@@ -72,8 +84,8 @@ class Visit:
         self.edited.add(control.index)
         self.last = control
         entered = typed(control.kind, operation.text, self.model.language)
-        before = "" if operation.clear or control.kind in {"date", "time"} else self.text(control)
-        result = typed(control.kind, before + entered.value, self.model.language, control.limit("maxlength"))
+        before = "" if operation.clear or control.kind in PICKED else self.text(control)
+        result = held(control.kind, before + entered.value, control.attributes)
         self.texts[control.index] = result.value
         if entered.refused or result.refused:
             return Attempt("refused", f"{control.called} takes no such {control.kind}")
@@ -99,9 +111,7 @@ class Visit:
             return _hidden(control)
         on = control.index not in self.ticked if operation.on is None else operation.on
         if control.kind == "radio":
-            self.ticked -= {
-                one.index for one in self.model.controls if one.kind == "radio" and one.name == control.name
-            }
+            self.ticked -= {one.index for one in self._group(control)}
         if on:
             self.ticked.add(control.index)
         else:
@@ -127,12 +137,57 @@ class Visit:
         self.last = operation.control
         return OK
 
+    def push(self, operation: Push) -> Attempt:
+        """Click a button that sends nothing."""
+        button = operation.control
+        if not self.usable(button):
+            return _hidden(button)
+        if button.does == "reset" and button.form is not None:
+            for control in self._of(button.form):
+                for state in (self.texts, self.chosen, self.attached):
+                    state.pop(control.index, None)
+                (self.ticked.add if control.checked else self.ticked.discard)(control.index)
+                self.edited.discard(control.index)
+        self.last = button
+        return OK
+
+    def _of(self, form: int | None) -> list[Control]:
+        return [control for control in self.model.controls if control.form == form]
+
+    def _group(self, radio: Control) -> list[Control]:
+        """The radio buttons of which one can be checked."""
+        alike = (one for one in self._of(radio.form) if one.kind == "radio" and one.name == radio.name)
+        return list(alike) if radio.name else [radio]
+
     # -- sending ------------------------------------------------------------------------------------------------
 
-    def problem(self) -> str:
+    def form_in_use(self) -> int | None:
+        """The form that a user who names no button sends: that of the control that was used last, else the first with
+        a button; None where the page has none."""
+        if self.last is not None and self.last.form is not None:
+            return self.last.form
+        forms = range(len(self.model.forms))
+        return next((form for form in forms if self.model.submits(form)), 0 if self.model.forms else None)
+
+    def default_button(self, form: int) -> Control | None:
+        """The button that sends a form when Enter is pressed.
+
+        Raises:
+            NotSentError: Enter sends nothing: the button is disabled, or the form has several texts and no button.
+        """
+        buttons = self.model.submits(form)
+        if buttons and not self.enabled(buttons[0]):
+            raise NotSentError(_hidden(buttons[0]).reason)
+        if not buttons and sum(control.kind in ENTERED for control in self._of(form)) > 1:
+            raise NotSentError("the form has no button that sends it")
+        return buttons[0] if buttons else None
+
+    def problem(self, form: int = 0, button: Control | None = None) -> str:
         """Why a browser would not send the form: the first control that breaks a constraint; "" where none does."""
-        for control in self.model.controls:
-            if control.kind in {"button", "hidden"} or not self.usable(control):
+        if not self.model.submission(form, button).validates:
+            return ""
+        for control in self._of(form):
+            if control.kind in {"button", "hidden"} or control.barred or not self.enabled(control):
                 continue
             if why := self._invalid(control):
                 return f"{control.called}: {why}"
@@ -141,38 +196,50 @@ class Visit:
     def _invalid(self, control: Control) -> str:
         required = "required" in control.attributes
         if control.kind == "radio":
-            ticked = any(
-                one.index in self.ticked
-                for one in self.model.controls
-                if one.kind == "radio" and one.name == control.name
-            )
-            return "missing" if required and not ticked else ""
-        values = self._values(control)
-        if not any(values):
-            return "missing" if required else ""
-        if not control.is_typed or "readonly" in control.attributes:
+            group = self._group(control)
+            required = bool(control.name) and any("required" in one.attributes for one in group)
+            return "missing" if required and not any(one.index in self.ticked for one in group) else ""
+        if required and self._missing(control):
+            return "missing"
+        if not control.is_typed:
             return ""
-        text, attributes = values[0], control.attributes
-        if (control.kind == "email" and not is_email(text)) or (control.kind == "url" and not is_url(text)):
-            return f"not a valid {control.kind}"
-        if control.kind in _PATTERNED and "pattern" in attributes and not matches(attributes["pattern"], text):
-            return "not in the format that is asked for"
-        if control.index in self.edited and utf16_length(text) < (control.limit("minlength") or 0):
-            return "too short"
-        found = range_problem(control.kind, text, attributes.get("min"), attributes.get("max"), attributes.get("step"))
-        return f"out of range ({found})" if found else ""
+        return invalid(control.kind, self.text(control), control.attributes, edited=control.index in self.edited)
 
-    def entries(self) -> list[Entry]:
-        """What a browser would send."""
+    def _missing(self, control: Control) -> bool:
+        """Whether a control is empty. An option without a value is a choice, unless it is the list's placeholder."""
+        if control.kind == "select":
+            chosen = self.chosen.get(control.index, control.chosen)
+            return not chosen or (chosen == (0,) and control.placeholder)
+        if control.kind == "multiselect":
+            return not self.chosen.get(control.index, control.chosen)
+        if control.kind in {"range", "color"}:
+            return False
+        return not any(self._values(control)) and control.index not in self.ticked
+
+    def entries(self, form: int = 0, button: Control | None = None) -> list[Entry]:
+        """What a browser would send: the entry list of a form, with its button."""
         entries: list[Entry] = []
-        for control in self.model.controls:
-            if control.kind == "button" or not control.name or not self.usable(control):
+        for control in self._of(form):
+            if not self.enabled(control) or (control.kind == "button" and control is not button):
+                continue
+            if control.does == "image":
+                prefix = f"{control.name}." if control.name else ""
+                entries += [Entry(f"{prefix}x", "0"), Entry(f"{prefix}y", "0")]
+                continue
+            if not control.name:
                 continue
             values = self._values(control)
             if control.kind == "file":
                 entries += [Entry(control.name, value, is_file=True) for value in values or ("",)]
+            elif control.kind == "hidden" and control.name.lower() == "_charset_":
+                entries.append(Entry(control.name, "UTF-8"))
+            elif control.kind == "button":
+                entries.append(Entry(control.name, control.value))
             else:
                 entries += [Entry(control.name, value) for value in values]
+            if direction := control.direction:
+                direction = direction_of(self.text(control)) if direction == "auto" else direction
+                entries.append(Entry(control.attributes["dirname"], direction))
         return entries
 
 

@@ -1,4 +1,4 @@
-"""Reads the body of a POST: both encodings that forms have, multi-values and file names included."""
+"""Reads the body of a POST: the encodings that forms have, multi-values and file names included."""
 
 import re
 from urllib.parse import parse_qsl
@@ -16,18 +16,35 @@ def read_body(content_type: str, body: bytes) -> tuple[Pairs, Pairs]:
     A file control that was left empty sends a file without a name; it is left out.
 
     Raises:
-        ValueError: neither encoding, or malformed.
+        ValueError: another encoding, or malformed.
     """
     kind, _, parameters = content_type.partition(";")
     if kind.strip().lower() == "application/x-www-form-urlencoded":
         # latin-1 never fails, and bytes that no browser sends as they are come out wrong rather than as an error.
         return parse_qsl(body.decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_FIELDS), []
+    if kind.strip().lower() == "text/plain":
+        return _plain_text(body.decode("utf-8", "replace")), []
     if kind.strip().lower() != "multipart/form-data":
-        raise ValueError(f"a form is sent urlencoded or as multipart, not as {kind.strip()[:60] or 'nothing'}")
+        raise ValueError(f"a form is sent urlencoded, as multipart or as text, not as {kind.strip()[:60] or 'nothing'}")
     found = re.search(r'boundary="?([^";,\s]{1,200})"?', parameters)
     if found is None:
         raise ValueError("a multipart body needs a boundary")
     return _multipart(b"--" + found.group(1).encode("latin-1"), body)
+
+
+def _plain_text(body: str) -> Pairs:
+    """The entries of a text; a line without a sign of equality belongs to the value before it."""
+    *lines, end = body.split("\r\n")
+    if end or (lines and "=" not in lines[0]):
+        raise ValueError("the body has a line that is no entry")
+    entries: Pairs = []
+    for line in lines:
+        name, sign, value = line.partition("=")
+        if sign:
+            entries.append((name, value))
+        else:
+            entries[-1] = (entries[-1][0], f"{entries[-1][1]}\r\n{line}")
+    return entries[:MAX_FIELDS]
 
 
 def _multipart(boundary: bytes, body: bytes) -> tuple[Pairs, Pairs]:

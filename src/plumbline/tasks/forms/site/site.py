@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
+from urllib.parse import urlsplit
 
 from plumbline.errors import PlumblineError
 from plumbline.tasks.forms.site.application import Application
@@ -103,6 +104,15 @@ class Site:
     def address(self, episode: str, view: View) -> str:
         """The path of an episode's form."""
         return f"/e/{episode}{view.form.path}"
+
+    def receiver(self, path: str, page: str) -> str:
+        """The address that answers a form: an application takes what its page sends to any address of the site.
+
+        Args:
+            path: where the form is sent to.
+            page: the path of the page with the form.
+        """
+        return page if page and self._application is not None and not path.startswith("/e/") else path
 
     def handle(self, method: str, path: str, content_type: str = "", body: bytes = b"") -> Response:
         """Answer a request.
@@ -210,7 +220,12 @@ class Site:
                 break
         headers = {name.lower(): value for name, value in scope["headers"]}
         kind = headers.get(b"content-type", b"").decode("latin-1")
-        response = self.handle(scope["method"], scope["path"], kind, bytes(body))
+        page = urlsplit(headers.get(b"referer", b"").decode("latin-1")).path
+        receiver = self.receiver(scope["path"], page) if scope["method"] == "POST" else scope["path"]
+        if receiver == scope["path"]:
+            response = self.handle(scope["method"], scope["path"], kind, bytes(body))
+        else:
+            response = Response(307, b"", {"location": receiver})
         content = b"" if scope["method"] == "HEAD" else response.body
         sent = {**response.headers, "content-length": str(len(response.body)), "cache-control": "no-store"}
         pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in sent.items()]

@@ -1,10 +1,11 @@
 // Carries out operations on the page that is open, as a user's hand would: one call for as many as there are.
-// An operation is an object with `op` and the place of its control among the controls of the first form.
+// An operation is an object with `op` and the place of its control among the controls of the page.
 // Text goes in by the browser's own editing command, so that maxlength and filters act as on typed text. Only minlength
 // does not: browsers check it after keys that a user pressed, and not after a script's edits, so it is checked here.
+// A control may be called `action` or `submit`, so attributes and methods of a form are not read from the form itself.
 (() => {
-  const formOf = () => document.forms[0];
-  const controls = () => [...(formOf()?.querySelectorAll("input,textarea,select,button") ?? [])];
+  const controls = () => [...document.querySelectorAll("input,textarea,select,button")]
+    .filter(control => !control.parentElement.closest("select"));
   const usable = control => !control.matches(":disabled") && !control.closest("[hidden]");
   const tell = (control, ...names) =>
     names.forEach(name => control.dispatchEvent(new Event(name, { bubbles: true })));
@@ -17,15 +18,18 @@
     document.execCommand(text === "" ? "delete" : "insertText", false, text);
     tell(control, "change");
   };
+  const PICKED = ["date", "month", "week", "time", "datetime-local", "range", "color"];
   const enter = (control, step) => {
-    if (control.type === "date" || control.type === "time") {
+    if (PICKED.includes(control.type)) {
       control.focus();
       control.value = step.text;
       tell(control, "input", "change");
     } else {
       write(control, step.clear ? step.text : control.value + step.text);
     }
-    return step.refused ? ["refused", `${step.called} takes no such ${control.type}`] : ["ok", ""];
+    const bad = control.validity.badInput;
+    if (bad) write(control, "");
+    return step.refused || bad ? ["refused", `${step.called} takes no such ${control.type}`] : ["ok", ""];
   };
   const choose = (control, step) => {
     const option = control.options[step.place];
@@ -48,7 +52,13 @@
     tell(control, "input", "change");
     return ["ok", ""];
   };
-  const doing = { enter, choose, tick, put, touch: control => (control.focus(), ["ok", ""]) };
+  const push = control => {
+    control.focus();
+    control.click();
+    if (control.type === "reset") controls().filter(one => one.form === control.form).forEach(one => edited.delete(one));
+    return ["ok", ""];
+  };
+  const doing = { enter, choose, tick, put, push, touch: control => (control.focus(), ["ok", ""]) };
 
   // Why the browser would not send the form, or "" where it would; in the words of the direct executor, because a model
   // may read them, and not in those of this browser's language.
@@ -65,42 +75,78 @@
     const found = REASONS.find(([flag]) => control.validity[flag]);
     return found ? found[1](control) : control.validationMessage || "too short";
   };
-  const problem = (form, called) => {
-    if (!form) return "there is no form on this page";
-    if (form.noValidate) return "";
+  const problem = (form, button, called) => {
+    if (form.hasAttribute("novalidate") || button?.hasAttribute("formnovalidate")) return "";
+    const lines = ["text", "search", "tel", "url", "email", "password", "textarea"];
     const short = control =>
-      edited.has(control) && control.minLength > 0 && control.value && control.value.length < control.minLength;
-    const wrong = control => control.willValidate && (!control.validity.valid || short(control));
+      edited.has(control) && lines.includes(control.type) && control.minLength > 0 && control.value &&
+      control.value.length < control.minLength;
+    const wrong = control =>
+      control.form === form && control.willValidate && (!control.validity.valid || short(control));
     const there = controls();
     const place = there.findIndex(wrong);
-    if (place < 0) return "";
-    // A foreign page's script may have added controls since its model was read.
-    return `not sent, ${called[place] ?? `'${there[place].name}'`}: ${reason(there[place])}`;
-  };
-  const pressed = () => {
-    const last = window.plumblineLast;
-    if (!last || last.type === "file" || last.tagName === "SELECT") return "idle";
-    if (last.tagName !== "TEXTAREA") return "send";
-    write(last, last.value + "\n");
-    return "idle";
+    return place < 0 ? "" : `not sent, ${called(there[place])}: ${reason(there[place])}`;
   };
 
-  // Operations up to the first that sends the form, which is left to the caller.
-  // Returns what became of each, whether the form is to be sent now, and where the time is up, that.
-  const carryOut = (steps, milliseconds) => {
+  const ENTERED = ["text", "search", "tel", "url", "email", "password", "number",
+    "date", "month", "week", "time", "datetime-local"];
+  const submits = form => controls().filter(one => one.form === form && ["submit", "image"].includes(one.type));
+  const formInUse = () =>
+    window.plumblineLast?.form ?? [...document.forms].find(form => submits(form).length) ?? document.forms[0];
+  // The button that Enter clicks, or null, and why Enter sends nothing.
+  const defaultButton = (form, called) => {
+    const [first = null] = submits(form);
+    if (first) return [first, first.matches(":disabled") ? `not sent, ${called(first)} is not shown now` : ""];
+    const several = controls().filter(one => one.form === form && ENTERED.includes(one.type)).length > 1;
+    return [null, several ? "not sent, the form has no button that sends it" : ""];
+  };
+  // What a form, or its button, says about how it is sent.
+  const how = (form, button) => {
+    const said = name => button?.getAttribute("form" + name) ?? form.getAttribute(name) ?? "";
+    return { action: said("action"), method: said("method"), enctype: said("enctype") };
+  };
+  const elsewhere = (action, base) => {
+    try { return new URL(action, base).origin !== new URL(base).origin; } catch { return true; }
+  };
+  // What is to be sent by which button, or what became of it.
+  const sending = (step, base) => {
+    const there = controls();
+    // A foreign page's script may have added controls since its model was read.
+    const called = control => step.called[there.indexOf(control)] ?? `'${control.name}'`;
+    let button = there[step.button] ?? null;
+    if (button && !usable(button)) return { attempt: ["refused", `${called(button)} is not shown now`] };
+    const form = button ? button.form : formInUse();
+    if (!form) return { attempt: ["not found", "there is no form on this page"] };
+    let why = "";
+    if (!button) [button, why] = defaultButton(form, called);
+    why ||= problem(form, button, called);
+    const { action, method } = how(form, button);
+    if (!why && elsewhere(action, base)) why = "not sent, its address is not one of this site";
+    if (why) return { attempt: ["refused", why] };
+    return method.toLowerCase() === "dialog" ? { attempt: ["ok", ""] } : { form, button };
+  };
+  // Whether Enter in the control that was used last sends its form.
+  const pressed = () => {
+    const last = window.plumblineLast;
+    if (!last || ["file", "color"].includes(last.type) || last.tagName === "SELECT") return false;
+    if (["button", "reset"].includes(last.type)) push(last);
+    else if (last.tagName === "TEXTAREA") write(last, last.value + "\n");
+    else return Boolean(last.form) && !defaultButton(last.form, () => "")[1];
+    return false;
+  };
+
+  // Operations up to the first that sends a form, which is left to the caller.
+  // Returns what became of each, what is to be sent now, and whether the time is up.
+  const carryOut = (steps, milliseconds, base) => {
     const until = performance.now() + milliseconds;
     const attempts = [];
     for (const step of steps) {
-      if (performance.now() > until) return { attempts, send: false, cut: true };
-      let sends = step.op === "send";
-      if (step.op === "return") {
-        sends = pressed() === "send";
-        if (!sends) { attempts.push(["ok", ""]); continue; }
-      }
-      if (sends) {
-        const why = problem(formOf(), step.called);
-        if (!why) return { attempts, send: true, cut: false };
-        attempts.push(["refused", why]);
+      if (performance.now() > until) return { attempts, sent: null, cut: true };
+      if (step.op === "return" && !pressed()) { attempts.push(["ok", ""]); continue; }
+      if (step.op === "send" || step.op === "return") {
+        const { attempt, ...sent } = sending(step, base);
+        if (!attempt) return { attempts, sent, cut: false };
+        attempts.push(attempt);
         continue;
       }
       const control = controls()[step.index];
@@ -109,11 +155,11 @@
       window.plumblineLast = control;
       attempts.push(doing[step.op](control, step));
     }
-    return { attempts, send: false, cut: false };
+    return { attempts, sent: null, cut: false };
   };
 
-  // What the form would send: names and values; a file by its name.
-  const entries = () => [...new FormData(formOf())].map(([name, value]) =>
+  // What a form would send: names and values; a file by its name.
+  const entries = ({ form, button }) => [...new FormData(form, button)].map(([name, value]) =>
     value instanceof File ? [name, value.name, true] : [name, value, false]);
 
   // A page written anew in this one, and operations on it.
@@ -122,21 +168,32 @@
     document.open();
     document.write(html);
     document.close();
-    const result = carryOut(steps, milliseconds);
-    return { ...result, entries: result.send ? entries() : null };
+    const { attempts, sent, cut } = carryOut(steps, milliseconds, "http://site/");
+    const given = sent && { entries: entries(sent), how: how(sent.form, sent.button) };
+    return { attempts, send: Boolean(sent), cut, ...given };
   };
 
-  const press = () => {
-    const form = formOf();
-    const button = controls().find(control => control.type === "submit" && usable(control));
+  const press = ({ form, button }) => {
+    form.removeAttribute("target");
+    button?.removeAttribute("formtarget");
     if (button) button.click();
-    else form.requestSubmit();
+    else HTMLFormElement.prototype.requestSubmit.call(form);
   };
   // Operations on the page that is open; where they send the form, that comes right after the answer to this call.
   const onThisPage = (steps, milliseconds) => {
-    const result = carryOut(steps, milliseconds);
-    if (result.send) setTimeout(press, 0);
-    return result;
+    const { attempts, sent, cut } = carryOut(steps, milliseconds, location.href);
+    if (sent) setTimeout(press, 0, sent);
+    return { attempts, send: Boolean(sent), cut };
   };
-  return { onNewPage, onThisPage };
+  // The page as it is now. Where the parser tied a control to a form that it does not stand in, attributes say so.
+  const read = () => {
+    const forms = [...document.forms];
+    const apart = controls().filter(one => one.form && !one.hasAttribute("form") && one.form !== one.closest("form"));
+    const marked = apart.length ? [...forms, ...apart] : [];
+    for (const one of marked) one.setAttribute("data-plumbline-owner", forms.indexOf(forms.includes(one) ? one : one.form));
+    const html = document.documentElement.outerHTML;
+    for (const one of marked) one.removeAttribute("data-plumbline-owner");
+    return html;
+  };
+  return { onNewPage, onThisPage, read };
 })()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from plumbline.tasks.forms.executors.browser.course import Course
 from plumbline.tasks.forms.executors.browser.steps import Stretch, stretch
 from plumbline.tasks.forms.executors.executor import Case, Execution, Limits
-from plumbline.tasks.forms.executors.page import parse_page
-from plumbline.tasks.forms.executors.request import Entry, encode
+from plumbline.tasks.forms.executors.page import form_owner, parse_page
+from plumbline.tasks.forms.executors.request import Entry, encode, target_of
 from plumbline.tasks.forms.plans.actions import Plan
 from plumbline.tasks.forms.site.site import Response, Site
 
@@ -89,6 +89,20 @@ def _go_on(visit: _Visit, part: Stretch, site: Site) -> None:
         visit.show(site, visit.base + part.go.rest, site.handle("GET", visit.base + part.go.rest))
 
 
+def _submit(visit: _Visit, site: Site, result: dict[str, Any]) -> None:
+    """The request for what the browser collected."""
+    how = form_owner(result["how"])
+    path = target_of(how, visit.path)
+    assert path is not None  # the hand refuses other addresses
+    if how.method == "get":
+        visit.show(site, path, site.handle("GET", path))
+        return
+    entries = [Entry(name, value, is_file) for name, value, is_file in result["entries"]]
+    kind, body = encode(entries, how.enctype)
+    path = site.receiver(path, visit.path)
+    visit.show(site, path, site.handle("POST", path, kind, body))
+
+
 async def _round(page: "Page", site: Site, waiting: Sequence[tuple[_Visit, Stretch]], limits: Limits) -> None:
     """One call to the browser for the next stretch of every plan."""
     pages: dict[bytes, int] = {}
@@ -99,8 +113,6 @@ async def _round(page: "Page", site: Site, waiting: Sequence[tuple[_Visit, Stret
         attempts = part.attempts(result["attempts"], sent=result["send"])
         visit.course.add(attempts, cut=result["cut"])
         if result["send"]:
-            entries = [Entry(name, value, is_file) for name, value, is_file in result["entries"]]
-            kind, body = encode(entries, multipart=parse_page(visit.html).multipart)
-            visit.show(site, visit.path, site.handle("POST", visit.path, kind, body))
+            _submit(visit, site, result)
         elif part.go is not None and not result["cut"]:
             visit.show(site, visit.base + part.go.rest, site.handle("GET", visit.base + part.go.rest))

@@ -15,7 +15,7 @@ from plumbline.tasks.forms.site.site import Site
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-_READ = "() => document.documentElement.outerHTML"
+_READ = "() => plumblineHand.read()"
 _CARRY_OUT = "([steps, ms]) => plumblineHand.onThisPage(steps, ms)"
 _QUIET = 0.3
 """Seconds after a received submission without a navigation: the page sent it by a script and stays."""
@@ -52,17 +52,20 @@ async def carry_out(
         base = address + site.address(episode, case.view)
         await _load(page, base, until)
         model = await _read(page)
+        last = None
         while rest := course.rest:
             if watch is not None:
                 rest = rest[:1]
                 await watch(len(course.attempts) + 1, rest[0], None)
-            found = stretch(rest, model, case, course.limits)
+            found = stretch(rest, model, case, course.limits, last, pauses=True)
+            last = found.last
             result: dict[str, Any] = {"attempts": [], "send": False, "cut": False}
             if found.steps:
                 result = await _carry_out(page, site, episode, found, until)
             course.add(found.attempts(result["attempts"], sent=result["send"]), cut=result["cut"])
             if not result["send"] and found.go is not None and not result["cut"]:
                 await _load(page, base + found.go.rest, until)
+            last = None if result["send"] or found.go is not None else last
             model = await _read(page)
             if watch is not None and course.attempts:
                 await watch(len(course.attempts), rest[0], course.attempts[-1])

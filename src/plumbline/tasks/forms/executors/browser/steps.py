@@ -13,11 +13,13 @@ from plumbline.tasks.forms.executors.operations import (
     Enter,
     Go,
     Operation,
+    Push,
     Put,
     Return,
     Send,
     Tick,
     Touch,
+    form_ahead,
     resolve,
 )
 from plumbline.tasks.forms.executors.page import Control, PageModel
@@ -44,6 +46,8 @@ class Stretch:
     steps: tuple[Step, ...]
     go: Go | None
     """Where the last action loads a page anew; it counts among the settled ones."""
+    last: Control | None = None
+    """The control that the plan named last."""
 
     def attempts(self, told: Sequence[Sequence[str]], *, sent: bool) -> list[Attempt]:
         """What became of the actions so far, in order.
@@ -72,12 +76,30 @@ def _until_sent(found: list[Attempt], settled: Sequence[Attempt | None], told: i
     return found[: open_places[told] + 1]
 
 
-def stretch(actions: Sequence[Action], model: PageModel, case: Case, limits: Limits) -> Stretch:
-    """The steps of the actions that lie on this page: up to the first that loads a page, or ends the plan."""
+def stretch(
+    actions: Sequence[Action],
+    model: PageModel,
+    case: Case,
+    limits: Limits,
+    last: Control | None = None,
+    *,
+    pauses: bool = False,
+) -> Stretch:
+    """The steps of the actions that lie on this page: up to the first that loads a page, or ends the plan.
+
+    Args:
+        actions: the rest of a plan.
+        model: of the page that is open.
+        case: the form.
+        limits: of the plan.
+        last: the control that the plan named last.
+        pauses: whether a button that may change the page ends the stretch.
+    """
     settled: list[Attempt | None] = []
     steps: list[Step] = []
-    for action in actions:
-        found = resolve(action, model, case.view.form.path, case.files, limits)
+    for place, action in enumerate(actions):
+        near = form_ahead(actions[place:], model, last)
+        found = resolve(action, model, case.view.form.path, case.files, limits, near)
         if isinstance(found, Go):
             return Stretch((*settled, Attempt("ok")), tuple(steps), found)
         if isinstance(found, Attempt):
@@ -87,7 +109,10 @@ def stretch(actions: Sequence[Action], model: PageModel, case: Case, limits: Lim
             continue
         settled.append(None)
         steps.append(step_of(found, model))
-    return Stretch(tuple(settled), tuple(steps), None)
+        last = getattr(found, "control", last)
+        if pauses and isinstance(found, Push):
+            break
+    return Stretch(tuple(settled), tuple(steps), None, last)
 
 
 def step_of(operation: Operation, model: PageModel) -> Step:
@@ -118,8 +143,11 @@ def step_of(operation: Operation, model: PageModel) -> Step:
             }
         case Touch(control):
             return {"op": "touch", **_at(control)}
-        case Send():
-            return {"op": "send", "called": [one.called for one in model.controls]}
+        case Push(control):
+            return {"op": "push", **_at(control)}
+        case Send(button):
+            pressed = button.index if button is not None else None
+            return {"op": "send", "button": pressed, "called": [one.called for one in model.controls]}
         case Return():
             return {"op": "return", "called": [one.called for one in model.controls]}
         case Go():
