@@ -61,7 +61,10 @@ def pairs(history: History) -> Iterator[tuple[Final, Final]]:
                     "greedy",
                 ):
                     same = earlier == "base"
-                    yield replace(after, evaluation=among(after.evaluation, before.evaluation)) if same else after, before
+                    yield (
+                        replace(after, evaluation=among(after.evaluation, before.evaluation)) if same else after,
+                        before,
+                    )
 
 
 CHECK = Check(
