@@ -561,3 +561,50 @@ UNTYPED: list[tuple[Any, ...]] = [
     ("\\frac{1}{2}", None),
     ('{"a":1}\n{"a":2}\n{"a":3}', {"a": 3}),
 ]
+
+
+_ITEM = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}}
+_LIST = {"type": "array", "items": _ITEM}
+_HOLDER = {
+    "type": "object",
+    "properties": {
+        "itens": _LIST,
+        "x": {"type": "integer"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "r": {"type": "object", "properties": {"itens": _LIST}},
+    },
+}
+
+SHAPED = [
+    # schema, text, value, how. A list that was closed too early, or that has no brackets.
+    (_LIST, '[{"a": 1}]},\n{"a": 2}]', [{"a": 1}, {"a": 2}], "brackets"),
+    (_LIST, 'Segue:\n```json\n{"a": 1},\n{"a": 2}\n```', [{"a": 1}, {"a": 2}], "fence+prose+brackets"),
+    (_LIST, '{"a": 1}, {"a": 2}]', [{"a": 1}, {"a": 2}], "brackets"),
+    (_LIST, '{"a": 1}]', [{"a": 1}], "brackets"),
+    (_LIST, '{"a": 1}\n{"a": 2}\n{"a": 3}', [{"a": 1}, {"a": 2}, {"a": 3}], "brackets+missing_comma"),
+    (_LIST, '[{"a": 1}],[{"a": 2}],[{"a": 3}]]', [{"a": 1}, {"a": 2}, {"a": 3}], "brackets"),
+    (_LIST, '[{"a": 1}}, {"a": 2}]', [{"a": 1}, {"a": 2}], "brackets"),
+    (_LIST, '[{"a": 1]},{"a": 2}]', [{"a": 1}, {"a": 2}], "brackets"),
+    (_LIST, '[{"a": 1}]}]}, {"a": 2}]', [{"a": 1}, {"a": 2}], "brackets"),
+    (_LIST, '{"a": 1}; {"a": 2}', [{"a": 1}, {"a": 2}], "brackets"),
+    (_LIST, '[{"a": 1}]},{"a": 2, "b": "x"', [{"a": 1}, {"a": 2, "b": "x"}], "brackets+truncated"),
+    (_LIST, '<think>{"a": 9},{"a": 8}</think>{"a": 1},{"a": 2}', [{"a": 1}, {"a": 2}], "thought+brackets"),
+    (None, '[{"a": 1}]},{"a": 2}]', [{"a": 1}, {"a": 2}], "brackets"),
+    (None, '{"itens": [{"a": 1}]},{"a": 2}]}', {"itens": [{"a": 1}, {"a": 2}]}, "brackets"),
+    (_HOLDER, '{"itens": [{"a": 1}]},{"a": 2}]}', {"itens": [{"a": 1}, {"a": 2}]}, "brackets"),
+    (_HOLDER, '{"itens": [{"a": 1}}, {"a": 2}], "x": 1}', {"itens": [{"a": 1}, {"a": 2}], "x": 1}, "brackets"),
+    (_HOLDER, '{"itens": [{"a": 1}], {"a": 2}], "x": 1}', {"itens": [{"a": 1}, {"a": 2}], "x": 1}, "brackets"),
+    (_HOLDER, '{"itens": [{"a": 1}]}, {"a": 2}], "x": 1}', {"itens": [{"a": 1}, {"a": 2}], "x": 1}, "brackets"),
+    (_HOLDER, '{"x": 1, "itens": [{"a": 1}], {"a": 2}}', {"x": 1, "itens": [{"a": 1}, {"a": 2}]}, "brackets"),
+    (_HOLDER, '{"itens": {"a": 1}, {"a": 2}], "x": 1}', {"itens": [{"a": 1}, {"a": 2}], "x": 1}, "brackets"),
+    (_HOLDER, '{"itens": {"a": 1}], "x": 1}', {"itens": [{"a": 1}], "x": 1}, "brackets"),
+    (_HOLDER, '{"r": {"itens": [{"a": 1}]}, {"a": 2}]}}', {"r": {"itens": [{"a": 1}, {"a": 2}]}}, "brackets"),
+    (_HOLDER, '{"tags": ["a"], "b"], "x": 1}', {"tags": ["a", "b"], "x": 1}, "brackets"),
+    (_HOLDER, '{"tags": "a", "b"], "x": 1}', {"tags": ["a", "b"], "x": 1}, "brackets"),
+    # Where an element has no sure place, the reading says so.
+    (_HOLDER, '{"itens": [{"a": 1}], "x": 1}, {"a": 2}]}', {"itens": [{"a": 1}], "x": 1}, "prose+unreadable"),
+    (_HOLDER, '{"itens": [{"a": 1}]}{"a": 2}]}', {"itens": [{"a": 1}]}, "prose+unreadable"),
+    (_HOLDER, '[{"a": 1}, {"a": 2}]', {"a": 2}, "prose+several+unwrapped"),
+    (_HOLDER, '{"itens": [{"a": 1}]}, {"itens": [{"a": 2}]}', {"itens": [{"a": 2}]}, "prose+several"),
+]
+"""Schema, text, the value that was meant, and how it is read."""

@@ -11,7 +11,7 @@ from plumbline.tasks.commerce.extraction.meaning import meanings
 from plumbline.tasks.text.json_scanner import Scanner
 from plumbline.tasks.text.lenient_json import REPAIRS, Reading, Schema, read_json, strict_json
 from tests.text.json_fuzz import same
-from tests.text.nasty_cases import CASES, TYPED, TYPED_SCHEMA, UNTYPED
+from tests.text.nasty_cases import CASES, SHAPED, TYPED, TYPED_SCHEMA, UNTYPED
 
 HERE = Path(__file__).parent
 SCHEMA = Schema.from_json(json.loads((HERE / "lenient_json_schema.json").read_text()))
@@ -45,6 +45,13 @@ def test_typed_cases(text, accepted):
 @pytest.mark.parametrize(("text", "accepted"), [(t, a) for t, *a in UNTYPED])
 def test_cases_without_a_schema(text, accepted):
     check(text, None, accepted)
+
+
+@pytest.mark.parametrize(("schema", "text", "value", "how"), SHAPED)
+def test_shaped_cases(schema, text, value, how):
+    typed = None if schema is None else Schema.from_json(schema)
+    check(text, typed, [value])
+    assert set(read_json(text, typed).how.split("+")) == set(how.split("+"))
 
 
 # --- how it was read ------------------------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ class Scanner(Leaves):
                 if not comma:
                     self.repairs.add("missing_comma")
             else:
-                key = self._next_key(pos, into, last, known, comma=comma, in_array=in_array)
+                key = self._next_key(pos, into, last, known, depth, comma=comma, in_array=in_array)
                 if key is None:
                     return into
                 name, pos = key, self.pos
@@ -106,6 +106,7 @@ class Scanner(Leaves):
         into: dict[str, Any],
         last: str | None,
         known: Mapping[str, Schema] | None,
+        depth: int,
         *,
         comma: bool,
         in_array: bool,
@@ -129,8 +130,12 @@ class Scanner(Leaves):
                     self.pos = pos
                     return None
                 if not in_array and last is not None and not isinstance(into.get(last), list):
-                    into.pop(last, None)  # the bracket that opened a list here is missing
-                    self._lose()
+                    # The bracket that opened a list here is missing.
+                    if last in into and wants_list(known, last):
+                        into[last] = [into[last]]
+                    else:
+                        into.pop(last, None)
+                        self._lose()
                 pos += 1
                 continue
             if char in _SEPARATORS:
@@ -146,9 +151,37 @@ class Scanner(Leaves):
                 if not comma:
                     repairs.add("missing_comma")
                 return key
+            if last is not None and self._more_elements(pos, into, last, known, depth):
+                if self.stopped:
+                    return None
+                pos, comma = self.pos, False
+                continue
             pos = self._not_a_key(pos, into, last)
             if pos < 0:
                 return None
+
+    def _more_elements(
+        self, pos: int, into: dict[str, Any], last: str, known: Mapping[str, Schema] | None, depth: int
+    ) -> bool:
+        """Read the elements that stand behind a list that was closed too early, or that no bracket opened."""
+        old, char = into.get(last, MISSING), self.text[pos]
+        if old is MISSING or depth >= _MAX_DEPTH or "inner_quotes" in self.repairs:
+            return False
+        kind = dict if char == "{" else str if char in QUOTE else None
+        if kind is None:
+            return False
+        schema = known.get(last) if known is not None else None
+        unopened = isinstance(old, kind) and wants_list(known, last)
+        array, schema = ([old], schema) if unopened else last_list(old, schema)
+        if not array or not isinstance(array[-1], kind):
+            return False
+        self.repairs.add("brackets")
+        more = self._elements(pos, schema, depth + 1, in_object=True, outer=known)
+        cut = kind is str and self.stopped  # it may be half of the next key
+        array += more if isinstance(more, list) and not cut else []
+        if unopened:
+            into[last] = array
+        return True
 
     def _belongs(self, pos: int, known: Mapping[str, Schema] | None) -> bool:
         """Whether a key of this very object follows a bracket that should end the array around it."""
@@ -381,3 +414,16 @@ class Scanner(Leaves):
         value = inside.read(0, schema)
         self.pos = flat.end()
         return self._lose() if inside.stopped or inside.lost or not AFTER_VALUE(self.text, self.pos) else value
+
+
+def wants_list(known: Mapping[str, Schema] | None, key: str) -> bool:
+    """Whether the schema says that this key holds an array, and nothing else but null."""
+    return known is not None and key in known and "array" in known[key].types <= {"array", "null"}
+
+
+def last_list(value: Any, schema: Schema | None) -> tuple[list[Any] | None, Schema | None]:
+    """The list that a value is or ends with, at any depth, and its schema."""
+    while isinstance(value, dict) and value:
+        key = next(reversed(value))
+        value, schema = value[key], schema.properties.get(key) if schema is not None else None
+    return (value, schema) if isinstance(value, list) else (None, None)
