@@ -478,7 +478,7 @@ TYPED: list[tuple[Any, ...]] = [
     ('{"t":"a\\u0000b"}', {"t": "a\0b"}),
     ('{"t":"\\ud800"}', {"t": "\ud800"}),
     ("{'t':'\\ud83d\\ude00'}", {"t": "😀"}),
-    ("{'t':'\\x41\\q\\%'}", {"t": "A\\q%"}),
+    ("{'t':'\\x41\\q\\%'}", {"t": "A\\q\\%"}),
     ('{"n": 1e400}', {"n": None}),
     ('{"n": -1e400, "t": "x"}', {"n": None, "t": "x"}),
     ('{"n": 1E5}', {"n": 1e5}),
@@ -574,6 +574,10 @@ _HOLDER = {
         "r": {"type": "object", "properties": {"itens": _LIST}},
     },
 }
+_PLAIN = {
+    "type": "object",
+    "properties": {"a": {"type": "string"}, "linhas": {"type": "array", "items": {"type": "integer"}}},
+}
 
 SHAPED = [
     # schema, text, value, how. A list that was closed too early, or that has no brackets.
@@ -601,6 +605,27 @@ SHAPED = [
     (_HOLDER, '{"r": {"itens": [{"a": 1}]}, {"a": 2}]}}', {"r": {"itens": [{"a": 1}, {"a": 2}]}}, "brackets"),
     (_HOLDER, '{"tags": ["a"], "b"], "x": 1}', {"tags": ["a", "b"], "x": 1}, "brackets"),
     (_HOLDER, '{"tags": "a", "b"], "x": 1}', {"tags": ["a", "b"], "x": 1}, "brackets"),
+    # Escaped line breaks between the values, and plain backslashes in texts.
+    (_PLAIN, r'{\n "a": "x",\n "linhas": [1]\n}', {"a": "x", "linhas": [1]}, "escape"),
+    (_PLAIN, r'{"a": "x", "linhas": \n[2142, 2250]\n\n}', {"a": "x", "linhas": [2142, 2250]}, "escape"),
+    (_PLAIN, r'```json\n{\n "a": "x\ny"\n}\n```', {"a": "x\ny"}, "fence+escape"),
+    (_PLAIN, r'{\r\n\t"a": "x",\r\n\t"linhas": [1]\r\n}', {"a": "x", "linhas": [1]}, "escape"),
+    (_PLAIN, r'{"linhas": [1], "n": 2\n}', {"linhas": [1], "n": 2}, "escape"),
+    (_PLAIN, r"{\n 'a': 'x',\n 'b': None\n}", {"a": "x", "b": None}, "quotes+escape+literal"),
+    (_PLAIN, r'Segue:\n\n{"a": "x",\n "b": "y"}', {"a": "x", "b": "y"}, "prose+escape"),
+    (_PLAIN, r'{"a": "{\n}", "b": "y",}', {"a": "{\n}", "b": "y"}, "trailing_comma"),
+    (_LIST, r'[\n {"a": 1},\n {"a": 2}\n]', [{"a": 1}, {"a": 2}], "escape"),
+    (_PLAIN, r'{"a": "C:\dados", "b": "D:\temp\novo"}', {"a": r"C:\dados", "b": r"D:\temp\novo"}, "escape"),
+    (
+        _PLAIN,
+        r'{"a": "\frac{1}{2} \alpha", "b": "\beta \neq \theta"}',
+        {"a": r"\frac{1}{2} \alpha", "b": r"\beta \neq \theta"},
+        "escape",
+    ),
+    (_PLAIN, r'{"a": "\d+\.\d+\b", "b": "\bfoo\b"}', {"a": r"\d+\.\d+\b", "b": r"\bfoo\b"}, "escape"),
+    (_PLAIN, r'{"a": "\\servidor\pasta\novo"}', {"a": r"\\servidor\pasta\novo"}, "escape"),
+    (_PLAIN, r'{"a": "\d+", "b": "linha 1\n\nlinha 2"}', {"a": r"\d+", "b": "linha 1\n\nlinha 2"}, "escape"),
+    (_PLAIN, r'{"a": "C:\\novo", "b": "x\ny",}', {"a": r"C:\novo", "b": "x\ny"}, "trailing_comma"),
     # Where an element has no sure place, the reading says so.
     (_HOLDER, '{"itens": [{"a": 1}], "x": 1}, {"a": 2}]}', {"itens": [{"a": 1}], "x": 1}, "prose+unreadable"),
     (_HOLDER, '{"itens": [{"a": 1}]}{"a": 2}]}', {"itens": [{"a": 1}]}, "prose+unreadable"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from plumbline.tasks.text.json_escapes import unescape
+from plumbline.tasks.text.json_escapes import is_raw, unescape
 from plumbline.tasks.text.json_scanner import Scanner, last_list
 from plumbline.tasks.text.json_schema import Schema
 from plumbline.tasks.text.json_strict import valid_at
@@ -137,6 +137,8 @@ class _Search:
         """Whether an object was not read to its end: what follows may be parts of it."""
         self.torn = False
         """Whether such an object had members."""
+        self.raw: bool | None = None
+        """Whether the backslashes of quoted texts are plain; None where nothing was read yet."""
         self.unbalanced: tuple[int, int, bool] | None = None
         """A part of the text, and whether it closes more lists than it opens."""
         self.budget = budget
@@ -282,7 +284,9 @@ class _Search:
         """Read nearly-JSON, and say where to search on."""
         text, schema = self.text, self.schema
         repairs: set[str] = set()
-        scanner = Scanner(text, repairs)
+        if self.raw is None:
+            self.raw = "\\" in text and is_raw(text, start)
+        scanner = Scanner(text, repairs, raw=self.raw)
         if braced:
             value = scanner.read(start, schema)
         else:

@@ -68,6 +68,8 @@ _SEPARATES = re.compile(
 _ENDS_LINE = re.compile(rf"{BLANK}*+(?:\Z|[}}\]]|```|~~~|{_QUOTED_KEY}|{NAME}[ \t]*[:：=])").match
 _COMMENT_IN_TEXT = re.compile(r"\s(?://|/\*|#\s)").search
 _NUMBERS = re.compile(r"[:+−-]*[\d.;\s]*,[\d.,;\seE+−-]*\Z").match
+_BREAK_AT_END = re.compile(r"\\[nrt]\Z").search
+"""An escaped line break behind a value is none of its characters."""
 _STRAY = "\"”’':`"
 _STRUCTURE = re.compile(r"""[,{\[]\s*["“'][\w .-]{1,80}["”']\s*:""").search
 _MAX_BARE = 500
@@ -80,12 +82,14 @@ class Leaves:
     Args:
         text: the whole text.
         repairs: the names of the repairs are added here.
+        raw: whether the backslashes in its quoted texts are plain.
     """
 
-    __slots__ = ("bare", "lost", "pos", "reach", "repairs", "resume", "size", "stopped", "text")
+    __slots__ = ("bare", "lost", "pos", "raw", "reach", "repairs", "resume", "size", "stopped", "text")
 
-    def __init__(self, text: str, repairs: set[str]) -> None:
+    def __init__(self, text: str, repairs: set[str], *, raw: bool = False) -> None:
         self.text = text
+        self.raw = raw
         self.size = len(text)
         self.repairs = repairs
         self.pos = 0
@@ -146,7 +150,7 @@ class Leaves:
         cut = ending.state == "cut"
         raw = content = text[pos + 1 : ending.end]
         if "\\" in raw:
-            content, odd = unescape(raw, cut=cut)
+            content, odd = unescape(raw, cut=cut, raw=self.raw)
             if odd:
                 self.repairs.add("escape")
         if quote != '"' or ending.state == "unclosed":
@@ -241,7 +245,7 @@ class Leaves:
         bare = text[pos:at].strip(_STRIPPED)
         if bare[-1:] in _STRAY and bare:
             return self._without_stray(bare, at, schema)
-        if not bare or (in_array and ":" in bare):
+        if not bare or (in_array and ":" in bare) or _BREAK_AT_END(bare):
             return self._stop("unreadable", pos, max(pos, at))
         if _NUMBERS(bare) and not (
             schema is not None and schema.textual
@@ -265,7 +269,7 @@ class Leaves:
         if not content or bare[-1] == ":" or schema is None or content.lower() in _LITERALS:
             return self._lose()
         self.repairs.add("quotes")
-        content, odd = unescape(content)
+        content, odd = unescape(content, raw=self.raw)
         if odd:
             self.repairs.add("escape")
         return content

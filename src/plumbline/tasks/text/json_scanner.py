@@ -205,7 +205,7 @@ class Scanner(Leaves):
         if written is not None:
             if self.text[pos] != '"':
                 self.repairs.add("quotes")
-            name, odd = unescape(written)
+            name, odd = unescape(written, raw=self.raw)
             if odd:
                 self.repairs.add("escape")
             return name
@@ -410,7 +410,7 @@ class Scanner(Leaves):
     def _tuple(self, flat: re.Match[str], schema: Schema | None) -> Any:
         """Read a tuple of Python as the array that JSON has for it."""
         self.repairs.add("brackets")
-        inside = Scanner(f"[{flat[1].rstrip(',')}]", self.repairs)
+        inside = Scanner(f"[{flat[1].rstrip(',')}]", self.repairs, raw=self.raw)
         value = inside.read(0, schema)
         self.pos = flat.end()
         return self._lose() if inside.stopped or inside.lost or not AFTER_VALUE(self.text, self.pos) else value

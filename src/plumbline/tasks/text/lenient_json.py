@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plumbline.tasks.text.json_candidates import find, without_entities
+from plumbline.tasks.text.json_escapes import without_breaks
 from plumbline.tasks.text.json_schema import Schema, coerce
 from plumbline.tasks.text.json_strict import strict_json, valid_at
 from plumbline.tasks.text.repairs import REPAIRS, in_order
@@ -81,6 +82,13 @@ def _read(text: str, schema: Schema | None, encodings: int) -> Reading:
                 return _NONE
             return Reading(reading.value, in_order({*reading.repairs, "double_encoded"}), complete=reading.complete)
     candidate = find(text, schema, invalid=found is None)
+    listed = schema is None or "array" not in schema.types or (candidate and isinstance(candidate.value, list))
+    settled = candidate is not None and candidate.complete and listed
+    if not settled and (blank := without_breaks(text)) is not None:
+        other = find(blank, schema)
+        if other is not None and (candidate is None or other.complete):
+            candidate = other
+            candidate.repairs.add("escape")
     if candidate is None and (plain := without_entities(text)) is not None:
         candidate = find(plain, schema)
         if candidate is not None:
