@@ -423,7 +423,7 @@ TYPED: list[tuple[Any, ...]] = [
     ('{"b":" SIM "}', {"b": True}),
     ('{"t":12}', {"t": 12}),
     ('{"t":null}', {"t": None}),
-    ('{"l":"[1,2]"}', {"l": "[1,2]"}),
+    ('{"l":"[1,2]"}', {"l": [1, 2]}),
     ('{"l":["1","2,5"]}', {"l": [1, 2.5]}),
     ('{"o":{"n":"1,5"}}', {"o": {"n": 1.5}}),
     ('{"n":true}', {"n": True}),
@@ -451,7 +451,9 @@ TYPED: list[tuple[Any, ...]] = [
     ('{"n": 5,5,, "i": 1}', {"n": 5.5, "i": 1}),
     ('{"l": [0,5; 0,25], "n": 1,5}', {"l": [0.5, 0.25], "n": 1.5}),
     ('{"l": [[1,2],[3,4]]}', {"l": [[1, 2], [3, 4]]}),
-    ("{'l': [4,05]}", None, {}),
+    ("{'l': [4,05]}", {"l": [4.05]}),
+    ("{'l': [4,05,3,5]}", None, {}),
+    ("{'l': [105,000]}", None, {}),
     ("{'l': [4,05, 3,5]}", {"l": [4.05, 3.5]}),
     ("{'l': [12,5%, 30%]}", {"l": [12.5, 30]}),
     ('{"n": 1.5, "n": null}', {"n": None}),
@@ -578,6 +580,19 @@ _PLAIN = {
     "type": "object",
     "properties": {"a": {"type": "string"}, "linhas": {"type": "array", "items": {"type": "integer"}}},
 }
+_NUMBERS = {
+    "type": "object",
+    "properties": {
+        "v": {"type": "array", "items": {"type": "number"}},
+        "i": {"type": "array", "items": {"type": "integer"}},
+        "x": {"type": "number"},
+    },
+}
+_ARGS = {"type": "object", "properties": {"q": {"type": "integer"}}}
+_CALL = {
+    "type": "object",
+    "properties": {"nome": {"type": "string"}, "args": _ARGS, "l": {"type": "array", "items": _ARGS}},
+}
 
 SHAPED = [
     # schema, text, value, how. A list that was closed too early, or that has no brackets.
@@ -626,6 +641,33 @@ SHAPED = [
     (_PLAIN, r'{"a": "\\servidor\pasta\novo"}', {"a": r"\\servidor\pasta\novo"}, "escape"),
     (_PLAIN, r'{"a": "\d+", "b": "linha 1\n\nlinha 2"}', {"a": r"\d+", "b": "linha 1\n\nlinha 2"}, "escape"),
     (_PLAIN, r'{"a": "C:\\novo", "b": "x\ny",}', {"a": r"C:\novo", "b": "x\ny"}, "trailing_comma"),
+    # The one reading of a list's commas that leaves a number for each element.
+    (_NUMBERS, "{'v': [105,000.00]}", {"v": [105000.0]}, "quotes+thousands+number_form"),
+    (_NUMBERS, '{"v": [105,000.00,200,000.00]}', {"v": [105000.0, 200000.0]}, "thousands+number_form"),
+    (
+        _NUMBERS,
+        '{"v": [R$ 1.234,50, R$ 2,00], "x": 73,2}',
+        {"v": [1234.5, 2.0], "x": 73.2},
+        "currency+decimal_comma+thousands+number_form",
+    ),
+    (_NUMBERS, '{"v": [1.234,05]}', {"v": [1234.05]}, "thousands+number_form"),
+    (_NUMBERS, '{"i": [105,000], "x": 1.234,50}', {"i": [105000], "x": 1234.5}, "thousands+number_form"),
+    (_NUMBERS, '{"v": [105,000], "x": 1}', {"x": 1}, "number_form+unreadable"),
+    # What is written as a text, and what does not fit.
+    (_CALL, r'{"nome": "f", "args": "{\"q\": 1}"}', {"nome": "f", "args": {"q": 1}}, "double_encoded"),
+    (_CALL, """{"args": "{'q': 1,}"}""", {"args": {"q": 1}}, "double_encoded+quotes+trailing_comma"),
+    (_CALL, r'{"l": ["{\"q\": 1}", "{}"]}', {"l": [{"q": 1}, {}]}, "double_encoded"),
+    (_CALL, r'{"args": "```json\n{\"q\": 1}\n```"}', {"args": {"q": 1}}, "double_encoded+fence"),
+    (_CALL, r'{"args": "{\"q\": 1"}', {"args": '{"q": 1'}, "mismatch"),
+    (_CALL, r'{"args": "use {\"q\": 1}"}', {"args": 'use {"q": 1}'}, "mismatch"),
+    (_CALL, r'{"nome": "{\"q\": 1}"}', {"nome": '{"q": 1}'}, "strict"),
+    (_CALL, '{"nome": {"q": 1}}', {"nome": {"q": 1}}, "mismatch"),
+    (_CALL, '{"args": {"q": 1.5}}', {"args": {"q": 1.5}}, "mismatch"),
+    (_CALL, '{"args": {"q": 1.0}}', {"args": {"q": 1.0}}, "strict"),
+    (_LIST, '{"a": 1}', {"a": 1}, "mismatch"),
+    ({"required": ["a"], **_ITEM}, '{"b": "x"}', {"b": "x"}, "mismatch"),
+    (_ITEM, '{"a": 1} {"a": 2} {"a": "<inteiro>"}', {"a": 2}, "prose+several"),
+    (_LIST, '[{"a": 1}]\n{"a": 2, "b": "x"}', [{"a": 1}], "prose+several"),
     # Where an element has no sure place, the reading says so.
     (_HOLDER, '{"itens": [{"a": 1}], "x": 1}, {"a": 2}]}', {"itens": [{"a": 1}], "x": 1}, "prose+unreadable"),
     (_HOLDER, '{"itens": [{"a": 1}]}{"a": 2}]}', {"itens": [{"a": 1}]}, "prose+unreadable"),

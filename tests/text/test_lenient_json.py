@@ -90,7 +90,7 @@ def test_strict_means_valid_and_not_coerced():
     schema = Schema.from_json({"type": "object", "properties": {"nota": {"type": "number"}}})
     assert read_json('{"nota": "4.5"}').how == "strict"
     assert read_json('{"nota": "4.5"}', schema).how == "quoted_number"
-    assert read_json('{"nota": "4,5/5"}', schema) == Reading({"nota": "4,5/5"}, (), complete=True)
+    assert read_json('{"nota": "4,5/5"}', schema) == Reading({"nota": "4,5/5"}, ("mismatch",), complete=True)
 
 
 def test_a_reading_says_whether_it_is_whole():
@@ -239,6 +239,9 @@ def test_every_repair_is_used_and_documented():
     typed = Schema.from_json(TYPED_SCHEMA)
     seen = {name for case in DEVELOPMENT for name in read_json(case["text"], SCHEMA).repairs}
     seen |= {name for _, text, *_ in CASES for name in read_json(text, SCHEMA).repairs}
+    seen |= {
+        name for schema, text, *_ in SHAPED for name in read_json(text, schema and Schema.from_json(schema)).repairs
+    }
     seen |= {name for text, *_ in TYPED for name in read_json(text, typed).repairs}
     seen |= set(read_json('{"a": 1, (obs), "b": 2}').repairs)
     seen |= meanings({"Delay_Days": "7 dias"}, (), {})[1]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from plumbline.tasks.text.json_escapes import is_raw, unescape
 from plumbline.tasks.text.json_scanner import Scanner, last_list
-from plumbline.tasks.text.json_schema import Schema
+from plumbline.tasks.text.json_schema import Schema, coerce
 from plumbline.tasks.text.json_strict import valid_at
 from plumbline.tasks.text.json_strings import BLANK, NAME
 
@@ -70,6 +70,8 @@ class Candidate:
     whether it is complete: the greatest is meant, and of equals the last."""
     bare: int = 0
     """How many of its texts have no quotes."""
+    fits: bool | None = None
+    """Whether its values fit the schema; None where nobody asked yet."""
     since: int = 0
     """Where the part of the text begins that is searched: behind the last thought."""
 
@@ -203,17 +205,27 @@ class _Search:
         if not plausible:
             return
         if self.unending:
-            if self.fallback is None or candidate.rank >= self.fallback.rank:
+            if self.fallback is None or self._beats(candidate, self.fallback):
                 self.fallback = candidate
             return
-        if (
-            self.best is not None
-            and (candidate.rank[:1], candidate.rank[1] > 0) == (self.best.rank[:1], self.best.rank[1] > 0)
-            and candidate.rank[0]
-        ):
-            self.several = True
-        if self.best is None or candidate.rank >= self.best.rank:
+        if self.best is not None and candidate.rank[0] and self.best.rank[0]:
+            self.several = self.several or (candidate.rank[1] > 0) == (self.best.rank[1] > 0)
+        if self.best is None or self._beats(candidate, self.best):
             self.best = candidate
+
+    def _beats(self, new: Candidate, old: Candidate) -> bool:
+        """Whether the later of two is meant: by its keys, then by whether it fits the schema."""
+        if new.rank[:2] != old.rank[:2]:
+            return new.rank > old.rank
+        return (self._fits(new), new.rank) >= (self._fits(old), old.rank)
+
+    def _fits(self, candidate: Candidate) -> bool:
+        if candidate.fits is None:
+            found: set[str] = set()
+            if self.schema is not None:
+                coerce(candidate.value, self.schema, found)
+            candidate.fits = "mismatch" not in found
+        return candidate.fits
 
     # --- reading at one place ---------------------------------------------------------------------------------------
 
@@ -364,7 +376,7 @@ class _Search:
             rank = (1, self._keys(value), quoted, complete)
         else:
             inner = [self._keys(item) for item in value if isinstance(item, dict)]
-            rank = (int(bool(inner)), max(inner, default=0), quoted, complete)
+            rank = (int(bool(inner)) + self.wants_list, max(inner, default=0), quoted, complete)
         return Candidate(value, start, end, complete, repairs, rank)
 
     def _keys(self, value: dict[str, Any]) -> int:

@@ -85,7 +85,7 @@ class Leaves:
         raw: whether the backslashes in its quoted texts are plain.
     """
 
-    __slots__ = ("bare", "lost", "pos", "raw", "reach", "repairs", "resume", "size", "stopped", "text")
+    __slots__ = ("bare", "depth", "lost", "pos", "raw", "reach", "repairs", "resume", "size", "stopped", "text")
 
     def __init__(self, text: str, repairs: set[str], *, raw: bool = False) -> None:
         self.text = text
@@ -102,6 +102,8 @@ class Leaves:
         """Where another value may be searched after a stop."""
         self.reach = 0
         """The farthest character that was looked at for a text that was not read."""
+        self.depth = 0
+        """How deep the object is nested whose next key is read."""
         self.bare = 0
         """How many values were texts without quotes."""
 

@@ -85,7 +85,8 @@ class Scanner(Leaves):
                 if not comma:
                     self.repairs.add("missing_comma")
             else:
-                key = self._next_key(pos, into, last, known, depth, comma=comma, in_array=in_array)
+                self.depth = depth
+                key = self._next_key(pos, into, last, known, comma=comma, in_array=in_array)
                 if key is None:
                     return into
                 name, pos = key, self.pos
@@ -106,7 +107,6 @@ class Scanner(Leaves):
         into: dict[str, Any],
         last: str | None,
         known: Mapping[str, Schema] | None,
-        depth: int,
         *,
         comma: bool,
         in_array: bool,
@@ -151,7 +151,7 @@ class Scanner(Leaves):
                 if not comma:
                     repairs.add("missing_comma")
                 return key
-            if last is not None and self._more_elements(pos, into, last, known, depth):
+            if last is not None and self._more_elements(pos, into, last, known):
                 if self.stopped:
                     return None
                 pos, comma = self.pos, False
@@ -160,12 +160,10 @@ class Scanner(Leaves):
             if pos < 0:
                 return None
 
-    def _more_elements(
-        self, pos: int, into: dict[str, Any], last: str, known: Mapping[str, Schema] | None, depth: int
-    ) -> bool:
+    def _more_elements(self, pos: int, into: dict[str, Any], last: str, known: Mapping[str, Schema] | None) -> bool:
         """Read the elements that stand behind a list that was closed too early, or that no bracket opened."""
         old, char = into.get(last, MISSING), self.text[pos]
-        if old is MISSING or depth >= _MAX_DEPTH or "inner_quotes" in self.repairs:
+        if old is MISSING or self.depth >= _MAX_DEPTH or "inner_quotes" in self.repairs:
             return False
         kind = dict if char == "{" else str if char in QUOTE else None
         if kind is None:
@@ -176,7 +174,7 @@ class Scanner(Leaves):
         if not array or not isinstance(array[-1], kind):
             return False
         self.repairs.add("brackets")
-        more = self._elements(pos, schema, depth + 1, in_object=True, outer=known)
+        more = self._elements(pos, schema, self.depth + 1, in_object=True, outer=known)
         cut = kind is str and self.stopped  # it may be half of the next key
         array += more if isinstance(more, list) and not cut else []
         if unopened:
@@ -312,7 +310,8 @@ class Scanner(Leaves):
             if self.stopped:
                 break
             pos, comma = self.pos, False
-        value = array.value(text, repairs)
+        integer = child is not None and "integer" in child.types and "number" not in child.types
+        value = array.value(text, repairs, integer=integer)
         if value is MISSING:
             self._lose()
         return value

@@ -65,7 +65,7 @@ def read_json(text: str, schema: Schema | None = None, *, coerced: bool = True) 
         if schema is None or not coerced or reading.value is None:
             return reading
         repairs = set(reading.repairs)
-        return Reading(coerce(reading.value, schema, repairs), in_order(repairs), reading.complete)
+        return Reading(coerce(reading.value, schema, repairs, _decode), in_order(repairs), reading.complete)
     except RecursionError:  # the caller was near the limit already
         return _NONE
 
@@ -98,6 +98,17 @@ def _read(text: str, schema: Schema | None, encodings: int) -> Reading:
     if not candidate.repairs:
         candidate.repairs.add("syntax")
     return Reading(candidate.value, in_order(candidate.repairs), complete=candidate.complete)
+
+
+def _decode(text: str, schema: Schema, repairs: set[str]) -> Any:
+    """Read a text that is an object or array and nothing else."""
+    reading = _read(text.strip(), schema, 0) if text.lstrip()[:1] in tuple('{[`"') else _NONE
+    if not reading.complete or type(reading.value) not in schema.accepts:
+        return None
+    if not {"prose", "several", "thought"}.isdisjoint(reading.repairs):
+        return None
+    repairs.update(reading.repairs, ("double_encoded",))
+    return reading.value
 
 
 def _wants_object(schema: Schema | None) -> bool:
