@@ -668,6 +668,22 @@ SHAPED = [
     ({"required": ["a"], **_ITEM}, '{"b": "x"}', {"b": "x"}, "mismatch"),
     (_ITEM, '{"a": 1} {"a": 2} {"a": "<inteiro>"}', {"a": 2}, "prose+several"),
     (_LIST, '[{"a": 1}]\n{"a": 2, "b": "x"}', [{"a": 1}], "prose+several"),
+    # Quotes before a comma or bracket inside of a text: the reading that leaves an object.
+    (_ITEM, '{"b": "lista ["x", "y"] fim", "a": 1}', {"b": 'lista ["x", "y"] fim', "a": 1}, "inner_quotes"),
+    (_ITEM, '{"b": "um {"k": "v", "w": 2} fim", "a": 1}', {"b": 'um {"k": "v", "w": 2} fim', "a": 1}, "inner_quotes"),
+    (
+        None,
+        '{"a": "<a href="x", class="y">z</a>", "b": 1}',
+        {"a": '<a href="x", class="y">z</a>', "b": 1},
+        "inner_quotes",
+    ),
+    (
+        _PLAIN,
+        '{"n": "nota "10", ok", "a": "disse "b": legal"}',
+        {"n": 'nota "10", ok', "a": 'disse "b": legal'},
+        "inner_quotes",
+    ),
+    (_PLAIN, '{"b": 1, "a": "x" "y", "n": 2}', {"b": 1}, "prose+unreadable"),
     # Where an element has no sure place, the reading says so.
     (_HOLDER, '{"itens": [{"a": 1}], "x": 1}, {"a": 2}]}', {"itens": [{"a": 1}], "x": 1}, "prose+unreadable"),
     (_HOLDER, '{"itens": [{"a": 1}]}{"a": 2}]}', {"itens": [{"a": 1}]}, "prose+unreadable"),

@@ -87,7 +87,7 @@ class _Element(NamedTuple):
     comma: bool
 
 
-def find(text: str, schema: Schema | None, *, invalid: bool = False) -> Candidate | None:
+def find(text: str, schema: Schema | None, *, invalid: bool = False, far: bool = False) -> Candidate | None:
     """Find the value that was meant.
 
     With a schema of an object it is the object with most keys of the schema, then a complete one, then the last;
@@ -98,11 +98,14 @@ def find(text: str, schema: Schema | None, *, invalid: bool = False) -> Candidat
         text: a completion.
         schema: what is expected.
         invalid: whether the text is known not to begin with valid JSON.
+        far: whether a quote inside of a text is part of it up to the next key.
 
     Returns:
         The candidate with its repairs, those of its surroundings included; None where there is no value.
     """
-    return _Search(text, schema, max(_ALWAYS, _SCANS * len(text)), invalid=invalid).run()
+    search = _Search(text, schema, max(_ALWAYS, _SCANS * len(text)), invalid=invalid)
+    search.far = far
+    return search.run()
 
 
 def without_entities(text: str) -> str | None:
@@ -139,6 +142,8 @@ class _Search:
         """Whether an object was not read to its end: what follows may be parts of it."""
         self.torn = False
         """Whether such an object had members."""
+        self.far = False
+        """Whether a quote inside of a text is part of it up to the next key."""
         self.raw: bool | None = None
         """Whether the backslashes of quoted texts are plain; None where nothing was read yet."""
         self.unbalanced: tuple[int, int, bool] | None = None
@@ -298,7 +303,7 @@ class _Search:
         repairs: set[str] = set()
         if self.raw is None:
             self.raw = "\\" in text and is_raw(text, start)
-        scanner = Scanner(text, repairs, raw=self.raw)
+        scanner = Scanner(text, repairs, raw=self.raw, far=self.far)
         if braced:
             value = scanner.read(start, schema)
         else:

@@ -10,7 +10,7 @@ from typing import Any
 
 from plumbline.tasks.text.json_escapes import unescape
 from plumbline.tasks.text.json_schema import Schema
-from plumbline.tasks.text.json_strings import BLANK, NAME, QUOTE, find_end, quoted_key
+from plumbline.tasks.text.json_strings import BLANK, NAME, QUOTE, far_end, find_end, quoted_key
 from plumbline.tasks.text.numbers import CURRENCY, read_number
 
 MISSING: Any = object()
@@ -83,12 +83,14 @@ class Leaves:
         text: the whole text.
         repairs: the names of the repairs are added here.
         raw: whether the backslashes in its quoted texts are plain.
+        far: whether a quote inside of a text is part of it up to the next key (else up to where a value may end).
     """
 
-    __slots__ = ("bare", "depth", "lost", "pos", "raw", "reach", "repairs", "resume", "size", "stopped", "text")
+    __slots__ = ("bare", "depth", "far", "lost", "pos", "raw", "reach", "repairs", "resume", "size", "stopped", "text")
 
-    def __init__(self, text: str, repairs: set[str], *, raw: bool = False) -> None:
+    def __init__(self, text: str, repairs: set[str], *, raw: bool = False, far: bool = False) -> None:
         self.text = text
+        self.far = far
         self.raw = raw
         self.size = len(text)
         self.repairs = repairs
@@ -145,7 +147,10 @@ class Leaves:
                 return self._stop("unreadable", pos, pos + 1)
             self.pos = end + 3
             return text[pos + 3 : end]
-        ending = find_end(text, pos + 1, quote, in_array=in_array, known=known)
+        ending = far_end(text, pos + 1, known) if self.far and quote == '"' and not in_array else None
+        if ending is None:
+            self.reach = self.size if self.far and not in_array else self.reach
+            ending = find_end(text, pos + 1, quote, in_array=in_array, known=known)
         if ending.state == "broken":
             self.reach = max(self.reach, ending.after)
             return self._stop("unreadable", pos, pos + 1)

@@ -89,6 +89,10 @@ def _read(text: str, schema: Schema | None, encodings: int) -> Reading:
         if other is not None and (candidate is None or other.complete):
             candidate = other
             candidate.repairs.add("escape")
+    if candidate is None or "unreadable" in candidate.repairs:
+        other = find(text, schema, invalid=True, far=True)
+        if other is not None and other.complete and (candidate is None or other.rank[:2] > candidate.rank[:2]):
+            candidate = other
     if candidate is None and (plain := without_entities(text)) is not None:
         candidate = find(plain, schema)
         if candidate is not None:
