@@ -593,6 +593,13 @@ _CALL = {
     "type": "object",
     "properties": {"nome": {"type": "string"}, "args": _ARGS, "l": {"type": "array", "items": _ARGS}},
 }
+_SUB = {"type": "array", "items": {"type": "object", "properties": {"k": {"type": "integer"}}}}
+_DEEP = {
+    "type": "object",
+    "properties": {
+        "l": {"type": "array", "items": {"type": "object", "properties": {"i": {"type": "integer"}, "s": _SUB}}}
+    },
+}
 
 SHAPED = [
     # schema, text, value, how. A list that was closed too early, or that has no brackets.
@@ -620,6 +627,12 @@ SHAPED = [
     (_HOLDER, '{"r": {"itens": [{"a": 1}]}, {"a": 2}]}}', {"r": {"itens": [{"a": 1}, {"a": 2}]}}, "brackets"),
     (_HOLDER, '{"tags": ["a"], "b"], "x": 1}', {"tags": ["a", "b"], "x": 1}, "brackets"),
     (_HOLDER, '{"tags": "a", "b"], "x": 1}', {"tags": ["a", "b"], "x": 1}, "brackets"),
+    (
+        _DEEP,
+        '{"l": [{"i": 1, "s": [{"k": 2}], {"i": 3}]}',
+        {"l": [{"i": 1, "s": [{"k": 2}]}, {"i": 3}]},
+        "brackets+missing_comma",
+    ),
     # Escaped line breaks between the values, and plain backslashes in texts.
     (_PLAIN, r'{\n "a": "x",\n "linhas": [1]\n}', {"a": "x", "linhas": [1]}, "escape"),
     (_PLAIN, r'{"a": "x", "linhas": \n[2142, 2250]\n\n}', {"a": "x", "linhas": [2142, 2250]}, "escape"),

@@ -151,6 +151,10 @@ class Scanner(Leaves):
                 if not comma:
                     repairs.add("missing_comma")
                 return key
+            if char == "{" and in_array and comma and known and _first_key(text, pos) in known:
+                repairs.add("brackets")  # the brace that ends this element is missing
+                self.pos = pos
+                return None
             if last is not None and self._more_elements(pos, into, last, known):
                 if self.stopped:
                     return None
@@ -173,6 +177,10 @@ class Scanner(Leaves):
         array, schema = ([old], schema) if unopened else last_list(old, schema)
         if not array or not isinstance(array[-1], kind):
             return False
+        if char == "{" and not unopened:
+            items = schema.items if schema is not None else None
+            if _first_key(self.text, pos) not in (items.properties if items and items.properties else array[-1]):
+                return False
         self.repairs.add("brackets")
         more = self._elements(pos, schema, self.depth + 1, in_object=True, outer=known)
         cut = kind is str and self.stopped  # it may be half of the next key
@@ -426,3 +434,9 @@ def last_list(value: Any, schema: Schema | None) -> tuple[list[Any] | None, Sche
         key = next(reversed(value))
         value, schema = value[key], schema.properties.get(key) if schema is not None else None
     return (value, schema) if isinstance(value, list) else (None, None)
+
+
+def _first_key(text: str, pos: int) -> str | None:
+    """The first key of the object whose brace is at `pos`; None where it is not plain."""
+    key = _ODD_KEY(text, blanks_end(text, pos + 1))
+    return key and (key["double"] or key["single"] or key["bare"])
