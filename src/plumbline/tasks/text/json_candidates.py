@@ -38,6 +38,7 @@ _GOES_ON = re.compile(rf'(?:{BLANK}|[\]}}])*+,?{BLANK}*+(?=["\']([^"\'\\\n]{{1,8
 _NEXT_ELEMENT = re.compile(
     rf"(?P<closing>(?:{BLANK}|[\]}}])*+)(?P<comma>[,;，；]?){BLANK}*+(?P<list>\[?){BLANK}*+\{{(?={BLANK}*+[\"'“‘]?(?P<key>[^\"'”’\\\n{{}}:]{{1,80}}))"
 ).match
+_NEXT_SCALAR = re.compile(rf"(?:{BLANK}|[\]}}])*+(,(?:{BLANK}*+\[)?){BLANK}*+(?=([\"\d-]))").match
 _CLOSED_BEHIND = re.compile(rf"(?:{BLANK}|\}})*+\]").match
 _BEHIND_KEY = re.compile(r"[\"'”’]\s*[:：=]>?\s*\Z").search
 _BEHIND_ELEMENT = re.compile(r"(?:[,\[{]\s*|[\"'”’,\]}]\s*[:：=]?[ \t]*)\Z").search
@@ -262,7 +263,9 @@ class _Search:
                 value, end = valid
                 self.budget -= end - start
                 alone = isinstance(value, dict) and self.wants_list and _CLOSED_BEHIND(text, end)
-                if not alone and not self._goes_on(value, start, end) and not self._next_element(value, start, end):
+                scalars = self._next_scalar(value, end)
+                more = scalars or self._goes_on(value, start, end) or self._next_element(value, start, end)
+                if not alone and not more:
                     return self._candidate(value, start, end, set(), complete=True), end
         return self._nearly(start, braced=True)
 
@@ -312,6 +315,9 @@ class _Search:
         while not scanner.stopped:
             if more := self._goes_on(value, start, scanner.pos):
                 value = scanner.members(more, schema, value, 0)
+            elif more := self._next_scalar(value, scanner.pos):
+                found = scanner.read(more, schema)
+                value += found
             elif (element := self._next_element(value, start, scanner.pos)) is not None:
                 if not element.comma:
                     repairs.add("missing_comma")
@@ -359,6 +365,15 @@ class _Search:
                 return None
         return _Element(match.end(), array, items, comma=bool(match["comma"]))
 
+    def _next_scalar(self, value: Any, end: int) -> int:
+        """The mark behind which the texts or numbers of a list go on that was closed too early; 0 where none do."""
+        match = _NEXT_SCALAR(self.text, end) if self.wants_list and isinstance(value, list) and value else None
+        if match is None or isinstance(value[-1], (dict, list)) or isinstance(value[-1], str) != (match[2] == '"'):
+            return 0
+        items = self.schema.items if self.schema is not None else None
+        flat = items is not None and bool(items.types) and "array" not in items.types
+        return match.end(1) - 1 if (flat if match[1][-1] == "[" else self._closes_list(match.end())) else 0
+
     def _closes_list(self, pos: int) -> bool:
         """Whether more brackets of lists are closed than opened from here to the end, or to the next tag."""
         if self.unbalanced is None or not self.unbalanced[0] <= pos < self.unbalanced[1]:
@@ -381,7 +396,7 @@ class _Search:
             rank = (1, self._keys(value), quoted, complete)
         else:
             inner = [self._keys(item) for item in value if isinstance(item, dict)]
-            rank = (int(bool(inner)) + self.wants_list, max(inner, default=0), quoted, complete)
+            rank = (1 + self.wants_list if inner else 0, max(inner, default=0), quoted, complete)
         return Candidate(value, start, end, complete, repairs, rank)
 
     def _keys(self, value: dict[str, Any]) -> int:

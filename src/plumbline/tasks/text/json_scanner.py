@@ -62,7 +62,10 @@ class Scanner(Leaves):
     __slots__ = ()
 
     def read(self, start: int, schema: Schema | None) -> Any:
-        """Read the object or array whose bracket is at `start`; what was read before a stop is kept."""
+        """Read the object or array whose bracket is at `start`, or the elements behind a comma there.
+
+        What was read before a stop is kept.
+        """
         if self.text[start] == "{":
             return self.members(start + 1, schema, {}, 0)
         value = self._elements(start + 1, schema, 0)
