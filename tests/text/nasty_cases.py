@@ -423,7 +423,7 @@ TYPED: list[tuple[Any, ...]] = [
     ('{"b":" SIM "}', {"b": True}),
     ('{"t":12}', {"t": 12}),
     ('{"t":null}', {"t": None}),
-    ('{"l":"[1,2]"}', {"l": "[1,2]"}),
+    ('{"l":"[1,2]"}', {"l": [1, 2]}),
     ('{"l":["1","2,5"]}', {"l": [1, 2.5]}),
     ('{"o":{"n":"1,5"}}', {"o": {"n": 1.5}}),
     ('{"n":true}', {"n": True}),
@@ -451,7 +451,9 @@ TYPED: list[tuple[Any, ...]] = [
     ('{"n": 5,5,, "i": 1}', {"n": 5.5, "i": 1}),
     ('{"l": [0,5; 0,25], "n": 1,5}', {"l": [0.5, 0.25], "n": 1.5}),
     ('{"l": [[1,2],[3,4]]}', {"l": [[1, 2], [3, 4]]}),
-    ("{'l': [4,05]}", None, {}),
+    ("{'l': [4,05]}", {"l": [4.05]}),
+    ("{'l': [4,05,3,5]}", None, {}),
+    ("{'l': [105,000]}", None, {}),
     ("{'l': [4,05, 3,5]}", {"l": [4.05, 3.5]}),
     ("{'l': [12,5%, 30%]}", {"l": [12.5, 30]}),
     ('{"n": 1.5, "n": null}', {"n": None}),
@@ -478,7 +480,7 @@ TYPED: list[tuple[Any, ...]] = [
     ('{"t":"a\\u0000b"}', {"t": "a\0b"}),
     ('{"t":"\\ud800"}', {"t": "\ud800"}),
     ("{'t':'\\ud83d\\ude00'}", {"t": "😀"}),
-    ("{'t':'\\x41\\q\\%'}", {"t": "A\\q%"}),
+    ("{'t':'\\x41\\q\\%'}", {"t": "A\\q\\%"}),
     ('{"n": 1e400}', {"n": None}),
     ('{"n": -1e400, "t": "x"}', {"n": None, "t": "x"}),
     ('{"n": 1E5}', {"n": 1e5}),
@@ -561,3 +563,138 @@ UNTYPED: list[tuple[Any, ...]] = [
     ("\\frac{1}{2}", None),
     ('{"a":1}\n{"a":2}\n{"a":3}', {"a": 3}),
 ]
+
+
+_ITEM = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}}
+_LIST = {"type": "array", "items": _ITEM}
+_HOLDER = {
+    "type": "object",
+    "properties": {
+        "itens": _LIST,
+        "x": {"type": "integer"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "r": {"type": "object", "properties": {"itens": _LIST}},
+    },
+}
+_PLAIN = {
+    "type": "object",
+    "properties": {"a": {"type": "string"}, "linhas": {"type": "array", "items": {"type": "integer"}}},
+}
+_NUMBERS = {
+    "type": "object",
+    "properties": {
+        "v": {"type": "array", "items": {"type": "number"}},
+        "i": {"type": "array", "items": {"type": "integer"}},
+        "x": {"type": "number"},
+    },
+}
+_ARGS = {"type": "object", "properties": {"q": {"type": "integer"}}}
+_CALL = {
+    "type": "object",
+    "properties": {"nome": {"type": "string"}, "args": _ARGS, "l": {"type": "array", "items": _ARGS}},
+}
+_SUB = {"type": "array", "items": {"type": "object", "properties": {"k": {"type": "integer"}}}}
+_DEEP = {
+    "type": "object",
+    "properties": {
+        "l": {"type": "array", "items": {"type": "object", "properties": {"i": {"type": "integer"}, "s": _SUB}}}
+    },
+}
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+
+SHAPED = [
+    # schema, text, value, how. A list that was closed too early, or that has no brackets.
+    (_LIST, '[{"a": 1}]},\n{"a": 2}]', [{"a": 1}, {"a": 2}], "brackets"),
+    (_LIST, 'Segue:\n```json\n{"a": 1},\n{"a": 2}\n```', [{"a": 1}, {"a": 2}], "fence+prose+brackets"),
+    (_LIST, '{"a": 1}, {"a": 2}]', [{"a": 1}, {"a": 2}], "brackets"),
+    (_LIST, '{"a": 1}]', [{"a": 1}], "brackets"),
+    (_LIST, '{"a": 1}\n{"a": 2}\n{"a": 3}', [{"a": 1}, {"a": 2}, {"a": 3}], "brackets+missing_comma"),
+    (_LIST, '[{"a": 1}],[{"a": 2}],[{"a": 3}]]', [{"a": 1}, {"a": 2}, {"a": 3}], "brackets"),
+    (_LIST, '[{"a": 1}}, {"a": 2}]', [{"a": 1}, {"a": 2}], "brackets"),
+    (_LIST, '[{"a": 1}]},{"a": 2, "b": "x"', [{"a": 1}, {"a": 2, "b": "x"}], "brackets+truncated"),
+    (_LIST, '<think>{"a": 9},{"a": 8}</think>{"a": 1},{"a": 2}', [{"a": 1}, {"a": 2}], "thought+brackets"),
+    (None, '[{"a": 1}]},{"a": 2}]', [{"a": 1}, {"a": 2}], "brackets"),
+    (None, '{"itens": [{"a": 1}]},{"a": 2}]}', {"itens": [{"a": 1}, {"a": 2}]}, "brackets"),
+    (_HOLDER, '{"itens": [{"a": 1}]},{"a": 2}]}', {"itens": [{"a": 1}, {"a": 2}]}, "brackets"),
+    (_HOLDER, '{"itens": [{"a": 1}}, {"a": 2}], "x": 1}', {"itens": [{"a": 1}, {"a": 2}], "x": 1}, "brackets"),
+    (_HOLDER, '{"itens": [{"a": 1}], {"a": 2}], "x": 1}', {"itens": [{"a": 1}, {"a": 2}], "x": 1}, "brackets"),
+    (_HOLDER, '{"itens": [{"a": 1}]}, {"a": 2}], "x": 1}', {"itens": [{"a": 1}, {"a": 2}], "x": 1}, "brackets"),
+    (_HOLDER, '{"x": 1, "itens": [{"a": 1}], {"a": 2}}', {"x": 1, "itens": [{"a": 1}, {"a": 2}]}, "brackets"),
+    (_HOLDER, '{"itens": {"a": 1}, {"a": 2}], "x": 1}', {"itens": [{"a": 1}, {"a": 2}], "x": 1}, "brackets"),
+    (_HOLDER, '{"itens": {"a": 1}], "x": 1}', {"itens": [{"a": 1}], "x": 1}, "brackets"),
+    (_HOLDER, '{"r": {"itens": [{"a": 1}]}, {"a": 2}]}}', {"r": {"itens": [{"a": 1}, {"a": 2}]}}, "brackets"),
+    (_HOLDER, '{"tags": ["a"], "b"], "x": 1}', {"tags": ["a", "b"], "x": 1}, "brackets"),
+    (_HOLDER, '{"tags": "a", "b"], "x": 1}', {"tags": ["a", "b"], "x": 1}, "brackets"),
+    (
+        _DEEP,
+        '{"l": [{"i": 1, "s": [{"k": 2}], {"i": 3}]}',
+        {"l": [{"i": 1, "s": [{"k": 2}]}, {"i": 3}]},
+        "brackets+missing_comma",
+    ),
+    (_TEXTS, '["a"], "b", "c"]', ["a", "b", "c"], "brackets"),
+    (_TEXTS, '["a"]}, ["b"]', ["a", "b"], "brackets"),
+    (_TEXTS, "Os itens [a, b] são estes.", None, "none"),
+    (_TEXTS, "ver nota [1].", None, "none"),
+    # Escaped line breaks between the values, and plain backslashes in texts.
+    (_PLAIN, r'{\n "a": "x",\n "linhas": [1]\n}', {"a": "x", "linhas": [1]}, "escape"),
+    (_PLAIN, r'{"a": "x", "linhas": \n[2142, 2250]\n\n}', {"a": "x", "linhas": [2142, 2250]}, "escape"),
+    (_PLAIN, r'```json\n{\n "a": "x\ny"\n}\n```', {"a": "x\ny"}, "fence+escape"),
+    (_PLAIN, r'{\r\n\t"a": "x",\r\n\t"linhas": [1]\r\n}', {"a": "x", "linhas": [1]}, "escape"),
+    (_PLAIN, r'{"linhas": [1], "n": 2\n}', {"linhas": [1], "n": 2}, "escape"),
+    (_PLAIN, r"{\n 'a': 'x',\n 'b': None\n}", {"a": "x", "b": None}, "quotes+escape+literal"),
+    (_PLAIN, r'{"a": "{\n}", "b": "y",}', {"a": "{\n}", "b": "y"}, "trailing_comma"),
+    (_LIST, r'[\n {"a": 1},\n {"a": 2}\n]', [{"a": 1}, {"a": 2}], "escape"),
+    (_PLAIN, r'{"a": "C:\dados", "b": "D:\temp\novo"}', {"a": r"C:\dados", "b": r"D:\temp\novo"}, "escape"),
+    (_PLAIN, r'{"a": "\frac{1} \alpha", "b": "\neq"}', {"a": r"\frac{1} \alpha", "b": r"\neq"}, "escape"),
+    (_PLAIN, r'{"a": "\d+\.\d+\b", "b": "\bfoo\b"}', {"a": r"\d+\.\d+\b", "b": r"\bfoo\b"}, "escape"),
+    (_PLAIN, r'{"a": "\\servidor\pasta\novo"}', {"a": r"\\servidor\pasta\novo"}, "escape"),
+    (_PLAIN, r'{"a": "\d+", "b": "linha 1\n\nlinha 2"}', {"a": r"\d+", "b": "linha 1\n\nlinha 2"}, "escape"),
+    (_PLAIN, r'{"a": "C:\\novo", "b": "x\ny",}', {"a": r"C:\novo", "b": "x\ny"}, "trailing_comma"),
+    # The one reading of a list's commas that leaves a number for each element.
+    (_NUMBERS, "{'v': [105,000.00]}", {"v": [105000.0]}, "quotes+thousands+number_form"),
+    (_NUMBERS, '{"v": [105,000.00,200,000.00]}', {"v": [105000.0, 200000.0]}, "thousands+number_form"),
+    (
+        _NUMBERS,
+        '{"v": [R$ 1.234,50, R$ 2,00], "x": 73,2}',
+        {"v": [1234.5, 2.0], "x": 73.2},
+        "currency+decimal_comma+thousands+number_form",
+    ),
+    (_NUMBERS, '{"v": [1.234,05]}', {"v": [1234.05]}, "thousands+number_form"),
+    (_NUMBERS, '{"i": [105,000], "x": 1.234,50}', {"i": [105000], "x": 1234.5}, "thousands+number_form"),
+    (_NUMBERS, '{"v": [105,000], "x": 1}', {"x": 1}, "number_form+unreadable"),
+    # What is written as a text, and what does not fit.
+    (_CALL, r'{"nome": "f", "args": "{\"q\": 1}"}', {"nome": "f", "args": {"q": 1}}, "double_encoded"),
+    (_CALL, """{"args": "{'q': 1,}"}""", {"args": {"q": 1}}, "double_encoded+quotes+trailing_comma"),
+    (_CALL, r'{"l": ["{\"q\": 1}", "{}"]}', {"l": [{"q": 1}, {}]}, "double_encoded"),
+    (_CALL, r'{"args": "```json\n{\"q\": 1}\n```"}', {"args": {"q": 1}}, "double_encoded+fence"),
+    (_CALL, r'{"args": "{\"q\": 1"}', {"args": '{"q": 1'}, "mismatch"),
+    (_CALL, r'{"args": "use {\"q\": 1}"}', {"args": 'use {"q": 1}'}, "mismatch"),
+    (_CALL, r'{"nome": "{\"q\": 1}"}', {"nome": '{"q": 1}'}, "strict"),
+    (_CALL, '{"nome": {"q": 1}}', {"nome": {"q": 1}}, "mismatch"),
+    (_CALL, '{"args": {"q": 1.5}}', {"args": {"q": 1.5}}, "mismatch"),
+    (_LIST, '{"a": 1}', {"a": 1}, "mismatch"),
+    ({"required": ["a"], **_ITEM}, '{"b": "x"}', {"b": "x"}, "mismatch"),
+    (_ITEM, '{"a": 1} {"a": 2} {"a": "<inteiro>"}', {"a": 2}, "prose+several"),
+    (_LIST, '[{"a": 1}]\n{"a": 2, "b": "x"}', [{"a": 1}], "prose+several"),
+    # Quotes before a comma or bracket inside of a text: the reading that leaves an object.
+    (_ITEM, '{"b": "lista ["x", "y"] fim", "a": 1}', {"b": 'lista ["x", "y"] fim', "a": 1}, "inner_quotes"),
+    (_ITEM, '{"b": "um {"k": "v", "w": 2} fim", "a": 1}', {"b": 'um {"k": "v", "w": 2} fim', "a": 1}, "inner_quotes"),
+    (
+        None,
+        '{"a": "<a href="x", class="y">z</a>", "b": 1}',
+        {"a": '<a href="x", class="y">z</a>', "b": 1},
+        "inner_quotes",
+    ),
+    (
+        _PLAIN,
+        '{"n": "nota "10", ok", "a": "disse "b": legal"}',
+        {"n": 'nota "10", ok', "a": 'disse "b": legal'},
+        "inner_quotes",
+    ),
+    (_PLAIN, '{"b": 1, "a": "x" "y", "n": 2}', {"b": 1}, "prose+unreadable"),
+    # Where an element has no sure place, the reading says so.
+    (_HOLDER, '{"itens": [{"a": 1}], "x": 1}, {"a": 2}]}', {"itens": [{"a": 1}], "x": 1}, "prose+unreadable"),
+    (_HOLDER, '[{"a": 1}, {"a": 2}]', {"a": 2}, "prose+several+unwrapped"),
+    (_HOLDER, '{"itens": [{"a": 1}]}, {"itens": [{"a": 2}]}', {"itens": [{"a": 2}]}, "prose+several"),
+]
+"""Schema, text, the value that was meant, and how it is read."""

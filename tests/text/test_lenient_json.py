@@ -11,7 +11,7 @@ from plumbline.tasks.commerce.extraction.meaning import meanings
 from plumbline.tasks.text.json_scanner import Scanner
 from plumbline.tasks.text.lenient_json import REPAIRS, Reading, Schema, read_json, strict_json
 from tests.text.json_fuzz import same
-from tests.text.nasty_cases import CASES, TYPED, TYPED_SCHEMA, UNTYPED
+from tests.text.nasty_cases import CASES, SHAPED, TYPED, TYPED_SCHEMA, UNTYPED
 
 HERE = Path(__file__).parent
 SCHEMA = Schema.from_json(json.loads((HERE / "lenient_json_schema.json").read_text()))
@@ -45,6 +45,13 @@ def test_typed_cases(text, accepted):
 @pytest.mark.parametrize(("text", "accepted"), [(t, a) for t, *a in UNTYPED])
 def test_cases_without_a_schema(text, accepted):
     check(text, None, accepted)
+
+
+@pytest.mark.parametrize(("schema", "text", "value", "how"), SHAPED)
+def test_shaped_cases(schema, text, value, how):
+    typed = None if schema is None else Schema.from_json(schema)
+    check(text, typed, [value])
+    assert set(read_json(text, typed).how.split("+")) == set(how.split("+"))
 
 
 # --- how it was read ------------------------------------------------------------------------------------------------
@@ -83,7 +90,7 @@ def test_strict_means_valid_and_not_coerced():
     schema = Schema.from_json({"type": "object", "properties": {"nota": {"type": "number"}}})
     assert read_json('{"nota": "4.5"}').how == "strict"
     assert read_json('{"nota": "4.5"}', schema).how == "quoted_number"
-    assert read_json('{"nota": "4,5/5"}', schema) == Reading({"nota": "4,5/5"}, (), complete=True)
+    assert read_json('{"nota": "4,5/5"}', schema) == Reading({"nota": "4,5/5"}, ("mismatch",), complete=True)
 
 
 def test_a_reading_says_whether_it_is_whole():
@@ -232,6 +239,9 @@ def test_every_repair_is_used_and_documented():
     typed = Schema.from_json(TYPED_SCHEMA)
     seen = {name for case in DEVELOPMENT for name in read_json(case["text"], SCHEMA).repairs}
     seen |= {name for _, text, *_ in CASES for name in read_json(text, SCHEMA).repairs}
+    seen |= {
+        name for schema, text, *_ in SHAPED for name in read_json(text, schema and Schema.from_json(schema)).repairs
+    }
     seen |= {name for text, *_ in TYPED for name in read_json(text, typed).repairs}
     seen |= set(read_json('{"a": 1, (obs), "b": 2}').repairs)
     seen |= meanings({"Delay_Days": "7 dias"}, (), {})[1]

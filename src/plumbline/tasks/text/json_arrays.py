@@ -41,20 +41,33 @@ class Elements:
         elif spaced:
             self.spaced[len(self.items)] = None
 
-    def value(self, text: str, repairs: set[str]) -> Any:
-        """The array; MISSING where nobody can tell its elements apart."""
+    def value(self, text: str, repairs: set[str], *, integer: bool) -> Any:
+        """The array; MISSING where nobody can tell its elements apart.
+
+        Args:
+            text: the whole text.
+            repairs: the names of the repairs are added here.
+            integer: whether its elements are whole numbers by the schema.
+        """
         if self.wrapped:
             return MISSING
         if self.semicolons:
             repairs.add("separator")
-            return self._grouped(self.semicolons, text, repairs)
+            return self._grouped(self.semicolons, text, repairs, integer=integer)
         doubt = self._doubt(text) if len(self.items) > 1 else ""
         if not doubt:
             return self.items
-        # [4,05] alone is 4.05 or 4 and 5; in [4,05, 3,5] the blanks show which commas separate.
-        if doubt == "mixed" or (doubt == "zero" and not self.spaced):
+        if doubt == "mixed":
             return MISSING
-        return self._grouped(list(self.spaced), text, repairs)
+        ends = list(self.spaced)
+        if doubt == "zero" and not ends:
+            # No number begins with 05 or 000: each belongs to the one before. In [4,05,3,5] the rest has two readings.
+            ends = list(range(2, len(self.items), 2))
+            if len(self.items) % 2 or not all(
+                _LEADING_ZERO(text, self.spans[i][0]) for i in range(1, len(self.items), 2)
+            ):
+                return MISSING
+        return self._grouped(ends, text, repairs, integer=integer)
 
     def _doubt(self, text: str) -> str:
         """Why a comma without a blank behind it may be a decimal comma; "" if none is.
@@ -78,14 +91,15 @@ class Elements:
                 return "zero"
         return ""
 
-    def _grouped(self, ends: list[int], text: str, repairs: set[str]) -> Any:
+    def _grouped(self, ends: list[int], text: str, repairs: set[str], *, integer: bool) -> Any:
         """The array with what stands between these separators read as one number, commas included."""
         whole: list[Any] = []
         for begin, end in zip([0, *ends], [*ends, len(self.items)], strict=True):
             if end - begin > 1 and all(map(_is_number, self.items[begin:end])):
-                number = read_number(text[self.spans[begin][0] : self.spans[end - 1][1]])
-                if number is None:
-                    return MISSING  # rows of a table, perhaps
+                written = text[self.spans[begin][0] : self.spans[end - 1][1]]
+                number = read_number(written, integer=integer)
+                if number is None or (not integer and _ONE_GROUP(written)):
+                    return MISSING  # rows of a table, perhaps; or 105,000, which is 105 or 105000
                 repairs.update(number.repairs)
                 whole.append(number.value)
             else:
@@ -95,6 +109,7 @@ class Elements:
 
 _BEGINS_WITH_DIGIT = re.compile(r"\d").match
 _LEADING_ZERO = re.compile(r"0\d").match
+_ONE_GROUP = re.compile(r"[-+−]?[1-9]\d{0,2},\d{3}\Z").match
 _WHOLE = re.compile(r"[-+−]?(?:0|[1-9]\d*|[1-9]\d{0,2}(?:\.\d{3})+)\Z").match
 _MARKED = re.compile(r"[-+−]?[ \t]*[^-+−.\d]").match
 

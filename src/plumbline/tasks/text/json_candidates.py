@@ -3,12 +3,13 @@
 import html
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from plumbline.tasks.text.json_escapes import unescape
-from plumbline.tasks.text.json_scanner import Scanner
-from plumbline.tasks.text.json_schema import Schema
+from plumbline.tasks.text.json_escapes import is_raw, unescape
+from plumbline.tasks.text.json_scanner import Scanner, last_list
+from plumbline.tasks.text.json_schema import Schema, coerce
 from plumbline.tasks.text.json_strict import valid_at
 from plumbline.tasks.text.json_strings import BLANK, NAME
 
@@ -33,7 +34,12 @@ _MAX_LEVELS = 4
 
 _MAY_BE_VALID = re.compile(r'\{\s*+(?:\}|"[^"\\\n]*+"\s*+:)|\[').match
 _NO_BRACE = re.compile(r'\s*(?:(?:```|~~~)[ \t]*\w*\s*)?(?="([^"\\\n{]{1,80})"\s*:)').match
-_GOES_ON = re.compile(rf'{BLANK}*+,?{BLANK}*+(?=["\']([^"\'\\\n]{{1,80}})["\']\s*:)').match
+_GOES_ON = re.compile(rf'(?:{BLANK}|[\]}}])*+,?{BLANK}*+(?=["\']([^"\'\\\n]{{1,80}})["\']\s*:)').match
+_NEXT_ELEMENT = re.compile(
+    rf"(?P<closing>(?:{BLANK}|[\]}}])*+)(?P<comma>[,;，；]?){BLANK}*+(?P<list>\[?){BLANK}*+\{{(?={BLANK}*+[\"'“‘]?(?P<key>[^\"'”’\\\n{{}}:]{{1,80}}))"
+).match
+_NEXT_SCALAR = re.compile(rf"(?:{BLANK}|[\]}}])*+(,(?:{BLANK}*+\[)?){BLANK}*+(?=([\"\d-]))").match
+_CLOSED_BEHIND = re.compile(rf"(?:{BLANK}|\}})*+\]").match
 _BEHIND_KEY = re.compile(r"[\"'”’]\s*[:：=]>?\s*\Z").search
 _BEHIND_ELEMENT = re.compile(r"(?:[,\[{]\s*|[\"'”’,\]}]\s*[:：=]?[ \t]*)\Z").search
 _MEMBER_BEHIND = re.compile(r"[^{}`:]{0,60}?\w[\"'”’]\s*[:：=]").match
@@ -65,11 +71,24 @@ class Candidate:
     whether it is complete: the greatest is meant, and of equals the last."""
     bare: int = 0
     """How many of its texts have no quotes."""
+    fits: bool | None = None
+    """Whether its values fit the schema; None where nobody asked yet."""
     since: int = 0
     """Where the part of the text begins that is searched: behind the last thought."""
 
 
-def find(text: str, schema: Schema | None, *, invalid: bool = False) -> Candidate | None:
+class _Element(NamedTuple):
+    """An object that belongs to a list before it."""
+
+    start: int
+    """Behind its opening brace."""
+    array: list[Any] | None
+    """The list; None where the object before is its first element."""
+    schema: Schema | None
+    comma: bool
+
+
+def find(text: str, schema: Schema | None, *, invalid: bool = False, far: bool = False) -> Candidate | None:
     """Find the value that was meant.
 
     With a schema of an object it is the object with most keys of the schema, then a complete one, then the last;
@@ -80,11 +99,14 @@ def find(text: str, schema: Schema | None, *, invalid: bool = False) -> Candidat
         text: a completion.
         schema: what is expected.
         invalid: whether the text is known not to begin with valid JSON.
+        far: whether a quote inside of a text is part of it up to the next key.
 
     Returns:
         The candidate with its repairs, those of its surroundings included; None where there is no value.
     """
-    return _Search(text, schema, max(_ALWAYS, _SCANS * len(text)), invalid=invalid).run()
+    search = _Search(text, schema, max(_ALWAYS, _SCANS * len(text)), invalid=invalid)
+    search.far = far
+    return search.run()
 
 
 def without_entities(text: str) -> str | None:
@@ -101,6 +123,13 @@ class _Search:
         self.level = level
         self.invalid = invalid
         self.wants_object = schema is not None and "object" in schema.types
+        self.wants_list = schema is not None and "array" in schema.types and not self.wants_object
+        items = schema.items if schema is not None and self.wants_list else schema
+        self.known: Mapping[str, Schema] = items.properties if items is not None else {}
+        """The keys of the objects that the schema asks for."""
+        lists = [member.items.properties for member in self.known.values() if member.items is not None]
+        self.inner = frozenset[str]().union(*lists)
+        """The keys of the objects in their lists."""
         self.best: Candidate | None = None
         self.fallback: Candidate | None = None
         """From a thought that never ended, or from before a closing tag that nothing opened."""
@@ -114,6 +143,12 @@ class _Search:
         """Whether an object was not read to its end: what follows may be parts of it."""
         self.torn = False
         """Whether such an object had members."""
+        self.far = False
+        """Whether a quote inside of a text is part of it up to the next key."""
+        self.raw: bool | None = None
+        """Whether the backslashes of quoted texts are plain; None where nothing was read yet."""
+        self.unbalanced: tuple[int, int, bool] | None = None
+        """A part of the text, and whether it closes more lists than it opens."""
         self.budget = budget
         """How many characters may still be read."""
 
@@ -142,7 +177,7 @@ class _Search:
             if self.thought:
                 best.repairs.add("thought")
             self._name_surroundings(best)
-            if best.complete and self._torn_off(best.end):
+            if best.complete and (self._torn_off(best.end) or self._lost_element(best.end)):
                 best.complete = False
                 best.repairs.add("unreadable")
         return best
@@ -176,13 +211,27 @@ class _Search:
         if not plausible:
             return
         if self.unending:
-            if self.fallback is None or candidate.rank >= self.fallback.rank:
+            if self.fallback is None or self._beats(candidate, self.fallback):
                 self.fallback = candidate
             return
-        if self.best is not None and min(candidate.rank, self.best.rank) >= (1, 1):
-            self.several = True
-        if self.best is None or candidate.rank >= self.best.rank:
+        if self.best is not None and candidate.rank[0] and self.best.rank[0]:
+            self.several = self.several or (candidate.rank[1] > 0) == (self.best.rank[1] > 0)
+        if self.best is None or self._beats(candidate, self.best):
             self.best = candidate
+
+    def _beats(self, new: Candidate, old: Candidate) -> bool:
+        """Whether the later of two is meant: by its keys, then by whether it fits the schema."""
+        if new.rank[:2] != old.rank[:2]:
+            return new.rank > old.rank
+        return (self._fits(new), new.rank) >= (self._fits(old), old.rank)
+
+    def _fits(self, candidate: Candidate) -> bool:
+        if candidate.fits is None:
+            found: set[str] = set()
+            if self.schema is not None:
+                coerce(candidate.value, self.schema, found)
+            candidate.fits = "mismatch" not in found
+        return candidate.fits
 
     # --- reading at one place ---------------------------------------------------------------------------------------
 
@@ -213,7 +262,10 @@ class _Search:
             if valid is not None:
                 value, end = valid
                 self.budget -= end - start
-                if not isinstance(value, dict) or not self._goes_on(value, start, end):
+                alone = isinstance(value, dict) and self.wants_list and _CLOSED_BEHIND(text, end)
+                scalars = self._next_scalar(value, end)
+                more = scalars or self._goes_on(value, start, end) or self._next_element(value, start, end)
+                if not alone and not more:
                     return self._candidate(value, start, end, set(), complete=True), end
         return self._nearly(start, braced=True)
 
@@ -252,24 +304,88 @@ class _Search:
         """Read nearly-JSON, and say where to search on."""
         text, schema = self.text, self.schema
         repairs: set[str] = set()
-        scanner = Scanner(text, repairs)
+        if self.raw is None:
+            self.raw = "\\" in text and is_raw(text, start)
+        scanner = Scanner(text, repairs, raw=self.raw, far=self.far)
         if braced:
             value = scanner.read(start, schema)
         else:
             repairs.add("brackets")
             value = scanner.members(start, schema, {}, 0)
-        while not scanner.stopped and isinstance(value, dict) and (more := self._goes_on(value, start, scanner.pos)):
+        while not scanner.stopped:
+            if more := self._goes_on(value, start, scanner.pos):
+                value = scanner.members(more, schema, value, 0)
+            elif more := self._next_scalar(value, scanner.pos):
+                found = scanner.read(more, schema)
+                value += found
+            elif (element := self._next_element(value, start, scanner.pos)) is not None:
+                if not element.comma:
+                    repairs.add("missing_comma")
+                value, array = (value, element.array) if element.array is not None else ([value], None)
+                item = scanner.members(element.start, element.schema, {}, 1, in_array=True)
+                if item or not scanner.stopped:
+                    (value if array is None else array).append(item)
+            else:
+                break
             repairs.add("brackets")
-            value = scanner.members(more, schema, value, 0)
+        if self.wants_list and isinstance(value, dict) and _CLOSED_BEHIND(text, scanner.pos):
+            value = [value]
         resume = max(start + 1, scanner.resume if scanner.stopped else scanner.pos)
         candidate = self._candidate(value, start, scanner.pos, repairs, complete=not (scanner.stopped or scanner.lost))
         candidate.bare = scanner.bare
         self.budget -= max(scanner.pos, scanner.reach) - start
         return candidate, resume
 
-    def _goes_on(self, value: dict[str, Any], start: int, end: int) -> int:
+    def _next_element(self, value: Any, start: int, end: int) -> "_Element | None":
+        """The object behind a value whose list was closed too early, or has no brackets; None where there is none.
+
+        Only a comma and closing marks part the two. Where the schema says array, objects one behind the other are its
+        elements, too. Otherwise a list must be there, and the keys of the object must be those of its elements.
+        """
+        match = _NEXT_ELEMENT(self.text, end)
+        if match is None or _BEHIND_KEY(self.text, max(self.since, start - 30), start):
+            return None
+        array, schema = value, self.schema
+        if isinstance(value, dict) and self.wants_list:
+            array = None
+        elif isinstance(value, dict):
+            array, schema = last_list(value, schema)
+            if match["key"] in self.known or match["list"] or array is None:
+                return None
+        lines = self.wants_list and self.text[start] == "{" and not match["closing"].strip()
+        if array is not None and not match["comma"] and not lines:
+            return None
+        items = schema.items if schema is not None else None
+        if items is not None and not items.admits("object"):
+            return None
+        if array is not None and not self.wants_list:
+            named = items is not None and match["key"] in items.properties
+            alike = bool(array) and isinstance(array[-1], dict) and match["key"] in array[-1]
+            if not named and not (alike and self._closes_list(match.start("key"))):
+                return None
+        return _Element(match.end(), array, items, comma=bool(match["comma"]))
+
+    def _next_scalar(self, value: Any, end: int) -> int:
+        """The mark behind which the texts or numbers of a list go on that was closed too early; 0 where none do."""
+        match = _NEXT_SCALAR(self.text, end) if self.wants_list and isinstance(value, list) and value else None
+        if match is None or isinstance(value[-1], (dict, list)) or isinstance(value[-1], str) != (match[2] == '"'):
+            return 0
+        items = self.schema.items if self.schema is not None else None
+        flat = items is not None and bool(items.types) and "array" not in items.types
+        return match.end(1) - 1 if (flat if match[1][-1] == "[" else self._closes_list(match.end())) else 0
+
+    def _closes_list(self, pos: int) -> bool:
+        """Whether more brackets of lists are closed than opened from here to the end, or to the next tag."""
+        if self.unbalanced is None or not self.unbalanced[0] <= pos < self.unbalanced[1]:
+            tag = _ANY_TAG(self.text, pos)
+            end = tag.start() if tag else len(self.text)
+            self.budget -= end - pos
+            self.unbalanced = pos, end, self.text.count("]", pos, end) > self.text.count("[", pos, end)
+        return self.unbalanced[2]
+
+    def _goes_on(self, value: Any, start: int, end: int) -> int:
         """Where an object that was closed too early goes on (`{"a": 1}, "b": 2}`); 0 where it does not."""
-        match = _GOES_ON(self.text, end) if self.schema is not None else None
+        match = _GOES_ON(self.text, end) if self.schema is not None and isinstance(value, dict) else None
         if match is None or self.schema is None or match[1] not in self.schema.properties or not self._keys(value):
             return 0
         return 0 if _BEHIND_KEY(self.text, max(self.since, start - 30), start) else match.end()
@@ -280,13 +396,11 @@ class _Search:
             rank = (1, self._keys(value), quoted, complete)
         else:
             inner = [self._keys(item) for item in value if isinstance(item, dict)]
-            rank = (int(bool(inner)), max(inner, default=0), quoted, complete)
+            rank = (1 + self.wants_list if inner else 0, max(inner, default=0), quoted, complete)
         return Candidate(value, start, end, complete, repairs, rank)
 
     def _keys(self, value: dict[str, Any]) -> int:
-        if self.schema is None or not self.schema.properties:
-            return len(value)
-        return sum(key in self.schema.properties for key in value)
+        return sum(key in self.known for key in value) if self.known else len(value)
 
     # --- prose or not -----------------------------------------------------------------------------------------------
 
@@ -346,6 +460,11 @@ class _Search:
         tag = _ANY_TAG(self.text, end)
         rest = self.text[end : tag.start() if tag else len(self.text)]
         return rest.count("}") > rest.count("{")
+
+    def _lost_element(self, end: int) -> bool:
+        """Whether an object follows that no prose parts from this one, with a key that only a list of it has."""
+        match = _NEXT_ELEMENT(self.text, end)
+        return match is not None and match["key"] not in self.known and match["key"] in self.inner
 
     def _name_surroundings(self, candidate: Candidate) -> None:
         """Add the repairs that say what was left out around the value."""

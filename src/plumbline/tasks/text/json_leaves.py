@@ -10,7 +10,7 @@ from typing import Any
 
 from plumbline.tasks.text.json_escapes import unescape
 from plumbline.tasks.text.json_schema import Schema
-from plumbline.tasks.text.json_strings import BLANK, NAME, QUOTE, find_end, quoted_key
+from plumbline.tasks.text.json_strings import BLANK, NAME, QUOTE, far_end, find_end, quoted_key
 from plumbline.tasks.text.numbers import CURRENCY, read_number
 
 MISSING: Any = object()
@@ -68,6 +68,8 @@ _SEPARATES = re.compile(
 _ENDS_LINE = re.compile(rf"{BLANK}*+(?:\Z|[}}\]]|```|~~~|{_QUOTED_KEY}|{NAME}[ \t]*[:：=])").match
 _COMMENT_IN_TEXT = re.compile(r"\s(?://|/\*|#\s)").search
 _NUMBERS = re.compile(r"[:+−-]*[\d.;\s]*,[\d.,;\seE+−-]*\Z").match
+_BREAK_AT_END = re.compile(r"\\[nrt]\Z").search
+"""An escaped line break behind a value is none of its characters."""
 _STRAY = "\"”’':`"
 _STRUCTURE = re.compile(r"""[,{\[]\s*["“'][\w .-]{1,80}["”']\s*:""").search
 _MAX_BARE = 500
@@ -80,12 +82,16 @@ class Leaves:
     Args:
         text: the whole text.
         repairs: the names of the repairs are added here.
+        raw: whether the backslashes in its quoted texts are plain.
+        far: whether a quote inside of a text is part of it up to the next key (else up to where a value may end).
     """
 
-    __slots__ = ("bare", "lost", "pos", "reach", "repairs", "resume", "size", "stopped", "text")
+    __slots__ = ("bare", "depth", "far", "lost", "pos", "raw", "reach", "repairs", "resume", "size", "stopped", "text")
 
-    def __init__(self, text: str, repairs: set[str]) -> None:
+    def __init__(self, text: str, repairs: set[str], *, raw: bool = False, far: bool = False) -> None:
         self.text = text
+        self.far = far
+        self.raw = raw
         self.size = len(text)
         self.repairs = repairs
         self.pos = 0
@@ -98,6 +104,8 @@ class Leaves:
         """Where another value may be searched after a stop."""
         self.reach = 0
         """The farthest character that was looked at for a text that was not read."""
+        self.depth = 0
+        """How deep the object is nested whose next key is read."""
         self.bare = 0
         """How many values were texts without quotes."""
 
@@ -139,14 +147,17 @@ class Leaves:
                 return self._stop("unreadable", pos, pos + 1)
             self.pos = end + 3
             return text[pos + 3 : end]
-        ending = find_end(text, pos + 1, quote, in_array=in_array, known=known)
+        ending = far_end(text, pos + 1, known) if self.far and quote == '"' and not in_array else None
+        if ending is None:
+            self.reach = self.size if self.far and not in_array else self.reach
+            ending = find_end(text, pos + 1, quote, in_array=in_array, known=known)
         if ending.state == "broken":
             self.reach = max(self.reach, ending.after)
             return self._stop("unreadable", pos, pos + 1)
         cut = ending.state == "cut"
         raw = content = text[pos + 1 : ending.end]
         if "\\" in raw:
-            content, odd = unescape(raw, cut=cut)
+            content, odd = unescape(raw, cut=cut, raw=self.raw)
             if odd:
                 self.repairs.add("escape")
         if quote != '"' or ending.state == "unclosed":
@@ -241,7 +252,7 @@ class Leaves:
         bare = text[pos:at].strip(_STRIPPED)
         if bare[-1:] in _STRAY and bare:
             return self._without_stray(bare, at, schema)
-        if not bare or (in_array and ":" in bare):
+        if not bare or (in_array and ":" in bare) or _BREAK_AT_END(bare):
             return self._stop("unreadable", pos, max(pos, at))
         if _NUMBERS(bare) and not (
             schema is not None and schema.textual
@@ -265,7 +276,7 @@ class Leaves:
         if not content or bare[-1] == ":" or schema is None or content.lower() in _LITERALS:
             return self._lose()
         self.repairs.add("quotes")
-        content, odd = unescape(content)
+        content, odd = unescape(content, raw=self.raw)
         if odd:
             self.repairs.add("escape")
         return content

@@ -62,7 +62,10 @@ class Scanner(Leaves):
     __slots__ = ()
 
     def read(self, start: int, schema: Schema | None) -> Any:
-        """Read the object or array whose bracket is at `start`; what was read before a stop is kept."""
+        """Read the object or array whose bracket is at `start`, or the elements behind a comma there.
+
+        What was read before a stop is kept.
+        """
         if self.text[start] == "{":
             return self.members(start + 1, schema, {}, 0)
         value = self._elements(start + 1, schema, 0)
@@ -85,6 +88,7 @@ class Scanner(Leaves):
                 if not comma:
                     self.repairs.add("missing_comma")
             else:
+                self.depth = depth
                 key = self._next_key(pos, into, last, known, comma=comma, in_array=in_array)
                 if key is None:
                     return into
@@ -129,8 +133,12 @@ class Scanner(Leaves):
                     self.pos = pos
                     return None
                 if not in_array and last is not None and not isinstance(into.get(last), list):
-                    into.pop(last, None)  # the bracket that opened a list here is missing
-                    self._lose()
+                    # The bracket that opened a list here is missing.
+                    if last in into and wants_list(known, last):
+                        into[last] = [into[last]]
+                    else:
+                        into.pop(last, None)
+                        self._lose()
                 pos += 1
                 continue
             if char in _SEPARATORS:
@@ -146,9 +154,43 @@ class Scanner(Leaves):
                 if not comma:
                     repairs.add("missing_comma")
                 return key
+            if char == "{" and in_array and comma and known and _first_key(text, pos) in known:
+                repairs.add("brackets")  # the brace that ends this element is missing
+                self.pos = pos
+                return None
+            if last is not None and self._more_elements(pos, into, last, known):
+                if self.stopped:
+                    return None
+                pos, comma = self.pos, False
+                continue
             pos = self._not_a_key(pos, into, last)
             if pos < 0:
                 return None
+
+    def _more_elements(self, pos: int, into: dict[str, Any], last: str, known: Mapping[str, Schema] | None) -> bool:
+        """Read the elements that stand behind a list that was closed too early, or that no bracket opened."""
+        old, char = into.get(last, MISSING), self.text[pos]
+        if old is MISSING or self.depth >= _MAX_DEPTH or "inner_quotes" in self.repairs:
+            return False
+        kind = dict if char == "{" else str if char in QUOTE else None
+        if kind is None:
+            return False
+        schema = known.get(last) if known is not None else None
+        unopened = isinstance(old, kind) and wants_list(known, last)
+        array, schema = ([old], schema) if unopened else last_list(old, schema)
+        if not array or not isinstance(array[-1], kind):
+            return False
+        if char == "{" and not unopened:
+            items = schema.items if schema is not None else None
+            if _first_key(self.text, pos) not in (items.properties if items and items.properties else array[-1]):
+                return False
+        self.repairs.add("brackets")
+        more = self._elements(pos, schema, self.depth + 1, in_object=True, outer=known)
+        cut = kind is str and self.stopped  # it may be half of the next key
+        array += more if isinstance(more, list) and not cut else []
+        if unopened:
+            into[last] = array
+        return True
 
     def _belongs(self, pos: int, known: Mapping[str, Schema] | None) -> bool:
         """Whether a key of this very object follows a bracket that should end the array around it."""
@@ -172,7 +214,7 @@ class Scanner(Leaves):
         if written is not None:
             if self.text[pos] != '"':
                 self.repairs.add("quotes")
-            name, odd = unescape(written)
+            name, odd = unescape(written, raw=self.raw)
             if odd:
                 self.repairs.add("escape")
             return name
@@ -279,7 +321,8 @@ class Scanner(Leaves):
             if self.stopped:
                 break
             pos, comma = self.pos, False
-        value = array.value(text, repairs)
+        integer = child is not None and "integer" in child.types and "number" not in child.types
+        value = array.value(text, repairs, integer=integer)
         if value is MISSING:
             self._lose()
         return value
@@ -377,7 +420,26 @@ class Scanner(Leaves):
     def _tuple(self, flat: re.Match[str], schema: Schema | None) -> Any:
         """Read a tuple of Python as the array that JSON has for it."""
         self.repairs.add("brackets")
-        inside = Scanner(f"[{flat[1].rstrip(',')}]", self.repairs)
+        inside = Scanner(f"[{flat[1].rstrip(',')}]", self.repairs, raw=self.raw)
         value = inside.read(0, schema)
         self.pos = flat.end()
         return self._lose() if inside.stopped or inside.lost or not AFTER_VALUE(self.text, self.pos) else value
+
+
+def wants_list(known: Mapping[str, Schema] | None, key: str) -> bool:
+    """Whether the schema says that this key holds an array, and nothing else but null."""
+    return known is not None and key in known and "array" in known[key].types <= {"array", "null"}
+
+
+def last_list(value: Any, schema: Schema | None) -> tuple[list[Any] | None, Schema | None]:
+    """The list that a value is or ends with, at any depth, and its schema."""
+    while isinstance(value, dict) and value:
+        key = next(reversed(value))
+        value, schema = value[key], schema.properties.get(key) if schema is not None else None
+    return (value, schema) if isinstance(value, list) else (None, None)
+
+
+def _first_key(text: str, pos: int) -> str | None:
+    """The first key of the object whose brace is at `pos`; None where it is not plain."""
+    key = _ODD_KEY(text, blanks_end(text, pos + 1))
+    return key and (key["double"] or key["single"] or key["bare"])

@@ -6,7 +6,7 @@ so it is left aside; a key whose type is not said this way (`$ref`, `allOf`) has
 wrong there.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,38 +150,44 @@ def _type_name(value: Any) -> str:
     return names[0] if names else "string"
 
 
-def coerce(value: Any, schema: Schema, repairs: set[str]) -> Any:
+Decode = Callable[[str, Schema, set[str]], Any]
+"""Reads a text as the object or array that a schema asks for, and adds to the repairs; None where it is none."""
+
+
+def coerce(value: Any, schema: Schema, repairs: set[str], decode: Decode | None = None) -> Any:
     """Turn what disagrees with the schema into what was meant, where there is only one thing it can be.
 
     Args:
-        value: a decoded JSON value; its objects and arrays are changed in place.
+        value: a decoded JSON value.
         schema: what is expected.
-        repairs: the names of what was done are added here.
+        repairs: the names of what was done are added here, and "mismatch" where a value still does not fit.
+        decode: reads an object or array that was written as a text.
 
     Returns:
-        The value: the same object where nothing was to be done, or where the disagreement has no single reading (a
-        text such as "4,5/5" for a number stays a text, so that its wrong type is seen).
+        The value, or another. What has no single reading stays (a text such as "4,5/5" for a number).
     """
-    if isinstance(value, dict):
-        properties = schema.properties
-        for key, old in value.items():
-            child = properties.get(key)
-            if child is not None and (type(old) not in child.accepts or child.enum or isinstance(old, dict | list)):
-                value[key] = coerce(old, child, repairs)
-        return value
-    if isinstance(value, list):
-        child = schema.items or Schema()
-        if child.types:
-            value[:] = [coerce(element, child, repairs) for element in value]
-        return value
     if schema.types and type(value) not in schema.accepts:
-        value = _convert(value, schema, repairs)
-    if schema.enum and isinstance(value, str) and value not in schema.enum:
+        value = _convert(value, schema, repairs, decode)
+        whole = isinstance(value, float) and value.is_integer() and "integer" in schema.types
+        if type(value) not in schema.accepts and not whole:
+            repairs.add("mismatch")
+            return value
+    if isinstance(value, dict):
+        if not schema.required <= value.keys():
+            repairs.add("mismatch")
+        known = schema.properties.keys() & value.keys()
+        if not known:
+            return value
+        return {**value, **{key: coerce(value[key], schema.properties[key], repairs, decode) for key in known}}
+    if isinstance(value, list):
+        child = schema.items
+        return value if child is None else [coerce(element, child, repairs, decode) for element in value]
+    if schema.enum and value not in schema.enum:
         value = _member(value, schema.enum, repairs)
     return value
 
 
-def _convert(value: Any, schema: Schema, repairs: set[str]) -> Any:
+def _convert(value: Any, schema: Schema, repairs: set[str], decode: Decode | None) -> Any:
     types = schema.types
     if isinstance(value, int) and not isinstance(value, bool) and "boolean" in types and value in (0, 1):
         repairs.add("boolean_word")
@@ -202,6 +208,9 @@ def _convert(value: Any, schema: Schema, repairs: set[str]) -> Any:
     if "null" in types and word in NULL_WORDS:
         repairs.add("null_word")
         return None
+    if decode is not None and not types.isdisjoint({"object", "array"}):
+        inner = decode(value, schema, repairs)
+        return value if inner is None else inner
     return value
 
 
@@ -209,11 +218,12 @@ def _whole(value: int | float | None) -> int | None:
     return int(value) if value is not None and value == int(value) else None
 
 
-def _member(text: str, enum: tuple[Any, ...], repairs: set[str]) -> Any:
-    plain = _plain(text)
+def _member(value: Any, enum: tuple[Any, ...], repairs: set[str]) -> Any:
+    plain = _plain(value) if isinstance(value, str) else None
     equal = [member for member in enum if isinstance(member, str) and _plain(member) == plain]
     if len(equal) != 1:
-        return text
+        repairs.add("mismatch")
+        return value
     repairs.add("enum")
     return equal[0]
 

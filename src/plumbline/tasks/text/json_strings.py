@@ -106,6 +106,15 @@ _LATER = re.compile(
 ).match
 """What follows a quote when others were passed over before it."""
 
+_FAR = re.compile(
+    rf"""(?<!\\)"(?={BLANK}*+(?:
+        ,{BLANK}*+"(?P<key>[\w\x20.-]{{1,80}})"{BLANK}*+:
+        | \}}{BLANK}*+(?:\Z | ```|~~~ | [\]}}] | ,{BLANK}*+\{{)))""",
+    re.VERBOSE,
+).finditer
+_PARTS = re.compile(rf'(?<!\\)"{BLANK}*+\+?{BLANK}*+"').search
+"""Two texts one behind the other, as Python and JavaScript join them."""
+_QUOTES = re.compile(r'(?<!\\)"').findall
 _CLOSING = "\"'”’»`"
 _DOUBTFUL = "+,，;；{[:："
 """Behind a quote that closes nothing, these are as likely to follow a value as to be part of a text."""
@@ -174,6 +183,21 @@ def find_end(text: str, start: int, quote: str, *, in_array: bool, known: Collec
     if inner == 0 and _PATH(text, start) and (path := _BACKSLASH_AT_END.search(text, start)):
         return Ending("closed", path.end(), path.end() + 1)
     return Ending("cut", _cut_end(text, start), size, inner=inner > 0)
+
+
+def far_end(text: str, start: int, known: Collection[str] | None) -> Ending | None:
+    """Where the text of a member ends if every quote before the next key, or the end of the object, is part of it.
+
+    Returns:
+        Broken where the quotes inside are no pairs; None where no such end follows.
+    """
+    for match in _FAR(text, start):
+        if match["key"] is None or known is None or match["key"] in known:
+            inner = len(_QUOTES(text, start, match.start()))
+            if inner % 2 or _PARTS(text, start, match.start()):
+                return Ending("broken", match.start(), match.start())
+            return Ending("closed", match.start(), match.start() + 1, inner=inner > 0)
+    return None
 
 
 def _cut_end(text: str, start: int) -> int:

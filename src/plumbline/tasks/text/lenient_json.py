@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plumbline.tasks.text.json_candidates import find, without_entities
+from plumbline.tasks.text.json_escapes import without_breaks
 from plumbline.tasks.text.json_schema import Schema, coerce
 from plumbline.tasks.text.json_strict import strict_json, valid_at
 from plumbline.tasks.text.repairs import REPAIRS, in_order
@@ -64,7 +65,7 @@ def read_json(text: str, schema: Schema | None = None, *, coerced: bool = True) 
         if schema is None or not coerced or reading.value is None:
             return reading
         repairs = set(reading.repairs)
-        return Reading(coerce(reading.value, schema, repairs), in_order(repairs), reading.complete)
+        return Reading(coerce(reading.value, schema, repairs, _decode), in_order(repairs), reading.complete)
     except RecursionError:  # the caller was near the limit already
         return _NONE
 
@@ -81,6 +82,17 @@ def _read(text: str, schema: Schema | None, encodings: int) -> Reading:
                 return _NONE
             return Reading(reading.value, in_order({*reading.repairs, "double_encoded"}), complete=reading.complete)
     candidate = find(text, schema, invalid=found is None)
+    listed = schema is None or "array" not in schema.types or (candidate and isinstance(candidate.value, list))
+    settled = candidate is not None and candidate.complete and listed
+    if not settled and (blank := without_breaks(text)) is not None:
+        other = find(blank, schema)
+        if other is not None and (candidate is None or other.complete):
+            candidate = other
+            candidate.repairs.add("escape")
+    if candidate is None or "unreadable" in candidate.repairs:
+        other = find(text, schema, invalid=True, far=True)
+        if other is not None and other.complete and (candidate is None or other.rank[:2] > candidate.rank[:2]):
+            candidate = other
     if candidate is None and (plain := without_entities(text)) is not None:
         candidate = find(plain, schema)
         if candidate is not None:
@@ -90,6 +102,17 @@ def _read(text: str, schema: Schema | None, encodings: int) -> Reading:
     if not candidate.repairs:
         candidate.repairs.add("syntax")
     return Reading(candidate.value, in_order(candidate.repairs), complete=candidate.complete)
+
+
+def _decode(text: str, schema: Schema, repairs: set[str]) -> Any:
+    """Read a text that is an object or array and nothing else."""
+    reading = _read(text.strip(), schema, 0) if text.lstrip()[:1] in tuple('{[`"') else _NONE
+    if not reading.complete or type(reading.value) not in schema.accepts:
+        return None
+    if not {"prose", "several", "thought"}.isdisjoint(reading.repairs):
+        return None
+    repairs.update(reading.repairs, ("double_encoded",))
+    return reading.value
 
 
 def _wants_object(schema: Schema | None) -> bool:

@@ -9,7 +9,7 @@ REPAIRS: dict[str, str] = {
     "thought": "a thought (`<think>…</think>`) was left out, or the object came from a thought that never ended",
     "fence": "a Markdown fence or backticks around the value were left out",
     "prose": "text before or after the value was left out",
-    "several": "there were several objects: the one with most keys of the schema, then a complete one, then the last",
+    "several": "there were several objects: the last with most keys of the schema that fits it and is whole",
     "unwrapped": "the object, or a value, stood alone in a list where the schema says none",
     # Structure.
     "brackets": "a bracket was missing, of the wrong kind, or one too many",
@@ -26,7 +26,7 @@ REPAIRS: dict[str, str] = {
     "bare_string": "a text had no quotes",
     "inner_quotes": "quotes inside a text were not escaped",
     "control_character": "a text held a raw newline, tab or other control character",
-    "escape": "a text held a backslash escape that JSON does not know",
+    "escape": "a text held a backslash escape that JSON does not know, or one stood between values",
     # Numbers and literals.
     "decimal_comma": "a comma was a decimal comma (`4,5`)",
     "thousands": "points, commas or blanks grouped the thousands (`1.234,56`)",
@@ -40,6 +40,7 @@ REPAIRS: dict[str, str] = {
     "boolean_word": "a word, 0 or 1 became the boolean that the schema asks for (`não`)",
     "null_word": "a word for nothing became the null that the schema asks for (`nenhum`)",
     "enum": "a text became the member of the enumeration that it equals but for case, outer blanks and accents",
+    "mismatch": "a value of another type than the schema says, outside of its `enum`, or without its `required` keys",
     # What a task decided that knows more of its keys than their types.
     "key_form": "a key was one of the task's but for case, accents and what stands between its words",
     "value_form": "a text was another way to say a value of its key (`entrega em atraso`, `7 dias`)",
