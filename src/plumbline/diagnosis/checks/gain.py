@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from plumbline.diagnosis.check import Check
-from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.checks.unchanged import pairs
+from plumbline.diagnosis.finding import Finding
 from plumbline.diagnosis.history import History
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import compare

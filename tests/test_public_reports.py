@@ -1,0 +1,198 @@
+"""Inputs that follow public bug reports of people who do this job: what is read of each is what its report calls right.
+
+A folder of `public_reports` is one input, named after the repository and the number of its report. Reports of models
+that would not open are in policies/test_opening.py and policies/test_loading.py, those of servers in
+serve/test_core.py.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plumbline.errors import RecipeError
+
+INPUTS = Path(__file__).with_name("public_reports")
+
+
+def folder_of(number: str) -> Path:
+    (folder,) = INPUTS.glob(f"{number}-*")
+    return folder
+
+
+def inputs(file: str) -> list[str]:
+    return sorted(folder.name.partition("-")[0] for folder in INPUTS.iterdir() if (folder / file).is_file())
+
+
+# -- logs: findings that must be there with words of them, and words that no finding may have --------------------------
+
+LOGS = [
+    ("02", "trainer_state.json", {"gap": "product"}, ["another law", "old weights"]),
+    ("03", "trainer_state.json", {"gap": "top-p"}, []),
+    ("05", "logging.jsonl", {"no-signal": "never reach"}, ["does not tell answers apart", "they are solved"]),
+    ("07", "train.log", {"not-finite": "step 110"}, []),
+    ("10", "trainer_state.json", {"parts-oppose|part-lost|dead-part": "accuracy"}, []),
+    ("11", "trainer.log", {"gap": "0.0"}, ["targets"]),
+    ("11", "wandb_export.csv", {"gap": "0.0"}, ["targets"]),
+    ("11d", "trainer.log", {}, ["warning", "fatal"]),
+    ("12b", "trainer_state.json", {"loss-zero": "20%"}, []),
+    ("13", "verl.log", {"reward-falls": "", "entropy": "", "kl|reward-falls": "KL"}, []),
+    ("15", "logging.jsonl", {"small-updates": "adapter"}, []),
+    ("18", "metrics.jsonl", {"gap": "product"}, ["another law", "old weights"]),
+    ("19", "logging.jsonl", {"no-signal": "equal"}, []),
+    ("20", "trainer_state.json", {"gap": "old weights"}, []),
+    ("20b", "trainer_state.json", {"kl|gap": "sample"}, []),
+]
+
+
+@pytest.mark.parametrize(("number", "file", "wanted", "unwanted"), LOGS, ids=[f"{one[0]} {one[1]}" for one in LOGS])
+def test_a_log_is_read_as_what_it_is(plumbline, number, file, wanted, unwanted):
+    _, out, err = plumbline("check", folder_of(number) / file, "--json")
+    (stage,) = json.loads(out or err)["stages"]
+    said = {}
+    for finding in stage["findings"]:
+        words = [finding["level"], finding["what"], *finding["causes"], finding["fix"]]
+        said[finding["check"]] = said.get(finding["check"], "") + " ".join(words)
+    for names, words in wanted.items():
+        assert any(words in said.get(name, "-" * 9) for name in names.split("|")), said
+    assert not [word for word in unwanted if any(word in one for one in said.values())], said
+    if number in {"11", "11d"}:
+        assert stage["stage"] == "rl"
+
+
+# -- rewards -----------------------------------------------------------------------------------------------------------
+
+REWARDS = {"21": "thread", "25": "blank", "26": "every-gold", "27": "hostile", "29": "every-gold"}
+
+
+@pytest.mark.parametrize("number", REWARDS)
+def test_what_is_wrong_with_a_reward_is_named(number):
+    function = "correct" if number == "29" else "accuracy"
+    rows = ["--rows", "rows.jsonl", "--set", "task.options.gold=answer"]
+    command = [sys.executable, "-m", "plumbline", "audit", f"rewards:{function}", *rows, "--json"]
+    said = subprocess.run(command, cwd=folder_of(number), capture_output=True, text=True, check=False)
+    assert said.stdout, said.stderr
+    (audit,) = json.loads(said.stdout)["audits"].values()
+    assert any(REWARDS[number] in f"{one['check']} {one['what']}" for one in audit["findings"]), audit["findings"]
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", inputs("schema.json"))
+def test_json_is_read_as_it_was_meant(plumbline, number):
+    folder = folder_of(number)
+    code, out, err = plumbline("parse", folder / "answers.jsonl", "--schema", folder / "schema.json")
+    assert code == 0, err
+    said = {row["id"]: row for row in map(json.loads, out.splitlines())}
+    for name, wanted in json.loads((folder / "expected.json").read_text()).items():
+        if wanted["value"] is None:  # one of several, whichever
+            assert "several" in said[name]["how"]
+        else:
+            assert said[name]["value"] == wanted["value"], said[name]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory):
+    """The records of a small shop."""
+    from plumbline.tasks import open_task
+
+    folder = tmp_path_factory.mktemp("shop") / "records"
+    counts = {"sql_qa": 60, "extraction": 30, "insights": 30, "push": 30}
+    open_task("commerce", counts, folder).examples("test")
+    return folder
+
+
+def score(plumbline, shop, folder, place):
+    """The case's answers, judged: exit code, what each earned for its result, standard error."""
+    records = shutil.copytree(shop, place / "shop")
+    (records / "manifest.json").unlink()
+    shutil.copy(folder / "records.jsonl", records / "test.jsonl")
+    task = ["--task", "commerce", "--data", records, "--set", "task.options.job=sql_qa", "--split", "test"]
+    out = place / "said.json"
+    code, _, err = plumbline("score", *task, "--completions", folder / "answers.jsonl", "--out", out)
+    rows = json.loads(out.read_text())["rows"] if code == 0 else []
+    return code, {row["id"].split(":")[1]: row["parts"]["result"] for row in rows}, err
+
+
+@pytest.mark.parametrize("number", [one for one in inputs("pair.json") if one != "73b"])
+def test_a_query_is_right_where_its_answer_is(plumbline, shop, tmp_path, number):
+    folder = folder_of(number)
+    code, results, err = score(plumbline, shop, folder, tmp_path)
+    assert code == 0, err
+    for name, candidate in json.loads((folder / "pair.json").read_text())["candidates"].items():
+        if candidate["right"] is not None:
+            assert results[name] == float(candidate["right"]), (name, results)
+
+
+def test_a_question_whose_answer_says_nothing_is_refused(plumbline, shop, tmp_path):
+    code, _, err = score(plumbline, shop, folder_of("73b"), tmp_path)
+    assert code == 1
+    assert "NULL" in err
+
+
+# -- forms -------------------------------------------------------------------------------------------------------------
+
+
+class Receiver:
+    """A page, and what its forms send."""
+
+    def __init__(self, html: str) -> None:
+        self.html, self.received = html, []
+
+    def page(self, view):
+        from plumbline.tasks.forms.site.site import Response
+
+        return Response(200, self.html.encode(), {"content-type": "text/html; charset=utf-8"})
+
+    def other(self, path):
+        return None
+
+    def take(self, view, kind, body):
+        from plumbline.tasks.forms.site.application import Taken
+        from plumbline.tasks.forms.site.body import grouped, read_body
+        from plumbline.tasks.forms.site.site import Response
+
+        entries, files = read_body(kind, body)
+        self.received.append([list(each) for each in entries + files])
+        answer = Response(200, b"<html><body>ok</body></html>", {"content-type": "text/html"})
+        return Taken(grouped(entries), grouped(files), "", answer)
+
+
+@pytest.mark.parametrize("kind", ["direct", "browser", "in-page"])
+@pytest.mark.parametrize("number", inputs("page.html"))
+def test_a_form_sends_what_a_browser_sends(number, kind):
+    from plumbline.tasks.forms.executors.direct import DirectExecutor
+    from plumbline.tasks.forms.executors.executor import Case
+    from plumbline.tasks.forms.plans.read import read_steps
+    from plumbline.tasks.forms.site.site import Site
+    from plumbline.tasks.forms.site.view import View
+    from plumbline.tasks.forms.suite.declaration import Form, Page
+    from plumbline.tasks.forms.suite.drawing import whole
+    from plumbline.tasks.forms.suite.fields import text
+
+    folder = folder_of(number)
+    receiver = Receiver((folder / "page.html").read_text())
+    if kind == "direct":
+        executor = DirectExecutor(Site(receiver))
+    else:
+        from plumbline.tasks.browser.chromium import find_chromium, import_playwright
+        from plumbline.tasks.forms.executors.browser.executor import BrowserExecutor
+
+        try:
+            import_playwright()
+            find_chromium()
+        except RecipeError as error:
+            pytest.skip(str(error))
+        executor = BrowserExecutor(Site(receiver), navigates=kind == "browser")
+    wanted = json.loads((folder / "want.json").read_text())
+    form = Form(name="x", domain="t", title="t", pages=(Page((text("Name", whole(1, 2)),)),), button="Send")
+    steps = read_steps((folder / "plan.txt").read_text().rstrip("\n"))
+    try:
+        (record,) = executor.run(Case(View(form), frozenset(wanted["files"])), [steps])
+    finally:
+        executor.close()
+    assert (receiver.received or [None])[-1] == wanted["sent"], [(one.status, one.reason) for one in record.attempts]
