@@ -283,6 +283,16 @@ def test_it_also_says_first_to_last_where_a_stage_lies_in_between(tmp_path):
     assert "first to last, the reward is lower than that of" in fallen.reason
 
 
+def test_first_to_last_names_its_examples_where_the_first_stage_has_fewer(tmp_path):
+    with Run.start(recipe(), tmp_path / "run", resume=False) as run:
+        write_evaluations(run, {"base": BASE}, 32, beside=False)
+        write_evaluations(run, {"sft": SFT, "rl": RL}, 59)
+        run.finish({"status": "finished"})
+    said = run_verdict(View(Run.read(tmp_path / "run")))
+    assert "on 59 held-out test examples" in said.sentence
+    assert "first to last, the reward is higher than that of Base on the 32 examples of both (" in said.reason
+
+
 def test_a_run_in_progress_speaks_of_what_it_has(tmp_path):
     said = run_verdict(started(tmp_path, {"base": BASE, "sft": SFT}, finish=False))
     assert said.sentence.startswith("So far, SFT raised the greedy reward on 59 held-out test examples from ")

@@ -219,9 +219,11 @@ def _first_to_last(comparison: Comparison, whole: Comparison | None) -> list[str
     moved = {"rise": "higher", "fall": "lower", "same": "no different"}[reward.direction]
     change = f"{numbers.fixed(reward.before.mean)} to {numbers.fixed(reward.after.mean)}"
     difference = numbers.interval_text(reward.paired.difference, sign=True)
+    shared = reward.paired.difference.n
+    on = "" if shared == comparison.reward.paired.difference.n else f" on the {shared} examples of both"
     return [
         (
-            f"first to last, the reward is {moved} than that of {name_of(whole.before)} ({change}: {difference}, "
+            f"first to last, the reward is {moved} than that of {name_of(whole.before)}{on} ({change}: {difference}, "
             f"{numbers.p_text(reward.paired.p_value)})"
         )
     ]
