@@ -99,6 +99,16 @@ def header(**first):
 
 SPLIT = {"type": "Split", "pattern": {"Regex": "("}, "behavior": "Isolated", "invert": False}
 TWICE = {"type": "Replace", "pattern": {"Regex": "(.)"}, "content": "aa"}
+
+
+def weights(change):
+    def of_all(folder):
+        path = next(folder.glob("*.safetensors"))
+        save_file({name: change(name, each) for name, each in load_file(path).items()}, path, metadata={"format": "pt"})
+
+    return of_all
+
+
 DAMAGED = {
     "no heads": (key("config.json", num_attention_heads=0), "num_attention_heads: 0, which is no size"),
     "negative": (key("config.json", hidden_size=-1), "hidden_size: -1, which is no size"),
@@ -137,6 +147,14 @@ DAMAGED = {
     "odd index": (shards([1]), "does not say which file holds which weight"),
     "no weights": (lambda f: (f / "model.safetensors").unlink(), "has a config and no weights"),
     "pickle of a list": (instead("pytorch_model.bin", pickle.dumps([1])), "cannot load a causal language model"),
+    "integers": (
+        weights(lambda name, each: each.to(torch.int8) if each.ndim == 2 else each),
+        r"holds .*\.weight as integers \(I8\), and its config.json has no quantization_config",
+    ),
+    "never written": (
+        weights(lambda name, each: torch.zeros_like(each)),
+        "were never written: every embedding holds 0 alone",
+    ),
     "bin pointer": (instead("pytorch_model.bin", POINTER), "is a pointer of Git LFS"),
 }
 DAMAGED_ADAPTERS = {

@@ -109,11 +109,15 @@ def find_fault(folder: Path) -> str:
     wanted = sorted({folder / file for file in named.values()}) or [file for file in (single,) if file.is_file()]
     if not wanted and not pickles(folder) and "transformers_weights" not in _config(folder):
         return f"{folder} has a config and no weights (no {single.name})"
-    held: set[str] = set()
+    held: dict[str, Any] = {}
     for file in wanted:
         if why := _cut(file, held):
             return f"{file} {why}"
-    if lost := sorted(named.keys() - held):
+    integers = [name for name, entry in held.items() if _is_integer_matrix(name, entry)]
+    if integers and stem == "model" and "quantization_config" not in _config(folder):
+        kind = held[integers[0]]["dtype"]
+        return f"{folder} holds {integers[0]} as integers ({kind}), and its config.json has no quantization_config"
+    if lost := sorted(named.keys() - held.keys()):
         return f"{folder}: {len(lost)} weights of its index are in no file, for example {lost[0]}"
     return ""
 
@@ -141,8 +145,15 @@ def is_pointer(file: Path) -> bool:
         return stream.read(len(POINTER)) == POINTER
 
 
-def _cut(file: Path, held: set[str]) -> str:
-    """Why a file of weights is not whole, and the names that it holds into `held`; its header says how long it is."""
+def _is_integer_matrix(name: str, entry: Any) -> bool:
+    """Whether a header says that a weight is a matrix of integers (masks have other names)."""
+    dtype, shape = entry.get("dtype"), entry.get("shape")
+    integer = isinstance(dtype, str) and dtype.startswith(("I", "U"))
+    return name.endswith(".weight") and integer and isinstance(shape, list) and len(shape) > 1
+
+
+def _cut(file: Path, held: dict[str, Any]) -> str:
+    """Why a file of weights is not whole, and its header into `held`; that says how long the file is."""
     if is_pointer(file):
         return "is a pointer of Git LFS, and not the weights"
     size = file.stat().st_size

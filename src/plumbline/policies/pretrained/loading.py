@@ -95,7 +95,7 @@ def load(
     _without_dropout(model)  # that of a loaded adapter
     if section.gradient_checkpointing is True:
         checkpoint_layers(model)
-    rows = model.get_input_embeddings().weight.shape[0]
+    rows = _check_embeddings(model, base)
     chat = open_chat(tokenizer, section, source, rows, getattr(model.generation_config, "eos_token_id", None))
     _say_ends(model, chat)
     return Loaded(model=model, adapter=adapter, chat=chat, context=_context(model, section))
@@ -322,6 +322,22 @@ def check_finite(model: nn.Module, source: str) -> None:
             f"the weights in {source} are not finite: {names[odd[0]]}{more} holds NaN or infinity",
             "the training that wrote them broke down: take an earlier checkpoint, or fetch the model again",
         )
+
+
+def _check_embeddings(model: Any, source: str) -> int:
+    """How many tokens the model has embeddings for.
+
+    Raises:
+        ModelError: they are all the same, as a sharded training leaves them whose weights were not gathered.
+    """
+    weight = model.get_input_embeddings().weight
+    least, most = weight.detach().aminmax()
+    if least == most:
+        raise ModelError(
+            f"the weights in {source} were never written: every embedding holds {float(least):g} alone",
+            "gather the weights of all processes before they are saved, or fetch the model again",
+        )
+    return int(weight.shape[0])
 
 
 def open_chat(tokenizer: Any, section: ModelSection, source: str, rows: int | None = None, stops: Any = ()) -> Chat:
