@@ -140,8 +140,8 @@ def test_a_question_whose_answer_says_nothing_is_refused(plumbline, shop, tmp_pa
 class Receiver:
     """A page, and what its forms send."""
 
-    def __init__(self, html: str) -> None:
-        self.html, self.received = html, []
+    def __init__(self) -> None:
+        self.html, self.received = "", []
 
     def page(self, view):
         from plumbline.tasks.forms.site.site import Response
@@ -162,21 +162,14 @@ class Receiver:
         return Taken(grouped(entries), grouped(files), "", answer)
 
 
-@pytest.mark.parametrize("kind", ["direct", "browser", "in-page"])
-@pytest.mark.parametrize("number", inputs("page.html"))
-def test_a_form_sends_what_a_browser_sends(number, kind):
+@pytest.fixture(scope="module", params=["direct", "browser", "in-page"])
+def browsing(request):
+    """An executor, and the receiver of what its pages send."""
     from plumbline.tasks.forms.executors.direct import DirectExecutor
-    from plumbline.tasks.forms.executors.executor import Case
-    from plumbline.tasks.forms.plans.read import read_steps
     from plumbline.tasks.forms.site.site import Site
-    from plumbline.tasks.forms.site.view import View
-    from plumbline.tasks.forms.suite.declaration import Form, Page
-    from plumbline.tasks.forms.suite.drawing import whole
-    from plumbline.tasks.forms.suite.fields import text
 
-    folder = folder_of(number)
-    receiver = Receiver((folder / "page.html").read_text())
-    if kind == "direct":
+    receiver = Receiver()
+    if request.param == "direct":
         executor = DirectExecutor(Site(receiver))
     else:
         from plumbline.tasks.browser.chromium import find_chromium, import_playwright
@@ -187,12 +180,25 @@ def test_a_form_sends_what_a_browser_sends(number, kind):
             find_chromium()
         except RecipeError as error:
             pytest.skip(str(error))
-        executor = BrowserExecutor(Site(receiver), navigates=kind == "browser")
+        executor = BrowserExecutor(Site(receiver), navigates=request.param == "browser")
+    yield executor, receiver
+    executor.close()
+
+
+@pytest.mark.parametrize("number", inputs("page.html"))
+def test_a_form_sends_what_a_browser_sends(number, browsing):
+    from plumbline.tasks.forms.executors.executor import Case
+    from plumbline.tasks.forms.plans.read import read_steps
+    from plumbline.tasks.forms.site.view import View
+    from plumbline.tasks.forms.suite.declaration import Form, Page
+    from plumbline.tasks.forms.suite.drawing import whole
+    from plumbline.tasks.forms.suite.fields import text
+
+    folder = folder_of(number)
+    executor, receiver = browsing
+    receiver.html, receiver.received = (folder / "page.html").read_text(), []
     wanted = json.loads((folder / "want.json").read_text())
-    form = Form(name="x", domain="t", title="t", pages=(Page((text("Name", whole(1, 2)),)),), button="Send")
+    form = Form(name=number, domain="t", title="t", pages=(Page((text("Name", whole(1, 2)),)),), button="Send")
     steps = read_steps((folder / "plan.txt").read_text().rstrip("\n"))
-    try:
-        (record,) = executor.run(Case(View(form), frozenset(wanted["files"])), [steps])
-    finally:
-        executor.close()
+    (record,) = executor.run(Case(View(form), frozenset(wanted["files"])), [steps])
     assert (receiver.received or [None])[-1] == wanted["sent"], [(one.status, one.reason) for one in record.attempts]
