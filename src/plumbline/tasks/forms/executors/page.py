@@ -146,6 +146,8 @@ def _control(
     for parent in _parents(node):
         if parent.tag == "label" and not wrapping:
             wrapping = _text(parent, without=node)
+        elif parent.tag == "datalist":
+            disabled = True
         elif parent.tag == "fieldset":
             if (place := places.get(parent.mem_id)) is not None:
                 conditions.append(place)
