@@ -74,7 +74,7 @@ def read_limit(text: str) -> int | None:
 
 def is_email(text: str) -> bool:
     """Whether a browser takes it for an e-mail address."""
-    return text.isascii() and _EMAIL.fullmatch(text) is not None and len(text.partition("@")[2]) <= 255
+    return text.isascii() and _EMAIL.fullmatch(text) is not None
 
 
 def is_url(text: str) -> bool:

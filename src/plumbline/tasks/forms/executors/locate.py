@@ -62,8 +62,8 @@ def find(model: PageModel, label: str, kinds: frozenset[str], near: int | None =
 
 
 def _nearest(targets: list[Target], near: int | None) -> list[Target]:
-    """Of several targets those that can be used, and of these the ones in the preferred form."""
-    for keep in (lambda one: not (one.disabled or one.hidden), lambda one: one.form == (near or 0)):
+    """Of several targets those that can be changed, and of these the ones in the preferred form."""
+    for keep in (lambda one: not (one.disabled or one.hidden or one.barred), lambda one: one.form == (near or 0)):
         if len(targets) > 1:
             targets = [target for target in targets if any(map(keep, target.members))] or targets
     return targets
@@ -137,7 +137,7 @@ def _targets(model: PageModel) -> list[Target]:
     targets: list[Target] = []
     groups: dict[tuple[str, int | None, str], list[Control]] = {}
     for control in model.controls:
-        if control.kind == "hidden" or control.barred:
+        if control.kind == "hidden":
             continue
         if control.kind in {"radio", "checkbox"}:
             groups.setdefault((control.kind, control.form, control.name), []).append(control)

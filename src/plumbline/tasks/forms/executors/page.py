@@ -313,7 +313,7 @@ def _around(node: LexborNode, page: _Nodes) -> _Around:
         inside = inside and parent.tag != "form"
         place = page.parts.get(parent.mem_id)
         barred = barred or parent.tag == "datalist"
-        hidden = hidden or (place is None and "hidden" in parent.attributes)
+        hidden = hidden or parent.tag == "datalist" or (place is None and "hidden" in parent.attributes)
         if place is not None:
             conditions.append(place)
         elif parent.tag == "fieldset":
