@@ -94,10 +94,13 @@ VALUES = [
     ("email", {"multiple": ""}, "a@b , c@d", "a@b,c@d", ""),
     ("email", {"multiple": ""}, "a@b,", "a@b,", "not a valid email"),
     ("email", {"multiple": "", "pattern": ".+@b"}, "a@b,c@d", "a@b,c@d", "not in the format that is asked for"),
-    ("email", {}, "a@exämple.org", "a@xn--exmple-cua.org", ""),
+    ("email", {}, "a@Exämple.ORG", "a@xn--exmple-cua.org", ""),
+    ("email", {}, "a b@exämple.org", "a b@exämple.org", "not a valid email"),
+    ("email", {}, "a@ä_b.org", "a@ä_b.org", "not a valid email"),
     ("url", {}, " http://a.org/x y ", "http://a.org/x y", ""),
     ("number", {}, "2.5", "2.5", "out of range (step)"),
     ("number", {"step": "0.1"}, "0.3", "0.3", ""),
+    ("number", {"step": " any"}, "0.3", "0.3", "out of range (step)"),
     ("number", {"step": "-1", "value": "0.5"}, "1.5", "1.5", ""),
     ("number", {"min": "0.5"}, "2", "2", "out of range (step)"),
     ("number", {"minlength": "3"}, "1", "1", ""),
@@ -105,8 +108,12 @@ VALUES = [
     ("range", {"min": "3", "max": "22", "step": "5"}, "20", "18", ""),
     ("range", {}, "150", "100", ""),
     ("range", {"max": "10"}, "abc", "5", ""),
+    ("range", {"max": "0.3", "value": "2.5"}, "1", "0.3", "out of range (step)"),
     ("color", {}, "#F00", "#ff0000", ""),
     ("color", {}, "Red", "#ff0000", ""),
+    ("color", {}, "rgb(1 2 3 / 50%)", "#010203", ""),
+    ("color", {}, "rgba(1, 2,3, .5)", "#010203", ""),
+    ("color", {}, "RebeccaPurple", "#663399", ""),
     ("color", {}, "reddish", "#000000", ""),
     ("date", {"step": "7"}, "2026-01-02", "2026-01-02", "out of range (step)"),
     ("date", {"max": "12026-01-01"}, "2026-01-02", "2026-01-02", ""),
@@ -147,6 +154,7 @@ def test_a_value_stays_as_it_is(kind, text, language, limit):
     entered = typed(kind, text, language)
     assert typed(kind, entered.value).value == entered.value
     result = held(kind, entered.value, attributes).value
+    attributes["maxlength"] = ""  # the ASCII form of a host may be longer
     assert held(kind, result, attributes).value == result
     assert sanitised(kind, result, attributes) == result
 
