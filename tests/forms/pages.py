@@ -206,6 +206,12 @@ CASES = {
         (Type("A", "1"), Submit("Send")),
         [("a", ""), ("b", "1")],
     ),
+    "a label before the name of another control": (
+        _FORM + "<label><input type=radio name=post value=1>Post</label><input name=mail><label>Mail <input name=b>"
+        "</label>" + _SEND,
+        (Check("Post"), Type("Mail", "1"), Submit("Send")),
+        [("post", "1"), ("mail", ""), ("b", "1")],
+    ),
     "in a datalist": (
         _FORM + "<datalist><label>A <input name=a></label></datalist><label>A <input name=b></label>"
         "<datalist><label>C <input name=c></label></datalist>" + _SEND,

@@ -183,7 +183,7 @@ def test_addresses(address, right):
 
 _SUGGESTS = (
     '<label>Part <input name="p" list="l"{}></label><datalist id="l"><option value="Blink&gt;DOM">DOM</option>'
-    '<option label="Forms" value="Blink&gt;Forms"><option>CSS</datalist>'
+    '<option label="Forms" value="Blink&gt;Forms"><option>CSS<option disabled>Old<option value="">Any</datalist>'
 )
 
 
@@ -195,6 +195,8 @@ def test_a_suggestion_is_typed(option, sent):
 
 
 def test_what_is_no_suggestion_cannot_be_selected():
-    assert at_page(_SUGGESTS.format(""), Select("Part", "HTML"))[1][0].status == "not found"
+    for option in ("HTML", "Old", "Any"):
+        assert at_page(_SUGGESTS.format(""), Select("Part", option))[1][0].status == "not found"
+    assert at_page(_SUGGESTS.format(" type=password"), Select("Part", "CSS"))[1][0].status == "refused"
     assert at_page(_SUGGESTS.format(" readonly"), Select("Part", "DOM"))[1][0].status == "refused"
     assert at_page('<label>Part <input name="p"></label>', Select("Part", "DOM"))[1][0].status == "refused"

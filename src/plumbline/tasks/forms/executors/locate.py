@@ -125,10 +125,12 @@ def _index(model: PageModel) -> _Index:
     rough: dict[str, list[Target]] = {}
     names: dict[str, list[Target]] = {}
     for target in targets:
-        exact.setdefault(folded(target.label), []).append(target)
-        rough.setdefault(loose(target.label), []).append(target)
+        first = target.members[0]
+        if target.kind == OPTION or (first.group if target.kind in {RADIOS, BOXES} else first.label):
+            exact.setdefault(folded(target.label), []).append(target)
+            rough.setdefault(loose(target.label), []).append(target)
         if target.kind not in {OPTION, "button"}:
-            names.setdefault(loose(target.members[0].name), []).append(target)
+            names.setdefault(loose(first.name), []).append(target)
     stages = tuple({key: tuple(found) for key, found in stage.items()} for stage in (exact, rough, names))
     return _Index(targets, stages)
 

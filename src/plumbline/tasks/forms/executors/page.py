@@ -351,8 +351,9 @@ def _control(node: LexborNode, index: int, page: _Nodes) -> Control:
     choices, chosen = _choices(node) if kind == "select" else ((), ())
     if kind in TYPED - {"textarea"} or kind in PICKED:
         value = sanitised(kind, value, attributes)
-        suggestions = page.named.get(attributes.get("list", ""))
-        choices = _choices(suggestions)[0] if suggestions is not None and suggestions.tag == "datalist" else ()
+        listed = page.named.get(attributes.get("list", "")) if kind != "password" else None
+        if listed is not None and listed.tag == "datalist":
+            choices = tuple(one for one in _choices(listed)[0] if one.value and not one.disabled)
     placeholder = False
     if kind == "select":
         top = next(iter(node.css("option")), None)
