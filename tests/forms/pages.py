@@ -212,6 +212,12 @@ CASES = {
         (Check("Post"), Type("Mail", "1"), Submit("Send")),
         [("post", "1"), ("mail", ""), ("b", "1")],
     ),
+    "labels around choices, texts and suggestions": (
+        _FORM + "<label>Way<i> <select name=a><option>x<option>y</select></i></label><label>Why <b><textarea name=b>t"
+        "</textarea></b></label><label>Who <input name=c list=d><datalist id=d><option>z</datalist></label>" + _SEND,
+        (Select("Way", "y"), Type("Why", "1"), Select("Who", "z"), Submit("Send")),
+        [("a", "y"), ("b", "1"), ("c", "z")],
+    ),
     "in a datalist": (
         _FORM + "<datalist><label>A <input name=a></label></datalist><label>A <input name=b></label>"
         "<datalist><label>C <input name=c></label></datalist>" + _SEND,
