@@ -1,8 +1,10 @@
 """Pages that the suite's own renderer never writes, with plans, and what a browser sends for them, in order."""
 
 from plumbline.tasks.forms.differential import FILES, Pages
+from plumbline.tasks.forms.executors.direct import DirectExecutor
 from plumbline.tasks.forms.executors.executor import Case
 from plumbline.tasks.forms.plans.actions import Attach, Check, Click, Plan, Press, Select, Submit, Type, Uncheck
+from plumbline.tasks.forms.site.site import Site
 
 _TITLE = "<form method=post><label>Title <input name=t required></label>"
 _BUTTONS = _TITLE + (
@@ -191,6 +193,37 @@ CASES = {
     "unread parts of a page": _alone("<noscript><input name=a></noscript><template><input name=b></template>"),
     # Switches of validation.
     "novalidate": ("<form method=post novalidate><input name=a required>" + _SEND, (Submit("Send"),), [("a", "")]),
+    "read-only": (
+        _FORM
+        + "<label>A <input name=a readonly value=1></label><label>B <input type=range name=b readonly></label>"
+        + "<label><input type=checkbox name=c readonly>C</label>"
+        + _SEND,
+        (Type("A", "2"), Type("B", "20"), Check("C"), Submit("Send")),
+        [("a", "1"), ("b", "20"), ("c", "on")],
+    ),
+    "of two, the one that can be changed": (
+        _FORM + "<label>A <input name=a readonly></label><label>A <input name=b></label>" + _SEND,
+        (Type("A", "1"), Submit("Send")),
+        [("a", ""), ("b", "1")],
+    ),
+    "a label before the name of another control": (
+        _FORM + "<label><input type=radio name=post value=1>Post</label><input name=mail><label>Mail <input name=b>"
+        "</label>" + _SEND,
+        (Check("Post"), Type("Mail", "1"), Submit("Send")),
+        [("post", "1"), ("mail", ""), ("b", "1")],
+    ),
+    "labels around choices, texts and suggestions": (
+        _FORM + "<label>Way<i> <select name=a><option>x<option>y</select></i></label><label>Why <b><textarea name=b>t"
+        "</textarea></b></label><label>Who <input name=c list=d><datalist id=d><option>z</datalist></label>" + _SEND,
+        (Select("Way", "y"), Type("Why", "1"), Select("Who", "z"), Submit("Send")),
+        [("a", "y"), ("b", "1"), ("c", "z")],
+    ),
+    "in a datalist": (
+        _FORM + "<datalist><label>A <input name=a></label></datalist><label>A <input name=b></label>"
+        "<datalist><label>C <input name=c></label></datalist>" + _SEND,
+        (Type("A", "1"), Type("C", "2"), Submit("Send")),
+        [("a", ""), ("b", "1"), ("c", "")],
+    ),
     "required": (_FORM + "<input name=a required>" + _SEND, (Submit("Send"),), None),
     "barred": _alone(
         "<input type=hidden name=a required><input name=b required readonly><input name=c required disabled>"
@@ -215,14 +248,41 @@ CASES = {
     "empty option of a group": _alone(
         "<select name=s required><optgroup><option value>Any</optgroup></select>", ("s", "")
     ),
+    **{
+        controls: (_FORM + controls + _SEND, (Submit("Send"),), sent)
+        for controls, sent in (
+            ("<input name=n type=checkbox value='' required checked>", [("n", "")]),
+            ("<input name=n type=checkbox required>", None),
+            ("<input name=n type=range required>", [("n", "50")]),
+            ("<input name=n type=color required>", [("n", "#000000")]),
+            ("<input name=n type=number value=x required>", None),
+            ("<input name=n type=wizard value=x required>", [("n", "x")]),
+            ("<select name=n required><option>a<option value='' selected>-</select>", [("n", "")]),
+            ("<select name=n multiple required><option value='' selected>-</select>", [("n", "")]),
+            ("<select name=n multiple required><option>a</select>", None),
+            ("<input name=n type=date value=2026-02-30>", [("n", "")]),
+            ("<input name=n value='a&#10;b' minlength=9>", [("n", "ab")]),
+        )
+    },
 }
 """Body, actions, and the entries of the last submission; None where nothing is sent."""
 
 
+def at_page(controls, *actions, executor=None, pages=None, language="en"):
+    """As `carry_out`, on a form with these controls; another executor comes with the pages of its site."""
+    pages = pages or Pages()
+    executor = executor or DirectExecutor(Site(pages))
+    return _sent(executor, pages, _FORM + controls + _SEND, actions, language)
+
+
 def carry_out(executor, pages: Pages, name):
-    """What the server received last, in order, and what became of the actions."""
+    """What the server received last, in order (None: nothing), and what became of the actions."""
     body, actions, _ = CASES[name]
-    view = pages.add(f'<!doctype html><html lang="en"><body>{body}</body></html>')
+    return _sent(executor, pages, body, actions)
+
+
+def _sent(executor, pages, body, actions, language="en"):
+    view = pages.add(f'<!doctype html><html lang="{language}"><body>{body}</body></html>')
     (result,) = executor.run(Case(view, FILES), [Plan(tuple(actions))])
     received = [
         (key.partition(" ")[2], value)

@@ -8,7 +8,7 @@ Test = Callable[[str], bool]
 """Whether a character is in a set."""
 
 
-class UnreadPatternError(Exception):
+class UnreadPatternError(ValueError):
     """A pattern is right, but asks for more than is read here."""
 
 
@@ -70,6 +70,8 @@ SCRIPTS = {
 
 def variants(letter: str) -> set[str]:
     """The characters that are the same without regard to case."""
+    if letter in "ıİ":
+        return {letter}
     folds = {letter, letter.lower(), letter.upper(), letter.casefold(), letter.upper().lower(), letter.lower().upper()}
     found = {one for one in folds if len(one) == 1}
     for group in ("kK\u212a", "sS\u017f", "åÅ\u212b", "ßẞ"):
@@ -108,12 +110,21 @@ def _is_emoji(letter: str) -> bool:
     return letter in "#*0123456789©®"
 
 
+_COMMON = (
+    *(("\u0300", "\u036f"), ("\u2000", "\u20cf"), ("\u2190", "\u27bf")),
+    *(("\U0001f000", "\U0001f1ff"), ("\U0001f300", "\U0001faff")),
+)
+"""Where all but letters belong to no script."""
+
+
 def in_script(name: str) -> Test:
     """The characters of a script, by the first word of their names."""
 
     def test(letter: str) -> bool:
         if letter < "\u0100":
             return name == "LATIN" and letter.isalpha() and letter != "µ"
+        if any(first <= letter <= last for first, last in _COMMON) and not letter.isalpha():
+            return False
         words = unicodedata.name(letter, "").split()
         if not letter.isalpha() or unicodedata.category(letter) == "Lm" or not words:
             _unknown(f"of the script {name}", letter)

@@ -22,19 +22,51 @@ _EMAIL = re.compile(
     r"[a-zA-Z0-9.!#$%&'*+/=?^_`{|}~-]+@[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?"
     r"(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)*"
 )
+_WIDE = re.compile(r"[^\x00-\x7f]")
 _BLANK = " \t\n\f\r"
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d)(?:\.(\d{1,3}))?)?")
 _DATE = re.compile(r"(\d{4,6})-(\d\d)(?:-(\d\d))?")
 _WEEK = re.compile(r"(\d{4,6})-W(\d\d)")
 _HEX = re.compile(r"#(?:[0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})")
-_RGB = re.compile(r"rgb\(\s*(\d{1,3})\s*,\s*(\d{1,3})\s*,\s*(\d{1,3})\s*\)")
+_RGB = re.compile(
+    r"rgba?\(\s*(\d{1,3})(?:\s*,\s*(\d{1,3})\s*,\s*(\d{1,3})(?:\s*,\s*[\d.]*\d%?)?"
+    r"|\s+(\d{1,3})\s+(\d{1,3})(?:\s*/\s*[\d.]*\d%?)?)\s*\)",
+    re.ASCII,
+)
 _COLORS: Mapping[str, str] = {
-    "black": "000000", "silver": "c0c0c0", "gray": "808080", "grey": "808080", "white": "ffffff", "maroon": "800000",
-    "red": "ff0000", "purple": "800080", "fuchsia": "ff00ff", "magenta": "ff00ff", "green": "008000", "lime": "00ff00",
-    "olive": "808000", "yellow": "ffff00", "navy": "000080", "blue": "0000ff", "teal": "008080", "aqua": "00ffff",
-    "cyan": "00ffff", "orange": "ffa500", "pink": "ffc0cb", "brown": "a52a2a", "gold": "ffd700", "violet": "ee82ee",
-    "indigo": "4b0082", "turquoise": "40e0d0", "crimson": "dc143c", "coral": "ff7f50", "salmon": "fa8072",
-    "beige": "f5f5dc", "tan": "d2b48c", "khaki": "f0e68c", "lavender": "e6e6fa", "tomato": "ff6347",
+    "aliceblue": "f0f8ff", "antiquewhite": "faebd7", "aqua": "00ffff", "aquamarine": "7fffd4", "azure": "f0ffff",
+    "beige": "f5f5dc", "bisque": "ffe4c4", "black": "000000", "blanchedalmond": "ffebcd", "blue": "0000ff",
+    "blueviolet": "8a2be2", "brown": "a52a2a", "burlywood": "deb887", "cadetblue": "5f9ea0", "chartreuse": "7fff00",
+    "chocolate": "d2691e", "coral": "ff7f50", "cornflowerblue": "6495ed", "cornsilk": "fff8dc", "crimson": "dc143c",
+    "cyan": "00ffff", "darkblue": "00008b", "darkcyan": "008b8b", "darkgoldenrod": "b8860b", "darkgray": "a9a9a9",
+    "darkgreen": "006400", "darkgrey": "a9a9a9", "darkkhaki": "bdb76b", "darkmagenta": "8b008b",
+    "darkolivegreen": "556b2f", "darkorange": "ff8c00", "darkorchid": "9932cc", "darkred": "8b0000",
+    "darksalmon": "e9967a", "darkseagreen": "8fbc8f", "darkslateblue": "483d8b", "darkslategray": "2f4f4f",
+    "darkslategrey": "2f4f4f", "darkturquoise": "00ced1", "darkviolet": "9400d3", "deeppink": "ff1493",
+    "deepskyblue": "00bfff", "dimgray": "696969", "dimgrey": "696969", "dodgerblue": "1e90ff", "firebrick": "b22222",
+    "floralwhite": "fffaf0", "forestgreen": "228b22", "fuchsia": "ff00ff", "gainsboro": "dcdcdc",
+    "ghostwhite": "f8f8ff", "gold": "ffd700", "goldenrod": "daa520", "gray": "808080", "green": "008000",
+    "greenyellow": "adff2f", "grey": "808080", "honeydew": "f0fff0", "hotpink": "ff69b4", "indianred": "cd5c5c",
+    "indigo": "4b0082", "ivory": "fffff0", "khaki": "f0e68c", "lavender": "e6e6fa", "lavenderblush": "fff0f5",
+    "lawngreen": "7cfc00", "lemonchiffon": "fffacd", "lightblue": "add8e6", "lightcoral": "f08080",
+    "lightcyan": "e0ffff", "lightgoldenrodyellow": "fafad2", "lightgray": "d3d3d3", "lightgreen": "90ee90",
+    "lightgrey": "d3d3d3", "lightpink": "ffb6c1", "lightsalmon": "ffa07a", "lightseagreen": "20b2aa",
+    "lightskyblue": "87cefa", "lightslategray": "778899", "lightslategrey": "778899", "lightsteelblue": "b0c4de",
+    "lightyellow": "ffffe0", "lime": "00ff00", "limegreen": "32cd32", "linen": "faf0e6", "magenta": "ff00ff",
+    "maroon": "800000", "mediumaquamarine": "66cdaa", "mediumblue": "0000cd", "mediumorchid": "ba55d3",
+    "mediumpurple": "9370db", "mediumseagreen": "3cb371", "mediumslateblue": "7b68ee", "mediumspringgreen": "00fa9a",
+    "mediumturquoise": "48d1cc", "mediumvioletred": "c71585", "midnightblue": "191970", "mintcream": "f5fffa",
+    "mistyrose": "ffe4e1", "moccasin": "ffe4b5", "navajowhite": "ffdead", "navy": "000080", "oldlace": "fdf5e6",
+    "olive": "808000", "olivedrab": "6b8e23", "orange": "ffa500", "orangered": "ff4500", "orchid": "da70d6",
+    "palegoldenrod": "eee8aa", "palegreen": "98fb98", "paleturquoise": "afeeee", "palevioletred": "db7093",
+    "papayawhip": "ffefd5", "peachpuff": "ffdab9", "peru": "cd853f", "pink": "ffc0cb", "plum": "dda0dd",
+    "powderblue": "b0e0e6", "purple": "800080", "rebeccapurple": "663399", "red": "ff0000", "rosybrown": "bc8f8f",
+    "royalblue": "4169e1", "saddlebrown": "8b4513", "salmon": "fa8072", "sandybrown": "f4a460", "seagreen": "2e8b57",
+    "seashell": "fff5ee", "sienna": "a0522d", "silver": "c0c0c0", "skyblue": "87ceeb", "slateblue": "6a5acd",
+    "slategray": "708090", "slategrey": "708090", "snow": "fffafa", "springgreen": "00ff7f", "steelblue": "4682b4",
+    "tan": "d2b48c", "teal": "008080", "thistle": "d8bfd8", "tomato": "ff6347", "turquoise": "40e0d0",
+    "violet": "ee82ee", "wheat": "f5deb3", "white": "ffffff", "whitesmoke": "f5f5f5", "yellow": "ffff00",
+    "yellowgreen": "9acd32",
 }  # fmt: skip
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(.*)", re.IGNORECASE | re.DOTALL)
 _SPECIAL = frozenset({"http", "https", "ws", "wss", "ftp"})
@@ -74,7 +106,7 @@ def read_limit(text: str) -> int | None:
 
 def is_email(text: str) -> bool:
     """Whether a browser takes it for an e-mail address."""
-    return text.isascii() and _EMAIL.fullmatch(text) is not None and len(text.partition("@")[2]) <= 255
+    return text.isascii() and _EMAIL.fullmatch(text) is not None
 
 
 def is_url(text: str) -> bool:
@@ -165,34 +197,34 @@ def sanitised(kind: str, value: str, attributes: Mapping[str, str]) -> str:
     if kind == "range":
         return _on_scale(value, attributes)
     if kind == "color":
-        return read_color(value.strip(_BLANK)) or "#000000"
+        return read_color(value) or "#000000"
     if kind == "datetime-local":
-        value = re.sub(r"(:\d\d:\d\d\.\d*?)0+$", r"\1", value.replace(" ", "T", 1)).removesuffix(".")
+        value = re.sub(r"^0+(?=\d{4}-)", "", value.replace(" ", "T", 1))
+        value = re.sub(r"(:\d\d:\d\d)(?:\.0+|(\.\d*[1-9])0+)$", r"\1\2", value)
         value = re.sub(r"(T\d\d:\d\d):00$", r"\1", value)
     return value if kind not in _STEPS or _scalar(kind, value) is not None else ""
 
 
 def _ascii_host(address: str) -> str:
     """An address with its host in the ASCII form of internationalised names, as browsers send it."""
-    local, sign, host = address.rpartition("@")
+    local, _, host = address.rpartition("@")
+    if address.isascii() or not is_email(f"{local}@{_WIDE.sub('x', host)}"):
+        return address
     try:
-        return (
-            local
-            + sign
-            + (host if not sign or host.isascii() or host.endswith(".") else host.encode("idna").decode("ascii"))
-        )
+        found = f"{local}@{host.encode('idna').decode('ascii').lower()}"
     except UnicodeError:
         return address
+    return found if is_email(found) else address
 
 
 def read_color(text: str) -> str:
-    """#rrggbb for a colour as CSS writes it, by digits or a usual name; "" where it is none."""
+    """#rrggbb for a colour as CSS writes it, by digits or a name; "" where it is none."""
     text = text.casefold()
     if _HEX.fullmatch(text):
         digits = text[1:] if len(text) > 5 else "".join(2 * digit for digit in text[1:])
         return "#" + digits[:6]
     if match := _RGB.fullmatch(text):
-        return "#" + "".join(f"{min(255, int(part)):02x}" for part in match.groups())
+        return "#" + "".join(f"{min(255, int(part)):02x}" for part in match.groups() if part)
     return f"#{_COLORS[text]}" if text in _COLORS else ""
 
 
@@ -206,9 +238,9 @@ def _on_scale(value: str, attributes: Mapping[str, str]) -> str:
     number = min(high, max(low, low + (high - low) / 2 if number is None else number))
     step, base = _steps("range", attributes)
     if step is not None and abs(number - base) / step < 10**20:
-        number = base + ((number - base) / step).quantize(Decimal(1), ROUND_HALF_UP) * step
-        number = number - step if number > high else number + step if number < low else number
-        number = min(high, max(low, number))
+        near = base + ((number - base) / step).quantize(Decimal(1), ROUND_HALF_UP) * step
+        near = near - step if near > high else near + step if near < low else near
+        number = near if low <= near <= high else number
     text = str(number + 0).lower()
     return text.rstrip("0").removesuffix(".") if "." in text and "e" not in text else text
 
@@ -220,7 +252,7 @@ def _steps(kind: str, attributes: Mapping[str, str]) -> tuple[Decimal | None, De
     base = _scalar(kind, attributes.get("value", "")) if base is None else base
     base = Decimal(origin) if base is None else base
     text = attributes.get("step", "")
-    if text.strip(_BLANK).lower() == "any":
+    if text.lower() == "any":
         return None, base
     step = read_decimal(text)
     step = Decimal(usual) if step is None or step <= 0 else step

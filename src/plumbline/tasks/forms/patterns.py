@@ -34,8 +34,8 @@ from plumbline.tasks.forms.characters import (
     word,
 )
 
-MOST_STEPS = 300_000
-"""Places that are looked at for one text; a pattern that needs more is refused."""
+MOST_STEPS = 1_000_000
+"""For one text, of a microsecond or less; a pattern that needs more is refused."""
 _LONGEST = 20_000
 """Characters of a pattern."""
 _DEEPEST = 60
@@ -268,7 +268,7 @@ class _Tracking(_Run):
 
     def ends(self, node: _Node, state: _State, *, back: bool) -> list[_State]:
         """Where a match from here ends, the preferred one first."""
-        self.spend(1)
+        self.spend(8)
         at, held = state
         match node:
             case _Set():

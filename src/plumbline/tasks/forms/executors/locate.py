@@ -62,8 +62,8 @@ def find(model: PageModel, label: str, kinds: frozenset[str], near: int | None =
 
 
 def _nearest(targets: list[Target], near: int | None) -> list[Target]:
-    """Of several targets those that can be used, and of these the ones in the preferred form."""
-    for keep in (lambda one: not (one.disabled or one.hidden), lambda one: one.form == (near or 0)):
+    """Of several targets those that can be changed, and of these the ones in the preferred form."""
+    for keep in (lambda one: not (one.disabled or one.hidden or one.barred), lambda one: one.form == (near or 0)):
         if len(targets) > 1:
             targets = [target for target in targets if any(map(keep, target.members))] or targets
     return targets
@@ -125,10 +125,12 @@ def _index(model: PageModel) -> _Index:
     rough: dict[str, list[Target]] = {}
     names: dict[str, list[Target]] = {}
     for target in targets:
-        exact.setdefault(folded(target.label), []).append(target)
-        rough.setdefault(loose(target.label), []).append(target)
+        first = target.members[0]
+        if target.kind == OPTION or (first.group if target.kind in {RADIOS, BOXES} else first.label):
+            exact.setdefault(folded(target.label), []).append(target)
+            rough.setdefault(loose(target.label), []).append(target)
         if target.kind not in {OPTION, "button"}:
-            names.setdefault(loose(target.members[0].name), []).append(target)
+            names.setdefault(loose(first.name), []).append(target)
     stages = tuple({key: tuple(found) for key, found in stage.items()} for stage in (exact, rough, names))
     return _Index(targets, stages)
 
@@ -137,7 +139,7 @@ def _targets(model: PageModel) -> list[Target]:
     targets: list[Target] = []
     groups: dict[tuple[str, int | None, str], list[Control]] = {}
     for control in model.controls:
-        if control.kind == "hidden" or control.barred:
+        if control.kind == "hidden":
             continue
         if control.kind in {"radio", "checkbox"}:
             groups.setdefault((control.kind, control.form, control.name), []).append(control)

@@ -31,6 +31,8 @@ from plumbline.tasks.forms.plans.labels import folded, loose
 from plumbline.tasks.forms.plans.vocabulary import SUBMIT_WORDS
 
 _TYPED = TYPED | PICKED
+_READ_ONLY = _TYPED - {"range", "color"}
+"""Kinds that the attribute `readonly` keeps a user from changing."""
 _CHOSEN = frozenset({"select", "multiselect", RADIOS, BOXES})
 _TICKED = frozenset({"checkbox", OPTION, RADIOS, BOXES})
 _CLICKED = frozenset({"checkbox", OPTION, "button"})
@@ -194,7 +196,7 @@ def _type(action: Type, model: PageModel, limits: Limits, near: int | None) -> O
         return Attempt("refused", f"{target.label!r} is a {target.kind}: nothing can be typed into it")
     if len(action.text) > limits.value:
         return Attempt("refused", f"a text of {len(action.text)} characters is too long")
-    if "readonly" in control.attributes:
+    if target.kind in _READ_ONLY and "readonly" in control.attributes:
         return Attempt("refused", f"{target.label!r} cannot be changed")
     return Enter(control, action.text, action.clear)
 
@@ -213,7 +215,7 @@ def _choose(target: Target, option: str, *, on: bool) -> Operation | Attempt:
     choice = _best(option, offered, lambda one: (one.text, one.value))
     if choice is None:
         return Attempt("not found", f"{target.label!r} has no option {option[:60]!r}")
-    if suggests and "readonly" in control.attributes:
+    if suggests and target.kind in _READ_ONLY and "readonly" in control.attributes:
         return Attempt("refused", f"{target.label!r} cannot be changed")
     if suggests:
         return Enter(control, choice.value, clear=True)

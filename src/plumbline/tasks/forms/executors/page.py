@@ -22,6 +22,9 @@ _OTHERS = frozenset({"hidden", "checkbox", "radio", "file", "button", "reset", "
 """Types of inputs that hold no text of a user's."""
 _DIRECTED = frozenset({"text", "search", "tel", "url", "email", "password", "hidden", "textarea"})
 """Kinds of which `dirname` sends the direction, beside `input type=submit`."""
+_UNREAD = frozenset({"select", "textarea", "datalist", "style"})
+"""Elements whose text is no part of a label."""
+_HOLDERS = ",".join(_UNREAD)
 _BLANKS = re.compile(r"[ \t\n\f\r]+")
 _NUMBER = re.compile(r"[ \t\n\f\r]*\+?(\d+)", re.ASCII)
 _RAW = "script|style|textarea|title|xmp|iframe|noembed|noframes|noscript|template"
@@ -313,7 +316,7 @@ def _around(node: LexborNode, page: _Nodes) -> _Around:
         inside = inside and parent.tag != "form"
         place = page.parts.get(parent.mem_id)
         barred = barred or parent.tag == "datalist"
-        hidden = hidden or (place is None and "hidden" in parent.attributes)
+        hidden = hidden or parent.tag == "datalist" or (place is None and "hidden" in parent.attributes)
         if place is not None:
             conditions.append(place)
         elif parent.tag == "fieldset":
@@ -323,7 +326,7 @@ def _around(node: LexborNode, page: _Nodes) -> _Around:
             legend = parent.css_first("legend") if inside and not exempt else None
             group = group or (_text(legend) if legend is not None else "")
         elif parent.tag == "label" and not label:
-            label = _text(parent, without=node)
+            label = _text(parent)
         elif inside and parent.attributes.get("role") == "group":
             group = group or page.described(parent.attributes)
         below = parent
@@ -351,8 +354,9 @@ def _control(node: LexborNode, index: int, page: _Nodes) -> Control:
     choices, chosen = _choices(node) if kind == "select" else ((), ())
     if kind in TYPED - {"textarea"} or kind in PICKED:
         value = sanitised(kind, value, attributes)
-        suggestions = page.named.get(attributes.get("list", ""))
-        choices = _choices(suggestions)[0] if suggestions is not None and suggestions.tag == "datalist" else ()
+        listed = page.named.get(attributes.get("list", "")) if kind != "password" else None
+        if listed is not None and listed.tag == "datalist":
+            choices = tuple(one for one in _choices(listed)[0] if one.value and not one.disabled)
     placeholder = False
     if kind == "select":
         top = next(iter(node.css("option")), None)
@@ -473,9 +477,15 @@ def _choices(node: LexborNode) -> tuple[tuple[Choice, ...], tuple[int, ...]]:
     return tuple(choices), tuple(chosen)
 
 
-def _text(node: LexborNode, without: LexborNode | None = None) -> str:
-    """What a node reads; of a label that holds its control, the control's own text is left out."""
-    if without is not None and without.tag in {"select", "textarea"}:
-        pieces = [child.text(separator=" ") for child in node.iter(include_text=True) if child.mem_id != without.mem_id]
-        return " ".join(" ".join(pieces).split())
-    return " ".join(node.text(separator=" ").split())
+def _text(node: LexborNode) -> str:
+    """What a node reads, without what its controls hold and suggest."""
+    return " ".join(" ".join(_pieces(node)).split())
+
+
+def _pieces(node: LexborNode) -> Iterator[str]:
+    if node.css_first(_HOLDERS) is None:
+        yield node.text(separator=" ")
+        return
+    for child in node.iter(include_text=True):
+        if child.tag not in _UNREAD:
+            yield from _pieces(child) if child.is_element_node else (child.text(),)

@@ -42,7 +42,7 @@ _MONTH = re.compile(r"(\d{4})[-/.](\d{1,2})|(\d{1,2})[-/.](\d{4})|([^\W\d_]{3,9}
 _WEEK = re.compile(
     r"(\d{4})-?\s?W(\d{1,2})|(?:week|semana|w)\s*(\d{1,2})(?:,?\s+|/|-)(?:(?:of|de)\s+)?(\d{4})", re.IGNORECASE
 )
-_MOMENT = re.compile(r"(.*\S)(?:T|,\s*|,?\s+(?:(?:at|as|às)\s+)?)(\d{1,2}(?:[:h.ap\s].*|h)?)", re.IGNORECASE)
+_MOMENT = re.compile(r"(.*?\S)(?:T|,\s*|,?\s+(?:(?:at|as|às)\s+)?)(\d{1,2}(?:[:h.ap\s].*|h)?)", re.IGNORECASE)
 _MONEY = re.compile(r"(?:r\$|us\$|\$|€|£|usd|eur|gbp|brl)|[\s\u00a0\u202f]|(?:%|reais|euros|dollars)$", re.IGNORECASE)
 _GROUPED = re.compile(r"-?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 _GROUPED_PT = re.compile(r"-?\d{1,3}(?:\.\d{3})*(?:,\d+)?|-?\d+,\d+")

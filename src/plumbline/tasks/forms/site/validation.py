@@ -5,6 +5,7 @@ Browsers check most of this before they send anything; a server that trusted the
 
 from collections.abc import Callable, Mapping
 
+from plumbline.tasks.forms.characters import UnreadPatternError
 from plumbline.tasks.forms.constraints import (
     is_email,
     is_time,
@@ -111,7 +112,10 @@ def _typed_problem(one: Field, value: str) -> str:
     length = utf16_length(value)
     if length < (one.minlength or 0) or (one.maxlength is not None and length > one.maxlength):
         return "length"
-    if one.pattern is not None and not matches(one.pattern, value):
+    try:
+        if one.pattern is not None and not matches(one.pattern, value):
+            return "kind"
+    except UnreadPatternError:  # too much work to accept the value
         return "kind"
     return "range" if range_problem(one.kind, value, one.minimum, one.maximum, one.step) else ""
 

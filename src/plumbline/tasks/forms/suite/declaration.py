@@ -5,11 +5,12 @@ the prompts and the oracle's plans are all derived from it, so that every exampl
 """
 
 import datetime
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Literal
+
+from plumbline.tasks.forms.patterns import read_pattern
 
 if TYPE_CHECKING:
     from plumbline.tasks.forms.suite.drawing import Drawing
@@ -236,7 +237,7 @@ def _problem(one: Field) -> str:
     if one.required and one.filled < 1:
         return "is required, so every record fills it in"
     if one.pattern is not None:
-        re.compile(one.pattern)
+        read_pattern(one.pattern)
     return ""
 
 

@@ -6,7 +6,7 @@
 (() => {
   const controls = () => [...document.querySelectorAll("input,textarea,select,button")]
     .filter(control => !control.parentElement.closest("select"));
-  const usable = control => !control.matches(":disabled") && !control.closest("[hidden]");
+  const usable = control => !control.matches(":disabled") && !control.closest("[hidden],datalist");
   const tell = (control, ...names) =>
     names.forEach(name => control.dispatchEvent(new Event(name, { bubbles: true })));
 
