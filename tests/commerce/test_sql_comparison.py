@@ -87,6 +87,12 @@ def test_agrees_with_all_permutations(result, ordered):
         (0.02384, 0.02, False),
         (0.004, 0.0, False),
         (0.0, 1e-17, True),
+        (0.00008, 0.0, False),
+        (0.00008, 0.00012, False),
+        (0.00008, 0.00008125, True),
+        (-0.00008, 0.00008, False),
+        (0.00514, 0.0051, True),
+        (0.0034, 0.0035, False),
         (20000, 20001, False),
         (20000.0, 20001, True),
         (20000.0, 20003, False),
@@ -145,10 +151,18 @@ def test_any_of_the_rows_that_tie_at_the_boundary_may_be_taken():
     assert not matches([("BA", 5), ("SP", 9), ("MG", 5)], ties, ordered=True)
 
 
-def test_a_year_is_a_year_as_text_and_as_number():
-    rows = [("2017", "02", "São Paulo", "01310")]
-    assert normal(rows, dates=True) == ((2017, 2, "São Paulo", "01310"),)
-    assert normal(rows, dates=False) == (*rows,)
+def test_a_part_of_a_date_is_a_number_in_its_own_column_and_width():
+    rows = [("2017", "02", "São Paulo", "0131", "010")]
+    assert normal(rows, (4, 2, 0, 0, 2)) == ((2017, 2, "São Paulo", "0131", "010"),)
+    assert normal(rows, (0,) * 5) == (*rows,)
+    gold = [Tie(((7, "07"), (8, "08")), 2)]
+    for rows, right in (
+        ([("08", "08"), ("07", "07")], True),
+        ([("08", 8), ("07", 7)], True),
+        ([(7, 7), (8, 8)], False),
+        ([("7", "07"), ("8", "08")], False),
+    ):
+        assert matches(rows, gold, ordered=False, cuts=(2, 0)) == right, rows
 
 
 def test_wide_and_long_results_take_no_exponential_time():

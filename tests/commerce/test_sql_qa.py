@@ -432,16 +432,40 @@ def test_a_record_whose_gold_query_asks_nothing_is_refused_at_the_first_verdict(
         task.judge(task.examples("test")[0], "")
 
 
-def test_texts_of_digits_are_numbers_only_where_the_gold_query_cuts_a_date(shops):
-    for gold, other, right in (
-        ("SELECT DISTINCT substr(seller_zip_code_prefix, 1, 3) AS p FROM sellers", "CAST({} AS INTEGER)", False),
-        ("SELECT DISTINCT substr(order_date, 1, 4) AS p FROM orders_enriched", "CAST({} AS INTEGER)", True),
-        ("SELECT DISTINCT strftime('%m', order_date) AS p FROM orders_enriched", "{} + 0", True),
-    ):
-        cut = gold.partition(" DISTINCT ")[2].partition(" AS p ")[0]
-        sql = gold.replace(cut, other.format(cut), 1)
-        assert judge(REFERENCE | {"sql": gold}, answer(gold), shops)[1].parts["result"] == 1
-        assert judge(REFERENCE | {"sql": gold}, answer(sql), shops)[1].parts["result"] == right, sql
+ZIP = "substr(seller_zip_code_prefix, 1, 3)"
+ZIPS = "SELECT DISTINCT {} AS p, substr(shipping_limit_date, 1, 4) AS a FROM sellers NATURAL JOIN order_items"
+MONTHS = "SELECT {} AS m, COUNT(*) AS n FROM orders_enriched GROUP BY 1"
+HOURS = "SELECT {} AS h FROM orders"
+MONTH, HOUR = "strftime('%m', order_date)", "substr(order_purchase_timestamp, 12, 2)"
+
+
+@pytest.mark.parametrize(
+    ("gold", "other", "right"),
+    [
+        (f"SELECT DISTINCT {ZIP} FROM sellers", f"SELECT DISTINCT CAST({ZIP} AS INTEGER) FROM sellers", False),
+        (ZIPS.format(ZIP), ZIPS.format(f"CAST({ZIP} AS INTEGER)"), False),
+        (ZIPS.format(ZIP), ZIPS.format(ZIP).replace("substr(shipping", "0 + substr(shipping"), True),
+        (ZIPS.format(ZIP), f"SELECT a + 0, p FROM ({ZIPS.format(ZIP)})", True),
+        (f"SELECT CAST(p AS INTEGER), a FROM ({ZIPS.format(ZIP)})", ZIPS.format(ZIP), False),
+        (MONTHS.format(MONTH), MONTHS.format(f"{MONTH} + 0"), True),
+        (MONTHS.format(f"CAST({MONTH} AS INTEGER)"), MONTHS.format(MONTH), True),
+        (MONTHS.format(MONTH), f"SELECT n, m + 0 FROM ({MONTHS.format(MONTH)})", True),
+        (f"WITH t AS ({MONTHS.format(MONTH)}) SELECT * FROM t", MONTHS.format(f"{MONTH} + 0"), True),
+        (f"SELECT m, n FROM ({MONTHS.format(MONTH)}) AS t", MONTHS.format(f"{MONTH} + 0"), True),
+        (MONTHS.format(MONTH), MONTHS.format(f"'0' || {MONTH}"), False),
+        (MONTHS.format(MONTH), MONTHS.format(f"CAST({MONTH} + 0 AS TEXT)"), False),
+        (MONTHS.format(f"{MONTH} + 0"), MONTHS.format(f"'00' || {MONTH}"), False),
+        (MONTHS.format(MONTH), "SELECT m, CAST(n AS TEXT) FROM (" + MONTHS.format(MONTH) + ")", False),
+        (HOURS.format(HOUR), HOURS.format(f"CAST({HOUR} AS INTEGER)"), True),
+        (HOURS.format(f"MAX({HOUR})"), HOURS.format(f"MAX({HOUR} + 0)"), True),
+    ],
+)
+def test_texts_of_digits_are_numbers_only_in_the_columns_that_hold_a_part_of_a_date(shops, gold, other, right):
+    reference = REFERENCE | {"sql": gold, "ordered": False}
+    assert judge(reference, answer(gold), shops)[1].parts["result"] == 1
+    outcome, score = judge(reference, answer(other), shops)
+    assert "refused" not in outcome.facts, outcome.facts
+    assert score.parts["result"] == right
 
 
 def test_the_law_of_the_task_on_rows_without_a_database(only_rows):

@@ -16,8 +16,12 @@ from plumbline.tasks.commerce.sql_qa.engine import Row, Value
 RELATIVE = 1e-4
 HALF_CENT = 5e-3
 """Half a unit of the second decimal, to which people round what is 1 or more: money, means, percentages."""
-FRACTION = 1e-4
-"""Of what is below 0.1: a share rounded to two decimals says another thing."""
+FRACTION = 5e-5
+"""Half a unit of the fourth decimal, to which people round what is below 0.1: shares."""
+SMALL = 0.05
+"""Of what is so small that the fourth decimal is its first digit: 0 says another thing."""
+NOISE = 1e-9
+"""What the order of additions leaves of 0."""
 TRIES = 400
 """Partial column orders that are tried at least: more than the 325 of five columns."""
 WORK = 100_000
@@ -34,19 +38,19 @@ class Tie:
     take: int
 
 
-def normal(rows: Iterable[Row], *, dates: bool) -> tuple[Row, ...]:
+def normal(rows: Iterable[Row], cuts: Sequence[int]) -> tuple[Row, ...]:
     """Rows as they are compared.
 
     Args:
         rows: of a result.
-        dates: whether the gold query cuts dates: a year, month or day is then a number, whether a query made it so or
-            left it a text (`strftime`). Any other text of digits is a text: 012 is not 12.
+        cuts: for each column, the digits of the part of a date that it holds (4 of a year, 2 of a month), or 0. Such a
+            text is a number, as a CAST makes it. Any other text of digits is a text: 012 is not 12.
     """
-    return tuple(tuple(_normal(value) for value in row) for row in rows) if dates else tuple(rows)
+    return tuple(tuple(map(_part, row, cuts)) for row in rows) if any(cuts) else tuple(rows)
 
 
-def _normal(value: Value) -> Value:
-    if isinstance(value, str) and len(value) <= 4 and value.isascii() and value.isdigit():
+def _part(value: Value, digits: int) -> Value:
+    if digits and isinstance(value, str) and len(value) == digits and value.isascii() and value.isdigit():
         return int(value)
     return value
 
@@ -54,10 +58,11 @@ def _normal(value: Value) -> Value:
 def tolerance(size: float) -> float:
     """What may lie between two values, of which the larger has this size.
 
-    From 1 on half a cent or a ten-thousandth; below 0.1 a ten-thousandth of 1; between them half a percent.
+    From 1 on half a cent or a ten-thousandth; below 0.1 half of the fourth decimal, and a twentieth at most; between
+    them half a percent.
     """
     if size < 0.1:
-        return FRACTION
+        return max(NOISE, min(FRACTION, SMALL * size))
     return HALF_CENT * size if size < 1 else max(HALF_CENT, RELATIVE * size)
 
 
@@ -74,13 +79,14 @@ def near(one: Value, other: Value) -> bool:
     return abs(one - other) <= (1 + 1e-9) * tolerance(max(abs(one), abs(other)))
 
 
-def matches(rows: Sequence[Row], gold: Sequence[Tie], *, ordered: bool) -> bool:
+def matches(rows: Sequence[Row], gold: Sequence[Tie], *, ordered: bool, cuts: Sequence[int] = ()) -> bool:
     """Whether a result is the gold one.
 
     Args:
-        rows: the result, `normal`.
+        rows: the result.
         gold: the gold result's ties in its order, `normal`.
         ordered: whether the ties must come in this order.
+        cuts: of the gold result's columns (see `normal`); none by default.
     """
     if len(rows) != sum(tie.take for tie in gold):
         return False
@@ -90,12 +96,14 @@ def matches(rows: Sequence[Row], gold: Sequence[Tie], *, ordered: bool) -> bool:
     if len(rows[0]) != wide:
         return False
     sections = _ordered(rows, gold) if ordered else [_unordered(rows, gold)]
-    if all(section.rows == section.sure for section in sections):
+    cuts = cuts or (0,) * wide
+    if all(normal(section.rows, cuts) == section.sure for section in sections):
         return True
     fitting = [
-        [at for at in range(wide) if all(_may_hold(part, column, at) for part in sections)] for column in range(wide)
+        [at for at in range(wide) if all(_may_hold(part, column, at, cuts) for part in sections)]
+        for column in range(wide)
     ]
-    return all(fitting) and _search(sections, fitting)
+    return all(fitting) and _search(sections, fitting, cuts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +131,9 @@ def _unordered(rows: Sequence[Row], gold: Sequence[Tie]) -> _Section:
     return _Section(tuple(rows), whole, parts)
 
 
-def _may_hold(part: _Section, column: int, at: int) -> bool:
+def _may_hold(part: _Section, column: int, at: int, cuts: Sequence[int]) -> bool:
     """Whether the values at `at` of the rows can be those of a gold column: no more than a first sieve."""
-    mine, pool = [row[at] for row in part.rows], [row[column] for row in part.sure + part.spare]
+    mine, pool = [_part(row[at], cuts[column]) for row in part.rows], [row[column] for row in part.sure + part.spare]
     if not any(isinstance(value, float) for value in (*mine, *pool)):
         return Counter(mine) <= Counter(pool)
     numbers, others = _sorted_out(mine)
@@ -156,7 +164,7 @@ def _paired(numbers: Sequence[int | float], pool: Sequence[int | float]) -> bool
     return True
 
 
-def _search(sections: Sequence[_Section], fitting: Sequence[Sequence[int]]) -> bool:
+def _search(sections: Sequence[_Section], fitting: Sequence[Sequence[int]], cuts: Sequence[int]) -> bool:
     """Look for an order of columns under which the rows agree; the columns with the least choice first.
 
     Every choice is tested on the columns chosen so far. After so many tries the answer is no, which only results of
@@ -180,14 +188,14 @@ def _search(sections: Sequence[_Section], fitting: Sequence[Sequence[int]]) -> b
             left -= 1
             if left < 0:
                 return False
-            if all(_agree(part, order[: len(chosen) + 1], (*chosen, at)) for part in sections):
+            if all(_agree(part, order[: len(chosen) + 1], (*chosen, at), cuts) for part in sections):
                 stack.append((*chosen, at))
     return False
 
 
-def _agree(part: _Section, columns: Sequence[int], chosen: Sequence[int]) -> bool:
+def _agree(part: _Section, columns: Sequence[int], chosen: Sequence[int], cuts: Sequence[int]) -> bool:
     """Whether a section's rows agree on some columns."""
-    mine = [tuple(row[at] for at in chosen) for row in part.rows]
+    mine = normal((tuple(row[at] for at in chosen) for row in part.rows), [cuts[column] for column in columns])
     sure = [tuple(row[at] for at in columns) for row in part.sure]
     spare = [tuple(row[at] for at in columns) for row in part.spare]
     rest = _without(mine, sure)

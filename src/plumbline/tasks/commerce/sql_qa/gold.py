@@ -14,12 +14,19 @@ from plumbline.tasks.commerce.sql_qa.gate import NAMES, Query, read_query
 
 if TYPE_CHECKING:
     from sqlglot import exp
+    from sqlglot.optimizer.scope import Scope
 
 WITHOUT_LIMIT = Limits(steps=100_000_000, seconds=20.0, rows=20_000, result=20_000_000)
 """For gold queries only: all the rows from which LIMIT takes some."""
 
 DATES = ("date", "timestamp", "_at")
 """How the names of columns end that hold a date."""
+PARTS = {"%Y": 4, "%G": 4, "%j": 3, "%w": 1, "%u": 1} | dict.fromkeys(
+    ("%m", "%d", "%H", "%M", "%S", "%W", "%U", "%V"), 2
+)
+"""Digits of what strftime cuts."""
+CUTS = {("1", "4"): 4} | dict.fromkeys([(start, "2") for start in ("6", "9", "12", "15", "18")], 2) | {("9", ""): 2}
+"""Digits of what substr cuts, by start and length: of 2017-08-03 14:05:09."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +39,8 @@ class Gold:
     ties: tuple[Tie, ...]
     names: frozenset[str]
     """The schema's tables and columns that the query names."""
-    dates: bool
-    """Whether it returns a cut of a date (see `comparison.normal`)."""
+    cuts: tuple[int, ...]
+    """Which of its columns hold a part of a date (see `comparison.normal`)."""
 
 
 @lru_cache(maxsize=1 << 14)
@@ -48,12 +55,12 @@ def gold_of(database: Path, sql: str) -> Gold:
     if isinstance(query, Refusal) or isinstance(result, Refusal):
         said = f"{result.cause}: {result.detail}" if isinstance(result, Refusal) else ""
         raise DataError(f"the gold query {sql} gives no result on {database} ({said})", "correct it")
-    dates = _cuts_dates(query)
-    rows = normal(result.rows, dates=dates)
-    ties = _ties(database, query, rows, dates=dates)
+    cuts = date_cuts(query, result.columns)
+    rows = normal(result.rows, cuts)
+    ties = _ties(database, query, rows, cuts)
     if not matches(rows, ties, ordered=True):
         raise DataError(f"without its LIMIT the gold query {sql} gives other rows", "write its limit or its order anew")
-    return Gold(result, rows, ties, query.names, dates)
+    return Gold(result, rows, ties, query.names, cuts)
 
 
 def check_gold(sql: str, paths: Sequence[Path]) -> None:
@@ -80,21 +87,47 @@ def check_gold(sql: str, paths: Sequence[Path]) -> None:
         raise DataError(f"the gold query {sql} {what} on each of {len(paths)} databases: it asks nothing", fix)
 
 
-def _cuts_dates(query: Query) -> bool:
-    """Whether a query returns the year, month or day of a date, which SQLite has as a text."""
+def date_cuts(query: Query, columns: Sequence[str]) -> tuple[int, ...]:
+    """For each column of a query's result, the digits of the part of a date that it holds, or 0."""
     from sqlglot import exp
+    from sqlglot.optimizer.scope import build_scope
 
-    for select in query.tree.find_all(exp.Select):
-        for item in select.expressions:
-            if item.find(exp.TimeToStr):
-                return True
-            for cut in item.find_all(exp.Substring):
-                if any(column.name.lower().endswith(DATES) for column in cut.find_all(exp.Column)):
-                    return True
-    return False
+    scope = build_scope(query.tree)
+    items = query.tree.selects
+    if scope is None:
+        return (0,) * len(columns)
+    if any(item.is_star for item in items):
+        items = [exp.column(name) for name in columns]
+    return tuple(_digits(item, scope) for item in items)
 
 
-def _ties(database: Path, query: Query, rows: tuple[Row, ...], *, dates: bool) -> tuple[Tie, ...]:
+def _digits(item: "exp.Expr", scope: "Scope") -> int:
+    """The digits of the part of a date that an expression is, or 0; SQLite has dates as texts."""
+    from sqlglot import exp
+    from sqlglot.optimizer.scope import Scope
+
+    item = item.unalias()
+    if isinstance(item, exp.Paren | exp.Cast | exp.Min | exp.Max | exp.Coalesce | exp.Window | exp.Lag | exp.Lead):
+        return _digits(item.this, scope)
+    if isinstance(item, exp.Add | exp.Mul) and item.expression.is_int:  # + 0 and * 1 make a number of a text
+        return _digits(item.this, scope)
+    if isinstance(item, exp.TimeToStr):
+        return PARTS.get(item.text("format"), 0)
+    if isinstance(item, exp.Substring):
+        cut = (item.text("start"), item.text("length"))
+        dated = any(column.name.lower().endswith(DATES) for column in item.this.find_all(exp.Column))
+        return CUTS.get(cut, 0) if dated else 0
+    if isinstance(item, exp.Column):
+        inner = [scope.sources[item.table]] if item.table in scope.sources else scope.sources.values()
+        for source in inner:
+            if isinstance(source, Scope) and isinstance(source.expression, exp.Query):
+                for other in source.expression.selects:
+                    if other.is_star or other.alias_or_name.lower() == item.name.lower():
+                        return _digits(exp.column(item.name) if other.is_star else other, source)
+    return 0
+
+
+def _ties(database: Path, query: Query, rows: tuple[Row, ...], cuts: Sequence[int]) -> tuple[Tie, ...]:
     """The rows of a result, those that its ORDER BY cannot tell apart together."""
     if not rows:
         return ()
@@ -112,7 +145,7 @@ def _ties(database: Path, query: Query, rows: tuple[Row, ...], *, dates: bool) -
     start = int(offset.expression.name) if offset is not None and offset.expression.is_int else 0
     end, at, ties = start + len(rows), 0, []
     for _, tied in groupby(everything.rows, key=lambda row: tuple(_rounded(row[key]) for key in keys)):
-        members = normal((row[:wide] for row in tied), dates=dates)
+        members = normal((row[:wide] for row in tied), cuts)
         take = min(end, at + len(members)) - max(start, at)
         if take > 0:
             ties.append(Tie(members, take))

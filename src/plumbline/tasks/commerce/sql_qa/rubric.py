@@ -16,7 +16,7 @@ from plumbline.tasks.commerce.sql_qa.answer import Answer, filled, read_answer, 
 from plumbline.tasks.commerce.sql_qa.comparison import matches, normal
 from plumbline.tasks.commerce.sql_qa.engine import Refusal, Result, Row, Value, run
 from plumbline.tasks.commerce.sql_qa.gate import Query, read_query
-from plumbline.tasks.commerce.sql_qa.gold import Gold, gold_of
+from plumbline.tasks.commerce.sql_qa.gold import Gold, date_cuts, gold_of
 from plumbline.tasks.rubric import Part, Rubric
 
 RUBRIC = Rubric(
@@ -63,7 +63,7 @@ def judge(reference: Mapping[str, Any], completion: str, paths: Sequence[Path]) 
     if isinstance(results, Refusal):
         return Outcome(how=how, facts=_facts(results)), RUBRIC.score(values)
     values["runs"] = float(bool(query.names))
-    values |= _judged(results, golds, ordered=reference["ordered"])
+    values |= _judged(query, results, golds, ordered=reference["ordered"])
     if values["result"]:
         values["names"] = 1.0
     shown = next((result for result in results if result.rows), results[0])
@@ -76,9 +76,11 @@ def said(completion: str, path: Path) -> frozenset[tuple[Row, ...]]:
     answer = read_answer(completion)
     query = read_query(answer.sql) if answer.sql else None
     result = run(path, query.sql) if isinstance(query, Query) else None
-    if not isinstance(result, Result) or all(value is None for row in result.rows for value in row):
+    if not (isinstance(query, Query) and isinstance(result, Result)) or all(
+        value is None for row in result.rows for value in row
+    ):
         return frozenset()
-    rows = (tuple(sorted(row, key=repr)) for row in _rounded(normal(result.rows, dates=True)))
+    rows = (tuple(sorted(row, key=repr)) for row in _rounded(normal(result.rows, date_cuts(query, result.columns))))
     return frozenset([tuple(sorted(rows, key=repr))])
 
 
@@ -92,13 +94,14 @@ def _run(query: Query, paths: Sequence[Path]) -> list[Result] | Refusal:
     return results
 
 
-def _judged(results: Sequence[Result], golds: Sequence[Gold], *, ordered: bool) -> dict[str, float]:
+def _judged(query: Query, results: Sequence[Result], golds: Sequence[Gold], *, ordered: bool) -> dict[str, float]:
     """How right the results are."""
     right, cells = True, 0.0
     for result, gold in zip(results, golds, strict=True):
-        rows = normal(result.rows, dates=gold.dates)
-        here = len(result.columns) == len(gold.result.columns) and matches(rows, gold.ties, ordered=ordered)
+        same_width = len(result.columns) == len(gold.result.columns)
+        here = same_width and matches(result.rows, gold.ties, ordered=ordered, cuts=gold.cuts)
         right = right and here
+        rows = result.rows if here else normal(result.rows, date_cuts(query, result.columns))
         cells += 1.0 if here else _f1(_cells(rows), _cells(gold.rows))
     return {"result": float(right), "cells": cells / len(golds)}
 
