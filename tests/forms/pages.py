@@ -218,6 +218,14 @@ CASES = {
         (Select("Way", "y"), Type("Why", "1"), Select("Who", "z"), Submit("Send")),
         [("a", "y"), ("b", "1"), ("c", "z")],
     ),
+    "texts that are not rendered": (
+        _FORM + "<label>A <input name=a></label><label>B <input name=b style='color: red; display:none'></label>"
+        "<p inert><label>C <input name=c></label></p><dialog><label>D <input name=d></label></dialog>"
+        "<details><label>E <input name=e></label></details>"
+        "<p style=visibility:hidden><label>F <input type=date name=f></label></p>" + _SEND,
+        (Type("A", "1"), *(Type(one, "2026-01-02") for one in "BCDEF"), Submit("Send")),
+        [("a", "1"), ("b", ""), ("c", ""), ("d", ""), ("e", "2026-01-02"), ("f", "")],
+    ),
     "in a datalist": (
         _FORM + "<datalist><label>A <input name=a></label></datalist><label>A <input name=b></label>"
         "<datalist><label>C <input name=c></label></datalist>" + _SEND,

@@ -25,6 +25,9 @@ _DIRECTED = frozenset({"text", "search", "tel", "url", "email", "password", "hid
 _UNREAD = frozenset({"select", "textarea", "datalist", "style"})
 """Elements whose text is no part of a label."""
 _HOLDERS = ",".join(_UNREAD)
+_HIDING = "[hidden],[inert],datalist,dialog:not([open])"
+_INVISIBLE = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hidden)", re.IGNORECASE)
+"""Styles of what takes no keys. A choice or a file may have another element that a user clicks on."""
 _BLANKS = re.compile(r"[ \t\n\f\r]+")
 _NUMBER = re.compile(r"[ \t\n\f\r]*\+?(\d+)", re.ASCII)
 _RAW = "script|style|textarea|title|xmp|iframe|noembed|noframes|noscript|template"
@@ -221,6 +224,10 @@ class _Nodes:
     owners: dict[str, int] = field(init=False)
     named: dict[str, LexborNode] = field(init=False)
     labels: dict[str, list[LexborNode]] = field(init=False)
+    hiding: frozenset[int] = field(init=False)
+    """Elements that are not shown."""
+    styled: frozenset[int] = field(init=False)
+    """Elements that a style of their own hides."""
 
     def __post_init__(self) -> None:
         fill = object.__setattr__
@@ -232,6 +239,9 @@ class _Nodes:
         for node in self.tree.css("label[for]"):
             labels.setdefault(node.attributes.get("for") or "", []).append(node)
         fill(self, "labels", labels)
+        fill(self, "hiding", frozenset(node.mem_id for node in self.tree.css(_HIDING)))
+        styled = (node for node in self.tree.css("[style]") if _INVISIBLE.search(node.attributes["style"] or ""))
+        fill(self, "styled", frozenset(node.mem_id for node in styled))
 
     def owner(self, node: LexborNode, attributes: dict[str, str]) -> int | None:
         """The form owner: by the attribute, by the parser, by the nearest form."""
@@ -305,18 +315,20 @@ class _Around(NamedTuple):
     conditions: tuple[int, ...]
     disabled: bool
     hidden: bool
+    styled_away: bool
     barred: bool
 
 
 def _around(node: LexborNode, page: _Nodes) -> _Around:
     conditions: list[int] = []
     group, label, disabled, barred = "", "", "disabled" in node.attributes, False
-    hidden, inside, below = "hidden" in node.attributes, True, node
+    hidden, styled_away, inside, below = node.mem_id in page.hiding, node.mem_id in page.styled, True, node
     for parent in _parents(node):
         inside = inside and parent.tag != "form"
         place = page.parts.get(parent.mem_id)
         barred = barred or parent.tag == "datalist"
-        hidden = hidden or parent.tag == "datalist" or (place is None and "hidden" in parent.attributes)
+        hidden = hidden or (place is None and parent.mem_id in page.hiding)
+        styled_away = styled_away or parent.mem_id in page.styled
         if place is not None:
             conditions.append(place)
         elif parent.tag == "fieldset":
@@ -330,7 +342,7 @@ def _around(node: LexborNode, page: _Nodes) -> _Around:
         elif inside and parent.attributes.get("role") == "group":
             group = group or page.described(parent.attributes)
         below = parent
-    return _Around(label, group, tuple(conditions), disabled, hidden, barred)
+    return _Around(label, group, tuple(conditions), disabled, hidden, styled_away, barred)
 
 
 def _control(node: LexborNode, index: int, page: _Nodes) -> Control:
@@ -389,7 +401,7 @@ def _control(node: LexborNode, index: int, page: _Nodes) -> Control:
         around.conditions,
         around.disabled,
         form,
-        around.hidden,
+        around.hidden or (around.styled_away and (kind in TYPED or kind in PICKED)),
         around.barred or ("readonly" in attributes and node.tag != "select"),
         does,
         aliases,

@@ -6,7 +6,13 @@
 (() => {
   const controls = () => [...document.querySelectorAll("input,textarea,select,button")]
     .filter(control => !control.parentElement.closest("select"));
-  const usable = control => !control.matches(":disabled") && !control.closest("[hidden],datalist");
+  const usable = control =>
+    !control.matches(":disabled") && !control.closest("[hidden],[inert],datalist,dialog:not([open])");
+  // What is not rendered takes no focus, and keys would go elsewhere.
+  const takesFocus = control => (control.focus(), document.activeElement === control);
+  const unfold = control => {
+    for (let part = control; (part = part.closest("details:not([open])"));) part.open = true;
+  };
   const tell = (control, ...names) =>
     names.forEach(name => control.dispatchEvent(new Event(name, { bubbles: true })));
 
@@ -151,7 +157,11 @@
       }
       const control = controls()[step.index];
       if (!control) { attempts.push(["not found", "the page has changed"]); continue; }
-      if (!usable(control)) { attempts.push(["refused", `${step.called} is not shown now`]); continue; }
+      unfold(control);
+      if (!usable(control) || (step.op === "enter" && !takesFocus(control))) {
+        attempts.push(["refused", `${step.called} is not shown now`]);
+        continue;
+      }
       window.plumblineLast = control;
       attempts.push(doing[step.op](control, step));
     }
