@@ -451,6 +451,13 @@ MONTH, HOUR = "strftime('%m', order_date)", "substr(order_purchase_timestamp, 12
         (MONTHS.format(f"CAST({MONTH} AS INTEGER)"), MONTHS.format(MONTH), True),
         (MONTHS.format(MONTH), f"SELECT n, m + 0 FROM ({MONTHS.format(MONTH)})", True),
         (f"WITH t AS ({MONTHS.format(MONTH)}) SELECT * FROM t", MONTHS.format(f"{MONTH} + 0"), True),
+        (f"WITH t(a, b) AS ({MONTHS.format(MONTH)}) SELECT a, b FROM t", MONTHS.format(f"{MONTH} + 0"), True),
+        (
+            f"SELECT DISTINCT m FROM (SELECT *, {MONTH} AS m FROM orders_enriched)",
+            f"SELECT DISTINCT {MONTH} + 0 FROM orders_enriched",
+            True,
+        ),
+        (f"{HOURS.format(HOUR)} UNION {HOURS.format(HOUR)}", f"SELECT DISTINCT {HOUR} + 0 FROM orders", True),
         (f"SELECT m, n FROM ({MONTHS.format(MONTH)}) AS t", MONTHS.format(f"{MONTH} + 0"), True),
         (MONTHS.format(MONTH), MONTHS.format(f"'0' || {MONTH}"), False),
         (MONTHS.format(MONTH), MONTHS.format(f"CAST({MONTH} + 0 AS TEXT)"), False),

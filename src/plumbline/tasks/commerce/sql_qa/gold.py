@@ -92,7 +92,7 @@ def date_cuts(query: Query, columns: Sequence[str]) -> tuple[int, ...]:
     from sqlglot import exp
     from sqlglot.optimizer.scope import build_scope
 
-    scope = build_scope(query.tree)
+    scope = build_scope(query.tree) if query.tree.find(exp.TimeToStr, exp.Substring) else None
     items = query.tree.selects
     if scope is None:
         return (0,) * len(columns)
@@ -119,12 +119,27 @@ def _digits(item: "exp.Expr", scope: "Scope") -> int:
         return CUTS.get(cut, 0) if dated else 0
     if isinstance(item, exp.Column):
         inner = [scope.sources[item.table]] if item.table in scope.sources else scope.sources.values()
-        for source in inner:
-            if isinstance(source, Scope) and isinstance(source.expression, exp.Query):
-                for other in source.expression.selects:
-                    if other.is_star or other.alias_or_name.lower() == item.name.lower():
-                        return _digits(exp.column(item.name) if other.is_star else other, source)
+        return max((_digits_named(item.name, source) for source in inner if isinstance(source, Scope)), default=0)
     return 0
+
+
+def _digits_named(name: str, source: "Scope") -> int:
+    """The digits of the part of a date that a column of a subquery is, or 0."""
+    from sqlglot import exp
+
+    select = source.expression
+    while isinstance(select, exp.SetOperation):  # its first SELECT names the columns
+        select = select.this
+    if not isinstance(select, exp.Select):
+        return 0
+    names = source.outer_columns or [item.alias_or_name for item in select.selects]
+    found = 0
+    for item, known in zip(select.selects, names, strict=False):
+        if known.lower() == name.lower():
+            return _digits(item, source)
+        if item.is_star:
+            found = max(found, _digits(exp.column(name), source))
+    return found
 
 
 def _ties(database: Path, query: Query, rows: tuple[Row, ...], cuts: Sequence[int]) -> tuple[Tie, ...]:

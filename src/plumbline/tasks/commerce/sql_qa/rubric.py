@@ -96,12 +96,12 @@ def _run(query: Query, paths: Sequence[Path]) -> list[Result] | Refusal:
 
 def _judged(query: Query, results: Sequence[Result], golds: Sequence[Gold], *, ordered: bool) -> dict[str, float]:
     """How right the results are."""
-    right, cells = True, 0.0
+    right, cells, cuts = True, 0.0, date_cuts(query, results[0].columns)
     for result, gold in zip(results, golds, strict=True):
         same_width = len(result.columns) == len(gold.result.columns)
         here = same_width and matches(result.rows, gold.ties, ordered=ordered, cuts=gold.cuts)
         right = right and here
-        rows = result.rows if here else normal(result.rows, date_cuts(query, result.columns))
+        rows = result.rows if here else normal(result.rows, cuts)
         cells += 1.0 if here else _f1(_cells(rows), _cells(gold.rows))
     return {"result": float(right), "cells": cells / len(golds)}
 
