@@ -210,6 +210,8 @@ def test_a_step_that_a_loss_scaler_skipped_ends_nothing():
     skipped = healthy(gradient=lambda v, p: np.where(np.isin(np.arange(STEPS), (0, 40)), np.inf, v))
     assert said(skipped) == [("not-finite", "warning")]
     assert said(healthy(gradient=lambda v, p: np.where(p > 0.99, np.nan, v))) == [("not-finite", "fatal")]
+    shown = healthy(kl=lambda v, p: np.full_like(v, np.nan))
+    assert said(shown) == [("not-finite", "warning")], "losses are finite after it, so no weight is NaN"
 
 
 def test_gradients_are_compared_with_those_of_steps_with_a_signal():

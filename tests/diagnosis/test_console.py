@@ -215,6 +215,30 @@ def test_lines_of_pairs(tmp_path: Path, line: str, names: set[str]) -> None:
             "| rollout/ | |\n| ep_rew_mean | 0.{n} |\n| time/ | |\n| iterations | {n} |\n| train/ | |\n| loss | 7.3 |",
             {"reward", "loss"},
         ),
+        (  # AReaL: its steps within an epoch begin again, and those of training do not
+            (
+                "(trainer pid=7, ip=10.0.0.1) 20260102-10:00:00.000 StatsLogger INFO: "
+                "Epoch {n}/9 Step 1/1 Train step {n}/9 done.\n"
+                "(trainer pid=7, ip=10.0.0.1) │ ppo_actor/task_reward/avg │ 2.{n}000e-01 │ timeperf/x │ 2.0e+01 │ "
+                "ppo_actor/update/grad_norm │ 3.1000e-01 │ ppo_actor/update/lr │ 1.0000e-05 │"
+            ),
+            {"reward", "gradient", "rate"},
+        ),
+        (  # DeepSpeed-Chat: the reward is printed below
+            "epoch: 0|step: {n}|ppo_ep: 1|act_loss: 0.02|cri_loss: 0.3\naverage reward score: 0.{n}",
+            {"loss", "reward"},
+        ),
+        (
+            "Iter {n}: Train loss 0.01, Total rewards mean 0.{n}, KL 0.001, It/sec 0.2",
+            {"loss", "reward", "kl"},
+        ),  # mlx-lm
+        (  # an old OpenRLHF
+            (
+                "Train epoch [1/1]: 9%|█ | {n}/9 [00:01<00:09, 1.1s/it, pg=0.3, rm=0.0, glen=80]\r"
+                "Train epoch [1/1]: 9%|█ | {n}/9 [00:01<00:09, 1.1s/it, pg=0.3, rm=0.{n}, glen=80, tlen=99]"
+            ),
+            {"loss", "reward", "length"},
+        ),
     ],
 )
 def test_a_metric_a_line(tmp_path: Path, block: str, names: set[str]) -> None:
@@ -222,6 +246,14 @@ def test_a_metric_a_line(tmp_path: Path, block: str, names: set[str]) -> None:
     history = the_one(write(tmp_path, "loading weights: 12 - 13", *lines))
     assert set(history.series) == names
     assert history["reward"].steps.tolist() == list(range(1, 10))
+
+
+def test_bars_of_several_epochs_are_one_run_of_the_kind_that_their_losses_tell(tmp_path: Path) -> None:
+    """trlx: the metrics stand before the bar, and the loss of the values says that it is PPO."""
+    bars = [f"[losses/loss: 0.{n} | losses/value_loss: 0.2]: 9%|█ | {n}/9 [0:01<0:09]" for n in range(1, 10)]
+    history = the_one(write(tmp_path, *bars, *bars))
+    assert history.kind == "rl"
+    assert history["loss"].steps.tolist() == list(range(1, 19))
 
 
 def test_two_runs_in_a_file_are_two_stages(tmp_path: Path) -> None:

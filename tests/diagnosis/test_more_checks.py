@@ -619,6 +619,13 @@ def test_a_cause_that_a_series_refutes_is_not_said(name):
     assert worse <= {*wanted, "reward-falls"}, lines
 
 
+def test_a_log_that_begins_late_does_not_show_that_nothing_rose():
+    still = log({})
+    late = {name: Series(one.steps + 200, one.values) for name, one in still.series.items()}
+    found = [one for one in examine(replace(still, series=late), CHECKS).findings if one.check == "no-rise"]
+    assert [(one.level, "begins at step 20" in one.causes[0]) for one in found] == [("note", True)]
+
+
 def test_the_first_line_says_whether_it_rose():
     rose, still = examine(log(ROSE), CHECKS), examine(log({}), CHECKS)
     said = [str(next(shown([one]))) for one in (rose, still, examine(log({}, kind="sft"), CHECKS))]

@@ -569,6 +569,23 @@ def test_a_folder_without_records_and_one_with_many(tmp_path):
     assert read(tmp_path / "a.csv").settings == {}, "a model's own configuration is none of the trainer's"
 
 
+def test_a_folder_of_runs_names_the_command_for_each(tmp_path):
+    for name in ("a", "b c"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.csv").write_text(as_csv(logged()))
+        if name == "a":
+            assert read(tmp_path).logged == read(tmp_path / "a").logged, "the only run is read"
+    with pytest.raises(DataError, match="2 folders with a run: a, b c") as caught:
+        read(tmp_path)
+    assert f"plumbline check {tmp_path}/a; plumbline check '{tmp_path}/b c'" in str(caught.value.fix)
+
+
+def test_the_last_value_of_each_metric_is_one_row(tmp_path):
+    (tmp_path / "wandb-summary.json").write_text('{"_step": 9, "train/reward": 0.5, "train/loss": "NaN", "_wandb": {}}')
+    history = read(tmp_path / "wandb-summary.json")
+    assert history["reward"].values.tolist() == [0.5]
+
+
 def test_a_run_of_plumbline_by_the_file_of_its_metrics(tmp_path):
     (tmp_path / "recipe.yaml").write_text("rl: {steps: 9}\n")
     rows = [{"stage": "rl", "step": step, "train/reward": 0.5} for step in range(1, 4)]

@@ -21,6 +21,9 @@ TOP = 0.9
 STILL = 1e-3
 """Nats to the reference, below which the policy has hardly moved."""
 
+LATE, SEEN = 5, 0.1
+"""Distances between logged steps, and share of all steps, before the first logged one: what came before is unseen."""
+
 
 def look(history: History) -> Iterator[Finding]:
     """Causes are ranked by what is sure; evaluations that rise refute it."""
@@ -36,12 +39,16 @@ def look(history: History) -> Iterator[Finding]:
     scale = (float(np.median(spread)) if len(spread) else 0.0) or abs(came.first)
     near = highest is None and TOP <= came.first <= 1
     flat = came.change.high < GAIN * scale and not near
+    steps = history["reward"].steps
+    late = bool(steps[0] > max(LATE * np.median(np.diff(steps)), SEEN * steps[-1]))
     causes = tuple(_causes(history, came))
+    if late:
+        causes = (f"the log begins at step {steps[0]}: a rise before it is not seen", *causes)
     yield Finding(
         check="no-rise",
-        level="warning" if flat and came.change.n >= LONG else "note",
+        level="warning" if flat and not late and came.change.n >= LONG else "note",
         what=came.said + ("" if flat or near else f": a gain of up to {came.change.high:.3f} is not ruled out"),
-        since=int(history["reward"].steps[0]),
+        since=int(steps[0]),
         evidence={"first": came.first, "last": came.last, "change": came.change.mean, "high": came.change.high},
         causes=(("little is left to gain, if 1 is the most that can be earned",) if near else ()) + causes
         or ("few answers a step for the signal there is", "a reward that better answers do not raise"),

@@ -34,12 +34,13 @@ def look(history: History) -> Iterator[Finding]:
     measured = all(name.startswith("eval/") for name in found)
     without = _without_target(history, found)
     skipped = set(found) == {"gradient"} and (without or _passing(history["gradient"].values))
+    shown = _of_the_log_alone(history, found)
     hidden = first == "gradient" and (written := history["loss"].values[history["loss"].steps == step]).size > 0
     hidden = hidden and bool(written[0] == 0) and bool((history["loss"].values != 0).any())
     # transformers logs a loss that is NaN as 0.0, and only the gradient tells (logging_nan_inf_filter, on by default).
     yield Finding(
         check="not-finite",
-        level="warning" if measured or skipped else "fatal",
+        level="warning" if measured or skipped or shown else "fatal",
         what=f"{first} is {value} at step {step}"
         + (f", and so are {', '.join(others)}" if others else "")
         + ("; the loss, which transformers writes as 0 where it is NaN, is 0 there" if hidden else ""),
@@ -50,6 +51,8 @@ def look(history: History) -> Iterator[Finding]:
             *(
                 ("an evaluation in 16 bits, or of rows without a target; what was trained is finite",)
                 if measured
+                else ("the trainer computes it for the log alone: the loss stays finite after that step",)
+                if shown
                 else ("batches without a target, whose loss is a mean of nothing",)
                 if without
                 else ("a loss scaler of 16 bits, or the trainer, that skipped these steps",)
@@ -61,16 +64,34 @@ def look(history: History) -> Iterator[Finding]:
                     ("a batch without a target, whose loss is a mean of nothing", lambda run: run.kind == "rl"),
                 )
             ),
-            ("an overflow in 16 bits", lambda _: without),
+            ("an overflow in 16 bits", lambda _: without or shown),
             (
                 "a division by the length or the spread of an empty or constant group",
-                lambda run: run.kind == "sft" or measured,
+                lambda run: run.kind == "sft" or measured or shown,
             ),
         ),
         fix="count the targets of these batches, and leave out rows without any"
         if without
+        else "compute it by hand for one batch; where the coefficient of the KL is 0, switch its log off"
+        if shown
         else "go back to a checkpoint before that step, look at its batch, then lower the learning rate or use float32",
     )
+
+
+def _of_the_log_alone(history: History, found: Mapping[str, object]) -> bool:
+    """Whether a KL or an entropy is none while losses at and after its steps are numbers other than 0.
+
+    Weights of NaN leave no such loss, and a term of the loss leaves none either.
+    """
+    if not set(found) <= {"kl", "entropy"}:
+        return False
+    loss = history["loss"]
+    for name in found:
+        series = history[name]
+        written = loss.values[loss.steps >= series.steps[~np.isfinite(series.values)][0]]
+        if len(written) < FEW_GOOD or not written.any():
+            return False
+    return True
 
 
 def _without_target(history: History, found: Mapping[str, object]) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.readers import console, own, table, tensorboard, trainer_state, wandb
 from plumbline.diagnosis.readers.completions import read_completions
+from plumbline.diagnosis.readers.rows import only_one
 from plumbline.errors import DataError
 from plumbline.storage import open_regular
 
@@ -72,5 +73,15 @@ def _read(path: Path) -> list[History]:
     for reader in READERS.values():
         if (found := reader.find(path)) is not None:
             return reader.read(found)
+    below = sorted(path.iterdir())[:200] if path.is_dir() else []
+    if run := only_one([one for one in below if one.is_dir() and _holds_run(one)], path, "folders with a run"):
+        return _read(run)
     known = "; ".join(reader.what for reader in READERS.values())
     raise DataError(f"{path} holds no record of a run that is known", f"known are: {known}; or an address of W&B")
+
+
+def _holds_run(folder: Path) -> bool:
+    try:
+        return any(reader.find(folder) is not None for reader in READERS.values())
+    except DataError:  # it holds several
+        return True

@@ -1,9 +1,10 @@
-"""What a trainer printed, amid everything else that it printed: four forms, of which a log has one.
+"""What a trainer printed, amid everything else that it printed: five forms, of which a log has one.
 
     {'loss': 0.1, 'grad_norm': '2.4', ...}      transformers, TRL, ms-swift, OpenRLHF; progress bars give the steps
     step:3 - critic/score/mean:0.25 - ...       verl
     Step 3/500 | Loss: 0.1 | Reward: 0.25       prime-rl, and many scripts; also `iter 3: loss 2.1, lr 1e-4`
-    │ loss │ 0.1 │  and  • Loss: 0.1            a metric a line, below the step: NeMo-RL, tinker, open-instruct
+    │ loss │ 0.1 │  and  • Loss: 0.1            metrics below the step: NeMo-RL, tinker, open-instruct, AReaL
+    12%|█ | 3/25 [00:09<01:06, loss=0.1]         a bar of tqdm with its metrics: old OpenRLHF, trlx, torchtune, scripts
 
 Numbers are matched as text and nothing is evaluated.
 """
@@ -19,13 +20,24 @@ from pathlib import Path
 
 from plumbline.diagnosis.history import History
 from plumbline.diagnosis.readers.completions import read_beside
-from plumbline.diagnosis.readers.rows import Log, as_number, config_beside, is_step, of_evaluation, only_one, our_name
+from plumbline.diagnosis.readers.rows import (
+    Log,
+    as_number,
+    config_beside,
+    is_step,
+    marked,
+    of_evaluation,
+    only_one,
+    our_name,
+)
 from plumbline.storage import read_bytes
 
 _SUFFIXES = frozenset({".log", ".out", ".txt", ".err", ".stdout", ".stderr"})
 _NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|\.\d{1,30}|nan|inf(?:inity)?)"
 _VALUE = rf"(?:np\.float\d\d\(|tensor\()?({_NUMBER})(?![\w.])"
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_WORKER = re.compile(r"^\([^()\n]{1,80} pid=\d{1,12}[^()\n]{0,60}\) ", re.MULTILINE)
+"""Of Ray, at the front of a line."""
 _DICT = re.compile(r"\{['\"][^{}]{3,20000}\}")
 _ITEM = re.compile(rf"['\"]([^'\"]{{1,200}})['\"]:\s*['\"]?(?:(\d{{1,12}}/\d{{1,12}})|{_VALUE})", re.IGNORECASE)
 _NUMBERED = re.compile(r"\b(?:step|rollout)[ \t]{1,3}(\d{1,12}):[ \t]{0,3}$", re.IGNORECASE)
@@ -35,14 +47,16 @@ _BAR = re.compile(r"(?:^|[\s\]])\d{1,3}%\|[^|]{0,200}\|\s*(\d{1,12})/(\d{1,12})\
 _VERL = re.compile(r"(?:^|\s)step:(\d{1,12}) - (\S.*)")
 _VERL_ITEM = re.compile(rf"^([^\s:]\S*?)(?:\(([-+.\deE]+)\))?:{_VALUE}", re.IGNORECASE)
 _STEP = re.compile(
-    r"(?:\b|_)(?:step|iter|iteration|update)s?\b\s{0,3}[:=#]?\s{0,3}\[?(\d{1,12})(?:\s{0,3}/\s{0,3}(\d{1,12}))?"
+    r"(?:\b|_)(?:epoch \d{1,9}/\d{1,9} step \d{1,12}/\d{1,12} train )?"
+    r"(?:step|iter|iteration|update)s?\b\s{0,3}[:=#]?\s{0,3}\[?(\d{1,12})(?:\s{0,3}/\s{0,3}(\d{1,12}))?"
     r"|\bepoch\s{0,3}:?\s{0,3}\[?\d{1,9}/\d{1,9}\]?\s{0,3}\((\d{1,12})/(\d{1,12})\)",
     re.IGNORECASE,
 )
+_METERED = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*(\d{1,12})/(\d{1,12})\s*\[([^\]]{0,2000})")
 _WORD = r"[A-Za-z][\w./-]{0,60}"
 _PAIR = re.compile(rf"(?<![\w./-])({_WORD}(?: {_WORD}){{0,2}})[\t :=]{{1,6}}{_VALUE}", re.IGNORECASE)
 _CELL = re.compile(
-    rf"\W{{0,20}}[│|┃]\s{{0,80}}([A-Za-z][^│|┃]{{0,90}})[│|┃]\s{{0,80}}{_VALUE}\s{{0,80}}[│|┃]", re.IGNORECASE
+    rf"\W{{0,20}}[│|┃]\s{{0,80}}([A-Za-z][^│|┃]{{0,90}})[│|┃]\s{{0,80}}{_VALUE}\s{{0,80}}(?=[│|┃])", re.IGNORECASE
 )
 _SECTION = re.compile(r"\W{0,20}[│|┃]\s{0,80}([A-Za-z]\w{0,40}/)\s{0,80}[│|┃]\s{0,80}[│|┃]")
 """Of Stable-Baselines3: `| rollout/ |  |`, and the names below it without that."""
@@ -95,8 +109,9 @@ def _lines(path: Path) -> list[_Line]:
     text = read_bytes(path).decode("utf-8", errors="replace")
     if _is_json(text.lstrip().partition("\n")[0]):
         return []  # JSON lines, which the tables' reader knows more of
-    lines = _COLOUR.sub("", text).replace("\r", "\n").split("\n")
-    return max(list(_dicts(lines)), list(_verl(lines)), key=len) or list(_pairs(lines)) or list(_blocks(lines))
+    lines = _WORKER.sub("", _COLOUR.sub("", text).replace("\r", "\n")).split("\n")
+    found = max(list(_dicts(lines)), list(_verl(lines)), key=len)
+    return found or list(_pairs(lines)) or list(_blocks(lines)) or list(_bars(lines))
 
 
 def _is_json(line: str) -> bool:
@@ -144,16 +159,50 @@ def _verl(lines: Sequence[str]) -> Iterator[_Line]:
 
 
 def _pairs(lines: Sequence[str]) -> Iterator[_Line]:
+    row: dict[str, str] = {}
+    since = 0
     for line in lines:
-        if len(line) > 2000 or not (step := _STEP.search(line)):
+        since += 1
+        if len(line) > 2000 or "%|" in line:
+            continue
+        if not (step := _STEP.search(line)):
+            # DeepSpeed-Chat prints the reward below the line of the step.
+            pair = _PAIR.match(line)
+            if pair and row and since <= 3 and our_name(pair[1]) == "reward" and pair[1] not in row:
+                row[pair[1]] = pair[2]
             continue
         rest = line[: step.start()] + " | " + line[step.end() :]
-        row = {key: value for key, value in _PAIR.findall(rest) if our_name(key) is not None}
-        if _is_logged(row):
+        found = {key: value for key, value in _PAIR.findall(rest) if our_name(key) is not None or marked(key, "rl")}
+        if _is_logged(found):
+            if row:
+                yield row, None
+            row, since = found, 0
             row["step"] = step[1] or step[3]
             if total := step[2] or step[4]:
                 row["total_steps"] = total
+    if row:
+        yield row, None
+
+
+def _bars(lines: Sequence[str]) -> Iterator[_Line]:
+    """The last state of each step of a bar; an epoch has a bar of its own, and steps count over all of them."""
+    row: dict[str, str] = {}
+    before, last = 0, 0
+    for line in lines:
+        if len(line) > 4000 or "%|" not in line or not (bar := _METERED.search(line)):
+            continue
+        pairs = _PAIR.findall(f"{line[: bar.start()]} | {bar[3]}")
+        found = {key: value for key, value in pairs if our_name(key) is not None or marked(key, "rl")}
+        if not _is_logged(found):
+            continue
+        step = int(bar[1])
+        if row and step != last:
             yield row, None
+        if step < last:
+            before += last
+        row, last = {**found, "step": str(before + step)}, step
+    if row:
+        yield row, None
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[_Line]:
@@ -166,18 +215,19 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Line]:
         if found := _SECTION.match(line):
             section = found[1]
         elif found := _CELL.match(line) or _BULLET.match(line):
-            name = found[1].strip()
-            name = f"{section}{name}" if our_name(f"{section}{name}") is not None else name
-            if is_step(name):
-                step = found[2]
-            elif our_name(name) is None:
-                continue
-            if name in row:  # the next block
-                yield from _block(row)
-                row = {}
-            row[name] = found[2]
-            if step is not None:
-                row["step"] = step
+            for cell in _CELL.finditer(line) if found.re is _CELL else [found]:
+                name = cell[1].strip()
+                name = f"{section}{name}" if our_name(f"{section}{name}") is not None else name
+                if is_step(name):
+                    step = cell[2]
+                elif our_name(name) is None:
+                    continue
+                if name in row:  # the next block
+                    yield from _block(row)
+                    row = {}
+                row[name] = cell[2]
+                if step is not None:
+                    row["step"] = step
         elif header := _STEP.search(line):
             yield from _block(row)
             row, step = {}, header[1] or header[3]

@@ -2,6 +2,7 @@
 
 import math
 import re
+import shlex
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -484,5 +485,6 @@ def only_one(found: Sequence[Path], folder: Path, what: str) -> Path | None:
     """
     if len(found) > 1:
         names = ", ".join(str(one.relative_to(folder)) for one in sorted(found)[:20])
-        raise DataError(f"{folder} holds {len(found)} {what}: {names}", "give the path of the one that you mean")
+        commands = "; ".join(f"plumbline check {shlex.quote(str(one))}" for one in sorted(found)[:20])
+        raise DataError(f"{folder} holds {len(found)} {what}: {names}", f"check one at a time: {commands}")
     return found[0] if found else None

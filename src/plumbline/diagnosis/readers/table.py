@@ -134,6 +134,8 @@ def _objects(value: Any, path: Path) -> list[dict[str, Any]]:
             return _objects(lists[0], path)
         if (rows := column_rows(value)) is not None:
             return rows
+        if any(our_name(key) in {"reward", "loss", "eval/reward", "eval/loss"} for key in value if _logged(value[key])):
+            return [_flat(value)]  # the last value of each metric, as W&B's summary has it
         columns = {
             key: list(one.values()) if isinstance(one, dict) else one
             for key, one in value.items()
