@@ -224,9 +224,10 @@ def test_a_reward_function_of_trls_signature_is_audited_with_rows(plumbline, tmp
     assert "fatal" in {one["level"] for one in findings if one["check"] in {"control", "cheat"}}
 
 
-VERL = """
+VERL = r"""
+import re
 def compute_score(data_source, solution_str, ground_truth, extra_info=None):
-    right = solution_str.rpartition("#### ")[2] == ground_truth and extra_info["n"] == int(ground_truth)
+    right = re.findall(r"#### (\d+)", solution_str)[-1:] == [ground_truth] and extra_info["n"] ** 2 == int(ground_truth)
     return {"score": 2.0 * right - 1, "acc": right}
 """
 
@@ -235,7 +236,7 @@ def test_verls_compute_score_is_audited_as_it_is(plumbline, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     rows = [
-        {"prompt": f"{n}?", "data_source": "x", "extra_info": {"n": n}, "reward_model": {"ground_truth": str(n)}}
+        {"prompt": f"{n}?", "data_source": "x", "extra_info": {"n": n}, "reward_model": {"ground_truth": str(n * n)}}
         for n in range(30, 60)
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
