@@ -230,6 +230,8 @@ def test_models_are_listed_and_described(client):
         ({"top_logprobs": 5, "logprobs": True}, "top_logprobs"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
         ({"temperature": 3}, "temperature"),
+        ({"stop": ["a", ""]}, "stop.1: String should have at least 1 character"),
+        ({"stop": ""}, "stop: String should have at least 1 character"),
         ({"extra_body": {"temprature": 1}}, "temprature: this parameter is not known here"),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nope"}}}},
