@@ -25,6 +25,7 @@ CONSENT = "PLUMBLINE_TRUST_CODE"
 typed, an entry a line."""
 ALL = "1"
 _NAME = re.compile(r"(?<![\w./])[^\W\d]\w*(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?![\w:/])")
+_FILE = re.compile(r"(?<![\w./-])(?:\./)?(\w+(?:/\w+)*)\.py:")
 _SET = re.compile(r"(?:^|[.=])((?:path|python|arguments|trust_remote_code)=.+)")
 _read: dict[Path, str] = {}
 
@@ -105,6 +106,11 @@ def check_installed(what: str, modules: Sequence[str]) -> None:
             raise missing(what, module)
 
 
+def dotted(names: str) -> str:
+    """Names of code with files written as modules: `rewards/math.py:score` is `rewards.math:score`."""
+    return _FILE.sub(lambda file: file[1].replace("/", ".") + ":", names)
+
+
 def named(name: str, what: str) -> Any:
     """The object that is named as `module:name`; `what` is what it should be.
 
@@ -148,6 +154,8 @@ def typed(words: Iterable[str]) -> None:
     """Note what the user wrote: every `module:name` in these words, and of `KEY=VALUE` those that `check_consent` asks
     for, by the last part of the key."""
     if not is_trusting():
+        words = list(words)
+        words += [dotted(word) for word in words]
         said = os.environ.get(CONSENT, "")
         values = [one for word in words for one in (*_NAME.findall(word), *_SET.findall(word)) if "\n" not in one]
         os.environ[CONSENT] = "\n".join(dict.fromkeys([*filter(None, said.split("\n")), *values]))

@@ -224,6 +224,31 @@ def test_a_reward_function_of_trls_signature_is_audited_with_rows(plumbline, tmp
     assert "fatal" in {one["level"] for one in findings if one["check"] in {"control", "cheat"}}
 
 
+VERL = r"""
+import re
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    right = re.findall(r"#### (\d+)", solution_str)[-1:] == [ground_truth] and extra_info["n"] ** 2 == int(ground_truth)
+    return {"score": 2.0 * right - 1, "acc": right}
+"""
+
+
+def test_verls_compute_score_is_audited_as_it_is(plumbline, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    rows = [
+        {"prompt": f"{n}?", "data_source": "x", "extra_info": {"n": n}, "reward_model": {"ground_truth": str(n * n)}}
+        for n in range(30, 60)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "verl_reward.py").write_text(VERL)
+    gold = "task.options.gold=#### {ground_truth}"
+    code, out, err = plumbline("audit", "verl_reward.py:compute_score", "--rows", "rows.jsonl", "--set", gold, "--json")
+    (audit,) = json.loads(out or err)["audits"].values()
+    assert code == 0
+    assert [(one["check"], one["level"]) for one in audit["findings"]] == [("range", "note")]
+    assert "compute_score: [-1, 1]" in audit["findings"][0]["fix"]
+
+
 def test_what_names_nothing_is_refused(plumbline, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RecipeError, match="is a scoring function, and no task"):

@@ -258,6 +258,15 @@ def infinite(completion): return math.inf
 def rounded(completion): return numpy.float32(1) + numpy.float32(1e-6) / 2
 def leaves(completion): sys.exit(3)
 def scalar(completions, **columns): return 1.0
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    assert data_source == "sums" and extra_info == {"index": 1}
+    right = solution_str == ground_truth
+    return {"score": 2.0 * right - 1, "acc": right, "pred": solution_str}
+def plain_score(solution_str, ground_truth, method="strict", **kwargs):
+    assert method == "strict" and kwargs.keys() == {"data_source", "extra_info"}, kwargs
+    return float(solution_str == ground_truth)
+async def async_score(data_source, solution_str, ground_truth, extra_info): return solution_str == ground_truth
+def no_score(solution_str): return {"acc": 1.0}
 class Judge:
     def __call__(self, completion, answer): return float(completion == answer)
 judge = Judge()
@@ -312,6 +321,46 @@ def test_a_range_becomes_0_to_1(functions):
     assert "task.options.range" in error.value.fix
 
 
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("score", ["compute_score", "plain_score", "async_score"])
+def test_verls_functions_score_as_they_do_there(functions, score, nested):
+    def row(n):
+        truth = {"reward_model": {"style": "rule", "ground_truth": "1"}} if nested else {"ground_truth": "1"}
+        return {
+            "prompt": [{"role": "user", "content": f"{n}?"}],
+            "data_source": "sums",
+            "extra_info": {"index": 1},
+        } | truth
+
+    functions.rows([row(n) for n in range(9)])
+    options = {"range": [-1, 1]} if score == "compute_score" else {}
+    task, example = first(functions, score, gold="ground_truth", **options)
+    assert [task.judge(example, text)[1].total for text in ("1", "2")] == [1.0, 0.0]
+    assert example.gold == "1"
+
+
+def test_a_file_and_a_function_name_a_scoring_function(functions):
+    place = functions.folder / "rewards"
+    place.mkdir()
+    (place / f"{functions.module}.py").write_text("def score(completion, answer): return completion == answer\n")
+    task = open_task("jsonl", {"train": "rows.jsonl", "score": f"rewards/{functions.module}.py:score"}, Path())
+    example = task.examples("train")[0]
+    assert task.judge(example, example.reference["answer"])[1].total == 1.0
+
+
+@pytest.mark.parametrize(
+    ("weights", "totals"),
+    [
+        ({"trl": 1, "brief": 0}, [1.0, 0.0, 0.0]),
+        ({"trl": 1, "brief": -1}, [0.5, 0.5, 0.0]),
+        ([-1, -3], [0.0, 1.0, 0.25]),
+    ],
+)
+def test_a_weight_of_0_pays_nothing_and_a_negative_one_pays_for_low_numbers(functions, weights, totals):
+    task, example = first(functions, ["trl", "brief"], weights=weights)
+    assert [task.judge(example, text)[1].total for text in ("1", "111", "2")] == totals
+
+
 def test_averages_of_ours_do_not_depend_on_the_width_of_a_range_and_sums_of_trls_do(functions):
     task, example = first(functions, ["two", "brief"], range={"two": [0, 2], "brief": [0, 1]})
     assert task.judge(example, "1")[1].total == 1.0
@@ -363,6 +412,7 @@ def test_a_column_that_a_function_needs_is_looked_for_in_every_row(functions):
         ("unsized", r"returned float32 .* for 1 completions"),
         ("several", r"returned list \[1, 1\] for 1 completions"),
         ("infinite", r"what infinite says is inf, which is not in \[0, 1\]"),
+        ("no_score", r"returned dict {'acc': 1.0}, which has no score"),
         ("parts", "the parts right, brief, said were returned, and parts have weights"),
     ],
 )
@@ -396,7 +446,9 @@ def test_two_functions_may_not_return_one_part(functions):
         ({"val": True}, "val is true"),
         ({"range": [1, 0]}, "range goes from the lowest reward to the highest"),
         ({"range": {"nothing": [0, 1]}}, "range names nothing; the parts are score"),
-        ({"weights": {"score": 0}}, "weights.score: Input should be greater than 0"),
+        ({"weights": {"score": 0}}, "weights are all 0"),
+        ({"weights": [1, 2]}, "weights are 2 for 1 functions"),
+        ({"weights": {"score": "much"}}, "weights.score: Input should be a valid number"),
         ({"weights": {}}, "weights"),
         ({"judges": -1}, "judges"),
         ({"gold": "#### {answer.real}"}, "is no template; write {column}"),

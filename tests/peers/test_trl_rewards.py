@@ -94,6 +94,8 @@ def trainer(tiny_folder, tmp_path_factory):
         ([accuracy, form], [0.5, 3.0]),
         ([signed, form, brief], None),
         ([accuracy, sometimes, signed], [1.0, 2.0, 0.25]),
+        ([accuracy, form, brief], [1.0, 0.0, -0.5]),
+        ([sometimes, signed], [-1.0, -0.5]),
     ],
 )
 def test_sums_are_those_of_trl_up_to_the_scale(tmp_path, trainer, functions, weights, chat):
@@ -113,12 +115,12 @@ def test_sums_are_those_of_trl_up_to_the_scale(tmp_path, trainer, functions, wei
         "train": str(tmp_path / "rows.jsonl"),
         "score": [f"{__name__}:{name}" for name in names],
         "range": ranges,
-        **({} if weights is None else {"weights": dict(zip(names, weights, strict=True))}),
+        **({} if weights is None else {"weights": weights}),
     }
     task = open_task("jsonl", options, Path())
     ours = [score.total for _, score in task.judge_group(task.examples("train")[0], TEXTS)]
     weighed = dict(zip(names, weights or [1.0] * len(names), strict=True))
-    low, high = (sum(weighed[name] * ranges[name][end] for name in names) for end in (0, 1))
+    low, high = (sum(end(weighed[name] * each for each in ranges[name]) for name in names) for end in (min, max))
     assert ours == pytest.approx(((theirs - low) / (high - low)).tolist())
     assert len(set(ours)) > 2
 

@@ -78,6 +78,30 @@ def test_seeds_decide_and_no_seed_is_a_fresh_one(client):
     assert texts(seed=1) == texts(seed=1) != texts(seed=2)
     assert texts() != texts()
     assert len(set(texts(seed=1))) > 1
+    assert ask(client, "autoregressive", temperature=1.0, seed=1).choices[0].message.content == texts(seed=1)[0]
+
+
+def test_letters_of_several_bytes_are_whole_in_a_stream(client):
+    wholes = []
+    for seed in range(12):
+        asked = {"seed": seed, "temperature": 1.0, "max_tokens": 12, "logprobs": True}
+        whole = ask(client, "autoregressive", **asked).choices[0]
+        chunks = [one.choices[0] for one in ask(client, "autoregressive", **asked, stream=True)]
+        assert "".join(one.delta.content or "" for one in chunks) == whole.message.content
+        assert [each for one in chunks if one.logprobs for each in one.logprobs.content] == whole.logprobs.content
+        assert all(bytes(each.bytes).decode() == each.token for each in whole.logprobs.content)
+        wholes.append(whole.message.content)
+    assert not all(map(str.isascii, wholes))
+
+
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [({"max_completion_tokens": 3}, 3), ({"max_completion_tokens": 3, "max_tokens": 5}, 3), ({"max_tokens": 5}, 5)],
+)
+def test_an_answer_has_at_most_the_tokens_that_are_asked_for(client, limits, most):
+    said = [ask(client, "autoregressive", seed=seed, temperature=1.0, **limits) for seed in range(6)]
+    assert {(each.usage.completion_tokens, each.choices[0].finish_reason) for each in said} >= {(most, "length")}
+    assert max(each.usage.completion_tokens for each in said) == most
 
 
 def test_log_probabilities_are_those_that_were_drawn_by(client, policies):
@@ -206,6 +230,8 @@ def test_models_are_listed_and_described(client):
         ({"top_logprobs": 5, "logprobs": True}, "top_logprobs"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
         ({"temperature": 3}, "temperature"),
+        ({"stop": ["a", ""]}, "stop.1: String should have at least 1 character"),
+        ({"stop": ""}, "stop: String should have at least 1 character"),
         ({"extra_body": {"temprature": 1}}, "temprature: this parameter is not known here"),
         (
             {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "nope"}}}},

@@ -187,6 +187,7 @@ def _seen(
         cheat=cheat,
         limits=headline.limits if headline is not None else {},
         form=tuple(task.form),
+        idle=() if users is None else [name for name, share in users.shares.items() if not share],
         commas=writes_commas(few),
     )
 

@@ -194,7 +194,8 @@ def oracle(seen: Seen) -> Iterator[Finding]:
     lacking: dict[str, int] = defaultdict(int)
     unexplained = []
     for verdict, score in low:
-        short = {name for name, value in score.parts.items() if value is not None and value < 1 - EXACT}
+        paying = {name: value for name, value in score.parts.items() if name not in seen.idle}
+        short = {name for name, value in paying.items() if value is not None and value < 1 - EXACT}
         for name in short:
             lacking[name] += 1
         if not short or short - named:

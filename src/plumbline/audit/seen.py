@@ -48,6 +48,8 @@ class Seen:
     """Of controls, where the task has them."""
     form: Sequence[str] = ()
     """Parts that judge form: in a rubric they take away, and pay nothing."""
+    idle: Sequence[str] = ()
+    """Parts of weight 0."""
     commas: bool = False
     """Whether the prompts' language writes decimal commas."""
 
@@ -67,11 +69,12 @@ class Seen:
         return min((score.total for _, score in self.scored), default=0.0)
 
     def parts(self) -> dict[str, list[tuple[Verdict, float | None]]]:
-        """Every part's values; a score without parts has one, its total."""
+        """The values of every part that pays; a score without parts has one, its total."""
         found: dict[str, list[tuple[Verdict, float | None]]] = defaultdict(list)
         for verdict, score in self.scored:
             for name, value in (score.parts or {"reward": score.total}).items():
-                found[name].append((verdict, value))
+                if name not in self.idle:
+                    found[name].append((verdict, value))
         return found
 
 

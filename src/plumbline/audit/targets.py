@@ -8,7 +8,7 @@ from typing import Any
 
 from plumbline.errors import RecipeError
 from plumbline.evaluation.command import records_folder
-from plumbline.imports import named
+from plumbline.imports import dotted, named
 from plumbline.recipe import load, names, task_section
 from plumbline.tasks import TASKS, Progress, open_task, silent, variants_of
 from plumbline.tasks.task import Task
@@ -41,6 +41,7 @@ def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path
         RecipeError: there is no such thing, or an option that it does not have.
         DataError, StorageError: records that cannot be read.
     """
+    name = dotted(name)
     if rows is not None:
         scored = {"train": str(rows), "score": name.split(",") if "," in name else name}
         return {"": Target("jsonl", {**scored, **options}, Path("data") / "jsonl")}
@@ -70,5 +71,5 @@ def _refuse_functions(name: str) -> None:
         parameters = inspect.signature(named(name, "task")).parameters
     except (TypeError, ValueError):
         return  # which is said where it is opened
-    if {"completion", "completions"} & parameters.keys():
+    if {"completion", "completions", "solution_str"} & parameters.keys():
         raise RecipeError(f"{name} is a scoring function, and no task", "add --rows with a file of JSON lines")

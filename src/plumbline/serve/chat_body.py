@@ -209,12 +209,20 @@ def read_chat(raw: bytes) -> ChatBody:
     try:
         return ChatBody.model_validate_json(raw)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        errors = error.errors(include_url=False, include_input=False)
+        first = errors[0]
+        if _is_kind(first["loc"][-1:]):  # of a text or a list the kind that was sent has the deeper error
+            same = [one for one in errors if one["loc"][: len(first["loc"]) - 1] == first["loc"][:-1]]
+            first = max(same, key=lambda one: len(one["loc"]))
         if first["type"] == "json_invalid":
             raise Refusal(400, f"the body is not JSON: {first['msg'][:200]}", code="invalid_json") from error
-        where = ".".join(str(part) for part in first["loc"])[:200]
+        where = ".".join(str(part) for part in first["loc"] if not _is_kind((part,)))[:200]
         said = "this parameter is not known here" if first["type"] == "extra_forbidden" else first["msg"]
         raise Refusal(400, f"{where or 'the body'}: {said[:300]}", param=where or None, code=first["type"]) from error
+
+
+def _is_kind(end: tuple[int | str, ...]) -> bool:
+    return any(str(part) in {"str", "constrained-str"} or "[" in str(part) for part in end)
 
 
 def askings(body: ChatBody, limits: Limits) -> list[Asked]:

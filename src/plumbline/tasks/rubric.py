@@ -23,7 +23,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """Weighted parts that pay, and parts of form that take away a share of what was paid.
+    """Weighted parts that pay (with the weight 0 nothing), and parts of form that take away a share of what was paid.
 
         total = (1 - sum over form of weight * (1 - value)) * (sum over parts of weight * value) / (sum of weight)
 
@@ -43,8 +43,8 @@ class Rubric:
         names = [part.name for part in (*self.form, *self.parts)]
         if len(set(names)) != len(names):
             raise ValueError(f"rubric {self.name}: a part is named twice: {names}")
-        if not self.parts or any(part.weight <= 0 for part in (*self.parts, *self.form)):
-            raise ValueError(f"rubric {self.name}: every part needs a positive weight")
+        if any(part.weight < 0 for part in (*self.parts, *self.form)) or not any(part.weight for part in self.parts):
+            raise ValueError(f"rubric {self.name}: no weight is negative, and one part needs a positive weight")
         if sum(part.weight for part in self.form) > 1:
             raise ValueError(f"rubric {self.name}: form cannot take away more than everything")
 
@@ -78,7 +78,7 @@ class Rubric:
     def earned(self, values: Mapping[str, float | None]) -> dict[str, float]:
         """What each part that pays adds to the total, after what form takes away; they add up to it."""
         taken = sum(part.weight * (1 - value) for part in self.form if (value := values[part.name]) is not None)
-        paying = {part.name: part.weight for part in self.parts if values[part.name] is not None}
+        paying = {part.name: part.weight for part in self.parts if part.weight and values[part.name] is not None}
         whole = sum(paying.values())
         return {name: (1 - taken) * weight * (values[name] or 0.0) / whole for name, weight in paying.items()}
 

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from string import Formatter
 from typing import Annotated, Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from plumbline.imports import dotted
 from plumbline.recipe import Section, section
 
 Range = tuple[float, float]
-Weight = Annotated[float, Field(gt=0)]
+Weight = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class JsonlOptions(Section):
@@ -33,9 +34,10 @@ class JsonlOptions(Section):
     stratum: str | None = None
     """The column that evaluations break down by."""
     score: str | list[str]
-    """`module:function`, one or several (see `plumbline.tasks.jsonl.scorer`)."""
+    """`module:function` or `file.py:function`, one or several (see `plumbline.tasks.jsonl.scorer`)."""
     weights: dict[str, Weight] | None = Field(default=None, min_length=1)
-    """Of the named parts. None: the functions themselves are the parts, each with the weight 1."""
+    """Of the named parts, or a list in the order of the functions. A negative weight pays for low numbers; a part of
+    weight 0 is measured and pays nothing. None: the functions themselves are the parts, each with the weight 1."""
     range: Range | dict[str, Range] | None = None
     """What a function returns lies between these two, which become 0 and 1; or such a pair for each part. None: [0, 1]
     for every part."""
@@ -59,6 +61,7 @@ class JsonlOptions(Section):
     @field_validator("score")
     @classmethod
     def _functions(cls, value: str | list[str]) -> str | list[str]:
+        value = dotted(value) if isinstance(value, str) else list(map(dotted, value))
         names = [name.partition(":")[2] for name in ([value] if isinstance(value, str) else value)]
         if not names or not all(names):
             raise ValueError("name a function as module:function, or several")
@@ -66,10 +69,22 @@ class JsonlOptions(Section):
             raise ValueError(f"two functions have one name ({', '.join(names)}), which is the name of their part")
         return value
 
+    @field_validator("weights", mode="before")
+    @classmethod
+    def _in_order(cls, value: Any, known: ValidationInfo) -> Any:
+        if not isinstance(value, list) or (score := known.data.get("score")) is None:
+            return value
+        names = [name.partition(":")[2] for name in ([score] if isinstance(score, str) else score)]
+        if len(value) != len(names):
+            raise ValueError(f"weights are {len(value)} for {len(names)} functions; give each one, or name the parts")
+        return dict(zip(names, value, strict=True))
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if sum(share for share in (self.val, self.test) if not isinstance(share, str)) >= 1:
             raise ValueError("val and test hold out all of train")
+        if not any(self.parts().values()):
+            raise ValueError("weights are all 0, so no answer earns anything; give one part another weight")
         pairs = self.range.values() if isinstance(self.range, dict) else [] if self.range is None else [self.range]
         for low, high in pairs:
             if not low < high:

@@ -72,6 +72,8 @@ def _read(split: str, path: str, options: JsonlOptions, needs: frozenset[str]) -
     rows = []
     for number, row in read_jsonl(Path(path)):
         where = f"{path}:{number}"
+        if isinstance(verl := row.get("reward_model"), dict) and "ground_truth" in verl:
+            row = {"ground_truth": verl["ground_truth"], **row}
         if missing := sorted(needs - row.keys()):
             raise DataError(
                 f"{where}: the scoring function takes {', '.join(missing)}, and this row has no such column "

@@ -1,20 +1,24 @@
 """The user's scoring functions: what they take, what they return, and a hash by which a change of them is noticed.
 
-Two signatures are known, by the parameters' names:
+Three signatures are known, by the parameters' names:
 
     def score(completion, answer): ...                     # one answer; any columns of the row, and prompt, by name
     def score(prompts, completions, answer, **columns): ... # TRL's: lists, one entry for each answer
+    def compute_score(data_source, solution_str, ground_truth, extra_info=None): ... # verl's: one answer
 
-The first returns a number, or named parts: a mapping of name to number. The second returns a list of these. Both may
-be coroutines. As in TRL, a prompt that is a list of messages gives completions that are lists of one message, and a
-prompt that is a text gives texts.
+The first returns a number, or named parts: a mapping of name to number. The second returns a list of these. verl's
+returns a number, or a mapping whose `score` is the number; the rest is not read. All may be coroutines. As in TRL, a
+prompt that is a list of messages gives completions that are lists of one message, and a prompt that is a text gives
+texts; verl's functions take texts.
 
 Parts of the first kind are averaged by weight, whatever their ranges; None leaves a part out of the average. Where a
-function has TRL's signature, parts add up as in TRL, and one line from the lowest sum to the highest makes it 0 to 1:
+function has TRL's or verl's signature, parts add up as in TRL, and one line from the lowest sum to the highest makes it
+0 to 1:
 
     reward = (sum of weight * value - lowest sum) / (highest sum - lowest sum)
 
-So a part weighs its weight times the width of its range. None, and NaN as in TRL, adds 0 to such a sum. The scale is
+So a part weighs its weight times the width of its range. A negative weight turns its part around: the lowest number
+becomes 1. None, and NaN as in TRL, adds 0 to such a sum. The scale is
 that of the declared ranges, 0 to 1 by default: it must be the same in the whole run and when the run is resumed, and
 most of TRL's functions stay within it. The first number outside is an error (`RewardError`) that names the range.
 """
@@ -43,6 +47,7 @@ from plumbline.tasks.rubric import Part, Rubric
 
 _OURS = frozenset({"prompt", "completion"})
 _TRL = frozenset({"prompts", "completions"})
+_VERL = frozenset({"data_source", "solution_str", "ground_truth", "extra_info"})
 _TRAINER = frozenset({"completion_ids", "trainer_state", "log_extra", "log_metric", "environments"})
 """What only TRL's trainer can give."""
 _SLACK = 1e-6
@@ -60,6 +65,8 @@ class Scorer:
     function: Callable[..., Any]
     batched: bool
     """Whether it takes lists (TRL's signature)."""
+    verl: bool
+    """Whether it has verl's signature."""
     takes: frozenset[str] | None
     """The parameters that it names; None where it takes whatever there is."""
     needs: frozenset[str]
@@ -77,9 +84,11 @@ class Scorer:
         if not self.batched:
             returned = []
             for prompt, text, row in zip(prompts, completions, rows, strict=True):
-                given = self._of({**row, "prompt": prompt, "completion": text})
+                own = {"solution_str": text} if self.verl else {"prompt": prompt, "completion": text}
+                given = self._of({**({"extra_info": {}} if self.verl else {}), **row, **own})
                 returned.append(self.function(**{key: _copied(value) for key, value in given.items()}))
-            return _awaited(returned)
+            said = _awaited(returned)
+            return list(map(self._verl_score, said)) if self.verl else said
         count = len(completions)
         columns = {
             key: [_copied(row.get(key)) for row in rows]
@@ -100,6 +109,14 @@ class Scorer:
                 "return a list with one number for each; a function of one answer has the parameter completion",
             )
         return values
+
+    def _verl_score(self, value: Any) -> Any:
+        if isinstance(value, Mapping) and "score" not in value:
+            raise RewardError(
+                f"{self.name} returned {_shown(value)}, which has no score",
+                "return a number, or a mapping that holds it as score",
+            )
+        return value["score"] if isinstance(value, Mapping) else value
 
     def _of(self, values: dict[str, Any]) -> dict[str, Any]:
         return values if self.takes is None else {key: value for key, value in values.items() if key in self.takes}
@@ -138,16 +155,21 @@ def open_scorer(name: str) -> Scorer:
         RecipeError: there is none of that name, or it takes or gives what a scoring function does not.
     """
     function = named(name, "scoring function")
-    how = "def score(completion, answer), with columns of the rows by name, or TRL's def score(completions, **columns)"
+    how = (
+        "def score(completion, answer), with columns of the rows by name, TRL's def score(completions, **columns), or "
+        "verl's def compute_score(data_source, solution_str, ground_truth, extra_info=None)"
+    )
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
         raise RecipeError(f"{name} does not say what it takes: {error}", f"write it as {how}") from error
     known = [one for one in parameters if one.kind not in {one.VAR_KEYWORD, one.VAR_POSITIONAL}]
     names = [one.name for one in known]
-    if any(one.kind is one.POSITIONAL_ONLY for one in known) or ("completions" in names) == ("completion" in names):
+    answers = {"completion", "completions", "solution_str"} & set(names)
+    if any(one.kind is one.POSITIONAL_ONLY for one in known) or len(answers) != 1:
         raise RecipeError(f"{name} takes ({', '.join(names)}), which is no answer to score", f"write it as {how}")
-    batched = "completions" in names
+    batched, verl = "completions" in names, "solution_str" in names
+    open_ = any(one.kind is one.VAR_KEYWORD for one in parameters)
     needs = frozenset(one.name for one in known if one.default is one.empty)
     if batched and (lacking := needs & _TRAINER):
         raise RecipeError(
@@ -159,8 +181,9 @@ def open_scorer(name: str) -> Scorer:
         part=name.partition(":")[2],
         function=function,
         batched=batched,
-        takes=None if any(one.kind is one.VAR_KEYWORD for one in parameters) else frozenset(names),
-        needs=needs - (_TRL if batched else _OURS),
+        verl=verl,
+        takes=frozenset({*names, *(_VERL if open_ else ())}) if verl or not open_ else None,
+        needs=needs - (_TRL if batched else {"solution_str", "extra_info"} if verl else _OURS),
     )
 
 
@@ -175,16 +198,19 @@ class Scoring:
         """
         self.options = options
         self.scorers = [open_scorer(name) for name in options.functions()]
-        self.sums = any(scorer.batched for scorer in self.scorers)
+        self.sums = any(scorer.batched or scorer.verl for scorer in self.scorers)
         """Whether parts add up, as in TRL."""
+        self.weights = options.parts()
         parts = []
-        for name, weight in options.parts().items():
+        for name, weight in self.weights.items():
             low, high = options.range_of(name)
-            parts.append(Part(name, weight * (high - low if self.sums else 1), f"what {name} says"))
+            parts.append(Part(name, abs(weight) * (high - low if self.sums else 1), f"what {name} says"))
         self._rubric = Rubric("+".join(options.functions()), 1, tuple(parts))
         self._nan: set[str] = set()
         """Parts that returned NaN, which is warned of once."""
-        ranges = ";".join(f"{part.name}={options.range_of(part.name)}" for part in parts)
+        ranges = ";".join(
+            f"{part.name}={'-' if self.weights[part.name] < 0 else ''}{options.range_of(part.name)}" for part in parts
+        )
         content = "\x1e".join([ranges, *map(_source, self.scorers)])
         self.identity = f"{self._rubric.identity}:{hashlib.sha256(content.encode()).hexdigest()[:8]}"
         """Of the functions' names and source, the parts' weights and their ranges."""
@@ -241,7 +267,7 @@ class Scoring:
     def _score(self, numbers: Mapping[str, float | None]) -> Score:
         numbers = {name: self._without_nan(name, number) for name, number in numbers.items()}
         values = {name: None if (number := numbers[name]) is None else self._unit(name, number) for name in numbers}
-        if all(value is None for value in values.values()):
+        if all(value is None for name, value in values.items() if self.weights[name]):
             raise DataError("nothing was said of this answer: None is no reward", "return a number, 0 for a bad answer")
         score = self._rubric.score({name: values[name] for name in self._rubric.names})
         if not self.sums or None not in values.values():
@@ -275,7 +301,8 @@ class Scoring:
                 if math.isfinite(number)
                 else "return a finite number for every text, 0 for a bad answer",
             )
-        return min(1.0, max(0.0, scaled))
+        scaled = min(1.0, max(0.0, scaled))
+        return 1 - scaled if self.weights[name] < 0 else scaled
 
 
 def range_advice(seen: Mapping[str, tuple[float, float]]) -> str:
