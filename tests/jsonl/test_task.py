@@ -406,7 +406,7 @@ def test_a_column_that_a_function_needs_is_looked_for_in_every_row(functions):
         ("wide", "wide is ndarray .* and no number"),
         ("huge", "huge is int .* and no number"),
         ("text", "text is str '1.0', and no number"),
-        ("silent", "nothing was said of this answer: None is no reward"),
+        ("silent", "no function gave this answer a number, so it has no reward"),
         ("scalar", "returned float 1.0 for 1 completions"),
         ("unordered", "returned set {1.0} for 1 completions"),
         ("unsized", r"returned float32 .* for 1 completions"),

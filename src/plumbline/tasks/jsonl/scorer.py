@@ -174,7 +174,7 @@ def open_scorer(name: str) -> Scorer:
     if batched and (lacking := needs & _TRAINER):
         raise RecipeError(
             f"{name} takes {', '.join(sorted(lacking))}, which only TRL's trainer has",
-            "score the text; length has sampling.max_tokens and rl.mask_truncated",
+            "score the text alone; sampling.max_tokens limits its length",
         )
     return Scorer(
         name=name,
@@ -268,7 +268,9 @@ class Scoring:
         numbers = {name: self._without_nan(name, number) for name, number in numbers.items()}
         values = {name: None if (number := numbers[name]) is None else self._unit(name, number) for name in numbers}
         if all(value is None for name, value in values.items() if self.weights[name]):
-            raise DataError("nothing was said of this answer: None is no reward", "return a number, 0 for a bad answer")
+            raise DataError(
+                "no function gave this answer a number, so it has no reward", "return a number, 0 for a bad answer"
+            )
         score = self._rubric.score({name: values[name] for name in self._rubric.names})
         if not self.sums or None not in values.values():
             return score
