@@ -262,6 +262,7 @@ def test_parse_of_a_malformed_row(plumbline, tmp_path, content, message):
     code, _, err = plumbline("parse", tmp_path / "texts.jsonl")
     assert code == 1
     assert message in err
+    assert "`plumbline parse < FILE`" in err
 
 
 def test_recipe_lists_prints_and_overrides(plumbline):

@@ -41,6 +41,15 @@ def _texts(file: Path | None, stdin: TextIO | None) -> Iterator[tuple[Any, str]]
             raise DataError(f"standard input has more than {LARGEST_JSON >> 20} MiB", "give a shorter text")
         yield None, text
         return
+    try:
+        yield from _rows(file)
+    except DataError as error:
+        if not file.is_file():
+            raise
+        raise DataError(error.cause, f"{error.fix}; `plumbline parse < FILE` reads a file as one text") from error
+
+
+def _rows(file: Path) -> Iterator[tuple[Any, str]]:
     for number, row in read_jsonl(file):
         if not isinstance(row.get("id"), (str, int)) or not isinstance(row.get("text"), str):
             raise DataError(
