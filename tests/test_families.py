@@ -170,7 +170,7 @@ def test_what_auto_was_is_remembered(finished):
         ("masked", {"algorithm": {"keep": 2}, "inner_epochs": 2}),
         ("masked", {"algorithm": "gspo", "inner_epochs": 2}),
         ("masked", {"algorithm": {"ratio": "step"}, "beta": 0.1, "kl": "closed"}),
-        ("masked", {"controls": {"tokens_only": True}, "beta": 0.1}),
+        ("masked", {"controls": {"score_temperature": 0.7}, "beta": 0.1, "max_gap": 100.0}),
         ("masked", {"algorithm": {"name": "espo", "draws": 2}, "inner_epochs": 2, "beta": 0.1}),
         ("masked", {"algorithm": {"name": "gdpo", "draws": 2}, "inner_epochs": 2}),
         ("masked", {"algorithm": {"name": "spg", "bound": "gdpo", "draws": 3}}),
@@ -180,7 +180,7 @@ def test_what_auto_was_is_remembered(finished):
         ("masked", {"algorithm": "just_grpo", "sampling": {"selector": "leftmost", "steps": 8}}),
         ("slots", {"beta": 0.1, "kl": "closed", "algorithm": {"ratio": "step"}, "inner_epochs": 2}),
         ("slots", {"algorithm": "cispo", "inner_epochs": 2, "beta": 0.1}),
-        ("flow", {"beta": 0.1, "kl": "closed", "kl_target": 0.01}),
+        ("flow", {"beta": 0.1, "kl": "closed"}),
         ("flow", {"algorithm": {"keep": 2, "ratio": "step"}, "inner_epochs": 2}),
     ],
 )

@@ -168,8 +168,8 @@ def test_just_grpo_refuses_a_law_that_is_not_left_to_right(sampling, said):
             "rl.shuffle_advantages moved: write controls: {shuffle_advantages: true} beside rl",
         ),
         (
-            {"likelihood": {"tokens_only": True, "temperature": 0.7}},
-            "rl.likelihood moved: write controls: {tokens_only: true, score_temperature: 0.7} beside rl instead",
+            {"likelihood": {"temperature": 0.7}},
+            "rl.likelihood moved: write controls: {score_temperature: 0.7} beside rl instead",
         ),
         ({"shuffle_advantages": False}, "rl.shuffle_advantages moved: write nothing instead"),
     ],
@@ -198,5 +198,5 @@ def test_the_denominator_and_the_credit_are_the_algorithms_own():
     assert Grpo().advantages(rewards)[:, 0].tolist() == pytest.approx([-0.2, 0.2, 0.0])
     scaled = Grpo(scale_advantages="group").advantages(rewards)[:, 0]
     assert scaled[1] == pytest.approx(0.2 / (np.std([0.2, 0.6], ddof=1) + 1e-4))
-    assert Cispo().weights([5, 3], [True, True], 20).tolist() == pytest.approx([1 / 8] * 2)
-    assert Grpo().weights([5, 3], [True, True], 20).tolist() == pytest.approx([1 / 40] * 2)
+    assert Cispo().weights([5, 3], 20).tolist() == pytest.approx([1 / 8] * 2)
+    assert Grpo().weights([5, 3], 20).tolist() == pytest.approx([1 / 40] * 2)

@@ -13,9 +13,8 @@ from plumbline.algorithms.likelihood.trajectory import trajectory_views
 from plumbline.algorithms.spg import MIX, ORDER, sandwiched
 from plumbline.algorithms.wd1 import LOOKS, Wd1
 from plumbline.errors import RecipeError
-from plumbline.recipe import RlSection, parse
+from plumbline.recipe import parse
 from plumbline.records import Sampling, Step, SteppedSampling, Trajectory
-from plumbline.training import guards
 
 LENGTH = 3
 ANSWER = np.array([1, 0, 1])
@@ -238,30 +237,12 @@ def test_spg_of_a_batch_is_the_sum_of_its_places():
         ({"algorithm": {"name": "spg", "bound": "diffu"}}, "bound: Input should be 'espo' or 'gdpo'"),
         ({"algorithm": "wd1", "inner_epochs": 2}, "one inner epoch"),
         ({"algorithm": "spg", "beta": 0.1}, "one inner epoch, beta 0"),
-        ({"kl_target": 0.1}, "start with a beta"),
         ({"kl": "closed", "beta": 0.1, "algorithm": "gdpo"}, "rl.kl: sampled"),
     ],
 )
 def test_combinations_that_would_be_biased_or_empty_are_refused(rl, message):
     with pytest.raises(RecipeError, match=message):
         parse({"name": "x", "model": {"name": "m"}, "rl": {"steps": 1, **rl}})
-
-
-def test_beta_follows_its_target_and_is_remembered():
-    section, memory = RlSection(steps=1, beta=0.1, kl_target=0.02), {}
-    guards.adapt_beta(section, 0.1, memory)
-    assert guards.adapted_beta(section, memory) == pytest.approx(0.2)
-    guards.adapt_beta(section, 0.02, memory)
-    assert guards.adapted_beta(section, memory) == pytest.approx(0.2)
-    guards.adapt_beta(section, 0.001, memory)
-    assert guards.adapted_beta(section, memory) == pytest.approx(0.1)
-    fixed = replace_target(section)
-    guards.adapt_beta(fixed, 5.0, memory)
-    assert guards.adapted_beta(fixed, memory) == 0.1
-
-
-def replace_target(section: RlSection) -> RlSection:
-    return section.model_copy(update={"kl_target": None})
 
 
 def test_a_view_keeps_everything_but_the_steps():

@@ -116,10 +116,11 @@ def test_what_is_recorded_is_what_the_learner_scores_under_the_same_law(served, 
         assert trajectory.sampling == request.sampling
 
 
-def test_equal_prompts_go_in_one_request_and_no_more_are_in_flight_than_may_be(served):
+def test_equal_prompts_go_in_one_request_and_no_more_are_in_flight_than_may_be(served, monkeypatch):
+    monkeypatch.setattr("plumbline.engines.vllm.IN_FLIGHT", 4)
     start, engine = served
     server = start()
-    sampler = engine(server, in_flight=4)
+    sampler = engine(server)
     asked = requests(["o produto", "sim ou"], 6, Sampling(max_tokens=3))
     assert len(list(sampler.sample(asked))) == 12
     assert sorted(server.state.asked) == [2, 2, 4, 4]

@@ -391,7 +391,7 @@ def updated(policy, recipe, credits_, helpers):
     optimiser, kept = Optimiser(policy.trainable(), recipe.rl.optimiser, 1), {}
     optimiser.passes.helpers = helpers
     optimiser.step = lambda step: kept.update(gradients(policy)) or 1.0
-    update = update_policy(policy, optimiser, credits_, recipe, 0, recipe.rl.beta)
+    update = update_policy(policy, optimiser, credits_, recipe, 0)
     optimiser.clear()
     return kept, update
 

@@ -115,7 +115,7 @@ def test_same_batch_same_loss_and_gradients(trainer, tiny_folder, loss_type, bet
     algorithm = Cispo(clip_high=0.15)
     if loss_type != "cispo":
         algorithm = Grpo(normaliser=loss_type, clip_low=0.1, clip_high=0.15)
-    weight = algorithm.weights(lengths, [True] * len(lengths), LIMIT)
+    weight = algorithm.weights(lengths, LIMIT)
     total, at = 0.0, 0
     for part in (trajectories[:3], trajectories[3:]):
         terms = policy.score(part)

@@ -168,7 +168,7 @@ def test_the_gradient_is_that_of_a_plain_sum_over_terms(tiny_folder):
     gradients = []
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
     optimiser.step = lambda step: gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
-    update_policy(policy, optimiser, credits_, recipe, 0, 0.0)
+    update_policy(policy, optimiser, credits_, recipe, 0)
 
     plain = open_policy(AutoregressiveModel(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
     scored = plain.score([turn for c in credits_ for turn in c.turns])

@@ -186,7 +186,7 @@ def test_a_batch_cut_differently_measures_the_same(tiny_folder):
         ]
         optimiser = Optimiser(policy.trainable(), OptimiserSection(), 1)
         passes = len(policy.batches([turn for c in credits_ for turn in c.turns], tokens_per_pass))
-        update = update_policy(policy, optimiser, credits_, recipe, 0, 0.0)
+        update = update_policy(policy, optimiser, credits_, recipe, 0)
         found.append((passes, update.gradient))
     assert found[0][0] == 12
     assert found[2][0] < 12

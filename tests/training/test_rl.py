@@ -14,7 +14,7 @@ from plumbline.errors import DataError, RunError, TrainingStopped
 from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
-from plumbline.recipe import EvaluationSection, ModelSection, RlSection, parse
+from plumbline.recipe import EvaluationSection, ModelSection, parse
 from plumbline.records import Sampling
 from plumbline.rollouts import collect
 from plumbline.runs.run import Run
@@ -118,7 +118,7 @@ def test_skipping_what_has_no_signal_leaves_the_gradient_as_it_is(tiny_folder):
     gradients = []
     optimiser = Optimiser(policy.trainable(), recipe.rl.optimiser, 1)
     optimiser.step = lambda step: gradients.append({n: w.grad.clone() for n, w in policy.trainable().items()}) or 1.0
-    update = update_policy(policy, optimiser, credits_, recipe, 0, 0.0)
+    update = update_policy(policy, optimiser, credits_, recipe, 0)
     assert update.terms < sum(turn.num_tokens for c in credits_ for turn in c.turns)
 
     plain = open_policy(AutoregressiveModel(name=str(tiny_folder), scoring="rows"), str(tiny_folder))
@@ -227,16 +227,10 @@ def test_it_is_evaluated_as_the_recipe_says_and_at_both_ends(tiny_folder, tmp_pa
     assert [row["eval/done"] for row in run.rows("rl") if "eval/done" in row] == evaluated
 
 
-def test_masking_truncated_rollouts_takes_them_out(tiny_policy):
-    section = RlSection(steps=1, group_size=4, mask_truncated=True)
-    credits_ = credit(rollouts(tiny_policy), section, generator(0))
-    assert {c.weight == 0 for c in credits_ if c.turns[0].truncated} == {True}
-
-
 def test_an_interrupt_while_a_checkpoint_is_read_is_no_error_of_the_checkpoint(tiny_folder, tmp_path, monkeypatch):
     """Safetensors turns a KeyboardInterrupt inside it into an error of its own, and the user was told to delete it."""
     with monkeypatch.context() as broken:
-        broken.setattr(guards, "adapt_beta", lambda *_: os.kill(os.getpid(), signal.SIGINT) or ())
+        broken.setattr(guards, "check_gap", lambda *_: os.kill(os.getpid(), signal.SIGINT) or ())
         with pytest.raises(KeyboardInterrupt):
             train_toy(tiny_folder, tmp_path / "run")
     honest = checkpoints.read

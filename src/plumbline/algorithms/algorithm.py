@@ -78,9 +78,9 @@ class Algorithm(Section, ABC):
         """Advantages [G, K] of what the rollouts of a group earned by item; a row of NaN was not judged and gets 0."""
         return advantages_by_item(earned_gk, self.scale_advantages)
 
-    def weights(self, lengths: Sequence[int], counted: Sequence[bool], max_tokens: int) -> NDArray[np.float64]:
+    def weights(self, lengths: Sequence[int], max_tokens: int) -> NDArray[np.float64]:
         """The weight [n] of each term of a rollout (see `objective.weights`)."""
-        return weights(lengths, counted, self.normaliser, max_tokens)
+        return weights(lengths, self.normaliser, max_tokens)
 
     def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:
         """What is scored of each rollout: by default all of its steps, each by itself where the policy can do that.

@@ -44,24 +44,20 @@ Normaliser = Literal["dr_grpo", "grpo", "dapo"]
 Level = Literal["token", "step", "sequence"]
 
 
-def weights(
-    lengths: Sequence[int], counted: Sequence[bool], normaliser: Normaliser, max_tokens: int
-) -> NDArray[np.float64]:
+def weights(lengths: Sequence[int], normaliser: Normaliser, max_tokens: int) -> NDArray[np.float64]:
     """The weight [n] of each term of a rollout.
 
     Args:
         lengths: terms of each rollout.
-        counted: False for a rollout that is left out (truncated ones, where they are masked): its weight is 0.
         normaliser: which denominator.
         max_tokens: the sampling limit.
     """
     length = np.array(lengths, dtype=np.float64)
-    mask = np.array(counted, dtype=np.float64)
     if normaliser == "dr_grpo":
-        return mask / (len(length) * max_tokens)
+        return np.full(len(length), 1 / (len(length) * max_tokens))
     if normaliser == "grpo":
-        return mask / (len(length) * np.maximum(length, 1))
-    return mask / max(float((length * mask).sum()), 1.0)
+        return 1 / (len(length) * np.maximum(length, 1))
+    return np.full(len(length), 1 / max(float(length.sum()), 1.0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

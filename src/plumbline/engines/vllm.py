@@ -27,6 +27,7 @@ from plumbline.records import Message, Request, Sampling, Trajectory
 from plumbline.runs.run import Listener, Run
 from plumbline.seeds import derive
 
+IN_FLIGHT = 256  # answers that are asked for at once
 RESTARTS = 5  # so often a run starts its own server again
 BARREN = 3  # after so many attempts in a row without any answer the run gives up
 GIVEN = "its log, start it with VLLM_SERVER_DEV_MODE=1 (see docs/vllm.md)"
@@ -240,14 +241,14 @@ class VllmSampler:
             with self._again():
                 self._prepare()
                 said = {"model": self.weights.name, "stop_token_ids": list(self.policy.chat.stop_ids)}
-                answers = self.client.complete(left, said, self.section.in_flight)
+                answers = self.client.complete(left, said, IN_FLIGHT)
                 for request, prompt, tokens, logprobs, stopped in answers:
                     self._barren = 0
                     trajectory = self.policy.trajectory(prompt, tokens, logprobs, request.sampling, stopped=stopped)
                     yield request, replace(trajectory, version=self.version)
 
     def _parts(self, requests: Sequence[Request]) -> list[Part]:
-        """Requests with equal prompts and laws together, at most `in_flight` copies in a part; greedy ones alone."""
+        """Requests with equal prompts and laws together, at most `IN_FLIGHT` copies in a part; greedy ones alone."""
         from plumbline.policies.chunks import copies
 
         def encode(request: Request) -> list[int]:
@@ -257,7 +258,7 @@ class VllmSampler:
 
         return [
             (prompt, part)
-            for law, groups in copies(requests, Sampling, encode, self.section.in_flight)
+            for law, groups in copies(requests, Sampling, encode, IN_FLIGHT)
             for prompt, group in groups
             for part in ([[one] for one in group] if law.greedy else [group])  # greedy copies are refused
         ]

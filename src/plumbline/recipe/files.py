@@ -19,6 +19,7 @@ from plumbline.recipe.families import (
     unread,
     without_foreign,
 )
+from plumbline.recipe.moved import without_gone
 from plumbline.recipe.sections import NO_RESULT, ModelSection, Recipe, TaskSection
 from plumbline.section import section
 from plumbline.storage import SMALL, dumps, read_text
@@ -100,6 +101,7 @@ def parse(values: Mapping[str, Any], name: str = "recipe", *, written: bool = Fa
         RecipeError: names every wrong key, with the nearest right one or with the families that read it; there is no
             such family.
     """
+    values = without_gone(values) if written else values
     parts = {key: each for key in ("model", "sampling") if isinstance(each := values.get(key), Mapping)}
     model, sampling = parts.get("model", {}), parts.get("sampling", {})
     family = model.get("family", ModelSection.model_fields["family"].default)

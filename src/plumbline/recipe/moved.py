@@ -1,5 +1,6 @@
-"""Keys of recipes before algorithms had options of their own: refused, with what to write instead."""
+"""Keys of recipes that moved or are gone: refused, with what to write instead."""
 
+import copy
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +10,41 @@ from plumbline.overrides import as_mapping
 
 OPTIONS = ("ratio", "objective", "clip_low", "clip_high", "scale_advantages", "normaliser")
 NAMES = {"trajectory": "grpo", "diffu": "diffu_grpo", "coupled": "coupled_grpo"}
-CONTROLS = {"tokens_only": "tokens_only", "temperature": "score_temperature"}
+CONTROLS = {"temperature": "score_temperature"}
+GONE = {
+    "rl.kl_target": "rl.beta is the weight of the KL in every step",
+    "rl.mask_truncated": "sampling.max_tokens is the longest answer, and `check` says when it is too short",
+    "controls.tokens_only": "controls.score_temperature scores by another law than sampled",
+    "engine.in_flight": "the run asks for 256 answers at once",
+}
+"""What does the job of a key that is gone."""
+
+
+def check_gone(values: Any) -> None:
+    """Refuse plain values of a recipe that set keys which are gone.
+
+    Raises:
+        ValueError: names each key, and what does its job.
+    """
+    if found := [key for key in GONE if _parent(values, key) is not None]:
+        raise ValueError("; ".join(f"{key} is gone: {GONE[key]}" for key in found))
+
+
+def without_gone(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values of a run's recipe without keys that are gone, which runs of earlier versions hold."""
+    kept = copy.deepcopy(dict(values))
+    for key in GONE:
+        if (parent := _parent(kept, key)) is not None:
+            del parent[key.rpartition(".")[2]]
+    return kept
+
+
+def _parent(values: Any, key: str) -> Any:
+    """The mapping that holds a key, or None."""
+    *path, last = key.split(".")
+    for part in path:
+        values = values.get(part) if isinstance(values, Mapping) else None
+    return values if isinstance(values, Mapping) and last in values else None
 
 
 def check_moved(values: Any) -> None:

@@ -71,8 +71,6 @@ class EngineSection(Section):
     publish: Literal["auto", "lora", "full", "transfer"] = "auto"
     """How weights are handed over: as an adapter's file, as all weights in a file, or by the engine's own transfer.
     auto: lora where adapters are trained on a GPU, else full."""
-    in_flight: PositiveInt = 256
-    """Answers that are asked for at once."""
     timeout: float = Field(default=600, gt=0)
     """Seconds without any answer after which the server counts as hung."""
 

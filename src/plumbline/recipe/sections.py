@@ -17,7 +17,7 @@ from plumbline.algorithms.algorithm import Algorithm
 from plumbline.algorithms.grpo import Grpo
 from plumbline.overrides import as_mapping
 from plumbline.recipe.handoff import ChecksSection, DecideSection, WatchRule
-from plumbline.recipe.moved import check_moved
+from plumbline.recipe.moved import check_gone, check_moved
 from plumbline.recipe.running import EngineSection, EvaluationSection, RunSection, ScaleSection
 from plumbline.records import Sampling
 from plumbline.section import PositiveInt, Section, no_flags
@@ -207,15 +207,13 @@ class ControlsSection(Section):
 
     shuffle_advantages: bool = False
     """Deal advantages at random within the batch, so that nothing can be learnt."""
-    tokens_only: bool = False
-    """Leave the choices of positions out of the log-probability."""
     score_temperature: float | None = Field(default=None, gt=0)
     """Score at another temperature than was sampled at."""
 
     @property
     def exact(self) -> bool:
         """Whether what is scored is what was sampled."""
-        return not self.tokens_only and self.score_temperature is None
+        return self.score_temperature is None
 
 
 class RlSection(Section):
@@ -248,12 +246,9 @@ class RlSection(Section):
     tis: float | None = Field(default=None, ge=1)
     """Weight losses by min(learner before the update / sampler, this cap), for example 2 (`algorithms.objective`); only
     with `old: rescored`, because against recorded ones the ratio has this factor already."""
-    kl_target: float | None = Field(default=None, gt=0)
-    """Adapt beta so that the KL stays near this many nats: doubled above 1.5 times, halved below 1/1.5 times."""
     credit: Literal["answer", "items"] = "answer"
     """answer: all of its tokens get the answer's advantage; items: what single values earn is credited to the tokens
     that wrote them (see `plumbline.training.credit`)."""
-    mask_truncated: bool = False
     patience: PositiveInt = 10
     """Stop when this many steps in a row gave no group with a signal (the check no-signal; see `checks`)."""
     max_gap: float = Field(default=0.1, gt=0)
@@ -305,8 +300,6 @@ class RlSection(Section):
                 "rl.credit: items gives tokens of one answer different advantages, so it needs an rl.algorithm with a "
                 "ratio of tokens over exact trajectories: grpo (ratio: token) or cispo"
             )
-        if self.kl_target is not None and self.beta == 0:
-            raise ValueError("rl.kl_target adapts rl.beta, so start with a beta above 0, for example 0.01")
         if self.kl == "closed" and not how.exact:
             raise ValueError("rl.kl: closed sums over the choices of sampled steps; a bound has rl.kl: sampled")
         return self
@@ -412,6 +405,7 @@ class Recipe(Section):
     @classmethod
     def _keys_that_moved(cls, values: Any) -> Any:
         check_moved(values)
+        check_gone(values)
         return values
 
     @field_validator("engine", mode="before")

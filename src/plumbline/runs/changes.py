@@ -25,7 +25,6 @@ HOW = (
     "engine.python",
     "engine.arguments",
     "engine.publish",
-    "engine.in_flight",
     "engine.timeout",
 )
 """Keys that say how a run is executed, when it is stopped, or what is evaluated besides; results are the same but for

@@ -124,8 +124,7 @@ def credit(
     if controls.shuffle_advantages:
         given = shuffled(given, rng)
     lengths = [rollout.num_tokens for rollout in rollouts]
-    counted = [not (section.mask_truncated and rollout.truncated) for rollout in rollouts]
-    weight = section.algorithm.weights(lengths, counted, turns * rollouts[0].turns[0].sampling.max_tokens)
+    weight = section.algorithm.weights(lengths, turns * rollouts[0].turns[0].sampling.max_tokens)
     return [
         Credit(
             rollout.turns,

@@ -1,14 +1,11 @@
-"""What stops a step before its gradient reaches the weights, and how the weight of the KL follows its target.
+"""What stops a step before its gradient reaches the weights.
 
 What needs the history of a run stands in `plumbline.diagnosis.checks`, and stops it after a checkpoint.
 """
 
 import math
-from collections.abc import Mapping
-from typing import Any
 
 from plumbline.errors import TrainingStopped
-from plumbline.recipe import RlSection
 from plumbline.records import Sampling
 
 ENGINES = "go on with model.decoder: transformers, then with model.scoring: rows (--resume), to find which disagrees; "
@@ -54,22 +51,3 @@ def check_gap(gap: float, limit: float, sampling: Sampling, family: str) -> None
             + "with 16-bit weights a gap below 0.05 is rounding: raise rl.max_gap, then --resume, or begin a new run "
             "with model.dtype: float32",
         )
-
-
-def adapted_beta(section: RlSection, memory: Mapping[str, Any]) -> float:
-    """The weight of the KL in this step: the recipe's, or what adapting has made of it."""
-    return float(memory.get("beta", section.beta)) if section.kl_target is not None else section.beta
-
-
-def adapt_beta(section: RlSection, kl: float | None, memory: dict[str, Any]) -> None:
-    """Double beta where the KL left its target by more than half upwards, halve it downwards (Schulman et al. 2017,
-    arXiv:1707.06347, section 4).
-    """
-    if section.kl_target is None or kl is None:
-        return
-    beta = adapted_beta(section, memory)
-    if kl > 1.5 * section.kl_target:
-        beta *= 2
-    elif kl < section.kl_target / 1.5:
-        beta /= 2
-    memory["beta"] = min(max(beta, 1e-6), 1e3)

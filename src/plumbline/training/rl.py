@@ -21,7 +21,6 @@ from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import turns_of
-from plumbline.training import guards
 from plumbline.training.ahead import drawing
 from plumbline.training.credit import credit, locate_by_task
 from plumbline.training.metrics import sample_rows, step_metrics
@@ -89,10 +88,8 @@ def train_rl(
 
             shuffle = generator(recipe.seed, STAGE, "shuffle", step)
             credits_ = credit(drawn.groups, section, shuffle, items, recipe.controls, turns)
-            beta = guards.adapted_beta(section, progress.memory)
-            update = update_policy(policy, optimiser, credits_, recipe, step, beta)
+            update = update_policy(policy, optimiser, credits_, recipe, step)
             policy.publish(done)
-            guards.adapt_beta(section, update.kl, progress.memory)
             laps.lap("update")
             progress.spend(laps.seconds["cpu/rollouts"] + laps.seconds["cpu/update"])
 
@@ -106,7 +103,6 @@ def train_rl(
                 "train/learning_rate": rate,
                 "train/epoch": done * section.prompts_per_step / source.size,
                 **source.epochs(section.prompts_per_step, done, STAGE, recipe.seed),
-                **({} if section.kl_target is None else {"train/beta": beta}),
             }
             values |= _evaluated(evaluate, recipe, done, last=progress.is_last(done))
             progress.record(done, values, rows)

@@ -52,7 +52,6 @@ def update_policy(
     credits_: Sequence[Credit],
     recipe: Recipe,
     step: int,
-    beta: float,
 ) -> Update:
     """`inner_epochs` optimiser steps on one batch of rollouts.
 
@@ -67,10 +66,10 @@ def update_policy(
         credits_: all rollouts of the step.
         recipe: of the run; with the step its seed decides which steps or hidden positions are scored.
         step: which.
-        beta: weight of the KL in this step.
     """
     section = recipe.rl
     assert section is not None
+    beta = section.beta
     algorithm, sampling = section.algorithm, credits_[0].turns[0].sampling
     useful = [c for c in credits_ if c.weight > 0 and (beta > 0 or not c.is_idle)]
     limit = section.max_gap if section.lag == 0 else math.inf  # at a lag the sampler's copy is held to it
@@ -224,20 +223,18 @@ def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> T
     advantage, weight = given[terms.owner].unbind(1)
     if section.credit == "items":  # every view is a whole trajectory (`Algorithm.by_term`, `Locates`)
         advantage = terms.logprobs.new_tensor(np.concatenate([c.term_advantages() for c in credited]))
-    tokens_only = batch.recipe.controls.tokens_only
-    counted = ~terms.selection if tokens_only else torch.ones_like(terms.selection)
     scored = Scored(
-        new=terms.logprobs[counted],
-        old=old[counted],
-        advantage=advantage[counted],
-        weight=weight[counted],
-        owner=terms.owner[counted],
-        step=terms.step[counted],
-        step_weight=terms.weight[counted],
+        new=terms.logprobs,
+        old=old,
+        advantage=advantage,
+        weight=weight,
+        owner=terms.owner,
+        step=terms.step,
+        step_weight=terms.weight,
         views=[batch.views[index] for index in indices],
-        reference=None if reference is None else reference[counted],
+        reference=reference,
         beta=beta,
-        sampled=None if section.tis is None else terms.recorded[counted],
+        sampled=None if section.tis is None else terms.recorded,
         cap=section.tis or math.inf,
     )
     losses = section.algorithm.surrogate(scored)

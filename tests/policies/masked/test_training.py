@@ -185,7 +185,7 @@ def test_a_reward_is_learnt_step_by_step(masked_folder):
             Credit((trajectory,), float(reward - rewards.mean()), 1 / (128 * 2))
             for trajectory, reward in zip(group, rewards, strict=True)
         ]
-        update_policy(policy, optimiser, credits_, recipe, step, 0.0)
+        update_policy(policy, optimiser, credits_, recipe, step)
         if step < 10 or step == 23:
             values.append(expected())
     assert all(later > sooner for sooner, later in itertools.pairwise(values)), values
@@ -203,7 +203,7 @@ def test_a_rollout_none_of_whose_looks_hides_anything_adds_nothing(masked_folder
     views = bound_views(policy, [c.turns[0] for c in credits_], LOOKS["gdpo"], 2, np.random.default_rng(0))
     assert 0 < len(views) < len(credits_)
     assert all(view.trajectory.steps for view in views)
-    found = [update_policy(policy, optimiser, credits_, recipe, 0, 0.0)]
-    found += [update_policy(policy, optimiser, credits_[:1], recipe, step, 0.0) for step in range(12)]
+    found = [update_policy(policy, optimiser, credits_, recipe, 0)]
+    found += [update_policy(policy, optimiser, credits_[:1], recipe, step) for step in range(12)]
     assert found[0].terms > 0
     assert {one.terms > 0 for one in found[1:]} == {True, False}, "a step without any look is one without a signal"

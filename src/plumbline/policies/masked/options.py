@@ -70,6 +70,6 @@ class MaskedSampling(SteppedSampling):
 OPTIONS = FamilyOptions(
     model=MaskedModel,
     sampling=MaskedSampling,
-    reads=STEPS | SOME_STEPS | {"controls.tokens_only"},
+    reads=STEPS | SOME_STEPS,
     policy="plumbline.policies.masked.policy:MaskedPolicy",
 )

@@ -27,6 +27,6 @@ class SlotSampling(MaskedSampling):
 OPTIONS = FamilyOptions(
     model=SlotModel,
     sampling=SlotSampling,
-    reads=STEPS | {"controls.tokens_only"},
+    reads=STEPS,
     policy="plumbline.policies.slots.policy:SlotPolicy",
 )

@@ -1,15 +1,12 @@
-"""Published checkpoints in, and a student that learns to take longer steps."""
+"""Published checkpoints in."""
 
-import copy
 import pickle
 
-import numpy as np
 import pytest
 import torch
 
 from plumbline.errors import ModelError
 from plumbline.policies.flow.convert import LAYER_NAMES, NAMES, convert
-from plumbline.policies.flow.distil import Batch, distil_loss, follow, student_of
 from plumbline.policies.flow.network import FlowConfig, FlowNetwork
 from tests.policies.flow.conftest import make, opened
 
@@ -91,36 +88,3 @@ def test_hostile_and_foreign_files_are_refused(tmp_path, folder):
     with pytest.raises(ModelError, match="there is no file"):
         convert(tmp_path / "nowhere.pth", tmp_path / "out", str(folder))
     assert not (tmp_path / "out").exists()
-
-
-def batch(network, rows=16):
-    """Canvases of one repeated token, which a long step can fill at once."""
-    token = torch.randint(3, 40, (rows, 1), generator=torch.Generator().manual_seed(0))
-    return Batch([[5, 6, int(t)] for t in token[:, 0]], token.expand(-1, 4).clone())
-
-
-def test_distillation_teaches_the_long_step(folder):
-    teacher = FlowNetwork.from_pretrained(folder)
-    student = student_of(teacher, seed=0)
-    average = copy.deepcopy(student)
-    given = batch(teacher)
-    generator = torch.Generator().manual_seed(1)
-    optimiser = torch.optim.Adam(student.parameters(), lr=1e-2)
-    losses = []
-    for _ in range(250):
-        loss = distil_loss(student, average, given, generator)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        follow(average, student, decay=0.9)
-        losses.append(loss.item())
-    assert np.isfinite(losses).all()
-    with torch.no_grad():
-        noise = torch.randint(0, teacher.config.vocabulary, given.clean.shape, generator=generator)
-        right = []
-        for network in (teacher, student):
-            hidden = network.places(network.encode(given.prompts), noise, torch.zeros(16), torch.ones(16))
-            right.append((network.head(hidden).argmax(-1) == given.clean).float().mean().item())
-    assert right[1] > 0.8 > right[0]
-    gradients = {name: weight.grad for name, weight in student.named_parameters()}
-    assert gradients["width.outer.weight"].abs().sum() > 0
