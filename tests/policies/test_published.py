@@ -272,9 +272,6 @@ class TestBlocks:
             sampled(policy, [CHAT], 1, MaskedSampling(max_tokens=PLACES, steps=PLACES, blocks=2), 0)
         with pytest.raises(RecipeError, match="1 steps do not fit"):
             sampled(policy, [CHAT], 1, MaskedSampling(max_tokens=PLACES, steps=1), 0)
-        schema = json.dumps({"type": "object", "properties": {"nota": {"type": "integer"}}, "required": ["nota"]})
-        with pytest.raises(RecipeError, match=r"leave sampling\.scaffold out"):
-            sampled(policy, [CHAT], 1, MaskedSampling(max_tokens=PLACES, steps=PLACES, scaffold=schema), 0)
         ((drawn,),) = sampled(policy, [CHAT], 1, law, 0)
         with pytest.raises(RecipeError, match="reads a block behind finished ones only"):
             policy.hide(drawn, np.ones(PLACES, dtype=bool))

@@ -20,21 +20,6 @@ from plumbline.records import Sampling
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Allowed:
-    """The tokens that some places may hold: few distinct sets, and which of them each place has."""
-
-    table: Tensor  # [D, V] bool
-    which: Tensor  # [Q]
-
-    def __getitem__(self, index: Tensor | slice) -> "Allowed":
-        return Allowed(self.table, self.which[index])
-
-    def to(self, device: torch.device) -> "Allowed":
-        """The same on a device."""
-        return Allowed(self.table.to(device), self.which.to(device))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Places:
     """The laws of Q places: hidden states, a linear head, and what their logits are divided by besides.
 
@@ -45,20 +30,13 @@ class Places:
     mask_id: int | None  # None: there is none
     hidden: Tensor  # [Q, H]
     divisor: Tensor | None = None  # [Q], the exploration's
-    allowed: Allowed | None = None
-    """What the places may hold; the logits of everything else are minus infinity, too. None: any token."""
 
     def __len__(self) -> int:
         return len(self.hidden)
 
     def __getitem__(self, index: Tensor | slice) -> "Places":
         divisor = None if self.divisor is None else self.divisor[index]
-        allowed = None if self.allowed is None else self.allowed[index]
-        return replace(self, hidden=self.hidden[index], divisor=divisor, allowed=allowed)
-
-    def within(self, allowed: Allowed | None) -> "Places":
-        """The same places, of which each may hold other tokens."""
-        return replace(self, allowed=None if allowed is None else allowed.to(self.hidden.device))
+        return replace(self, hidden=self.hidden[index], divisor=divisor)
 
     def plain(self) -> Tensor:
         """Logits [Q, V] as the model gives them, the mask token suppressed."""
@@ -74,8 +52,6 @@ class Places:
     def _suppressed(self, logits: Tensor) -> Tensor:
         if self.mask_id is not None:
             logits[..., self.mask_id] = float("-inf")
-        if self.allowed is not None:
-            logits = logits.masked_fill(~self.allowed.table[self.allowed.which], float("-inf"))
         return logits
 
     @property
@@ -120,10 +96,7 @@ class Places:
         def compare(part: Places, hidden: Tensor, divisor: Tensor, *given: Tensor) -> Tensor:
             mine = restrict(part.logits(), sampling)
             with torch.no_grad():
-                theirs = (
-                    replace(reference, hidden=hidden, divisor=divisor, allowed=None).logits().float()
-                    / sampling.temperature
-                )
+                theirs = replace(reference, hidden=hidden, divisor=divisor).logits().float() / sampling.temperature
                 theirs = theirs.masked_fill(mine.isneginf(), float("-inf"))
             return work(mine, theirs, *given)
 

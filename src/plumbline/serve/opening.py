@@ -15,7 +15,6 @@ from plumbline.remote import local_model
 from plumbline.runs.run import STAGES, Listener
 from plumbline.serve.batched import BatchedServed
 from plumbline.serve.lenient import LenientServed
-from plumbline.serve.scaffolded import with_scaffolds
 from plumbline.serve.served import Served
 
 NAMED = re.compile(r"([\w.-]{1,64})=(.+)", re.DOTALL)
@@ -97,7 +96,7 @@ def _in_process(name: str, policy: Policy, sampling: Sampling, listener: Listene
     """A model of this process: in a running batch where it fits, with JSON by grammar where xgrammar is there."""
     rows = int(getattr(policy, "rows_at_once", 64))
     if policy.family != "autoregressive":
-        return with_scaffolds(LenientServed(BatchedServed(name, policy, sampling, at_once=rows)), policy, sampling)
+        return LenientServed(BatchedServed(name, policy, sampling, at_once=rows))
     from plumbline.policies.autoregressive.continuous import why_not
     from plumbline.policies.autoregressive.policy import AutoregressivePolicy
     from plumbline.serve.continuous import ContinuousServed

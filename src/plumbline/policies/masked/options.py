@@ -6,7 +6,6 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from plumbline.policies.masked.json_form import read_form
 from plumbline.policies.options import SOME_STEPS, STEPS, DenoisingModel, HidingModel, PretrainedModel
 from plumbline.recipe import FamilyOptions
 from plumbline.records import SteppedSampling
@@ -49,9 +48,6 @@ class MaskedSampling(SteppedSampling):
     """Of the scores by which a selector chooses positions: small prefers the most confident ones."""
     threshold: float = 0.9
     """The confidence from which on the threshold selector fills a position."""
-    scaffold: str = ""
-    """A JSON schema, as text: its braces, keys and separators stand on the canvas from the beginning, and only values
-    that fit it are filled in (see `scaffold`). Empty for none."""
 
     def __post_init__(self) -> None:
         SteppedSampling.__post_init__(self)
@@ -61,10 +57,6 @@ class MaskedSampling(SteppedSampling):
             raise ValueError(f"position_temperature must be above 0, not {self.position_temperature}")
         if not 0 < self.threshold < 1:
             raise ValueError(f"threshold must lie in (0, 1), not {self.threshold}")
-        if self.scaffold and self.blocks > 1:
-            raise ValueError("a scaffold is filled as a whole, so blocks must be 1")
-        if self.scaffold:
-            read_form(self.scaffold)
 
 
 OPTIONS = FamilyOptions(

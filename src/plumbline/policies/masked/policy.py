@@ -26,10 +26,8 @@ from plumbline.policies.masked.options import MaskedModel, MaskedSampling
 from plumbline.policies.masked.probe import check_model
 from plumbline.policies.masked.recorded import Recorded
 from plumbline.policies.masked.sampler import LawOf, denoise
-from plumbline.policies.masked.scaffold import Scaffold
 from plumbline.policies.masked.schedule import slices
 from plumbline.policies.masked.scorer import log_probs, step_divergence
-from plumbline.policies.masked.spelling import open_scaffold
 from plumbline.policies.places import Places, token_log_prob
 from plumbline.policies.policy import Demonstration
 from plumbline.policies.pretrained.inputs import mask_token, padded
@@ -41,8 +39,6 @@ KEPT = 0.1
 
 Measured on a Llama with as many key as query heads: 0.09; fewer key heads cost less.
 """
-SCAFFOLDS = 16
-"""Scaffolds that a policy remembers."""
 PLAIN = Sampling()
 """The law of supervised training."""
 
@@ -65,7 +61,6 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         self.network = Network(
             self.model, section.attention if block is None else "blocks", shifted=shifted, block=block
         )
-        self._scaffolds: dict[tuple[str, int], Scaffold] = {}
         check_model(self.network, source)
         if block is not None:
             self.model.config.update({BLOCKWISE: True, "block_size": block})
@@ -98,33 +93,10 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         ends = [end, *(stop for stop in self.chat.stop_ids if stop != end)]
         block = self.network.block
         for whole in self.chunks(requests, MaskedSampling, self.canvas):
-            scaffold = self.scaffold(whole.sampling)
             for chunk in [whole] if block is None else whole.by_length(block):
                 pieces = slices(chunk.sampling, block, len(chunk.prompts[0]))
-                for row, canvas, steps in denoise(self._law_of(chunk), chunk, pieces, self.mask_id, ends, scaffold):
+                for row, canvas, steps in denoise(self._law_of(chunk), chunk, pieces, self.mask_id, ends):
                     yield self.finished(chunk, row, canvas, steps)
-
-    def scaffold(self, law: MaskedSampling) -> Scaffold | None:
-        """The canvas that a law's scaffold makes with this tokenizer; None where the law has none.
-
-        Raises:
-            RecipeError: the schema is not one that can be held to, or does not fit on the canvas; or the model fills
-                block after block.
-        """
-        if not law.scaffold:
-            return None
-        if self.network.block is not None:
-            raise RecipeError(
-                "a scaffold is filled as a whole, and this model writes block after block",
-                "leave sampling.scaffold out",
-            )
-        key = (law.scaffold, law.max_tokens)
-        if key not in self._scaffolds:
-            while len(self._scaffolds) >= SCAFFOLDS:
-                self._scaffolds.pop(next(iter(self._scaffolds)), None)
-            width = self.model.get_output_embeddings().weight.shape[0]
-            self._scaffolds[key] = open_scaffold(law.scaffold, self.chat, law.max_tokens, self.mask_id, width)
-        return self._scaffolds[key]
 
     @torch.no_grad()
     def _law_of(self, chunk: Chunk[MaskedSampling]) -> LawOf:
@@ -155,7 +127,7 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
 
     def record(self, trajectories: Sequence[Trajectory], law: MaskedSampling) -> Recorded:
         """See `DenoisingPolicy.record`."""
-        return Recorded.of(trajectories, law, self.mask_id, self.scaffold(law), self.network.block)
+        return Recorded.of(trajectories, law, self.mask_id, self.network.block)
 
     def laws(self, recorded: Recorded, model: Any, exploration: Exploration | None) -> Places:
         """The laws of all places that any recorded step could have filled, step by step."""
@@ -165,8 +137,7 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         divisor = None
         if exploration is not None:
             divisor = exploration.divisor(recorded.times)[looked_at.nonzero()[:, 0]]
-        places = Places(model.get_output_embeddings(), self.mask_id, hidden[looked_at], divisor)
-        return places.within(recorded.looked_within)
+        return Places(model.get_output_embeddings(), self.mask_id, hidden[looked_at], divisor)
 
     def log_probs(self, recorded: Recorded, laws: Places, law: MaskedSampling) -> Tensor:
         """See `DenoisingPolicy.log_probs`."""
@@ -180,18 +151,12 @@ class MaskedPolicy(DenoisingPolicy[MaskedSampling, Recorded]):
         """See `Hides.hide`; behind its end an answer's canvas is filled with end tokens.
 
         Raises:
-            RecipeError: the answer was drawn on a scaffold, of which a bound knows nothing, or by a model that never
-                sees hidden places in earlier blocks.
+            RecipeError: the answer was drawn by a model that never sees hidden places in earlier blocks.
         """
         if self.network.block is not None:
             raise RecipeError(
                 "a bound hides any place of an answer, and this model reads a block behind finished ones only",
                 "take an algorithm of exact trajectories (rl.algorithm: grpo)",
-            )
-        if self.law.of(trajectory.sampling).scaffold:
-            raise RecipeError(
-                "a bound hides any place of an answer, and a scaffold holds some of them",
-                "take an algorithm of exact trajectories (rl.algorithm: grpo), or leave sampling.scaffold out",
             )
         answer = trajectory.answer if trajectory.answer is not None else trajectory.tokens
         whole = np.full(trajectory.sampling.max_tokens, self.chat.end_of_turn, dtype=np.int64)

@@ -11,10 +11,8 @@ from torch import Tensor
 
 from plumbline.policies.canvas import distinct_prompts
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.policies.masked.scaffold import Scaffold
 from plumbline.policies.masked.schedule import Slice, slices
 from plumbline.policies.masked.selectors import FREE
-from plumbline.policies.places import Allowed
 from plumbline.records import Trajectory
 
 
@@ -36,10 +34,6 @@ class Recorded:
     step_of: Tensor  # [N]
     tokens: Tensor  # [N]
     layout: Tensor  # [terms]
-    looked_within: Allowed | None = None
-    """What the looked-at places could hold, on a scaffold."""
-    filled_within: Allowed | None = None
-    """The same for the filled ones [N], each when it was its turn."""
 
     @classmethod
     def of(
@@ -47,10 +41,9 @@ class Recorded:
         trajectories: Sequence[Trajectory],
         sampling: MaskedSampling,
         mask_id: int,
-        scaffold: Scaffold | None = None,
         block: int | None = None,
     ) -> "Recorded":
-        """Lay out the steps of trajectories that share the law `sampling`, whose scaffold is given where it has one.
+        """Lay out the steps of trajectories that share the law `sampling`.
 
         `block` is that of a model with blocks of its own (see `slices`).
 
@@ -91,11 +84,6 @@ class Recorded:
         result.filled = index[result.step_of, positions]
         if bool((result.filled < 0).any()):
             raise ValueError("a recorded step fills a place that was not hidden in its state")
-        if scaffold is not None:
-            filled = [step.positions for step in steps]
-            result.filled_within = scaffold.in_turn(known, filled, [step.tokens for step in steps])
-            if looked_at is not result.chosen:
-                result.looked_within = scaffold.allowed(known, [np.flatnonzero(row) for row in looked_at.numpy()])
         width = max(counts)
         column = torch.cat([torch.arange(count) for count in counts])
         first = torch.tensor([int(step.positions[:1].sum()) for step in steps]).unsqueeze(1).expand(-1, width)

@@ -6,8 +6,7 @@ Each step looks at the hidden places of the present block. The head runs only wh
 places where the choice does not depend on the model, at all hidden places of the block otherwise.
 
 An answer ends at its first end token. Once one stands in a finished block (of the leftmost selector: anywhere), what is
-still hidden cannot change the answer: it is filled with end tokens, and no choice is made or recorded there. On a
-scaffold (`scaffold`) the end stands where the schema puts it, and a step is that of `held`.
+still hidden cannot change the answer: it is filled with end tokens, and no choice is made or recorded there.
 """
 
 import math
@@ -24,9 +23,7 @@ from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
 from plumbline.policies.masked import selectors
 from plumbline.policies.masked.filling import Filling, Settled, spread
-from plumbline.policies.masked.held import Held, held_step
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.policies.masked.scaffold import Scaffold
 from plumbline.policies.masked.schedule import Slice
 from plumbline.policies.masked.scorer import free_log_prob, selection_log_prob
 from plumbline.policies.places import Places, draw_with_confidence, largest_log_prob, log_confidence
@@ -47,7 +44,6 @@ def denoise(
     pieces: Sequence[Slice],
     mask_id: int,
     ends: Sequence[int],
-    scaffold: Scaffold | None = None,
 ) -> Iterator[Denoised]:
     """Fill a canvas for each row of a chunk from nothing, and yield it when its last block is finished.
 
@@ -57,13 +53,10 @@ def denoise(
         pieces: the law's steps.
         mask_id: the token of a hidden place.
         ends: tokens that end an answer; what is behind an ended one is filled with the first.
-        scaffold: of the law, which says what stands on the canvas from the beginning, and what may be filled in.
     """
     sampling, own, rows = chunk.sampling, chunk.generators(), len(chunk.requests)
     places = sampling.max_tokens
     canvas_rl = torch.full((rows, places), mask_id, dtype=torch.long)
-    if scaffold is not None:
-        canvas_rl[:] = torch.from_numpy(scaffold.canvas)
     hidden_rl = canvas_rl == mask_id
     unfinished = torch.ones((rows,), dtype=torch.bool)
     stops = torch.tensor(ends, dtype=torch.long)
@@ -76,24 +69,18 @@ def denoise(
         if len(active):
             numbers_ru = uniforms([own[row] for row in active.tolist()], 2 * places + 1)
             look, canvas_al, eligible_al = partial(law_of, active), canvas_rl[active], eligible_rl[active]
-            if scaffold is None:
-                filling = _step(look, canvas_al, eligible_al, piece, sampling, numbers_ru)
-            else:
-                filling = held_step(look, canvas_al, eligible_al, piece, Held(scaffold, sampling), numbers_ru)
+            filling = _step(look, canvas_al, eligible_al, piece, sampling, numbers_ru)
             for index, row in enumerate(active.tolist()):
                 step = filling.step(index, canvas_rl[row], piece.time)
                 steps[row].append(step)
                 positions = torch.from_numpy(step.positions)
                 canvas_rl[row, positions] = torch.from_numpy(step.tokens)
-                if scaffold is not None:
-                    scaffold.settle(canvas_rl[row].numpy())
                 hidden_rl[row] = canvas_rl[row] == mask_id
             chunk.show(active.tolist(), canvas_rl[active])
-        if scaffold is not None or piece.last or sampling.selector == "leftmost":
-            if scaffold is None:
-                behind_rl = hidden_rl & torch.isin(canvas_rl[:, : piece.end], stops).any(1, keepdim=True)
-                canvas_rl[behind_rl] = ends[0]
-                hidden_rl[behind_rl] = False
+        if piece.last or sampling.selector == "leftmost":
+            behind_rl = hidden_rl & torch.isin(canvas_rl[:, : piece.end], stops).any(1, keepdim=True)
+            canvas_rl[behind_rl] = ends[0]
+            hidden_rl[behind_rl] = False
             finished = unfinished & ~hidden_rl.any(1)
             unfinished &= ~finished
             for row in finished.nonzero().flatten().tolist():

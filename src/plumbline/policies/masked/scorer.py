@@ -32,7 +32,7 @@ def log_probs(recorded: Recorded, laws: Places, sampling: MaskedSampling) -> Ten
         sampling: their law.
     """
     device = laws.hidden.device
-    filled = laws[recorded.filled.to(device)].within(recorded.filled_within)
+    filled = laws[recorded.filled.to(device)]
     tokens = at_places.token_log_prob(filled, recorded.tokens.to(device), sampling)
     if not bool(recorded.selected.any()):
         return tokens
@@ -127,8 +127,8 @@ def step_divergence(recorded: Recorded, laws: Places, other: Places, sampling: M
     are left out.
     """
     device = laws.hidden.device
-    filled, within = recorded.filled.to(device), recorded.filled_within
-    kl = at_places.divergence(laws[filled].within(within), other[filled].within(within), sampling)
+    filled = recorded.filled.to(device)
+    kl = at_places.divergence(laws[filled], other[filled], sampling)
     total = kl.new_zeros(len(recorded.states)).index_add(0, recorded.step_of.to(device), kl)
     if sampling.selector != "plackett_luce":
         return total
