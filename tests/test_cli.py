@@ -25,7 +25,7 @@ from tests.commerce.conftest import OPTIONS
 ROOT = Path(__file__).parents[1]
 EVAL_FLAGS = (
     "allow-overlap chat-template data device dtype engine executor family greedy json limit max-tokens n out path "
-    "replays report rows-at-once seed set split steps suite table tables task temperature trust-code votes"
+    "replays report rows-at-once seed set split steps suite table tables task temperature trust-code"
 )
 
 

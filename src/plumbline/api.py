@@ -137,9 +137,8 @@ def evaluate(
         split: train, val, test, or another one of the task.
         limit: only the first so many examples.
         trust_code: run code that the model's directory names (a family of models as `module:Class`).
-        options: how a model is opened and asked, as `plumbline eval` has it: temperature (0 is greedy decoding, and
-            what is taken but for a vote), votes (answers that are drawn, of which one is elected; at the temperature
-            1), seed (of sampled answers), max_tokens and steps (what the model's own run evaluated with),
+        options: how a model is opened and asked, as `plumbline eval` has it: temperature (0, the default, is greedy
+            decoding), seed (of sampled answers), max_tokens and steps (what the model's own run evaluated with),
             device, dtype, rows_at_once, family, chat_template, allow_overlap (with prompts that it was trained on),
             engine (vllm, or an endpoint's address).
 

@@ -240,7 +240,6 @@ def evaluate(
     allow_overlap: take.AllowOverlap = False,
     greedy: take.Greedy = False,
     temperature: take.Temperature = None,
-    votes: take.Votes = 1,
     max_tokens: take.MaxTokens = None,
     steps: take.Steps = None,
     seed: take.Seed = 0,
@@ -278,7 +277,6 @@ def evaluate(
         replays=replays,
         model_options=ModelOptions(
             temperature=temperature,
-            votes=votes,
             greedy=greedy,
             max_tokens=max_tokens,
             steps=steps,

@@ -176,15 +176,7 @@ Greedy = Annotated[
 ]
 Temperature = Annotated[
     float | None,
-    typer.Option(min=0, rich_help_panel=ANSWERS, help="0 is greedy, the default; a vote draws at 1."),
-]
-Votes = Annotated[
-    int,
-    typer.Option(
-        min=1,
-        rich_help_panel=ANSWERS,
-        help="Draw so many answers to each prompt; they elect one of them.",
-    ),
+    typer.Option(min=0, rich_help_panel=ANSWERS, help="0 is greedy, the default."),
 ]
 MaxTokens = Annotated[
     int | None,

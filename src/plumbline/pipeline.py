@@ -343,7 +343,7 @@ def _finish_stage(run: Run, policy: Policy, section: ModelSection, stage: str, s
         options=recipe.task.options if recipe.task is not None else {},
         tasks={name: one.model_dump(include={"name", "options"}) for name, one in (recipe.tasks or {}).items()},
         model=model,
-        sampling=asdict(list(modes(recipe).values())[-1][0]),  # as in training, where that is asked
+        sampling=asdict(list(modes(recipe).values())[-1]),  # as in training, where that is asked
         trained_on=trained_on(
             source, (example.fingerprint() for examples in trained.examples.values() for example in examples)
         ),

@@ -324,8 +324,6 @@ class Judged:
     """What the task said before each of them but the first."""
     cut: bool = False
     """See `Rollout.cut`."""
-    drawn: tuple[float, ...] = ()
-    """What each of the answers earned among which this one was elected; empty where there was no vote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,17 +22,12 @@ from plumbline.tasks.task import Replayable, Task
 MEAN = "mean_reward"
 
 
-def modes(recipe: Recipe, *, vote: bool = False) -> dict[str, tuple[Sampling, int]]:
-    """The ways in which a model is asked: greedily, and as in training (but for the number of denoising steps); the
-    law of each, and the answers that are drawn to a prompt. With `vote`, also the recipe's: `vote8` is one of 8.
-    """
-    law, votes = recipe.sampling, recipe.evaluation.votes
+def modes(recipe: Recipe) -> dict[str, Sampling]:
+    """The laws by which a model is asked: greedily, and as in training (but for the number of denoising steps)."""
+    law = recipe.sampling
     if isinstance(law, SteppedSampling):
         law = replace(law, steps=recipe.evaluation.steps or law.steps)
-    modes = {"greedy": (law.as_greedy(), 1)}
-    if recipe.evaluation.sampled:
-        modes["sampled"] = law, 1
-    return {**modes, f"vote{votes}": (law, votes)} if vote and votes else modes
+    return {"greedy": law.as_greedy()} | ({"sampled": law} if recipe.evaluation.sampled else {})
 
 
 def evaluate_stage(
@@ -46,7 +41,7 @@ def evaluate_stage(
         EvaluationKey(stage, split, mode, task=ground.name): ground
         for ground in grounds
         for split in ground.finals
-        for mode in modes(run.recipe, vote=stage != "base")  # a vote of it would take as long as all the others
+        for mode in modes(run.recipe)
     }
     later = sum(len(ground.held_out[key.split]) for key, ground in keys.items())
     limit = run.recipe.untrained_limit() if stage == "base" else None
@@ -86,12 +81,10 @@ def replay_last(run: Run, ground: Ground) -> None:
 
 def _evaluate(run: Run, policy: Sampler, task: Task, examples: Sequence[Example], key: EvaluationKey) -> Evaluation:
     """Evaluate and record; of a saved model also what is done so far, so that a run that was killed goes on there."""
-    sampling, votes = modes(run.recipe, vote=True)[key.mode]
     under = Conditions(
         source=key.stage if key.step is None else f"{key.stage}@{key.step}",
         split=key.split,
-        sampling=sampling,
-        votes=votes,
+        sampling=modes(run.recipe)[key.mode],
         seed=derive(run.recipe.seed, "evaluation", *([key.task] if key.task else []), key.split, key.mode),
     )
     check_prompts(policy, examples, under.sampling)

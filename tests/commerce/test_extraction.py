@@ -36,7 +36,7 @@ GOLD = {
 
 
 def test_what_an_answer_says_does_not_depend_on_how_it_is_written():
-    """What a vote counts."""
+    """What two answers have in common."""
     text = json.dumps(GOLD, ensure_ascii=False)
     other = {**GOLD, "Sentiment": "Negativo"}
     del other["sentiment"]

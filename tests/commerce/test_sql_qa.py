@@ -67,7 +67,7 @@ def test_a_query_that_means_the_same_is_right(shops, sql):
 
 
 def test_queries_with_one_result_say_the_same_and_those_without_say_nothing(shops):
-    """What a vote counts."""
+    """What two answers have in common."""
     golds = {said(answer(sql), shops[0]) for sql in QUERIES["same"]}
     assert len(golds) == 1
     assert golds != {frozenset()}

@@ -4,11 +4,10 @@ Only a model needs torch; judging completions, the oracle and the controls runs 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from plumbline.errors import DataError
-from plumbline.evaluation.vote import elect
 from plumbline.judging import Judging, Verdict, check_failures
 from plumbline.policies.policy import Sampler
 from plumbline.records import Evaluation, Example, Group, Judged, Key, Rollout, Sampling, Unjudged
@@ -33,8 +32,6 @@ class Conditions:
     """Where the examples are from."""
     sampling: Sampling
     seed: int
-    votes: int = 1
-    """Answers that are drawn for each example, of which one is elected (`plumbline.evaluation.vote`)."""
 
 
 class Begun(Protocol):
@@ -57,7 +54,7 @@ def evaluate_policy(
     progress: Callable[[int, int], None] | None = None,
     begun: Begun | None = None,
 ) -> Evaluation:
-    """One episode of the policy with each example, or the elected one of several; `progress` is told how many of how
+    """One episode of the policy with each example; `progress` is told how many of how
     many are judged.
 
     What is drawn for an example depends on the seed and its id, and not on the others: the answers to the first five
@@ -70,21 +67,19 @@ def evaluate_policy(
     rows = [] if begun is None else begun.rows()
     if [row.id for row in rows] != [example.id for example in examples[: len(rows)]]:
         raise DataError("the evaluation was begun with other examples", "delete evaluations/*.part.jsonl of the run")
-    at_once = max(1, AT_ONCE // under.votes)
     if progress is not None:
         progress(len(rows), len(examples))
-    for start in range(len(rows), len(examples), at_once):
-        part = examples[start : start + at_once]
+    for start in range(len(rows), len(examples), AT_ONCE):
+        part = examples[start : start + AT_ONCE]
         key: Key = (under.seed, "evaluate")
-        groups = collect(policy, task, part, copies=under.votes, sampling=under.sampling, key=key)
-        found = [_elected(task, group) for group in groups]
+        groups = collect(policy, task, part, copies=1, sampling=under.sampling, key=key)
+        found = [_sampled(group) for group in groups]
         rows += found
         if begun is not None:
             begun.add(found)
         if progress is not None:
             progress(len(rows), len(examples))
-    law = asdict(under.sampling) | ({"votes": under.votes} if under.votes > 1 else {})
-    return _evaluation(task, under.source, under.split, rows, law, under.seed)
+    return _evaluation(task, under.source, under.split, rows, asdict(under.sampling), under.seed)
 
 
 def evaluate_completions(
@@ -156,13 +151,10 @@ def references_of(task: Task, examples: Sequence[Example]) -> tuple[str, ...]:
     return (*([ORACLE] if all(example.gold is not None for example in examples) else []), *task.controls)
 
 
-def _elected(task: Task, group: Group) -> Judged | Unjudged:
-    """The row of a group's elected answer, with what all of them earned."""
-    chosen = group.rollouts[elect(task, group.example, [one.text for one in group.rollouts])]
-    row = _row(group.example, chosen.text, (chosen.outcome, chosen.score, chosen.failure), chosen)
-    if isinstance(row, Unjudged) or len(group.rollouts) == 1:
-        return row
-    return replace(row, drawn=tuple(one.reward for one in group.rollouts if one.score is not None))
+def _sampled(group: Group) -> Judged | Unjudged:
+    """The row of a group's only answer."""
+    (rollout,) = group.rollouts
+    return _row(group.example, rollout.text, (rollout.outcome, rollout.score, rollout.failure), rollout)
 
 
 def _row(example: Example, completion: str, verdict: Verdict, rollout: Rollout | None = None) -> Judged | Unjudged:

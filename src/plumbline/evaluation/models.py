@@ -27,8 +27,6 @@ from plumbline.runs.run import Listener
 from plumbline.tasks import NOWHERE, TASKS, open_task
 from plumbline.tasks.task import Task
 
-MOST_VOTES = 1024
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelOptions:
@@ -37,9 +35,7 @@ class ModelOptions:
     __pydantic_config__: ClassVar = {"extra": "forbid"}  # how the keywords of `plumbline.evaluate` are checked
 
     temperature: float | None = None
-    """None is 0, and 1 for a vote."""
-    votes: int = 1
-    """Answers that are drawn for each example, of which one is elected."""
+    """None is 0."""
     greedy: bool = False
     """Says once more that the temperature is 0, so that a command line that asks for both is refused."""
     max_tokens: int | None = None
@@ -70,8 +66,6 @@ class ModelOptions:
             raise RecipeError(f"the temperature is {self.temperature}", "give a number from 0 on, and not inf")
         if self.engine not in {None, "vllm"} and not self.is_remote:
             raise RecipeError(f"there is no engine {self.engine}", "give vllm, or an address such as http://host:8000")
-        if not 1 <= self.votes <= MOST_VOTES:
-            raise RecipeError(f"a vote of {self.votes}", f"give --votes a number from 2 to {MOST_VOTES}")
         section(
             ModelSection, {"name": "x", "device": self.device, "dtype": self.dtype or "auto"}, "the model's options"
         )
@@ -79,8 +73,6 @@ class ModelOptions:
             raise RecipeError(
                 f"greedy answers have the temperature 0, not {self.temperature}", "leave out --greedy or --temperature"
             )
-        if self.votes > 1 and (self.greedy or self.temperature == 0):
-            raise RecipeError("greedy answers are all the same and need no vote", "leave out --votes, or draw them")
 
     @property
     def is_remote(self) -> bool:
@@ -90,19 +82,17 @@ class ModelOptions:
     @property
     def drawn_at(self) -> float:
         """The temperature."""
-        return float(self.votes > 1) if self.temperature is None else self.temperature
+        return self.temperature or 0.0
 
 
 def check_name(model: str, task: Task, options: ModelOptions) -> None:
     """Refuse a name that is no model's, before records are built for it and before a hub is asked.
 
     Raises:
-        RecipeError: it looks like a misspelt reference, or is a control of another task; or a reference is to vote.
+        RecipeError: it looks like a misspelt reference, or is a control of another task.
         ModelError, DataError: no model can be opened there (see `check_model`).
     """
     if model == ORACLE or model in task.controls:
-        if options.votes > 1:
-            raise RecipeError(f"{model} gives one answer, and a vote needs several", "leave out --votes")
         return
     if options.is_remote:
         check_address(str(options.engine), "--engine")
@@ -150,7 +140,7 @@ def evaluate_model(
 
         limits = {} if options.max_tokens is None else {"max_tokens": options.max_tokens}
         law = Sampling(temperature=options.drawn_at, **limits)
-        under = Conditions(source=model, split=split, sampling=law, seed=options.seed, votes=options.votes)
+        under = Conditions(source=model, split=split, sampling=law, seed=options.seed)
         asked = Endpoint(str(options.engine), model)
         return evaluate_policy(asked, task, examples, under, _told(listener, split))
     opened, sampling = as_trained(model, options)
@@ -162,7 +152,7 @@ def evaluate_model(
     if message := slowness(policy):
         listener.event("slow", message)
     check_prompts(policy, examples, sampling)
-    under = Conditions(source=model, split=split, sampling=sampling, seed=options.seed, votes=options.votes)
+    under = Conditions(source=model, split=split, sampling=sampling, seed=options.seed)
     advice = "draw fewer answers at once with --rows-at-once, or use --device cpu"
     with clear_memory_errors(advice), _drawing(policy, options, listener) as sampler:
         return evaluate_policy(sampler, task, examples, under, _told(listener, split))

@@ -44,11 +44,6 @@ def summarise(evaluation: Evaluation, references: Mapping[str, Evaluation] | Non
         "mean_tokens": mean([row.tokens for row in rows if row.tokens is not None]),
         "failures": len(evaluation.unjudged),
     }
-    if voted := [row.drawn for row in rows if row.drawn]:
-        summary["drawn"] = {
-            "one": asdict(mean_interval([sum(each) / len(each) for each in voted])),
-            "best": asdict(mean_interval([max(each) for each in voted])),
-        }
     if references is not None:
         summary |= bounds(evaluation, references)
     return summary

@@ -185,7 +185,6 @@ def _estimated(found: DryRun) -> DryRun:
         lengths,
         evaluated=modes * asked,
         untrained=first * (1 if recipe.untrained_limit() else modes),
-        voting=recipe.evaluation.votes * asked,
         inside=modes * times * sum(one.inside for one in found.prompts),
         train=sum(one.sizes["train"] for one in found.prompts),
     )

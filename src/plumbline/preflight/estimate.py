@@ -73,11 +73,9 @@ class Work:
     shapes: Shapes
     lengths: Lengths
     evaluated: int
-    """Answers that the evaluations after one stage ask for, but for those of a vote."""
+    """Answers that the evaluations after one stage ask for."""
     untrained: int
     """Answers that the evaluations of the untrained model ask for."""
-    voting: int
-    """Answers that the votes after one stage ask for; none is held before any training."""
     inside: int
     """Answers of all evaluations inside RL."""
     train: int
@@ -200,7 +198,7 @@ def seconds(work: Work, machine: Machine) -> dict[str, float]:
         found["rl rollouts"], found["rl updates"] = steps * drawing, steps * updating
     trained = (recipe.sft is not None) + (recipe.rl is not None)
     before, rambles = recipe.evaluates_untrained(), recipe.model.name is not None
-    answered = trained * (work.evaluated + work.voting) + work.inside + (before and not rambles) * work.untrained
+    answered = trained * work.evaluated + work.inside + (before and not rambles) * work.untrained
     found["evaluations"] = draws(work, machine, answered, min(recipe.sampling.max_tokens, lengths.answer))
     if before and rambles:
         found["evaluations"] += draws(work, machine, work.untrained, recipe.sampling.max_tokens)

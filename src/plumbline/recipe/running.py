@@ -31,16 +31,12 @@ class EvaluationSection(Section):
     """At the ends, also the splits that a task has beside train, val and test (held-out-forms)."""
     sampled: bool = True
     """Beside greedy answers, one answer each drawn as in training."""
-    votes: int = Field(default=0, ge=0, le=1024)
-    """At the ends of training, also the elected one of so many answers drawn as in training; 0 holds no vote."""
     replays: int = Field(default=0, ge=0, le=4)
     """Episodes of the last stage (greedy, last final split) that are replayed as pictures in the report: failed ones,
     and of several a right one."""
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
-        if self.votes == 1:
-            raise ValueError("votes is 1, and one answer has nobody to vote with: give 2 or more, or 0 for no vote")
         if self.replays and not self.final:
             raise ValueError("replays are of the last split of final, which is empty; name one, or set replays to 0")
         return self

@@ -19,7 +19,6 @@ HOW = (
     "rl.tokens_per_pass",
     "rl.max_gap",
     "rl.patience",
-    "evaluation.votes",
     "evaluation.untrained",
     "engine.address",
     "engine.python",

@@ -51,7 +51,7 @@ class EvaluationKey:
 
 
 def to_json(evaluation: Evaluation) -> dict[str, Any]:
-    """Plain values, rows included; what only some rows have (several turns, a vote) stands in those alone."""
+    """Plain values, rows included; what only some rows have (several turns) stands in those alone."""
     values = asdict(evaluation)
     for row in values["rows"]:
         _shorten(row)
@@ -59,7 +59,7 @@ def to_json(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _shorten(row: dict[str, Any]) -> None:
-    for name in ("turns", "asked", "cut", "drawn"):
+    for name in ("turns", "asked", "cut"):
         if not row[name]:
             del row[name]
 
@@ -177,8 +177,9 @@ def _rows(values: list[dict[str, Any]]) -> tuple[tuple[Judged, ...], tuple[Unjud
         if failure:
             unjudged.append(Unjudged(**{key: row[key] for key in ("id", "stratum", "completion")}, failure=failure))
         else:
-            turns, asked, drawn = (tuple(row.pop(name, ())) for name in ("turns", "asked", "drawn"))
-            judged.append(Judged(**row, turns=turns, asked=asked, drawn=drawn))
+            row.pop("drawn", None)  # what votes of earlier versions kept
+            turns, asked = (tuple(row.pop(name, ())) for name in ("turns", "asked"))
+            judged.append(Judged(**row, turns=turns, asked=asked))
     return tuple(judged), tuple(unjudged)
 
 
@@ -191,7 +192,7 @@ def _check_judged(row: Judged) -> None:
     if not isinstance(row.parts, dict) or not isinstance(row.readings, dict):
         raise TypeError(f"parts and readings of {row.id} are objects")
     shares = {"reward": row.reward, **row.readings, **{k: v for k, v in row.parts.items() if v is not None}}
-    for name, value in (*shares.items(), *(("drawn", earned) for earned in row.drawn)):
+    for name, value in shares.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
             raise ValueError(f"{name} of {row.id} is {str(value)[:40]}, and lies between 0 and 1")
     if (

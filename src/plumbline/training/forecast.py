@@ -76,7 +76,7 @@ def forecast(policy: Policy, source: Source, recipe: Recipe, answers: int) -> Ma
         policy: a causal model; its gradients are cleared.
         source: the training examples, with gold answers.
         recipe: of the run.
-        answers: that the evaluations of one stage ask for, but for those of a vote.
+        answers: that the evaluations of one stage ask for.
     """
     rows = (8, 8) if recipe.rl is None else (recipe.rl.prompts_per_step, recipe.rl.group_size)
     examples = [example for found in source.examples.values() for example in islice(found, max(rows[0], SHOWN))]
@@ -109,8 +109,7 @@ def forecast(policy: Policy, source: Source, recipe: Recipe, answers: int) -> Ma
     reading = drawing(FEW)
     a_step = max(0.0, drawing(MORE) - reading) / (MORE - FEW)
     later = (recipe.sft is not None) + (recipe.rl is not None)
-    votes = recipe.evaluation.votes / (1 + recipe.evaluation.sampled)  # `answers` are of both modes, without a vote
-    written = recipe.sampling.max_tokens + later * (1 + votes) * length
+    written = recipe.sampling.max_tokens + later * length
     seconds = {"evaluations": answers * (a_step * written / math.prod(rows) + (1 + later) * a_token * prompt / 3)}
     if (sft := recipe.sft) is not None:
         steps = sft.steps or (sft.epochs or 0) * source.size / sft.batch_size
