@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import sys
 from contextlib import suppress
 from datetime import date
@@ -15,6 +16,7 @@ from plumbline.errors import RecipeError
 from plumbline.recipe import Recipe, difference_lines, differences, differing, load, names, options_of, parse
 from plumbline.recipe.families import FAMILIES
 from plumbline.recipe.files import leaves
+from plumbline.recipe.moved import GONE, without_gone
 from plumbline.recipe.sections import NO_RESULT
 from plumbline.runs.run import Run
 
@@ -32,6 +34,19 @@ def test_a_resolved_recipe_reads_back_as_itself(tmp_path):
     again = load(write(tmp_path, "again.yaml", recipe.to_yaml()))
     assert again == recipe
     assert again.identity() == recipe.identity()
+
+
+@pytest.mark.parametrize("key", GONE)
+def test_a_key_that_is_gone_is_refused_in_a_recipe_and_passed_over_in_a_run(key):
+    values = {**MINIMAL, "rl": {"steps": 1}, "task": {"name": "forms"}, "engine": {"name": "vllm"}}
+    *path, last = key.split(".")
+    inner = values
+    for part in path:
+        inner[part] = inner = dict(inner.get(part, {}))
+    inner[last] = None
+    with pytest.raises(RecipeError, match=f"{key} is gone: {re.escape(GONE[key])}"):
+        parse(values)
+    assert parse(values, written=True) == parse(without_gone(values))
 
 
 def test_extends_is_laid_under_key_by_key(tmp_path):

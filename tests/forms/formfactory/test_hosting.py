@@ -1,6 +1,5 @@
 """The app behind the site: what it is sent is kept whole, for the episode that sent it, and nothing leads elsewhere."""
 
-import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,7 +9,7 @@ from plumbline.tasks.forms.executors.executor import Case
 from plumbline.tasks.forms.executors.page import parse_page
 from plumbline.tasks.forms.executors.request import Entry, encode
 from plumbline.tasks.forms.formfactory.hosting import Hosted
-from plumbline.tasks.forms.formfactory.pages import asset_name, local_page
+from plumbline.tasks.forms.formfactory.pages import local_page
 from plumbline.tasks.forms.plans.actions import Attach, Check, Plan, Select, Submit, Type
 from plumbline.tasks.forms.site.site import MAX_RECEIPTS, Site
 from plumbline.tasks.forms.site.view import View
@@ -140,37 +139,12 @@ def test_no_page_names_another_place(task, site):
         assert "http" not in policy
 
 
-def test_local_copies_are_served_in_place_of_what_is_elsewhere(open_layout, tmp_path):
-    (tmp_path / "looks.min.css").write_text("h1 { color: green }")
-    task = open_layout(assets=str(tmp_path))
-    site = Site(task.suite.application)
-    view = View(task.forms["course-registration"])
-    page = site.handle("GET", site.address(site.open(view), view)).body.decode()
-    (address,) = re.findall(r'href="([^"]+)"', page)
-    copy = site.handle("GET", address)
-    assert (copy.body, copy.headers["content-type"]) == (b"h1 { color: green }", "text/css")
-    assert "<script" not in page
-    assert site.handle("GET", "/assets/other.css").status == 404
-
-
-@pytest.mark.parametrize(
-    ("address", "name"),
-    [
-        ("https://cdn.example.org/a/looks.css?v=2", "looks.css"),
-        ("//cdn.example.org/npm/dates", "dates.min.js"),
-        ("https://cdn.example.org/other.css", ""),
-    ],
-)
-def test_copies_are_found_by_the_last_part_of_the_address(address, name):
-    assert asset_name(address, ("looks.css", "dates.min.js")) == name
-
-
 def test_only_what_leads_elsewhere_is_changed():
     here = '<link href="/static/a.css"><script src="b.js"></script><script>let c = "https://d"</script>'
-    assert local_page(here, "/x", ()) == here
-    assert local_page(PAGES["D12"], "/tech-software/support-request", ()) == PAGES["D12"]
+    assert local_page(here, "/x") == here
+    assert local_page(PAGES["D12"], "/tech-software/support-request") == PAGES["D12"]
     kept = '<form method="POST" action="/elsewhere">'
-    assert local_page(kept, "/x", ()) == kept
+    assert local_page(kept, "/x") == kept
 
 
 def test_a_form_that_a_script_builds_is_ported(task, site):

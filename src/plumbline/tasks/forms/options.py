@@ -56,8 +56,6 @@ class FormsOptions(Section):
     """own: Plumbline's forms. formfactory: those of a checkout of the public benchmark (docs/formfactory.md)."""
     path: str | None = None
     """formfactory: the folder of the checkout."""
-    assets: str | None = None
-    """formfactory: a folder with copies of the styles that its pages load from elsewhere; looks only."""
     splits: Literal["test-only", "80-10-10"] = "test-only"
     """formfactory: every record is in test, or each form's are dealt to train, val and test."""
     seed: int = 42
@@ -130,7 +128,7 @@ def read_options(values: dict[str, Any]) -> FormsOptions:
     known = ", ".join(FormsOptions.model_fields)
     options = section(FormsOptions, values, inside="task.options.", advice=f"the forms task knows {known}")
     foreign = {
-        "own": ("path", "assets", "splits"),
+        "own": ("path", "splits"),
         "formfactory": ("records", "mixed", "mixed_noise", "max_fields", "noise", "sloppiness"),
     }
     defaults = {name: FormsOptions.model_fields[name].default for name in foreign[options.suite]}

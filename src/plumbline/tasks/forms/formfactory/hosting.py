@@ -1,10 +1,9 @@
 """The benchmark's app behind the forms site: its pages, made local, and what it receives, in the site's own terms."""
 
-import mimetypes
 from collections.abc import Mapping
 
 from plumbline.tasks.forms.formfactory.app import FlaskApp, Reply
-from plumbline.tasks.forms.formfactory.pages import ASSETS, as_text
+from plumbline.tasks.forms.formfactory.pages import as_text
 from plumbline.tasks.forms.site.application import Taken
 from plumbline.tasks.forms.site.receipts import Entries
 from plumbline.tasks.forms.site.site import Response
@@ -23,15 +22,14 @@ _HTML = "text/html; charset=utf-8"
 class Hosted:
     """See `plumbline.tasks.forms.site.application.Application`."""
 
-    def __init__(self, app: FlaskApp, pages: Mapping[str, bytes], assets: Mapping[str, bytes]) -> None:
+    def __init__(self, app: FlaskApp, pages: Mapping[str, bytes]) -> None:
         """Nothing is asked yet.
 
         Args:
             app: receives the forms.
             pages: of the forms, ready to be served, by the form's path.
-            assets: local copies of what pages load from elsewhere, by file name.
         """
-        self._app, self._assets = app, assets
+        self._app = app
         self._pages = {path: _page(200, content) for path, content in pages.items()}
 
     def page(self, view: View) -> Response:
@@ -46,11 +44,7 @@ class Hosted:
         return Taken(entries, files, refused, _shown(reply))
 
     def other(self, path: str) -> Response | None:
-        """See `Application.other`: the user's copies, and the app's own static files."""
-        if path.startswith(ASSETS):
-            content = self._assets.get(path.removeprefix(ASSETS))
-            kind = mimetypes.guess_type(path)[0] or "application/octet-stream"
-            return None if content is None else Response(200, content, {"content-type": kind})
+        """See `Application.other`: the app's own static files."""
         if path.startswith(STATIC):
             reply = self._app.get(path)
             return Response(reply.status, reply.body, {"content-type": reply.content_type})

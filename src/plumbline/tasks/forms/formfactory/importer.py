@@ -17,7 +17,7 @@ from plumbline.tasks.forms.formfactory.checkout import Checkout, documents_file,
 from plumbline.tasks.forms.formfactory.documents import split_documents
 from plumbline.tasks.forms.formfactory.gold import Gold, read_gold
 from plumbline.tasks.forms.formfactory.hosting import Hosted
-from plumbline.tasks.forms.formfactory.pages import local_page, read_assets
+from plumbline.tasks.forms.formfactory.pages import local_page
 from plumbline.tasks.forms.formfactory.table import ROWS, Row
 from plumbline.tasks.forms.options import FormsOptions
 from plumbline.tasks.forms.prompts import messages, values_text
@@ -65,18 +65,18 @@ def import_formfactory(options: FormsOptions) -> Suite:
         raise missing("the FormFactory suite", error, RecipeError, extra="formfactory") from error
     rows = [row for row in ROWS if options.forms is None or row.name in options.forms]
     checkout = open_checkout(options.path or "", rows)
-    app, assets = import_app(checkout), read_assets(options.assets)
-    forms = {row.name: read_form(row, checkout, app, tuple(assets), options.surface) for row in rows}
+    app = import_app(checkout)
+    forms = {row.name: read_form(row, checkout, app, options.surface) for row in rows}
     return Suite(
         {name: one.form for name, one in forms.items()},
         (*(SEEN if options.splits == "80-10-10" else (TEST,)), *([HELD_OUT_FORMS] if options.held_out else [])),
         f"formfactory {checkout.digest}",
         partial(_build, options=options, forms=forms, digest=checkout.digest),
-        Hosted(app, {one.form.path: one.page for one in forms.values()}, assets),
+        Hosted(app, {one.form.path: one.page for one in forms.values()}),
     )
 
 
-def read_form(row: Row, checkout: Checkout, app: FlaskApp, assets: Sequence[str], surface: str) -> Imported:
+def read_form(row: Row, checkout: Checkout, app: FlaskApp, surface: str) -> Imported:
     """Read one form: its page, its gold and, where they are asked for, its documents.
 
     Raises:
@@ -93,7 +93,7 @@ def read_form(row: Row, checkout: Checkout, app: FlaskApp, assets: Sequence[str]
     if schema.ported:
         page = render_page(View(form), 1)
     else:
-        page = local_page(html.decode("utf-8", "replace"), row.url, assets)
+        page = local_page(html.decode("utf-8", "replace"), row.url)
     documents: tuple[str, ...] = ()
     if surface == "document":
         documents = split_documents(checkout.documents(row), len(found), documents_file(row))
