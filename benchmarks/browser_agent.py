@@ -26,12 +26,12 @@ from typing import Any
 
 import uvicorn
 
+from plumbline.errors import DataError
 from plumbline.evaluation.statistics import mean_interval, rate_interval
 from plumbline.records import Example, Message
 from plumbline.serve.agent import AgentServed, Planning
 from plumbline.serve.agent_prompt import given_of
 from plumbline.serve.app import application
-from plumbline.serve.oracle import OraclePlanner
 from plumbline.serve.served import Asked, Piece, Served
 from plumbline.tasks import silent
 from plumbline.tasks.browser.chromium import find_chromium
@@ -46,6 +46,7 @@ from plumbline.tasks.forms.site.receipts import submission_of
 from plumbline.tasks.forms.site.serve import listen, serve
 from plumbline.tasks.forms.suite.declaration import InOrder
 from plumbline.tasks.forms.task import FormsTask, open_forms
+from plumbline.tasks.task import gold_of
 
 VARIABLE = "PLUMBLINE_BROWSER_USE_PYTHON"
 DRIVER = Path(__file__).with_name("browser_use_driver.py")
@@ -57,6 +58,39 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "told": {"agent": {}, "llm": {"dont_force_structured_output": True, "add_schema_to_system_prompt": True}},
 }
 """Variants of the agent's output: whether it thinks, and whether it sends its schema, or writes it into its prompt."""
+
+
+class OraclePlanner:
+    """A planner that knows every answer: the ceiling. It answers with the gold plan of the example with these values."""
+
+    family, context = "oracle", 1 << 20
+
+    def __init__(self, examples: Sequence[Example], name: str = "oracle") -> None:
+        self.name = name
+        self._gold: Mapping[str, str] = {given_of(_user(one.messages))[0]: gold_of(one) for one in examples}
+
+    def prompt_length(self, messages: Sequence[Message]) -> int:
+        """See `Served`: words, because it has no tokens."""
+        return sum(len(one["content"].split()) for one in messages)
+
+    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+        """See `Served`.
+
+        Raises:
+            DataError: none of its examples asks for these values.
+        """
+        gold = self._gold.get(given_of(_user(asked.request.messages))[0])
+        if gold is None:
+            raise DataError("the oracle knows no example with these values", "ask it for one of its own examples")
+        yield Piece(text=gold, finish="stop", facts={"model": self.name})
+
+    async def close(self) -> None:
+        """See `Served`; there is nothing to end."""
+
+
+def _user(messages: Sequence[Message]) -> str:
+    """The first request of a chat."""
+    return next((one["content"] for one in messages if one["role"] == "user"), "")
 
 
 class Slipping:

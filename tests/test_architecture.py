@@ -231,16 +231,16 @@ def entries() -> int:
 
 ENVIRONMENTS = {"commerce", "forms", "miniwob", "browser"}
 BUDGETS = {
-    "tasks/forms": 8407,
-    "tasks/commerce": 7207,
+    "tasks/forms": 7863,
     "policies": 7087,
+    "tasks/commerce": 7039,
     "diagnosis": 5856,
     "modules": 3756,
     "reports": 3589,
-    "serve": 3310,
+    "serve": 3289,
     "tasks": 3190,
-    "tasks/miniwob": 1878,
     "preflight": 1838,
+    "tasks/miniwob": 1776,
     "runs": 1472,
     "audit": 1354,
     "evaluation": 1317,

@@ -1,6 +1,6 @@
 """Pages that the suite's own renderer never writes, with plans, and what a browser sends for them, in order."""
 
-from plumbline.tasks.forms.differential import FILES, Pages
+from benchmarks.forms_differential import FILES, Pages
 from plumbline.tasks.forms.executors.direct import DirectExecutor
 from plumbline.tasks.forms.executors.executor import Case
 from plumbline.tasks.forms.plans.actions import Attach, Check, Click, Plan, Press, Select, Submit, Type, Uncheck

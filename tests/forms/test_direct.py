@@ -2,7 +2,7 @@
 
 import pytest
 
-from plumbline.tasks.forms.differential import Pages
+from benchmarks.forms_differential import Pages
 from plumbline.tasks.forms.executors.direct import DirectExecutor
 from plumbline.tasks.forms.executors.executor import Case, Limits
 from plumbline.tasks.forms.executors.locate import find

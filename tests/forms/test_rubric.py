@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.forms_figures import controls_table, markdown, padded_table
 from plumbline.errors import DataError
 from plumbline.judging import judge as judge_safely
 from plumbline.records import Failure, Score
@@ -18,7 +19,6 @@ from plumbline.tasks.forms import rubric
 from plumbline.tasks.forms.build import values_of, write_gold
 from plumbline.tasks.forms.canonical import canonical, gold
 from plumbline.tasks.forms.executors.executor import Case
-from plumbline.tasks.forms.figures import controls_table, markdown, padded_table
 from plumbline.tasks.forms.plans.actions import Attach, Check, Click, Done, Plan, Select, Submit, Type, Uncheck
 from plumbline.tasks.forms.plans.oracle import plan_for
 from plumbline.tasks.forms.plans.read import read_steps

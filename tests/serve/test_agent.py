@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.browser_agent import OraclePlanner
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Request, Sampling
 from plumbline.runs.cards import CARD, Card
 from plumbline.serve.agent import AgentServed, Planning
 from plumbline.serve.agent_opening import with_agents
 from plumbline.serve.agent_prompt import given_of
-from plumbline.serve.oracle import OraclePlanner
 from plumbline.serve.served import Asked, Piece
 from plumbline.tasks import open_task
 from plumbline.tasks.forms.build import values_of

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.browser_agent import OraclePlanner
 from plumbline.errors import RecipeError
 from plumbline.serve.agent import AgentServed
-from plumbline.serve.oracle import OraclePlanner
 from plumbline.tasks import open_task
 from plumbline.tasks.browser.chromium import find_chromium
 

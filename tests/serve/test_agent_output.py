@@ -7,12 +7,12 @@ from urllib.parse import unquote
 import jsonschema
 import pytest
 
+from benchmarks.browser_agent import OraclePlanner
 from plumbline.errors import RecipeError
 from plumbline.serve.agent import AgentServed
 from plumbline.serve.agent_acts import act_on
 from plumbline.serve.agent_output import actions_of, schema_of, write_output
 from plumbline.serve.agent_state import read_scene
-from plumbline.serve.oracle import OraclePlanner
 from plumbline.tasks.forms.executors.executor import Attempt
 from plumbline.tasks.forms.plans.actions import Attach, Check, Press, Select, Submit, Type, Uncheck
 from tests.serve.fake_agent import run, schema

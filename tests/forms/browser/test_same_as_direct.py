@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.forms_differential import NOISE, Pages, compare, damaged_trials, oracle_trials, page_trials
 from plumbline.records import Failure
-from plumbline.tasks.forms.differential import NOISE, Pages, compare, damaged_trials, oracle_trials, page_trials
 from plumbline.tasks.forms.executors.direct import DirectExecutor
 from plumbline.tasks.forms.executors.executor import Case
 from plumbline.tasks.forms.plans.actions import (

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.forms_differential import Pages
 from plumbline.tasks.forms.characters import UnreadPatternError
 from plumbline.tasks.forms.constraints import invalid, sanitised
-from plumbline.tasks.forms.differential import Pages
 from plumbline.tasks.forms.executors.browser.executor import BrowserExecutor
 from plumbline.tasks.forms.executors.typing import held, typed
 from plumbline.tasks.forms.patterns import read_pattern

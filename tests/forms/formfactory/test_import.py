@@ -2,9 +2,9 @@
 
 import pytest
 
+from benchmarks.formfactory_figures import levels_table, notes_table, rewards_table
 from plumbline.errors import DataError, RecipeError
 from plumbline.tasks.browser.chromium import find_chromium, import_playwright
-from plumbline.tasks.forms.formfactory.figures import levels_table, notes_table, rewards_table
 from plumbline.tasks.forms.formfactory.importer import deal
 from plumbline.tasks.forms.formfactory.table import row_of
 from plumbline.testing import check_task

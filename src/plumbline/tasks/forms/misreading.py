@@ -1,8 +1,7 @@
 """Plans as a small model writes them for a form that it has not seen: what the page says is misread or miscopied.
 
-Unlike `damage.py`, which tries executors with whatever there is, these are the mistakes of trained models: the right
-label with the action of another kind of control, a label for its neighbour's or for an option of its own, letters lost
-in copying, the second of several files left out.
+The mistakes of trained models: the right label with the action of another kind of control, a label for its neighbour's
+or for an option of its own, letters lost in copying, the second of several files left out.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """The figures of docs/formfactory.md: how gold values were resolved, and what the oracle and the controls earn.
 
-python -m plumbline.tasks.forms.formfactory.figures DIR            # a checkout of the benchmark
+python -m benchmarks.formfactory_figures DIR            # a checkout of the benchmark
 """
 
 import sys
@@ -10,9 +10,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchmarks.forms_figures import markdown
 from plumbline.records import Example
 from plumbline.tasks import silent
-from plumbline.tasks.forms.figures import markdown
 from plumbline.tasks.forms.formfactory.importer import TEST
 from plumbline.tasks.forms.formfactory.scoring import FILLABLE, STRICT
 from plumbline.tasks.forms.formfactory.values import LEVELS

@@ -1,5 +1,4 @@
-# ruff: noqa: N999 - the word that its users type
-"""Tries oracles: `python -m plumbline.tasks.miniwob.browser.try TASK... --seeds 20`.
+"""Tries oracles: `python -m benchmarks.miniwob_oracles TASK... --seeds 20`.
 
 Each runs live; the plan that it comes to is then carried out in an episode of its own with the same seed. Prints both
 rewards, and what went wrong. With `--text only` it prints page texts; with `--leaks` it looks for pages that keep

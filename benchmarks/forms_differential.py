@@ -3,9 +3,9 @@
 The plans are those of oracles, damaged ones, and random ones on random pages, which have what the suite's forms lack:
 several forms and buttons, form owners, fieldsets, groups of options, list boxes, all types of inputs.
 
-python -m plumbline.tasks.forms.differential --damaged 2000            # browser and direct
-python -m plumbline.tasks.forms.differential --executor in-page        # without navigation
-python -m plumbline.tasks.forms.differential --executor in-page --oracle 0 --damaged 0 --pages 1000
+python -m benchmarks.forms_differential --damaged 2000            # browser and direct
+python -m benchmarks.forms_differential --executor in-page        # without navigation
+python -m benchmarks.forms_differential --executor in-page --oracle 0 --damaged 0 --pages 1000
 """
 
 import argparse
@@ -16,10 +16,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from benchmarks.forms_damage import damaged
 from plumbline.records import Failure
 from plumbline.seeds import generator
 from plumbline.tasks.forms.build import values_of
-from plumbline.tasks.forms.damage import damaged
 from plumbline.tasks.forms.executors.direct import DirectExecutor
 from plumbline.tasks.forms.executors.executor import Case, Execution, Executor
 from plumbline.tasks.forms.plans.actions import (
