@@ -61,7 +61,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 class OraclePlanner:
-    """A planner that knows every answer: the ceiling. It answers with the gold plan of the example with these values."""
+    """A planner that knows every answer, the ceiling: it gives the gold plan of the example with these values."""
 
     family, context = "oracle", 1 << 20
 
