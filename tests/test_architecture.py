@@ -341,7 +341,7 @@ READS_ITSELF = {
         "tasks/commerce/sql_qa/databases.py",
     ),  # ours
     *("tasks/miniwob/build.py", "tasks/miniwob/browser/script.py", "tasks/forms/executors/browser/steps.py"),
-    *("serve/page/routes.py", "serve/app.py", "tasks/forms/formfactory/pages.py"),
+    *("serve/page/routes.py", "serve/app.py"),
     *("jobs/store.py", "policies/memory.py"),  # of the system
     *("jobs/head.py", "jobs/process.py", "processes.py", "models/get.py"),  # what this process has just written
     *("training/checkpoints.py", "remote/publish.py", "remote/fetch.py"),

@@ -182,7 +182,7 @@ def test_a_redirect_is_a_form_taken(task):
 
     view = View(task.forms["account-opening"])
     reply = Reply(302, "text/html", b"moved", {"fullName": ("A",)})
-    taken = Hosted(_Redirecting(reply), {}, {}).take(view, "", b"")
+    taken = Hosted(_Redirecting(reply), {}).take(view, "", b"")
     assert taken.refused == ""
     assert (taken.response.status, taken.response.body) == (200, b"moved")
     assert "location" not in taken.response.headers
