@@ -225,7 +225,7 @@ def test_the_count_of_weights_is_that_of_the_model(tiny_folder):
 
 def work(*overrides: str, evaluated: int = 480) -> estimate.Work:
     recipe = load("commerce-demo", overrides)
-    return estimate.Work(recipe, find_shapes("models/smollm2-135m"), LENGTHS, evaluated, evaluated, 0, 0, 1920)
+    return estimate.Work(recipe, find_shapes("models/smollm2-135m"), LENGTHS, evaluated, evaluated, 0, 1920)
 
 
 def test_memory_follows_what_takes_it():

@@ -24,10 +24,10 @@ from plumbline.runs.run import Run
 from plumbline.sweep import run_sweep
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, shares
-from plumbline.training import guards
 from plumbline.training.credit import credit
 from plumbline.training.metrics import _rewards
 from plumbline.training.rl import _collect
+from plumbline.training.stage import Stage
 from tests.reports.building import RL, SFT, evaluation
 from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe
@@ -251,7 +251,7 @@ def test_a_run_that_was_stopped_draws_what_the_whole_one_drew(finished, tmp_path
         return ()
 
     with monkeypatch.context() as broken:
-        broken.setattr(guards, "adapt_beta", stop_once)
+        broken.setattr(Stage, "spend", stop_once)
         with pytest.raises(KeyboardInterrupt):
             run_recipe(parse(VALUES), tmp_path / "run")
     monkeypatch.setattr("plumbline.pipeline.evaluate_reference", None)  # a browser's verdicts would take minutes again

@@ -14,8 +14,8 @@ from plumbline.recipe import parse
 from plumbline.records import Request, Sampling
 from plumbline.rollouts import collect
 from plumbline.runs.run import Run
-from plumbline.training import guards
 from plumbline.training import rl as loop
+from plumbline.training.stage import Stage
 from tests.toy import ToyTask
 from tests.training.toy_runs import train_toy
 
@@ -86,7 +86,7 @@ def test_a_resumed_run_is_the_run_that_was_not_interrupted(tiny_folder, tmp_path
             return ()
 
         with monkeypatch.context() as cut:
-            cut.setattr(guards, "adapt_beta", stop)
+            cut.setattr(Stage, "spend", stop)
             with pytest.raises(TrainingStopped, match="plug"):
                 train_toy(tiny_folder, folder, checkpoint_every=1, **settings)
         again, resumed = train_toy(tiny_folder, folder, checkpoint_every=1, resume=True, **settings)
@@ -123,7 +123,7 @@ def test_an_error_in_the_loop_ends_the_sampler_after_the_answer_in_progress(tiny
         raise KeyboardInterrupt
 
     monkeypatch.setattr(loop, "collect_parts", slow)
-    monkeypatch.setattr(guards, "adapt_beta", fail)
+    monkeypatch.setattr(Stage, "spend", fail)
     with pytest.raises(KeyboardInterrupt):
         train_toy(tiny_folder, tmp_path / "run", lag=1)
     assert drawn == [0]

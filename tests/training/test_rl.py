@@ -20,10 +20,11 @@ from plumbline.rollouts import collect
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.tasks.source import Source
-from plumbline.training import checkpoints, guards
+from plumbline.training import checkpoints
 from plumbline.training.credit import credit
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import train_rl
+from plumbline.training.stage import Stage
 from plumbline.training.update import update_policy
 from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe, train_toy
@@ -230,7 +231,7 @@ def test_it_is_evaluated_as_the_recipe_says_and_at_both_ends(tiny_folder, tmp_pa
 def test_an_interrupt_while_a_checkpoint_is_read_is_no_error_of_the_checkpoint(tiny_folder, tmp_path, monkeypatch):
     """Safetensors turns a KeyboardInterrupt inside it into an error of its own, and the user was told to delete it."""
     with monkeypatch.context() as broken:
-        broken.setattr(guards, "check_gap", lambda *_: os.kill(os.getpid(), signal.SIGINT) or ())
+        broken.setattr(Stage, "spend", lambda *_: os.kill(os.getpid(), signal.SIGINT) or ())
         with pytest.raises(KeyboardInterrupt):
             train_toy(tiny_folder, tmp_path / "run")
     honest = checkpoints.read
