@@ -100,7 +100,7 @@ def stepping(policy, chats, law, copies):
         groups = collect(policy, AnyText(), examples, copies=copies, sampling=law, key=(count[0],))
         drawn = time.perf_counter()
         credits_ = credit(groups, recipe.rl, np.random.default_rng(0))
-        update_policy(policy, optimiser, credits_, recipe, count[0], recipe.rl.beta)
+        update_policy(policy, optimiser, credits_, recipe, count[0])
         return drawn - began, time.perf_counter() - drawn
 
     return step

@@ -265,7 +265,7 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, 
     monkeypatch.setattr(
         "plumbline.training.update.independent_parts", lambda of: parts.extend(of) or independent_parts(of)
     )
-    update = update_policy(policy, optimiser, credits_, recipe, 0, 0.0)
+    update = update_policy(policy, optimiser, credits_, recipe, 0)
     assert update.gap < 2e-5
     assert len(parts) > 1
     assert {prompt for part in parts for prompt in part} <= {c.turns[0].prompt.tobytes() for c in credits_}

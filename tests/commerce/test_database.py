@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks import shop as describe
 from plumbline.errors import StorageError
-from plumbline.tasks.commerce.database import banks, build_database, describe, marginals, writing
+from plumbline.tasks.commerce.database import banks, build_database, marginals, writing
 from plumbline.tasks.commerce.database.banks import BANKS
 from plumbline.tasks.commerce.database.categories import BY_NAME, CATEGORIES, Kind
 from plumbline.tasks.commerce.database.dice import Dice, Weighted, listed

@@ -356,7 +356,7 @@ serve(lambda: [model], Serving(port=0, grace=float(sys.argv[2])), lambda said: p
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_running_requests_end_and_takes_no_more(number):
-    process, address = start(0.04)
+    process, address = start(0.04, grace=60)
     found = []
     asking = threading.Thread(target=lambda: found.append(httpx.post(address, content=body(), headers=JSON)))
     asking.start()
