@@ -193,15 +193,19 @@ def processor_time(*arguments):
 
 
 def code_lines(path: Path) -> int:
-    """Lines of code: no blanks, no comments, no docstrings (of modules, classes, functions and attributes)."""
+    """Lines of code: no blanks, no comments, no docstrings of modules, classes and functions."""
+    firsts = [node.body[0] for node in nodes(path) if isinstance(node, DOCUMENTED) and node.body]
     texts = {
         line
-        for node in nodes(path)
+        for node in firsts
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         for line in range(node.lineno, node.end_lineno + 1)
     }
     lines = enumerate(path.read_text().splitlines(), 1)
     return sum(bool(line.strip()) and not line.lstrip().startswith("#") for at, line in lines if at not in texts)
+
+
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def sizes() -> dict[str, list[int]]:
@@ -231,29 +235,29 @@ def entries() -> int:
 
 ENVIRONMENTS = {"commerce", "forms", "miniwob", "browser"}
 BUDGETS = {
-    "tasks/forms": 7863,
-    "policies": 7087,
-    "tasks/commerce": 7039,
-    "diagnosis": 5856,
-    "modules": 3756,
-    "reports": 3589,
-    "serve": 3289,
-    "tasks": 3190,
-    "preflight": 1838,
-    "tasks/miniwob": 1776,
-    "runs": 1472,
-    "audit": 1354,
-    "evaluation": 1317,
-    "jobs": 1313,
-    "training": 1268,
-    "recipe": 931,
-    "engines": 757,
-    "remote": 680,
-    "export": 602,
-    "algorithms": 513,
-    "adapters": 288,
-    "models": 243,
-    "tasks/browser": 143,
+    "tasks/forms": 8128,
+    "tasks/commerce": 7340,
+    "policies": 7283,
+    "diagnosis": 6083,
+    "modules": 3848,
+    "reports": 3624,
+    "serve": 3411,
+    "tasks": 3300,
+    "preflight": 1919,
+    "tasks/miniwob": 1859,
+    "runs": 1515,
+    "audit": 1414,
+    "jobs": 1366,
+    "evaluation": 1363,
+    "training": 1309,
+    "recipe": 1038,
+    "engines": 758,
+    "remote": 701,
+    "export": 627,
+    "algorithms": 539,
+    "adapters": 290,
+    "models": 250,
+    "tasks/browser": 149,
 }
 """The most code lines of each package. Whoever deletes lowers them; nobody raises one without lowering another."""
 ENTRIES, NAMES = 49, 20

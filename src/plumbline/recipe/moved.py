@@ -14,7 +14,7 @@ CONTROLS = {"temperature": "score_temperature"}
 GONE = {
     "rl.kl_target": "rl.beta is the weight of the KL in every step",
     "rl.mask_truncated": "sampling.max_tokens is the longest answer, and `check` says when it is too short",
-    "controls.tokens_only": "controls.score_temperature scores by another law than sampled",
+    "controls.tokens_only": "controls.score_temperature scores at another temperature than was sampled at",
     "sampling.scaffold": "a server reads JSON leniently and checks it, and RL reaches the same share of valid JSON",
     "evaluation.votes": "greedy answers earned as much as a vote of eight",
     "task.options.assets": "pages of FormFactory are shown without the styles of content networks",
