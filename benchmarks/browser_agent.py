@@ -29,24 +29,24 @@ import uvicorn
 from plumbline.errors import DataError
 from plumbline.evaluation.statistics import mean_interval, rate_interval
 from plumbline.records import Example, Message
-from plumbline.serve.agent import AgentServed, Planning
-from plumbline.serve.agent_prompt import given_of
 from plumbline.serve.app import application
 from plumbline.serve.served import Asked, Piece, Served
 from plumbline.tasks import silent
-from plumbline.tasks.browser.chromium import find_chromium
-from plumbline.tasks.forms.build import values_of, write_gold
-from plumbline.tasks.forms.executors.executor import Execution
-from plumbline.tasks.forms.executors.request import stub
-from plumbline.tasks.forms.mistakes import mistakes_of
-from plumbline.tasks.forms.plans.actions import Plan
-from plumbline.tasks.forms.plans.oracle import ADDRESS
-from plumbline.tasks.forms.rubric import expected, score
-from plumbline.tasks.forms.site.receipts import submission_of
-from plumbline.tasks.forms.site.serve import listen, serve
-from plumbline.tasks.forms.suite.declaration import InOrder
-from plumbline.tasks.forms.task import FormsTask, open_forms
 from plumbline.tasks.task import gold_of
+from plumbline_forms.agent.prompt import given_of
+from plumbline_forms.agent.served import AgentServed, Planning
+from plumbline_forms.build import values_of, write_gold
+from plumbline_forms.driver.chromium import find_chromium
+from plumbline_forms.executors.executor import Execution
+from plumbline_forms.executors.request import stub
+from plumbline_forms.mistakes import mistakes_of
+from plumbline_forms.plans.actions import Plan
+from plumbline_forms.plans.oracle import ADDRESS
+from plumbline_forms.rubric import expected, score
+from plumbline_forms.site.receipts import submission_of
+from plumbline_forms.site.serve import listen, serve
+from plumbline_forms.suite.declaration import InOrder
+from plumbline_forms.task import FormsTask, open_forms
 
 VARIABLE = "PLUMBLINE_BROWSER_USE_PYTHON"
 DRIVER = Path(__file__).with_name("browser_use_driver.py")
@@ -304,10 +304,10 @@ def planned(
         oracle = OraclePlanner(rows)
         planner = Remembering(Slipping(oracle, task, rows) if slip else oracle)
         return planner, AgentServed(planner, Planning(plan=task.options.plan, full=task.options.instructions == "full"))
-    from plumbline.command_output import progress
+    from plumbline.cli.output import progress
     from plumbline.evaluation.models import ModelOptions
-    from plumbline.serve.agent_opening import planning_of
     from plumbline.serve.opening import named_models, open_models
+    from plumbline_forms.agent.opening import planning_of
 
     sources = named_models([model])
     with progress() as view:

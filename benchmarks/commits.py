@@ -68,11 +68,11 @@ def answer() -> None:
 
 
 def prepare(family: str, steps: str, what: str):
+    from plumbline.api import sampled
     from plumbline.policies import open_policy
     from plumbline.policies.pretrained.tiny import make_tiny
     from plumbline.recipe import TinySection
     from plumbline.recipe.families import options_of
-    from plumbline.testing import sampled
     from rl_step import stepping
 
     sizes, options = TinySection(hidden=64, layers=2, heads=4, vocabulary=1024, context=256), options_of(family)

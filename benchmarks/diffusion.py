@@ -25,9 +25,9 @@ import torch
 
 from models import SMALL, prompts, save_model
 from pairing import HEADER, compare
+from plumbline.api import sampled
 from plumbline.policies import open_policy
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
-from plumbline.testing import sampled
 
 CPU_POINTS = [(64, 64, 32, 2, 32_768), (64, 64, 32, 2, 151_936)]
 GPU_POINTS = [(256, 256, 128, 8, 151_936)]

@@ -23,10 +23,10 @@ import torch
 
 from models import prompts, save_model
 from pairing import HEADER, compare
+from plumbline.api import sampled
 from plumbline.policies import open_policy
 from plumbline.policies.flow.convert import convert
 from plumbline.policies.flow.options import FlowModel, FlowSampling
-from plumbline.testing import sampled
 
 SIZES = {"hidden_size": 256, "cond_dim": 64, "n_blocks": 4, "n_heads": 4, "dropout": 0.0, "mlp_ratio": 4}
 POINTS = [(64, 64, 8, 4, 32_768), (64, 64, 8, 4, 151_936)]

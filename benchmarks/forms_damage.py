@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from plumbline.tasks.forms.plans.actions import (
+from plumbline_forms.plans.actions import (
     Action,
     Attach,
     Check,
@@ -20,9 +20,9 @@ from plumbline.tasks.forms.plans.actions import (
     Type,
     Uncheck,
 )
-from plumbline.tasks.forms.plans.elements import Element
-from plumbline.tasks.forms.plans.oracle import ADDRESS
-from plumbline.tasks.forms.suite.declaration import Form
+from plumbline_forms.plans.elements import Element
+from plumbline_forms.plans.oracle import ADDRESS
+from plumbline_forms.suite.declaration import Form
 
 _TEXTS = (
     *("", " ", "x", "N/A", "None", "yes", "12", "-3", "1e3", "1,234.50", "1.234,50", "R$ 99,90", "0012", "3.14159"),

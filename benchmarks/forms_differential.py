@@ -19,10 +19,10 @@ from typing import Any
 from benchmarks.forms_damage import damaged
 from plumbline.records import Failure
 from plumbline.seeds import generator
-from plumbline.tasks.forms.build import values_of
-from plumbline.tasks.forms.executors.direct import DirectExecutor
-from plumbline.tasks.forms.executors.executor import Case, Execution, Executor
-from plumbline.tasks.forms.plans.actions import (
+from plumbline_forms.build import values_of
+from plumbline_forms.executors.direct import DirectExecutor
+from plumbline_forms.executors.executor import Case, Execution, Executor
+from plumbline_forms.plans.actions import (
     Action,
     Attach,
     Check,
@@ -34,16 +34,16 @@ from plumbline.tasks.forms.plans.actions import (
     Type,
     Uncheck,
 )
-from plumbline.tasks.forms.plans.elements import elements_of
-from plumbline.tasks.forms.plans.oracle import plan_for
-from plumbline.tasks.forms.site.application import Taken
-from plumbline.tasks.forms.site.body import read_body
-from plumbline.tasks.forms.site.site import Response, Site
-from plumbline.tasks.forms.site.view import View
-from plumbline.tasks.forms.suite.declaration import Form, Page
-from plumbline.tasks.forms.suite.drawing import whole
-from plumbline.tasks.forms.suite.fields import text
-from plumbline.tasks.forms.task import FormsTask, open_executor, open_forms
+from plumbline_forms.plans.elements import elements_of
+from plumbline_forms.plans.oracle import plan_for
+from plumbline_forms.site.application import Taken
+from plumbline_forms.site.body import read_body
+from plumbline_forms.site.site import Response, Site
+from plumbline_forms.site.view import View
+from plumbline_forms.suite.declaration import Form, Page
+from plumbline_forms.suite.drawing import whole
+from plumbline_forms.suite.fields import text
+from plumbline_forms.task import FormsTask, open_executor, open_forms
 
 NOISE = {"labels": 0.3, "stars": 0.5, "prefilled": 0.3}
 FILES = frozenset({"cv.pdf", "b.png"})

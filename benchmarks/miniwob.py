@@ -15,8 +15,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from plumbline.records import Failure
-from plumbline.tasks.miniwob import pages
-from plumbline.tasks.miniwob.browser.pool import Gold, Pool
+from plumbline_miniwob import pages
+from plumbline_miniwob.browser.pool import Gold, Pool
 
 THREADS = 2
 

@@ -10,9 +10,9 @@ import json
 import sys
 
 from plumbline.records import Failure
-from plumbline.tasks.miniwob import pages
-from plumbline.tasks.miniwob.browser.pool import Gold, Json, Pool, Visit
-from plumbline.tasks.miniwob.world import Played
+from plumbline_miniwob import pages
+from plumbline_miniwob.browser.pool import Gold, Json, Pool, Visit
+from plumbline_miniwob.world import Played
 
 
 def main() -> int:

@@ -34,8 +34,15 @@ TESTS = {
     "algorithms/**/*.py": ("tests/training/test_objective.py", "tests/algorithms", "tests/training/test_credit.py"),
     "policies/token_law.py": ("tests/policies/test_token_law.py",),
     "runs/run.py": ("tests/runs/test_run.py", "tests/runs/test_changes.py", "tests/test_claims.py"),
-    "tasks/forms/rubric.py": ("tests/forms/test_rubric.py", "-k", "not (train or held or thousand or fast)"),
-    "tasks/commerce/extraction/rubric.py": ("tests/commerce/test_answers.py", "tests/commerce/test_extraction.py"),
+    "tasks/forms/rubric.py": (
+        "environments/forms/tests/test_rubric.py",
+        "-k",
+        "not (train or held or thousand or fast)",
+    ),
+    "tasks/commerce/extraction/rubric.py": (
+        "environments/commerce/tests/test_answers.py",
+        "environments/commerce/tests/test_extraction.py",
+    ),
 }
 SWAPS = "Lt LtE GtE,LtE Lt Gt,Gt GtE LtE,GtE Gt Lt,Eq NotEq,NotEq Eq,Is IsNot,IsNot Is,In NotIn,NotIn In,And Or,Or And"
 SWAPS += ",Add Sub,Sub Add,Mult Div,Div Mult,FloorDiv Mult,Pow Mult,Mod Mult,BitOr BitAnd,BitAnd BitOr"

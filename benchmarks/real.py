@@ -32,10 +32,10 @@ import torch
 from torch.nn import functional
 
 from pairing import HEADER, compare
+from plumbline.api import sampled
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.records import Sampling
-from plumbline.testing import sampled
 
 RANK = {"rank": 16, "alpha": 32}
 GREEDY = 32

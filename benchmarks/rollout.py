@@ -19,10 +19,10 @@ import torch
 
 from models import HALF_BILLION, SMALL, prompts, save_model
 from pairing import HEADER, compare
+from plumbline.api import sampled
 from plumbline.policies import open_policy
 from plumbline.recipe import ModelSection
 from plumbline.records import Sampling
-from plumbline.testing import sampled
 
 CPU_POINTS = [(64, 64, 8, 4096), (256, 64, 8, 4096), (512, 64, 8, 32768), (512, 128, 16, 4096)]
 GPU_POINTS = [(512, 256, 16, 151_936), (128, 512, 8, 151_936)]

@@ -17,9 +17,9 @@ from pathlib import Path
 from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline.tasks import open_task
-from plumbline.tasks.commerce.extraction.sloppy import sloppily
-from plumbline.tasks.commerce.options import Sloppiness
 from plumbline.tasks.task import Task, gold_of
+from plumbline_commerce.extraction.sloppy import sloppily
+from plumbline_commerce.options import Sloppiness
 
 CARELESS = Sloppiness(abridged=0.3, decimal_comma=0.6, unclosed=0.2, fenced=0.4, chatty=0.4)
 ROUNDS = 7

@@ -28,11 +28,11 @@ import torch
 
 from models import SMALL, prompts, save_model
 from plumbline.engines.workers import open_samplers, spread_verdicts, workers
-from plumbline.judging import Judging
 from plumbline.policies import open_policy
 from plumbline.recipe import parse
 from plumbline.records import Request, Sampling
 from plumbline.tasks import open_task
+from plumbline.training.judging import Judging
 
 COPIES, VOCABULARY = 8, 4096
 

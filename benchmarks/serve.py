@@ -26,8 +26,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import httpx
 
-from plumbline import processes
-from plumbline.engines import vllm_server
+from plumbline.engines import processes, vllm_server
 
 SENTENCE = "the product came late and the box was broken, but the seller answered quickly. "
 WORDS = ["o produto chegou atrasado e com defeito", "ótima compra, nota 10", "não recomendo, 12 dias de atraso"]

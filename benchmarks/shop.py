@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from plumbline.errors import DataError
-from plumbline.tasks.commerce.database import marginals
+from plumbline_commerce.database import marginals
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def measure(path: Path) -> list[Figure]:
 
 def _open(path: Path) -> sqlite3.Connection:
     if not path.is_file():
-        raise DataError(f"{path} does not exist", "build it with plumbline.tasks.commerce.database.build_database")
+        raise DataError(f"{path} does not exist", "build it with plumbline_commerce.database.build_database")
     return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
 
 

@@ -16,13 +16,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 
 from benchmarks.pairing import HEADER, compare
+from plumbline.api import sampled
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.slots.grid import Grid
 from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.policies.slots.policy import SlotPolicy
 from plumbline.policies.slots.scoring import by_rounds
 from plumbline.recipe import TinySection
-from plumbline.testing import sampled
 
 SLOT, CANVAS, PROMPT, COPIES = 4, 64, 128, 4
 ROUNDS = (2, 4, 8, 16)

@@ -29,9 +29,9 @@ import numpy as np
 import yaml
 
 from experiments.four_families_tables import write_tables
+from plumbline.api import sampled
 from plumbline.errors import PlumblineError
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy, references
-from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.policies.options import model_section
 from plumbline.recipe import Recipe, load
@@ -42,7 +42,7 @@ from plumbline.runs.run import Run
 from plumbline.seeds import derive
 from plumbline.storage import read_object, write_json
 from plumbline.tasks import open_task
-from plumbline.testing import sampled
+from plumbline.training.pipeline import run_recipe
 
 HERE = Path(__file__).parent
 RECIPES = HERE.parent / "recipes" / "four-families"

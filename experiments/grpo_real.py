@@ -32,7 +32,6 @@ import yaml
 
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import mean_interval, paired
-from plumbline.pipeline import run_recipe
 from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
 from plumbline.runs.cards import CARD, Card, trained_on
@@ -42,6 +41,7 @@ from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl, write_json, write_jsonl
 from plumbline.tasks import open_task
 from plumbline.tasks.text.json_strict import strict_json
+from plumbline.training.pipeline import run_recipe
 
 HERE = Path(__file__).parent
 ARMS, ROWS = HERE / "grpo_real.yaml", HERE / "grpo_real.jsonl"
@@ -308,8 +308,8 @@ def best_rule() -> str:
     """
     import tempfile
 
-    from plumbline.tasks.commerce.extraction.controls import facts_only, opening
-    from plumbline.tasks.commerce.extraction.schema import CATEGORIES, SENTIMENTS
+    from plumbline_commerce.extraction.controls import facts_only, opening
+    from plumbline_commerce.extraction.schema import CATEGORIES, SENTIMENTS
 
     recipe = load(RECIPE)
     with tempfile.TemporaryDirectory() as place:
@@ -342,9 +342,9 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
     import tempfile
 
     from plumbline.policies import open_policy
-    from plumbline.rollouts import collect
     from plumbline.tasks.source import Source
     from plumbline.training.credit import credit, locate_items
+    from plumbline.training.rollouts import collect
 
     recipe = load(RECIPE, [*ALONE, f"model.name={source}", f"model.threads={threads}"])
     assert recipe.rl is not None

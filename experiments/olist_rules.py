@@ -15,8 +15,8 @@ from pathlib import Path
 
 from plumbline.evaluation.statistics import mean_interval, rate_interval
 from plumbline.tasks import silent
-from plumbline.tasks.commerce.database import build_database
-from plumbline.tasks.commerce.olist.enriched import LABELS, enriched_rows
+from plumbline_commerce.database import build_database
+from plumbline_commerce.olist.enriched import LABELS, enriched_rows
 
 SEEDS = (101, 102)
 

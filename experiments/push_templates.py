@@ -15,9 +15,9 @@ from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.records import Example
 from plumbline.tasks import open_task
-from plumbline.tasks.commerce.database.categories import CATEGORIES
-from plumbline.tasks.commerce.push.pairs import agreeing
-from plumbline.tasks.commerce.push.situations import situations
+from plumbline_commerce.database.categories import CATEGORIES
+from plumbline_commerce.push.pairs import agreeing
+from plumbline_commerce.push.situations import situations
 
 NOUNS = {noun.word: noun for category in CATEGORIES for noun in category.nouns}
 

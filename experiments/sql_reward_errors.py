@@ -22,14 +22,14 @@ from sql_neighbours import neighbours, rewritings
 from plumbline.evaluation.statistics import rate_interval
 from plumbline.seeds import derive, generator
 from plumbline.storage import write_json
-from plumbline.tasks.commerce.database.build import build_database
-from plumbline.tasks.commerce.sql_qa.databases import ORDERS, build_shop, databases
-from plumbline.tasks.commerce.sql_qa.engine import Limits, Refusal, Result, run
-from plumbline.tasks.commerce.sql_qa.gate import read_query
-from plumbline.tasks.commerce.sql_qa.gold import gold_of
-from plumbline.tasks.commerce.sql_qa.pairs import SIFTED_ON, sift
-from plumbline.tasks.commerce.sql_qa.questions import Question, families
-from plumbline.tasks.commerce.sql_qa.rubric import judge
+from plumbline_commerce.database.build import build_database
+from plumbline_commerce.sql_qa.databases import ORDERS, build_shop, databases
+from plumbline_commerce.sql_qa.engine import Limits, Refusal, Result, run
+from plumbline_commerce.sql_qa.gate import read_query
+from plumbline_commerce.sql_qa.gold import gold_of
+from plumbline_commerce.sql_qa.pairs import SIFTED_ON, sift
+from plumbline_commerce.sql_qa.questions import Question, families
+from plumbline_commerce.sql_qa.rubric import judge
 
 NUMBERS = (1, 2, 3, 5)
 """Of databases that the reward may run a query on."""

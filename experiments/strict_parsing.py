@@ -13,8 +13,8 @@ from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.statistics import mean_interval
 from plumbline.seeds import generator
 from plumbline.tasks import open_task
-from plumbline.tasks.commerce.extraction.sloppy import sloppily
-from plumbline.tasks.commerce.options import Sloppiness
+from plumbline_commerce.extraction.sloppy import sloppily
+from plumbline_commerce.options import Sloppiness
 
 WAYS = {
     "valid JSON": Sloppiness(),

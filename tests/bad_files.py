@@ -10,8 +10,8 @@ from typing import Any
 
 from plumbline.runs.evaluations import to_json
 from plumbline.runs.run import Run
-from plumbline.tasks.commerce.build import build_commerce
-from plumbline.tasks.commerce.options import CommerceOptions
+from plumbline_commerce.build import build_commerce
+from plumbline_commerce.options import CommerceOptions
 from tests.reports.building import Level, evaluation, recipe, write_evaluations, write_rl, write_supervised
 
 DEEP = "[" * 100_000 + "]" * 100_000

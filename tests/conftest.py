@@ -103,7 +103,7 @@ def plumbline(monkeypatch, capfd):
         import io
         import sys
 
-        from plumbline import cli
+        from plumbline.cli import main as cli
 
         monkeypatch.setattr(sys, "argv", ["plumbline", *map(str, arguments)])
         if stdin is not None:

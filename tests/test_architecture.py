@@ -14,7 +14,7 @@ from statistics import median
 import pytest
 
 import plumbline
-from plumbline.imports import EXTRAS, missing
+from plumbline.config.imports import EXTRAS, missing
 
 PACKAGE = Path(__file__).parents[1] / "src" / "plumbline"
 # From the bottom up; a package may import what stands below it, and nothing else.

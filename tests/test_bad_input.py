@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline import cli
+from plumbline.cli import main as cli
 from tests.bad_files import make_place
 
 SECONDS = 5
@@ -169,8 +169,7 @@ def test_a_missing_extra_is_named(plumbline, untouched, monkeypatch, package, co
     forget = [
         name
         for name in sys.modules
-        if name.split(".")[0] == package
-        or name.startswith(("plumbline.policies.flow.", "plumbline.tasks.forms.execut"))
+        if name.split(".")[0] == package or name.startswith(("plumbline.policies.flow.", "plumbline_forms.execut"))
     ]
     for name in forget:
         monkeypatch.delitem(sys.modules, name)

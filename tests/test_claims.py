@@ -5,9 +5,10 @@ import sys
 
 import pytest
 
-from plumbline import claims, cli
+from plumbline.cli import main as cli
 from plumbline.errors import StorageError
 from plumbline.reports.write import write_report
+from plumbline.runs import claims
 from plumbline.runs.run import Run
 from tests.bad_files import make_run
 from tests.training.toy_runs import toy_recipe

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from plumbline import cli
-from plumbline.exits import clear_exits
+from environments.commerce.tests.conftest import OPTIONS
+from plumbline.cli import main as cli
+from plumbline.cli.exits import clear_exits
 from plumbline.runs.evaluations import read_evaluation
 from plumbline.storage import read_jsonl
 from plumbline.tasks import TASKS, open_task
-from plumbline.tasks.commerce.build import build_commerce
-from plumbline.tasks.commerce.options import CommerceOptions
-from tests.commerce.conftest import OPTIONS
+from plumbline_commerce.build import build_commerce
+from plumbline_commerce.options import CommerceOptions
 
 ROOT = Path(__file__).parents[1]
 EVAL_FLAGS = (

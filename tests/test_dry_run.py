@@ -6,14 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from plumbline import api, cli
+from plumbline import api
+from plumbline.checks.preflight import dry_run as module
+from plumbline.checks.preflight import estimate
+from plumbline.checks.preflight.machine import Machine, measure
+from plumbline.checks.preflight.prompts import open_tasks
+from plumbline.checks.preflight.shapes import find_shapes, published
+from plumbline.cli import main as cli
+from plumbline.config.imports import missing
 from plumbline.errors import ModelError
-from plumbline.imports import missing
-from plumbline.preflight import dry_run as module
-from plumbline.preflight import estimate
-from plumbline.preflight.machine import Machine, measure
-from plumbline.preflight.prompts import open_tasks
-from plumbline.preflight.shapes import find_shapes, published
 from plumbline.recipe import load
 from plumbline.tasks.task import Sketched
 
@@ -168,7 +169,7 @@ def test_without_torch_all_but_the_estimate_is_said(tmp_path, monkeypatch):
     def lacking(what, modules):
         raise missing(what, "torch")
 
-    monkeypatch.setattr("plumbline.preflight.machine.check_installed", lacking)
+    monkeypatch.setattr("plumbline.checks.preflight.machine.check_installed", lacking)
     said = api.dry_run("commerce-tiny", overrides=["task.options.orders=900", "task.options.extraction=590"])
     (note,) = said.notes
     assert note.startswith("nothing was measured: measuring this machine needs torch, which is not installed (pip")

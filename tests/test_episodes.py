@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from plumbline.api import check_episodes
 from plumbline.errors import DataError, RecipeError
 from plumbline.evaluation.evaluate import Conditions, evaluate_policy
 from plumbline.evaluation.replays import replay_episodes
@@ -17,17 +18,16 @@ from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.recipe import RlSection, SftSection
 from plumbline.records import Group, Outcome, Rollout, Sampling, Score
-from plumbline.rollouts import collect
 from plumbline.runs.evaluations import read_evaluation, write_evaluation
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import episode_of, itemised, turns_of
-from plumbline.testing import check_episodes
 from plumbline.training.credit import credit
 from plumbline.training.noise import independent_parts
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.rl import train_rl
+from plumbline.training.rollouts import collect
 from plumbline.training.sft import demonstrate
 from plumbline.training.update import update_policy
 from tests.evaluation.shown_toy import ShownToy

@@ -10,12 +10,12 @@ import torch
 
 from plumbline.errors import DataError, ModelError, RecipeError
 from plumbline.evaluation.models import ModelOptions, as_trained, evaluate_model
-from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.policies.saved import saved_settings
 from plumbline.recipe import ModelSection, parse
 from plumbline.runs.run import Silent
 from plumbline.storage import read_json, write_json
+from plumbline.training.pipeline import run_recipe
 from plumbline.training.sft import _backward, _passes
 from tests.toy import ToyTask
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.claims import locked
 from plumbline.errors import ModelError
-from plumbline.models import catalogue
-from plumbline.models import get as getting
 from plumbline.policies import open_policy
+from plumbline.policies.downloads import catalogue
+from plumbline.policies.downloads import get as getting
 from plumbline.recipe import ModelSection
 from plumbline.runs.cards import Card
+from plumbline.runs.claims import locked
 from tests.gguf_files import write_gguf, write_wheel
 from tests.test_never_lost import has_small_disks
 
@@ -230,9 +230,9 @@ def test_an_empty_folder_will_do(entry, tmp_path):
 GET = """
     import sys
     from pathlib import Path
-    from plumbline.models import catalogue
+    from plumbline.policies.downloads import catalogue
     catalogue.ENTRIES = (catalogue.Entry(**{entry!r}),)
-    from plumbline import cli
+    from plumbline.cli import main as cli
     sys.argv = ["plumbline", "get", "tiny-model", "--out", {out!r}]
     cli.main()
 """

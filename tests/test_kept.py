@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from environments.miniwob.tests.test_task import opened
 from experiments.kept import PAGES, read_kept, with_run, written
 from plumbline.errors import DataError
 from plumbline.evaluation.evaluate import evaluate_completions, references
 from plumbline.recipe import load
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.tasks import open_task
-from tests.miniwob.test_task import opened
 
 
 def run(

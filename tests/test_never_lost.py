@@ -30,7 +30,7 @@ DRIVER = """
     import torch, transformers, peft  # noqa: F401 - imported once, before any fork; no tensor is touched here
     import transformers.models.llama.modeling_llama  # noqa: F401
     from plumbline.evaluation import evaluate
-    from plumbline.pipeline import run_recipe
+    from plumbline.training.pipeline import run_recipe
     from plumbline.recipe import parse
     evaluate.AT_ONCE = 3  # so that an evaluation is killed in its midst, too
     gc.freeze()  # the children collect garbage before each model, and need not look through what is imported
@@ -155,7 +155,7 @@ FULL_DISK = """
     import torch, transformers, peft  # noqa: F401 - imported once, before any fork
     from plumbline.errors import StorageError
     from plumbline.evaluation import evaluate
-    from plumbline.pipeline import run_recipe
+    from plumbline.training.pipeline import run_recipe
     from plumbline.recipe import parse
     evaluate.AT_ONCE = 3  # so that an evaluation is killed in its midst, too
     gc.freeze()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from plumbline.processes import start, stop
+from plumbline.engines.processes import start, stop
 
 
 def test_what_a_process_printed_since_it_was_started_is_read_with_its_status(tmp_path):
@@ -35,7 +35,7 @@ def test_what_a_process_started_ends_with_it_though_it_takes_no_sigterm(tmp_path
 
 def test_a_run_that_is_killed_leaves_no_server_and_nothing_that_it_started(tmp_path):
     code = (
-        "import sys, time; from pathlib import Path; from plumbline.processes import start;"
+        "import sys, time; from pathlib import Path; from plumbline.engines.processes import start;"
         f"got = start([sys.executable, '-m', 'tests.engines.sleeper'], {{}}, Path({str(tmp_path / 'log')!r}));"
         "print(got.keeper.pid, flush=True); time.sleep(60)"
     )

@@ -144,7 +144,7 @@ class Receiver:
         self.html, self.received = "", []
 
     def page(self, view):
-        from plumbline.tasks.forms.site.site import Response
+        from plumbline_forms.site.site import Response
 
         return Response(200, self.html.encode(), {"content-type": "text/html; charset=utf-8"})
 
@@ -152,9 +152,9 @@ class Receiver:
         return None
 
     def take(self, view, kind, body):
-        from plumbline.tasks.forms.site.application import Taken
-        from plumbline.tasks.forms.site.body import grouped, read_body
-        from plumbline.tasks.forms.site.site import Response
+        from plumbline_forms.site.application import Taken
+        from plumbline_forms.site.body import grouped, read_body
+        from plumbline_forms.site.site import Response
 
         entries, files = read_body(kind, body)
         self.received.append([list(each) for each in entries + files])
@@ -165,15 +165,15 @@ class Receiver:
 @pytest.fixture(scope="module", params=["direct", "browser", "in-page"])
 def browsing(request):
     """An executor, and the receiver of what its pages send."""
-    from plumbline.tasks.forms.executors.direct import DirectExecutor
-    from plumbline.tasks.forms.site.site import Site
+    from plumbline_forms.executors.direct import DirectExecutor
+    from plumbline_forms.site.site import Site
 
     receiver = Receiver()
     if request.param == "direct":
         executor = DirectExecutor(Site(receiver))
     else:
-        from plumbline.tasks.browser.chromium import find_chromium, import_playwright
-        from plumbline.tasks.forms.executors.browser.executor import BrowserExecutor
+        from plumbline_forms.driver.chromium import find_chromium, import_playwright
+        from plumbline_forms.executors.browser.executor import BrowserExecutor
 
         try:
             import_playwright()
@@ -187,12 +187,12 @@ def browsing(request):
 
 @pytest.mark.parametrize("number", inputs("page.html"))
 def test_a_form_sends_what_a_browser_sends(number, browsing):
-    from plumbline.tasks.forms.executors.executor import Case
-    from plumbline.tasks.forms.plans.read import read_steps
-    from plumbline.tasks.forms.site.view import View
-    from plumbline.tasks.forms.suite.declaration import Form, Page
-    from plumbline.tasks.forms.suite.drawing import whole
-    from plumbline.tasks.forms.suite.fields import text
+    from plumbline_forms.executors.executor import Case
+    from plumbline_forms.plans.read import read_steps
+    from plumbline_forms.site.view import View
+    from plumbline_forms.suite.declaration import Form, Page
+    from plumbline_forms.suite.drawing import whole
+    from plumbline_forms.suite.fields import text
 
     folder = folder_of(number)
     executor, receiver = browsing

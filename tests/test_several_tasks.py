@@ -11,23 +11,23 @@ import yaml
 from plumbline.errors import DataError, RecipeError, TrainingStopped
 from plumbline.evaluation.command import TASK, open_task_for
 from plumbline.evaluation.named import compare_paths
-from plumbline.pipeline import run_recipe
 from plumbline.recipe import RlSection, find, load, parse, task_section
 from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score, Step, Trajectory
 from plumbline.reports.terminal import sweep_table
 from plumbline.reports.verdict import run_verdict
 from plumbline.reports.view import View
-from plumbline.rollouts import collect
 from plumbline.runs.cards import Card
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
-from plumbline.sweep import run_sweep
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, shares
 from plumbline.training.credit import credit
 from plumbline.training.metrics import _rewards
+from plumbline.training.pipeline import run_recipe
 from plumbline.training.rl import _collect
+from plumbline.training.rollouts import collect
 from plumbline.training.stage import Stage
+from plumbline.training.sweep import run_sweep
 from tests.reports.building import RL, SFT, evaluation
 from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe
@@ -254,7 +254,9 @@ def test_a_run_that_was_stopped_draws_what_the_whole_one_drew(finished, tmp_path
         broken.setattr(Stage, "spend", stop_once)
         with pytest.raises(KeyboardInterrupt):
             run_recipe(parse(VALUES), tmp_path / "run")
-    monkeypatch.setattr("plumbline.pipeline.evaluate_reference", None)  # a browser's verdicts would take minutes again
+    monkeypatch.setattr(
+        "plumbline.training.pipeline.evaluate_reference", None
+    )  # a browser's verdicts would take minutes again
     again = run_recipe(parse(VALUES), tmp_path / "run", resume=True)
     for name in ("metrics.jsonl", "samples.jsonl", "models/rl/model.safetensors"):
         assert (again.folder / name).read_bytes() == (finished.folder / name).read_bytes(), name

@@ -8,11 +8,11 @@ import sys
 import pytest
 from rich.console import Console
 
-from plumbline.cli import main
+from plumbline.cli.main import main
 from plumbline.errors import EngineError, RecipeError, TrainingStopped
 from plumbline.evaluation.statistics import t_interval, t_quantile
 from plumbline.reports.terminal import seeds_table, sweep_table
-from plumbline.sweep import SideBySide, _on_gpu, over_seeds, run_sweep, variants
+from plumbline.training.sweep import SideBySide, _on_gpu, over_seeds, run_sweep, variants
 
 RECIPE = """
 name: swept

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plumbline import tasks
-from plumbline.overrides import read_yaml
+from plumbline.config.overrides import read_yaml
 from plumbline.tasks.tables import read_table
 
 FILES = sorted(Path(tasks.__file__).parent.rglob("*.yaml"))

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import plumbline as api
-from plumbline import imports
+from plumbline.config import imports
 from plumbline.errors import UntrustedCodeError
 
 PAYLOAD = """
@@ -213,10 +213,10 @@ def test_what_is_typed_consents_to_nothing_else(there, plumbline):
 
 
 def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
-    from plumbline.jobs.checks import Examined
-    from plumbline.jobs.specify import Asked, specify
-    from plumbline.jobs.submit import refuse
-    from plumbline.preflight.preflight import preflight_of
+    from plumbline.checks.preflight.preflight import preflight_of
+    from plumbline.engines.jobs.checks import Examined
+    from plumbline.engines.jobs.specify import Asked, specify
+    from plumbline.engines.jobs.submit import refuse
 
     asked = Asked(recipe="score.yaml", on="process", overrides=["task.options.score=payload:score"])
     spec, _ = specify(asked)
@@ -322,7 +322,7 @@ def test_a_name_of_ours_needs_none_and_leaves_the_folder_alone(tmp_path, monkeyp
 SHADOWS = "profile http transformers selectolax sqlglot statistics timeit cmath email csv zipfile typer rich yaml torch"
 
 
-@pytest.mark.parametrize("word", [["-m", "plumbline"], ["-c", "from plumbline.cli import main; main()"]])
+@pytest.mark.parametrize("word", [["-m", "plumbline"], ["-c", "from plumbline.cli.main import main; main()"]])
 def test_a_file_of_the_users_hides_no_module(word, tmp_path):
     for name in SHADOWS.split():
         (tmp_path / f"{name}.py").write_text(f"raise ImportError('{name} of the user')\n")

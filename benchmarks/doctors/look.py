@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.doctors.job import Job
-from plumbline.diagnosis.check import examine
-from plumbline.diagnosis.checks import CHECKS
-from plumbline.diagnosis.history import History, Series
-from plumbline.diagnosis.readers import read_histories
+from plumbline.checks.diagnosis.check import examine
+from plumbline.checks.diagnosis.history import History, Series
+from plumbline.checks.diagnosis.readers import read_histories
+from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.evaluation.statistics import Interval, t_quantile
 
 SAID = "said.txt"

@@ -161,7 +161,7 @@ def no_reference() -> Iterator[None]:
 @contextmanager
 def other_law() -> Iterator[None]:
     """Answers are drawn at 0.3 in the last evaluation."""
-    from plumbline import pipeline
+    from plumbline.training import pipeline
 
     original = pipeline._evaluate
 
@@ -345,8 +345,8 @@ def _sft(models: Path, sections: dict[str, Any], seed: int, folder: Path) -> Non
 
 def _run(values: dict[str, Any], folder: Path) -> None:
     from plumbline.errors import PlumblineError
-    from plumbline.pipeline import run_recipe
     from plumbline.recipe import parse
+    from plumbline.training.pipeline import run_recipe
 
     try:
         run_recipe(parse(values), folder)

@@ -24,8 +24,8 @@ import yaml
 
 from experiments.findings import arms
 from experiments.findings.show import figure, table
+from plumbline.config.overrides import read_yaml
 from plumbline.errors import PlumblineError
-from plumbline.overrides import read_yaml
 from plumbline.storage import read_json, write_json, write_text
 
 HERE = Path(__file__).parent

@@ -12,12 +12,12 @@ import yaml
 from plumbline.algorithms import ALGORITHMS
 from plumbline.algorithms.grpo import Grpo
 from plumbline.evaluation.models import ModelOptions, evaluate_model
-from plumbline.pipeline import run_recipe
 from plumbline.recipe import Recipe, load
 from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import STAGES, Run, Silent
 from plumbline.tasks import open_task
+from plumbline.training.pipeline import run_recipe
 
 HERE = Path(__file__).parent
 BLOCKS = 12

@@ -17,8 +17,8 @@ from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.statistics import rate_interval
 from plumbline.seeds import generator
 from plumbline.tasks import open_task
-from plumbline.tasks.commerce.extraction.sloppy import sloppily
-from plumbline.tasks.commerce.options import Sloppiness
+from plumbline_commerce.extraction.sloppy import sloppily
+from plumbline_commerce.options import Sloppiness
 
 OVER_SEEDS = "means over {} seeds with Student's 95 % interval"
 DRAWS = 2000

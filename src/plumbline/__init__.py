@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` itself takes ten milliseconds
     from typing import Any
 
-    from plumbline.api import dry_run, evaluate, open_task, run
+    from plumbline.api import check_task, dry_run, evaluate, open_task, run
     from plumbline.errors import PlumblineError
     from plumbline.evaluation.comparison import compare
     from plumbline.recipe import Recipe
@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # `typing` itself takes ten milliseconds
     from plumbline.records import Evaluation, Example, Outcome, Score
     from plumbline.runs.run import Run
     from plumbline.tasks.task import Task
-    from plumbline.testing import check_task
 
 _HOMES = {
     "Evaluation": "records",
@@ -36,7 +35,7 @@ _HOMES = {
     "Run": "runs.run",
     "Score": "records",
     "Task": "tasks.task",
-    "check_task": "testing",
+    "check_task": "api",
     "compare": "evaluation.comparison",
     "dry_run": "api",
     "evaluate": "api",

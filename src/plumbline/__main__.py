@@ -20,12 +20,12 @@ def main() -> None:
     """Run the command line; Ctrl-C ends it without a traceback from its first import to its last."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where a shell had it ignored
         signal.signal(signal.SIGINT, _at_once)
-    from plumbline.cli import main as command
+    from plumbline.cli.main import main as command
 
     command()
 
 
 if __name__ == "__main__":
-    from plumbline import __main__ as entry  # by its own name, by which `plumbline.exits` knows `_at_once`
+    from plumbline import __main__ as entry  # by its own name, by which `plumbline.cli.exits` knows `_at_once`
 
     entry.main()

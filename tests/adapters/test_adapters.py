@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from plumbline.adapters.inspect import to_inspect
-from plumbline.adapters.openenv import to_openenv
-from plumbline.adapters.trl import to_trl_reward, to_trl_rows
-from plumbline.adapters.verifiers import to_verifiers
 from plumbline.errors import DataError, ModelError
+from plumbline.tasks.adapters.inspect import to_inspect
+from plumbline.tasks.adapters.openenv import to_openenv
+from plumbline.tasks.adapters.trl import to_trl_reward, to_trl_rows
+from plumbline.tasks.adapters.verifiers import to_verifiers
 from tests.audit.faulty import FaultyTask
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.audit import bench, cheats, checks
-from plumbline.audit.audit import audit
-from plumbline.audit.probes import a_few
-from plumbline.audit.targets import targets
-from plumbline.audit.writings import DECIMAL_COMMA, writes_commas, writings
+from plumbline.checks.audit import bench, cheats, checks
+from plumbline.checks.audit.audit import audit
+from plumbline.checks.audit.probes import a_few
+from plumbline.checks.audit.targets import targets
+from plumbline.checks.audit.writings import DECIMAL_COMMA, writes_commas, writings
 from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example
 from tests.audit.faulty import FaultyTask

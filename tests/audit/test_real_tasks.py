@@ -2,8 +2,8 @@
 
 import pytest
 
-from plumbline.audit import cheats
-from plumbline.audit.audit import audit
+from plumbline.checks.audit import cheats
+from plumbline.checks.audit.audit import audit
 from plumbline.tasks import open_task
 
 SMALL = {"seed": 5, "orders": 3000, "extraction": 60, "sql_qa": 60, "insights": 60, "push": 60}

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from plumbline.diagnosis.live import Live
-from plumbline.diagnosis.readers import own
+from plumbline.checks.diagnosis.live import Live
+from plumbline.checks.diagnosis.readers import own
 from plumbline.recipe.handoff import ChecksSection
 from tests.diagnosis.test_callback import watched
 from tests.diagnosis.test_checks import slow_noise

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from plumbline.adapters.callback import CheckCallback
 from plumbline.errors import RecipeError
+from plumbline.tasks.adapters.callback import CheckCallback
 from tests.diagnosis.trl_runs import Plan, half, letters, train
 
 pytest.importorskip("trl", reason="TRL is what is watched; pip install '.[dev]'")
@@ -85,7 +85,7 @@ def test_an_error_in_a_check_is_said_once_and_costs_the_training_nothing(monkeyp
     def fail(*_):
         raise ValueError("a bug")
 
-    monkeypatch.setattr("plumbline.diagnosis.live.examine", fail)
+    monkeypatch.setattr("plumbline.checks.diagnosis.live.examine", fail)
     assert called(CheckCallback()) is None
     assert [one.message for one in caplog.records] == [
         "the checks failed and look no more, training goes on: ValueError: a bug"

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plumbline.diagnosis.check import examine
-from plumbline.diagnosis.checks import CHECKS
-from plumbline.diagnosis.history import History, Sample, Series
+from plumbline.checks.diagnosis.check import examine
+from plumbline.checks.diagnosis.history import History, Sample, Series
+from plumbline.checks.diagnosis.rules import CHECKS
 
 STEPS = 120
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from plumbline.diagnosis.conditions import judge
-from plumbline.diagnosis.decide import gather
+from plumbline.checks.diagnosis.conditions import judge
+from plumbline.checks.diagnosis.decide import gather
 from plumbline.evaluation.statistics import pooled_interval
 from plumbline.recipe import load, parse
 from plumbline.recipe.handoff import Condition, DecideSection

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.diagnosis.check import examine
-from plumbline.diagnosis.checks import CHECKS
-from plumbline.diagnosis.history import History
-from plumbline.diagnosis.readers import read_histories
+from plumbline.checks.diagnosis.check import examine
+from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.readers import read_histories
+from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import DataError
 from tests.work import work
 

@@ -6,9 +6,9 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from plumbline.cli import app
-from plumbline.diagnosis.decide import decide, gather, tree_of
-from plumbline.diagnosis.next_recipe import next_recipe
+from plumbline.checks.diagnosis.decide import decide, gather, tree_of
+from plumbline.checks.diagnosis.next_recipe import next_recipe
+from plumbline.cli.main import app
 from plumbline.errors import PlumblineError, RecipeError, RunError
 from plumbline.recipe import differences, load
 from plumbline.recipe.handoff import Change

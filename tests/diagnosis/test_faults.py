@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.diagnosis.checks import CHECKS
+from plumbline.checks.diagnosis.rules import CHECKS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "faults.md").read_text(encoding="utf-8")
@@ -32,11 +32,11 @@ def test_the_page_names_every_check_and_no_other():
 
 
 def test_findings_of_the_audit_and_of_the_recipe_are_there():
-    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/plumbline/audit").glob("*.py"))
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src/plumbline/checks/audit").glob("*.py"))
     assert [name for name in named("audit") if f'"{name}"' not in source] == []
-    if find_spec("plumbline.preflight") is None:
+    if find_spec("plumbline.checks.preflight") is None:
         pytest.skip("no checks of a recipe")
-    from plumbline.preflight.checks import CHECKS as BEFORE
+    from plumbline.checks.preflight.rules import CHECKS as BEFORE
 
     assert named("before") - {check.name for check in BEFORE} == set()
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plumbline.diagnosis.checks.mostly_noise import LOOK, t_of_slope
-from plumbline.diagnosis.history import Sample, Series
-from plumbline.diagnosis.live import Live, know
+from plumbline.checks.diagnosis.history import Sample, Series
+from plumbline.checks.diagnosis.live import Live, know
+from plumbline.checks.diagnosis.rules.mostly_noise import LOOK, t_of_slope
 from plumbline.errors import RecipeError, TrainingStopped
-from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.recipe import SftSection, parse
 from plumbline.recipe.handoff import ChecksSection
 from plumbline.runs.run import Run
 from plumbline.storage import read_jsonl
 from plumbline.tasks.source import Source
+from plumbline.training.pipeline import run_recipe
 from plumbline.training.sft import train_sft
 from tests.diagnosis.test_checks import FAULTS, healthy, slow_noise
 from tests.toy import ToyTask

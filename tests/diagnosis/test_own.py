@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from plumbline.diagnosis.check import examine
-from plumbline.diagnosis.checks import CHECKS
-from plumbline.diagnosis.history import Final
-from plumbline.diagnosis.readers import read_histories
+from plumbline.checks.diagnosis.check import examine
+from plumbline.checks.diagnosis.history import Final
+from plumbline.checks.diagnosis.readers import read_histories
+from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import DataError
-from plumbline.pipeline import run_recipe
 from plumbline.recipe import parse
 from plumbline.records import Headline
+from plumbline.training.pipeline import run_recipe
 from tests.diagnosis.test_checks import healthy, said
 from tests.reports.building import RL, SFT, Level, evaluation
 from tests.training.toy_runs import toy_recipe

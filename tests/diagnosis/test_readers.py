@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import yaml
 
-from plumbline.diagnosis.check import examine
-from plumbline.diagnosis.checks import CHECKS
-from plumbline.diagnosis.history import History
-from plumbline.diagnosis.readers import read_histories
-from plumbline.diagnosis.readers.rows import our_name
+from plumbline.checks.diagnosis.check import examine
+from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.readers import read_histories
+from plumbline.checks.diagnosis.readers.rows import our_name
+from plumbline.checks.diagnosis.rules import CHECKS
 from plumbline.errors import DataError
 from tests.diagnosis.test_checks import healthy, said
 

@@ -5,8 +5,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from plumbline.cli import app
-from plumbline.diagnosis.routes import read_routes, route, write_routes
+from plumbline.checks.diagnosis.routes import read_routes, route, write_routes
+from plumbline.cli.main import app
 from plumbline.errors import PlumblineError
 from plumbline.recipe import load
 from plumbline.runs.run import Run

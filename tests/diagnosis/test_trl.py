@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from plumbline.diagnosis.check import examine
-from plumbline.diagnosis.checks import CHECKS
-from plumbline.diagnosis.readers import read_histories
+from plumbline.checks.diagnosis.check import examine
+from plumbline.checks.diagnosis.readers import read_histories
+from plumbline.checks.diagnosis.rules import CHECKS
 from tests.diagnosis.trl_runs import (
     Plan,
     by_prompt,

@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
-from plumbline.diagnosis.watch import afterwards, as_words
+from plumbline.checks.diagnosis.watch import afterwards, as_words
 from plumbline.errors import RecipeError, TrainingStopped
-from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.recipe import load, parse
 from plumbline.recipe.handoff import Condition
 from plumbline.reports.write import write_report
 from plumbline.runs.run import Run
 from plumbline.tasks.source import Source
+from plumbline.training.pipeline import run_recipe
 from plumbline.training.rl import train_rl
 from tests.diagnosis.planted import SCENARIOS, TASKS, planted
 from tests.toy import ToyTask

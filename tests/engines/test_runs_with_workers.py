@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from plumbline.errors import EngineError, ModelError
-from plumbline.pipeline import run_recipe
 from plumbline.recipe import parse
 from plumbline.recipe.running import ScaleSection
+from plumbline.training.pipeline import run_recipe
 from tests.test_never_lost import fingerprint
 
 pytest.importorskip("ray", reason="ray is not installed (pip install '.[ray]')")
@@ -35,7 +35,7 @@ DRIVER = """
     import torch
     from plumbline.engines import workers_pool
     from plumbline.errors import EngineError
-    from plumbline.pipeline import run_recipe
+    from plumbline.training.pipeline import run_recipe
     from plumbline.recipe import parse
 
     torch.set_num_threads(1)

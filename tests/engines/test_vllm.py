@@ -15,7 +15,7 @@ import httpx
 import pytest
 import torch
 
-from plumbline import processes
+from plumbline.engines import processes
 from plumbline.engines import vllm_server as servers
 from plumbline.engines.vllm import Place, VllmSampler, check_engine
 from plumbline.errors import DataError, EngineError
@@ -704,8 +704,8 @@ def test_rl_with_an_engine_trains_by_what_it_drew_and_records_how_the_weights_ar
 
 
 def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_it_cannot_draw(monkeypatch):
+    from plumbline.checks.refusals import problems
     from plumbline.recipe import load
-    from plumbline.refusals import problems
     from plumbline.runs.changes import same_but_seed
 
     monkeypatch.delenv("PLUMBLINE_VLLM_PYTHON", raising=False)
@@ -725,8 +725,8 @@ def test_a_recipe_with_an_engine_corrects_for_its_rounding_and_is_refused_where_
 def test_a_run_refuses_adapters_that_its_server_cannot_be_handed_before_anything_is_trained(
     served, tiny_folder, tmp_path
 ):
-    from plumbline.pipeline import run_recipe
     from plumbline.recipe import parse
+    from plumbline.training.pipeline import run_recipe
 
     recipe = parse(
         {

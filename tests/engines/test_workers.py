@@ -13,15 +13,15 @@ import pytest
 
 from plumbline.engines import workers_pool
 from plumbline.errors import EngineError
-from plumbline.judging import Judging, judge
-from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.recipe import parse
 from plumbline.records import Request, Sampling
-from plumbline.rollouts import collect
 from plumbline.tasks import open_task
 from plumbline.tasks import task as protocols
 from plumbline.tasks.task import episode_of, threads_of, turns_of
+from plumbline.training.judging import Judging, judge
+from plumbline.training.pipeline import run_recipe
+from plumbline.training.rollouts import collect
 from tests.engines.test_runs_with_workers import RECIPE
 from tests.test_never_lost import fingerprint
 from tests.toy import ToyTask

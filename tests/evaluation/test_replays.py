@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from plumbline.checks.refusals import final_splits
 from plumbline.errors import DataError
 from plumbline.evaluation.evaluate import evaluate_completions
 from plumbline.evaluation.replays import replay_episodes
-from plumbline.pipeline import run_recipe
 from plumbline.recipe import parse
 from plumbline.records import Frame, Mistake, Unjudged
-from plumbline.refusals import final_splits
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.replays import INDEX, Replay, read_replays, write_replays
+from plumbline.training.pipeline import run_recipe
 from tests.evaluation.shown_toy import ShownToy
 from tests.toy import ToyTask
 

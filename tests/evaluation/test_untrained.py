@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from plumbline.pipeline import run_recipe
 from plumbline.recipe import parse
 from plumbline.reports.view import View
 from plumbline.runs.changes import same_but_seed
+from plumbline.training.pipeline import run_recipe
 from tests.training.toy_runs import toy_recipe
 
 

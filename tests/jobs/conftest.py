@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from plumbline.jobs import checks
+from plumbline.engines.jobs import checks
 
 BASE = """
 task: {name: jsonl, options: {train: data/rows.jsonl, prompt: q, gold: a, score: "scoring:score"}}

@@ -5,10 +5,10 @@ import json
 import pytest
 import yaml
 
+from plumbline.engines.jobs.anyscale import AnyscaleJob, plan, read_job, write
+from plumbline.engines.jobs.spec import Cloud
+from plumbline.engines.jobs.specify import Asked, specify
 from plumbline.errors import RecipeError
-from plumbline.jobs.anyscale import AnyscaleJob, plan, read_job, write
-from plumbline.jobs.spec import Cloud
-from plumbline.jobs.specify import Asked, specify
 
 ASKED = {"recipe": "tickets.yaml", "on": "anyscale", "out": "/mnt/shared_storage/a"}
 
@@ -22,7 +22,7 @@ def test_the_files_say_all_of_the_job_and_no_secret(project, tmp_path, monkeypat
     assert planned.command == f"anyscale job submit -f {tmp_path / 'sent' / 'job.yaml'}"
     values = yaml.safe_load((tmp_path / "sent" / "job.yaml").read_text())
     assert values.keys() <= set(AnyscaleJob.__dataclass_fields__)
-    assert values["entrypoint"].startswith("python -m plumbline.job_entry --job tickets-")
+    assert values["entrypoint"].startswith("python -m plumbline.engines.jobs.entry --job tickets-")
     assert "--secret PLB_TEST_TOKEN -- run tickets.yaml --out /mnt/shared_storage/a" in values["entrypoint"]
     assert (values["compute_config"], values["timeout_s"], values["max_retries"]) == ("a10g", 3600, 0)
     assert values["env_vars"] == {"HF_HOME": "/mnt/hub", "PYTHONUNBUFFERED": "1"}

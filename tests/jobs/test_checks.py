@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 import plumbline
-from plumbline.jobs import checks
-from plumbline.jobs.checks import examine
-from plumbline.jobs.package import LIMIT
-from plumbline.jobs.specify import Asked, specify
+from plumbline.engines.jobs import checks
+from plumbline.engines.jobs.checks import examine
+from plumbline.engines.jobs.package import LIMIT
+from plumbline.engines.jobs.specify import Asked, specify
 
 REMOTE = {"address": "http://head:8265", "out": "/mnt/shared/a"}
 

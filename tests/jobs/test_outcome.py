@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from plumbline.jobs.outcome import CODES, State, judge, said
+from plumbline.engines.jobs.outcome import CODES, State, judge, said
 
 OK, BAD = State(status="succeeded", code=0), State(status="failed", code=1, message="exit code 1")
 
@@ -69,4 +69,4 @@ def test_a_folder_that_cannot_be_seen_from_here_is_taken_on_the_jobs_word(out):
 def test_each_outcome_has_an_exit_status_of_its_own():
     assert len(set(CODES.values())) == len(CODES)
     assert CODES["succeeded"] == 0
-    assert not set(CODES.values()) & {1, 2, 130, 141}, "those of plumbline.exits"
+    assert not set(CODES.values()) & {1, 2, 130, 141}, "those of plumbline.cli.exits"

@@ -5,7 +5,7 @@ import zipfile
 
 import pytest
 
-from plumbline.jobs.package import DEFAULTS, package_of
+from plumbline.engines.jobs.package import DEFAULTS, package_of
 
 FILES = """
 a.py b.txt data/rows.jsonl data/formfactory/app.py data/formfactory/templates/x.html models/m/model.safetensors

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.diagnosis.finding import Finding
+from plumbline.checks.diagnosis.finding import Finding
+from plumbline.engines.jobs import follow, process, ray_jobs, submit
+from plumbline.engines.jobs.checks import Examined
+from plumbline.engines.jobs.head import stop_head
+from plumbline.engines.jobs.outcome import State
+from plumbline.engines.jobs.specify import Asked, specify
+from plumbline.engines.jobs.store import Head, Job, find, leads, started, works
 from plumbline.errors import EngineError, RunError
-from plumbline.jobs import follow, process, ray_jobs, submit
-from plumbline.jobs.checks import Examined
-from plumbline.jobs.head import stop_head
-from plumbline.jobs.outcome import State
-from plumbline.jobs.specify import Asked, specify
-from plumbline.jobs.store import Head, Job, find, leads, started, works
 
 PROCESS = ("--on", "process", "--no-preflight")
 
@@ -134,7 +134,7 @@ def test_a_name_that_means_no_job_or_several_is_an_error(project, plumbline):
 
 
 def test_without_ray_the_command_names_the_extra(project, plumbline, monkeypatch):
-    monkeypatch.setattr("plumbline.imports.find_spec", lambda name: None)
+    monkeypatch.setattr("plumbline.config.imports.find_spec", lambda name: None)
     code, _, err = plumbline("submit", "tickets.yaml")
     assert code == 1
     assert "needs ray, which is not installed" in err

@@ -12,10 +12,10 @@ pytest.importorskip("ray", reason="Ray is not installed")
 
 import plumbline as plumbline_package
 from plumbline import api
-from plumbline.jobs import follow, ray_jobs, submit
-from plumbline.jobs import head as heads
-from plumbline.jobs.package import package_of
-from plumbline.jobs.store import find
+from plumbline.engines.jobs import follow, ray_jobs, submit
+from plumbline.engines.jobs import head as heads
+from plumbline.engines.jobs.package import package_of
+from plumbline.engines.jobs.store import find
 
 SECRET = "hunter2hunter2"
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from plumbline.engines.jobs.spec import JobSpec
+from plumbline.engines.jobs.specify import Asked, specify
 from plumbline.errors import RecipeError
-from plumbline.jobs.spec import JobSpec
-from plumbline.jobs.specify import Asked, specify
 
 
 def spec_of(**asked):

@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 import plumbline
-from plumbline.cli import app
+from plumbline.cli.main import app
 from plumbline.evaluation.models import ModelOptions
 from plumbline.runs.run import Run
 from plumbline.storage import write_jsonl

@@ -6,11 +6,11 @@ import pytest
 
 from plumbline.errors import DataError, RecipeError, RewardError, RunError
 from plumbline.evaluation.command import EvaluationSpec, run_evaluation
-from plumbline.pipeline import run_recipe
 from plumbline.recipe import parse
 from plumbline.runs.run import Run, Silent
 from plumbline.tasks import precheck as module
 from plumbline.tasks.jsonl import task as precheck_of_jsonl
+from plumbline.training.pipeline import run_recipe
 
 BAD = '''
 import itertools, math, random, re, threading, time

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from plumbline.api import HOSTILE, check_task
 from plumbline.errors import DataError, IncomparableError, RecipeError
 from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.completions import evaluate_file
@@ -17,7 +18,6 @@ from plumbline.reports.terminal import detail_tables
 from plumbline.tasks import open_task
 from plumbline.tasks.export import export
 from plumbline.tasks.task import Prechecked
-from plumbline.testing import HOSTILE, check_task
 from tests.jsonl.conftest import Workplace, sums
 
 

@@ -7,10 +7,10 @@ import torch
 from plumbline.algorithms.algorithm import Scored
 from plumbline.algorithms.cispo import Cispo
 from plumbline.algorithms.grpo import Grpo
+from plumbline.api import sampled
 from plumbline.policies import open_policy
 from plumbline.recipe import ModelSection
 from plumbline.records import Sampling
-from plumbline.testing import sampled
 
 trl = pytest.importorskip("trl", reason="TRL is the peer of this test; pip install '.[dev]'")
 

@@ -9,11 +9,11 @@ import math
 import pytest
 import torch
 
+from plumbline.api import sampled
 from plumbline.errors import RecipeError, TrainingStopped
 from plumbline.recipe import parse
 from plumbline.records import Sampling
 from plumbline.runs.run import Run
-from plumbline.testing import sampled
 from tests.training.toy_runs import train_toy
 
 trl = pytest.importorskip("trl", reason="TRL is the peer of these tests; pip install '.[dev]'")

@@ -6,6 +6,7 @@ from peft import LoraConfig, get_peft_model
 from torch import nn
 from transformers import AutoModelForCausalLM
 
+from plumbline.api import sampled
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.pretrained import adapters
@@ -14,7 +15,6 @@ from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import LoraSection, TinySection
 from plumbline.records import Sampling
 from plumbline.storage import read_json, write_json
-from plumbline.testing import sampled
 from plumbline.training.update import probe_gap
 from tests.conftest import WORDS
 from tests.policies.planted import merged_adapters

@@ -5,6 +5,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
+from plumbline.api import check_policy, sampled
 from plumbline.errors import DataError, ModelError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import sampler
@@ -12,7 +13,6 @@ from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.policies.autoregressive.packing import pack
 from plumbline.recipe import LoraSection
 from plumbline.records import Sampling
-from plumbline.testing import check_policy, sampled
 from tests.conftest import sharpen
 
 CHATS = [

@@ -9,17 +9,17 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedTokenizerFast
 
+from plumbline.api import sampled
 from plumbline.errors import DataError, ModelError
 from plumbline.evaluation.models import ModelOptions, as_trained
-from plumbline.export.export import Export, export
-from plumbline.export.weights import opened, write_merged
 from plumbline.policies import open_policy
+from plumbline.policies.export.export import Export, export
+from plumbline.policies.export.weights import opened, write_merged
 from plumbline.policies.pretrained.chat import CHATML, Chat
 from plumbline.recipe import LoraSection, ModelSection, options_of
 from plumbline.records import Sampling
 from plumbline.runs.cards import Card
 from plumbline.runs.run import Silent
-from plumbline.testing import sampled
 
 LETTERS = [chr(i) for i in range(33, 127)]
 USER = [{"role": "user", "content": "oi"}]

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from plumbline.api import sampled
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.decoders import graphs
 from plumbline.policies.draws import noises
@@ -15,7 +16,6 @@ from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.recipe import TinySection, parse
 from plumbline.records import Sampling
-from plumbline.testing import sampled
 from plumbline.training import passes
 from plumbline.training.credit import Credit
 from plumbline.training.optimiser import Optimiser

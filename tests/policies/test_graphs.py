@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from plumbline.api import sampled
 from plumbline.errors import DeviceMemoryError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import probe as probing
@@ -21,7 +22,6 @@ from plumbline.policies.chunks import chunks
 from plumbline.policies.memory import SPARE, clear_memory_errors
 from plumbline.recipe import LoraSection
 from plumbline.records import Request, Sampling
-from plumbline.testing import sampled
 from tests.conftest import sharpen
 from tests.fake_gpu import Tape, fake_gpu, waits
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from plumbline.api import sampled
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
 from plumbline.policies.pretrained.chat import CHATML
 from plumbline.recipe import LoraSection, options_of
-from plumbline.testing import sampled
 
 
 @pytest.fixture

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from plumbline.api import check_policy
 from plumbline.errors import RecipeError
 from plumbline.evaluation.models import ModelOptions, as_trained, evaluate_model
-from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.recipe import parse
 from plumbline.records import Sampling
 from plumbline.runs.run import Silent
 from plumbline.seeds import derive
 from plumbline.storage import write_json
-from plumbline.testing import check_policy
+from plumbline.training.pipeline import run_recipe
 from tests.toy import ToyTask
 from tests.training.toy_runs import train_toy
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
+from plumbline.api import check_policy, sampled
 from plumbline.errors import ModelError
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import OPTIONS as CAUSAL
@@ -19,7 +20,6 @@ from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.policies.slots.options import SlotModel, SlotSampling
 from plumbline.recipe import LoraSection, TinySection
 from plumbline.records import Sampling
-from plumbline.testing import check_policy, sampled
 from tests.conftest import WORDS, sharpen
 
 CHAT = [{"role": "user", "content": "nota?"}]

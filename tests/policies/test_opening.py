@@ -11,15 +11,15 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from plumbline.api import sampled
 from plumbline.errors import DataError, ModelError, PlumblineError
-from plumbline.export.export import Export, export
 from plumbline.policies import check_model
+from plumbline.policies.export.export import Export, export
 from plumbline.policies.opening import clear_opening_errors
 from plumbline.policies.pretrained.tiny import make_tiny
 from plumbline.recipe import LoraSection, ModelSection, TinySection, options_of
 from plumbline.records import Sampling
 from plumbline.runs.run import Silent
-from plumbline.testing import sampled
 from tests.policies.published import WORDS
 from tests.policies.test_loading import edit, opened
 from tests.policies.test_published import MASKED, llada

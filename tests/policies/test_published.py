@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from plumbline.api import check_policy, sampled
 from plumbline.errors import ModelError, RecipeError
 from plumbline.policies import open_policy
 from plumbline.policies.masked.options import MaskedModel, MaskedSampling
-from plumbline.testing import check_policy, sampled
 from tests.policies.published import HEADERS, LLADA, QWEN, QWEN_TOKENS, ROWS, decode, tokenizer, weights_of, write
 
 CHAT = [{"role": "user", "content": "nota?"}]

@@ -8,6 +8,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from plumbline.api import sampled
 from plumbline.policies import memory, open_policy
 from plumbline.policies.autoregressive import sampler
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
@@ -16,7 +17,6 @@ from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.slots.options import SlotSampling
 from plumbline.recipe import ModelSection
 from plumbline.records import Request, Sampling
-from plumbline.testing import sampled
 from tests.policies.flow.conftest import make as make_flow
 from tests.policies.flow.conftest import opened as open_flow
 from tests.policies.masked.conftest import masked_folder  # noqa: F401 - a fixture

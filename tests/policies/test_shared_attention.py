@@ -7,6 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma3TextConfig, LlamaConfig
 
+from plumbline.api import sampled
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import bands, packing
 from plumbline.policies.autoregressive.options import AutoregressiveModel
@@ -15,7 +16,6 @@ from plumbline.policies.autoregressive.probe import probe
 from plumbline.policies.policy import Demonstration
 from plumbline.records import Sampling, Step, Trajectory
 from plumbline.storage import read_json
-from plumbline.testing import sampled
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 LENGTHS = {11: [5, 1, 8, 3], 7: [1, 1], 4: [6], 1: [2, 4]}

@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 
 from plumbline import api
+from plumbline.checks.preflight.near import ALIKE, near
+from plumbline.checks.preflight.preflight import preflight, preflight_of
+from plumbline.checks.preflight.rules import reward
 from plumbline.errors import RunError
-from plumbline.preflight.checks import reward
-from plumbline.preflight.near import ALIKE, near
-from plumbline.preflight.preflight import preflight, preflight_of
 from plumbline.recipe import parse
 from plumbline.records import Evaluation, Judged, Sampling
 from plumbline.runs.cards import Card

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from plumbline import cli
+from plumbline.cli import main as cli
 from plumbline.evaluation.history import Asked, history
 from plumbline.reports.history import history_page, history_tables
 from plumbline.runs.evaluations import write_evaluation

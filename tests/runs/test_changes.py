@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from plumbline.errors import DataError, DeviceMemoryError, RunError, TrainingStopped
-from plumbline.pipeline import run_recipe
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.recipe import parse
 from plumbline.runs.run import Run
 from plumbline.training import rl
 from plumbline.training.optimiser import Optimiser
+from plumbline.training.pipeline import run_recipe
 from tests.toy import ToyTask
 
 VALUES = {

@@ -16,19 +16,19 @@ from fsspec.implementations.memory import MemoryFileSystem  # noqa: E402
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-import plumbline.remote.lock as locks  # noqa: E402
-import plumbline.remote.store as stores  # noqa: E402
+import plumbline.runs.remote.lock as locks  # noqa: E402
+import plumbline.runs.remote.store as stores  # noqa: E402
 from plumbline import api  # noqa: E402
 from plumbline.errors import DataError, ModelError, RecipeError, RunError, StorageError  # noqa: E402
 from plumbline.policies import open_policy  # noqa: E402
 from plumbline.recipe import parse  # noqa: E402
-from plumbline.remote import folder_for, is_address, local_model, local_run  # noqa: E402
-from plumbline.remote.fetch import read_manifest  # noqa: E402
-from plumbline.remote.lock import Lock  # noqa: E402
-from plumbline.remote.manifest import Manifest, Part  # noqa: E402
-from plumbline.remote.publish import Publisher  # noqa: E402
-from plumbline.remote.store import Store  # noqa: E402
 from plumbline.runs.published import files_of, published  # noqa: E402
+from plumbline.runs.remote import folder_for, is_address, local_model, local_run  # noqa: E402
+from plumbline.runs.remote.fetch import read_manifest  # noqa: E402
+from plumbline.runs.remote.lock import Lock  # noqa: E402
+from plumbline.runs.remote.manifest import Manifest, Part  # noqa: E402
+from plumbline.runs.remote.publish import Publisher  # noqa: E402
+from plumbline.runs.remote.store import Store  # noqa: E402
 from plumbline.storage import write_text  # noqa: E402
 from plumbline.training import rl  # noqa: E402
 

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from plumbline.claims import claim
 from plumbline.errors import RunError
 from plumbline.records import Evaluation, Judged
+from plumbline.runs.claims import claim
 from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run, environment
 from plumbline.storage import read_json, read_jsonl

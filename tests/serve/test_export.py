@@ -11,11 +11,11 @@ import yaml
 
 from plumbline.engines.vllm import check_publication
 from plumbline.errors import EngineError, ModelError, RecipeError
-from plumbline.export import weights
-from plumbline.export.export import Export, export
-from plumbline.export.source import UNKNOWN, base_of
-from plumbline.export.weights import write_merged
 from plumbline.policies import open_policy
+from plumbline.policies.export import weights
+from plumbline.policies.export.export import Export, export
+from plumbline.policies.export.source import UNKNOWN, base_of
+from plumbline.policies.export.weights import write_merged
 from plumbline.policies.pretrained import gguf_writer
 from plumbline.policies.pretrained.gguf_writer import KINDS, compare, write_gguf
 from plumbline.policies.pretrained.merged import rounded

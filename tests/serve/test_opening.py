@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import openai
 import pytest
 
-from plumbline import cli, processes
+from plumbline.cli import main as cli
+from plumbline.engines import processes
 from plumbline.engines import vllm_server as servers
 from plumbline.errors import EngineError, RecipeError
 from plumbline.evaluation.models import ModelOptions

@@ -115,7 +115,7 @@ def test_code_that_a_card_names_is_not_run(client, monkeypatch):
 
 
 def test_what_an_answer_says_is_told_where_the_task_can_tell(client, monkeypatch):
-    from plumbline.tasks.forms.task import FormsTask
+    from plumbline_forms.task import FormsTask
 
     assert judged(client, "x").json()["said"] == []
     monkeypatch.setattr(FormsTask, "said", lambda *_: frozenset({("b", "2"), ("a", float("nan"))}), raising=False)

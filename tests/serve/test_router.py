@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from plumbline.diagnosis.routes import VERSION, Route, RoutingTable
+from plumbline.checks.diagnosis.routes import VERSION, Route, RoutingTable
 from plumbline.errors import DataError, EngineError, PlumblineError, RecipeError, StorageError
 from plumbline.records import Request, Sampling
 from plumbline.serve.decision_log import DecisionLog
@@ -16,8 +16,8 @@ from plumbline.serve.router import Router, RouterOptions, as_named, open_router
 from plumbline.serve.served import Asked, Piece
 from plumbline.storage import JsonLines
 from plumbline.tasks import open_task
-from plumbline.tasks.commerce.build import build_commerce
-from plumbline.tasks.commerce.options import CommerceOptions
+from plumbline_commerce.build import build_commerce
+from plumbline_commerce.options import CommerceOptions
 
 SQL = "Escreva uma consulta SQL: quantos pedidos foram entregues?"
 

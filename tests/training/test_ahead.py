@@ -12,9 +12,9 @@ from plumbline.policies import open_policy
 from plumbline.policies.autoregressive import sampler
 from plumbline.recipe import parse
 from plumbline.records import Request, Sampling
-from plumbline.rollouts import collect
 from plumbline.runs.run import Run
 from plumbline.training import rl as loop
+from plumbline.training.rollouts import collect
 from plumbline.training.stage import Stage
 from tests.toy import ToyTask
 from tests.training.toy_runs import train_toy

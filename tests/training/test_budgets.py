@@ -4,11 +4,11 @@ import itertools
 
 import pytest
 
-from plumbline.diagnosis.readers import own
+from plumbline.checks.diagnosis.readers import own
+from plumbline.checks.refusals import check_budgets
 from plumbline.errors import RecipeError
 from plumbline.policies import open_policy
 from plumbline.recipe import SftSection, parse
-from plumbline.refusals import check_budgets
 from plumbline.runs.run import Run
 from plumbline.tasks.source import Source
 from plumbline.training import rl

@@ -9,15 +9,15 @@ from pydantic import ValidationError
 
 from plumbline.algorithms.advantages import advantages
 from plumbline.errors import RecipeError
-from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.recipe import ControlsSection, ModelSection, RlSection, parse
 from plumbline.records import Example, Group, Item, Outcome, Rollout, Sampling, Score, Step, Trajectory
-from plumbline.rollouts import collect
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.training.credit import NO_CONTROLS, credit, locate_items
 from plumbline.training.optimiser import Optimiser
+from plumbline.training.pipeline import run_recipe
+from plumbline.training.rollouts import collect
 from plumbline.training.update import update_policy
 from tests.toy import ToyTask
 from tests.training.toy_runs import toy_recipe, train_toy

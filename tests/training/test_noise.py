@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from plumbline.api import sampled
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.recipe import ModelSection, OptimiserSection
 from plumbline.records import Sampling
-from plumbline.testing import sampled
 from plumbline.training.credit import Credit
 from plumbline.training.noise import (
     MEMORY,

@@ -11,17 +11,16 @@ import weakref
 import pytest
 import torch
 
-from plumbline import pipeline
 from plumbline.errors import DeviceMemoryError
-from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.packing import pack
 from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.recipe import parse
 from plumbline.reports.sections.record import tokens
 from plumbline.reports.view import View
-from plumbline.training import passes, rl
+from plumbline.training import passes, pipeline, rl
 from plumbline.training.optimiser import Optimiser
+from plumbline.training.pipeline import run_recipe
 from tests.runs.test_changes import recipe
 from tests.training.toy_runs import train_toy
 

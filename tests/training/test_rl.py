@@ -11,19 +11,19 @@ import torch
 
 from plumbline.algorithms.grpo import Grpo
 from plumbline.errors import DataError, RunError, TrainingStopped
-from plumbline.pipeline import run_recipe
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.options import AutoregressiveModel
 from plumbline.recipe import EvaluationSection, ModelSection, parse
 from plumbline.records import Sampling
-from plumbline.rollouts import collect
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
 from plumbline.tasks.source import Source
 from plumbline.training import checkpoints
 from plumbline.training.credit import credit
 from plumbline.training.optimiser import Optimiser
+from plumbline.training.pipeline import run_recipe
 from plumbline.training.rl import train_rl
+from plumbline.training.rollouts import collect
 from plumbline.training.stage import Stage
 from plumbline.training.update import update_policy
 from tests.toy import ToyTask

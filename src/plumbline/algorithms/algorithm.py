@@ -24,8 +24,8 @@ from plumbline.algorithms.likelihood.bound import Looks, bound_views
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
 from plumbline.algorithms.likelihood.views import Scores, View
 from plumbline.algorithms.objective import Compared, Level, Losses, Normaliser, Units, clipped_surrogate, units, weights
+from plumbline.config.section import PositiveInt, Section
 from plumbline.records import Sampling, Trajectory
-from plumbline.section import PositiveInt, Section
 
 if TYPE_CHECKING:
     from torch import Tensor

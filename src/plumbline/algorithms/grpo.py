@@ -26,9 +26,9 @@ from plumbline.algorithms.algorithm import Clipped
 from plumbline.algorithms.likelihood.trajectory import Pick, trajectory_views
 from plumbline.algorithms.likelihood.views import Scores, View
 from plumbline.algorithms.objective import Level
+from plumbline.config.section import PositiveInt
 from plumbline.errors import RecipeError
 from plumbline.records import Sampling, Trajectory
-from plumbline.section import PositiveInt
 
 
 class Grpo(Clipped):

@@ -28,8 +28,8 @@ from plumbline.algorithms.algorithm import Algorithm, Scored
 from plumbline.algorithms.likelihood.bound import bound_views
 from plumbline.algorithms.likelihood.views import Scores, View
 from plumbline.algorithms.objective import Losses
+from plumbline.config.section import PositiveInt
 from plumbline.records import Trajectory
-from plumbline.section import PositiveInt
 
 if TYPE_CHECKING:
     from torch import Tensor

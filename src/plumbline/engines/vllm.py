@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from plumbline import processes
+from plumbline.config.imports import check_consent, needed
+from plumbline.engines import processes
 from plumbline.engines import vllm_server as servers
 from plumbline.engines.vllm_client import Client, Lost, Part, check_address, healthy
 from plumbline.engines.vllm_publication import PREFIX, Publication
 from plumbline.errors import EngineError
-from plumbline.imports import check_consent, needed
 from plumbline.policies.policy import Learner
 from plumbline.recipe import Recipe
 from plumbline.recipe.running import EngineSection

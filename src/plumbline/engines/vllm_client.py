@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from plumbline.config.imports import needed
 from plumbline.errors import EngineError
-from plumbline.imports import needed
 from plumbline.records import Request, Sampling
 
 # Said each time: for what is left out a server takes the defaults of the model's generation_config.json.

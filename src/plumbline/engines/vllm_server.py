@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import gettempdir, mkdtemp
 from typing import Any
 
+from plumbline.engines.processes import Kept
 from plumbline.errors import EngineError
-from plumbline.processes import Kept
 from plumbline.storage import clear_os_errors
 
 MODULE = "vllm.entrypoints.openai.api_server"

@@ -1,6 +1,6 @@
 """What a recipe's `scale` asks for: Ray, and on it workers for verdicts, for rollouts and for an update's passes.
 
-**Verdicts.** Each worker has opened the same task for itself. The threads of `plumbline.judging` ask, one for each
+**Verdicts.** Each worker has opened the same task for itself. The threads of `plumbline.training.judging` ask, one for each
 worker; all else is answered by the task in this process. An episode lives in one worker, which is told its next text.
 Where that died, another one is told all texts so far: what an episode comes to depends on its texts alone.
 
@@ -120,7 +120,7 @@ def _named() -> Iterator[None]:
         yield
     except RewardError:
         raise
-    except Exception as error:  # noqa: BLE001 - the boundary to a task's code, as in `plumbline.judging`
+    except Exception as error:  # noqa: BLE001 - the boundary to a task's code, as in `plumbline.training.judging`
         raise type(type(error).__name__, (Exception,), {})(str(error)) from None
 
 

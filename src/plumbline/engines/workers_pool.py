@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from plumbline.config.imports import CONSENT, check_installed
 from plumbline.errors import EngineError, PlumblineError
-from plumbline.imports import CONSENT, check_installed
 
 # Workers that one call may cost: that die of it, that give no answer in time, and that die before they are there.
 MOST = {"ChildProcessError": 12, "TimeoutError": 2, "opening": 40}
@@ -33,7 +33,7 @@ LOOPBACK = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
 
 
 Home = tuple[Path, str]
-"""Where a run was started, and what its user consented to (`plumbline.imports`)."""
+"""Where a run was started, and what its user consented to (`plumbline.config.imports`)."""
 
 
 def here() -> Home:

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from plumbline.config.imports import needed
 from plumbline.engines.vllm_client import check_address
 from plumbline.errors import EngineError
-from plumbline.imports import needed
 from plumbline.records import Message, Request, Sampling, Trajectory
 
 KEY = "OPENAI_API_KEY"

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from plumbline.errors import DataError
-from plumbline.judging import Judging, Verdict, check_failures
 from plumbline.policies.policy import Sampler
 from plumbline.records import Evaluation, Example, Group, Judged, Key, Rollout, Sampling, Unjudged
-from plumbline.rollouts import collect
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Task, gold_of, headline_of
+from plumbline.training.judging import Judging, Verdict, check_failures
+from plumbline.training.rollouts import collect
 
 ORACLE = "oracle"
 AT_ONCE = 64

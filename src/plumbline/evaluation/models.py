@@ -20,12 +20,12 @@ from plumbline.policies.saved import saved_settings
 from plumbline.recipe import ModelSection, foreign_key, options_of, section, without_foreign
 from plumbline.recipe.running import EngineSection
 from plumbline.records import Evaluation, Example, Sampling
-from plumbline.remote import local_model
-from plumbline.rollouts import check_prompts
 from plumbline.runs.cards import Card
+from plumbline.runs.remote import local_model
 from plumbline.runs.run import Listener
 from plumbline.tasks import NOWHERE, TASKS, open_task
 from plumbline.tasks.task import Task
+from plumbline.training.rollouts import check_prompts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

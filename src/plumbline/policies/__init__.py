@@ -6,8 +6,8 @@ What a family reads of a recipe stands in its `options.py`, and which families t
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
+from plumbline.config.imports import check_consent, check_installed, named
 from plumbline.errors import ModelError
-from plumbline.imports import check_consent, check_installed, named
 from plumbline.policies.memory import clear_memory_errors, keep_pages
 from plumbline.policies.opening import clear_opening_errors
 from plumbline.policies.options import PretrainedModel
@@ -15,7 +15,7 @@ from plumbline.policies.pretrained.chat import read_template
 from plumbline.policies.pretrained.gguf_file import is_gguf
 from plumbline.policies.saved import check_settings, check_source
 from plumbline.recipe import ModelSection, options_of
-from plumbline.remote import local_model
+from plumbline.runs.remote import local_model
 
 if TYPE_CHECKING:
     from plumbline.policies.policy import Policy

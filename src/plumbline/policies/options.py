@@ -7,8 +7,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
+from plumbline.config.section import PositiveInt
 from plumbline.recipe import LoraSection, ModelSection, Recipe
-from plumbline.section import PositiveInt
 
 STEPS = frozenset({"evaluation.steps", "rl.kl"})
 """Keys outside of `model` and `sampling` that families of several steps read."""

@@ -2,7 +2,7 @@
 
 Letters in shapes: N terms (log-probabilities of single choices, flat over a batch), n trajectories.
 
-A policy is a sampler and a learner that share their weights, and both follow one law. `plumbline.testing.check_policy`
+A policy is a sampler and a learner that share their weights, and both follow one law. `plumbline.api.check_policy`
 holds every family to it:
 law 1, scoring a recorded trajectory with the weights that sampled it gives the recorded log-probabilities;
 law 2, the draws really come from the declared law.

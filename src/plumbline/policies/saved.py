@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from plumbline.config.imports import note_file
 from plumbline.errors import ModelError
-from plumbline.imports import note_file
 from plumbline.policies.options import PretrainedModel
 from plumbline.policies.pretrained.gguf_file import AGAIN, POINTER, header, is_gguf
 from plumbline.recipe import LoraSection, ModelSection
-from plumbline.remote import is_address, local_model, portable
-from plumbline.remote.address import NOTE, cache
-from plumbline.remote.nearest import instead_here
 from plumbline.runs.cards import CARD
+from plumbline.runs.remote import is_address, local_model, portable
+from plumbline.runs.remote.address import NOTE, cache
+from plumbline.runs.remote.nearest import instead_here
 from plumbline.storage import open_regular, read_object
 
 ADAPTER = "adapter_config.json"

@@ -7,7 +7,7 @@ outside the top k are removed, then tokens outside the smallest set that holds `
 (the order in which transformers applies its warpers). Temperature 0 is a point mass on the largest logit.
 
 Every family uses this module for its tokens. A sampler that drew by anything else would break law 2 of
-`plumbline.testing.check_policy`; a scorer that used another temperature or filter would break law 1.
+`plumbline.api.check_policy`; a scorer that used another temperature or filter would break law 1.
 """
 
 import math

@@ -5,6 +5,7 @@ An unknown key is an error, because a typo must not train for six hours. What a 
 resolved and complete, into its directory.
 """
 
+from plumbline.config.section import Section, section
 from plumbline.recipe.families import (
     FamilyOptions,
     foreign_key,
@@ -45,7 +46,6 @@ from plumbline.recipe.sections import (
     TaskSection,
     TinySection,
 )
-from plumbline.section import Section, section
 
 __all__ = [
     "ControlsSection",

@@ -14,11 +14,11 @@ from typing import Any
 
 from pydantic import create_model
 
+from plumbline.config.imports import allowed, named
+from plumbline.config.section import Section
 from plumbline.errors import RecipeError
-from plumbline.imports import allowed, named
 from plumbline.recipe.sections import ModelSection, Recipe
 from plumbline.records import Sampling
-from plumbline.section import Section
 
 FAMILIES = ("autoregressive", "masked", "slots", "flow")
 """The families of `plumbline.policies`; `module:Class` is one of yours."""

@@ -7,9 +7,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from plumbline.config.imports import consent, note_file, typed
+from plumbline.config.overrides import as_mapping, read_own, read_yaml, set_value, task_options
+from plumbline.config.section import section
 from plumbline.errors import RecipeError
-from plumbline.imports import consent, note_file, typed
-from plumbline.overrides import as_mapping, read_own, read_yaml, set_value, task_options
 from plumbline.recipe.families import (
     check_reads,
     foreign_key,
@@ -21,7 +22,6 @@ from plumbline.recipe.families import (
 )
 from plumbline.recipe.moved import without_gone
 from plumbline.recipe.sections import NO_RESULT, ModelSection, Recipe, TaskSection
-from plumbline.section import section
 from plumbline.storage import SMALL, dumps, read_text
 
 MOST_PARENTS = 20
@@ -95,7 +95,7 @@ def parse(values: Mapping[str, Any], name: str = "recipe", *, written: bool = Fa
         values: by key.
         name: what an error calls the place that they are from.
         written: they are of a run, so they were checked: a family of one's own need not be there any more. The options
-            of a family that may not be imported (see `plumbline.imports.allowed`) are not checked either.
+            of a family that may not be imported (see `plumbline.config.imports.allowed`) are not checked either.
 
     Raises:
         RecipeError: names every wrong key, with the nearest right one or with the families that read it; there is no

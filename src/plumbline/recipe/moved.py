@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plumbline.algorithms import ALGORITHMS
-from plumbline.overrides import as_mapping
+from plumbline.config.overrides import as_mapping
 
 OPTIONS = ("ratio", "objective", "clip_low", "clip_high", "scale_advantages", "normaliser")
 NAMES = {"trajectory": "grpo", "diffu": "diffu_grpo", "coupled": "coupled_grpo"}

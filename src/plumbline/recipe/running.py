@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from plumbline.section import PositiveInt, Section
+from plumbline.config.section import PositiveInt, Section
 
 ENGINES = {"vllm": "plumbline.engines.vllm:open_engine"}
 """What opens each engine: called with the recipe, the policy, its model directory and the run, gives an `Engine`."""

@@ -15,12 +15,12 @@ from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from plumbline.algorithms import ALGORITHMS
 from plumbline.algorithms.algorithm import Algorithm
 from plumbline.algorithms.grpo import Grpo
-from plumbline.overrides import as_mapping
+from plumbline.config.overrides import as_mapping
+from plumbline.config.section import PositiveInt, Section, no_flags
 from plumbline.recipe.handoff import ChecksSection, DecideSection, WatchRule
 from plumbline.recipe.moved import check_gone, check_moved
 from plumbline.recipe.running import EngineSection, EvaluationSection, RunSection, ScaleSection
 from plumbline.records import Sampling
-from plumbline.section import PositiveInt, Section, no_flags
 
 Schedule = Literal["constant", "constant_with_warmup", "cosine", "linear"]
 Share = Annotated[float, Field(ge=0, le=1)]

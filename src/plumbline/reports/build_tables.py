@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from plumbline.diagnosis.watch import EVENT
+from plumbline.checks.diagnosis.watch import EVENT
 from plumbline.evaluation.evaluate import ORACLE
 from plumbline.evaluation.statistics import Interval, mean_interval
 from plumbline.records import Evaluation, Judged

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from rich.console import RenderableType
 
-from plumbline import claims
 from plumbline.errors import RecipeError
 from plumbline.evaluation.command import EvaluationResult
 from plumbline.evaluation.evaluate import ORACLE
@@ -22,6 +21,7 @@ from plumbline.reports.page import Section, is_page, page, paragraph
 from plumbline.reports.sections.replays import HEADING, filmstrips
 from plumbline.reports.tables import Cell, Column, Row, Table, recorded
 from plumbline.reports.terminal import detail_tables, tasks_tables
+from plumbline.runs import claims
 from plumbline.runs.evaluations import is_evaluation, write_evaluation
 from plumbline.runs.replays import Replay
 from plumbline.storage import dumps, write_text
@@ -31,7 +31,7 @@ FORMATS: tuple[Format, ...] = ("md", "csv", "latex")
 ENDINGS: Mapping[Format, str] = {"md": "md", "csv": "csv", "latex": "tex"}
 Values = Mapping[str, Any]
 TABLES = "tables"
-"""What the mark in a folder of tables says (see `plumbline.claims`)."""
+"""What the mark in a folder of tables says (see `plumbline.runs.claims`)."""
 
 
 def evaluation_tables(summary: Values) -> list[Table]:

@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.text import Text
 
-from plumbline.diagnosis.check import Examination, lacking
-from plumbline.diagnosis.finding import Finding, Level
+from plumbline.checks.diagnosis.check import Examination, lacking
+from plumbline.checks.diagnosis.finding import Finding, Level
 
 COLOURS: dict[Level, str] = {"fatal": "bold red", "warning": "yellow", "note": "cyan"}
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from plumbline.diagnosis.check import Examination, examine
-from plumbline.diagnosis.checks import CHECKS
-from plumbline.diagnosis.decide import Decision, decide
-from plumbline.diagnosis.evidence import Evidence, Records
-from plumbline.diagnosis.readers import own
-from plumbline.diagnosis.watch import Watched, afterwards
+from plumbline.checks.diagnosis.check import Examination, examine
+from plumbline.checks.diagnosis.decide import Decision, decide
+from plumbline.checks.diagnosis.evidence import Evidence, Records
+from plumbline.checks.diagnosis.readers import own
+from plumbline.checks.diagnosis.rules import CHECKS
+from plumbline.checks.diagnosis.watch import Watched, afterwards
 from plumbline.errors import IncomparableError
 from plumbline.evaluation.comparison import among
 from plumbline.evaluation.evaluate import ORACLE

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from plumbline.claims import check_links
 from plumbline.records import Example
 from plumbline.reports.build_tables import all_tables
 from plumbline.reports.markdown import markdown_report
@@ -21,6 +20,7 @@ from plumbline.reports.sections.strict import strict
 from plumbline.reports.sections.top import top
 from plumbline.reports.verdict import Verdict, run_verdict
 from plumbline.reports.view import View
+from plumbline.runs.claims import check_links
 from plumbline.runs.run import Run
 from plumbline.storage import write_text
 

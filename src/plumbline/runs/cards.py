@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter
 
+from plumbline.config.imports import note_file
 from plumbline.errors import DataError, RecipeError
-from plumbline.imports import note_file
 from plumbline.recipe import TaskName, TaskSection, foreign_key, options_as_written, section, without_foreign
 from plumbline.storage import one_line, read_object
 

@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from plumbline import claims
+from plumbline.config.overrides import as_mapping, read_yaml
 from plumbline.errors import DataError, PlumblineError, RecipeError, RunError
-from plumbline.overrides import as_mapping, read_yaml
 from plumbline.recipe import Recipe, load
+from plumbline.runs import claims
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey
 from plumbline.runs.rows import checker
 from plumbline.runs.run import STAGES, in_use, is_blank

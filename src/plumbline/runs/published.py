@@ -13,17 +13,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from plumbline import claims
-from plumbline.claims import MARK
 from plumbline.errors import DataError, PlumblineError, RunError, StorageError
-from plumbline.remote.address import NOTE, checked, folder_for, join
-from plumbline.remote.fetch import DamagedError, checkpoint_keys, download, read_manifest
-from plumbline.remote.here import WRITTEN_HERE
-from plumbline.remote.lock import KEY, Lock
-from plumbline.remote.manifest import CHECKPOINTS, MODELS, OBJECTS, RUN, Manifest
-from plumbline.remote.publish import LINKS, Changed, Publisher, State, read_note, write_note
-from plumbline.remote.store import Store
+from plumbline.runs import claims
 from plumbline.runs.cards import CARD
+from plumbline.runs.claims import MARK
+from plumbline.runs.remote.address import NOTE, checked, folder_for, join
+from plumbline.runs.remote.fetch import DamagedError, checkpoint_keys, download, read_manifest
+from plumbline.runs.remote.here import WRITTEN_HERE
+from plumbline.runs.remote.lock import KEY, Lock
+from plumbline.runs.remote.manifest import CHECKPOINTS, MODELS, OBJECTS, RUN, Manifest
+from plumbline.runs.remote.publish import LINKS, Changed, Publisher, State, read_note, write_note
+from plumbline.runs.remote.store import Store
 from plumbline.runs.run import RUN as KIND
 from plumbline.runs.run import Run, Silent, in_use, is_blank, is_run
 from plumbline.storage import clear_os_errors

@@ -33,11 +33,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
-from plumbline import __version__, claims
+from plumbline import __version__
+from plumbline.config.overrides import as_mapping
 from plumbline.errors import PlumblineError, RunError, StorageError
-from plumbline.overrides import as_mapping
 from plumbline.recipe import Recipe, differences, load
 from plumbline.records import Evaluation
+from plumbline.runs import claims
 from plumbline.runs.cards import CARD
 from plumbline.runs.changes import allowed_changes
 from plumbline.runs.evaluations import REFERENCE, EvaluationKey, read_evaluation, write_evaluation

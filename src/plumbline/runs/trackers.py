@@ -12,10 +12,10 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from plumbline import claims
+from plumbline.config.imports import missing
 from plumbline.errors import RunError
-from plumbline.imports import missing
 from plumbline.recipe import Recipe
+from plumbline.runs import claims
 from plumbline.runs.run import QUIET, RUN, Observer, is_run
 
 

@@ -17,8 +17,8 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as TooSlow
 from typing import TYPE_CHECKING, Any
 
+from plumbline.config.imports import missing
 from plumbline.errors import EngineError, RecipeError
-from plumbline.imports import missing
 
 if TYPE_CHECKING:
     from plumbline.policies.autoregressive.policy import AutoregressivePolicy

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from plumbline import claims
 from plumbline.errors import StorageError
+from plumbline.runs import claims
 from plumbline.storage import JsonLines, clear_os_errors, open_regular
 
 KIND = "kind"

@@ -11,8 +11,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from plumbline.config.imports import missing
 from plumbline.errors import PlumblineError, RecipeError
-from plumbline.imports import missing
 from plumbline.records import Message, Request
 from plumbline.serve.served import Asked, Piece, Served
 from plumbline.tasks.text.lenient_json import Reading, Schema, read_json

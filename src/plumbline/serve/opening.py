@@ -11,7 +11,7 @@ from plumbline.policies import check_model, open_policy
 from plumbline.policies.memory import clear_memory_errors
 from plumbline.policies.policy import Policy, Tells, slowness
 from plumbline.records import Sampling
-from plumbline.remote import local_model
+from plumbline.runs.remote import local_model
 from plumbline.runs.run import STAGES, Listener
 from plumbline.serve.batched import BatchedServed
 from plumbline.serve.lenient import LenientServed

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from plumbline.diagnosis.routes import Route, RoutingTable
+from plumbline.checks.diagnosis.routes import Route, RoutingTable
 from plumbline.errors import DataError, EngineError, PlumblineError, RecipeError
 from plumbline.records import Message
 from plumbline.serve.decision_log import DecisionLog
 from plumbline.serve.served import Asked, Piece, Served
 from plumbline.storage import one_line
-from plumbline.tasks.commerce.classify import job_of
 from plumbline.tasks.text.json_schema import Schema
 from plumbline.tasks.text.json_strict import strict_json
+from plumbline_commerce.classify import job_of
 
 Classifier = Callable[[str], str | None]
 """From what a user asks for to a job, or to None where nothing speaks for one."""

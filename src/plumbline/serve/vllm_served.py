@@ -8,10 +8,10 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from plumbline.config.imports import needed
 from plumbline.engines.vllm import Place, VllmSampler
 from plumbline.engines.vllm_client import completion, reach
 from plumbline.errors import EngineError, RecipeError
-from plumbline.imports import needed
 from plumbline.policies.policy import Policy
 from plumbline.recipe.running import EngineSection
 from plumbline.records import Message, Sampling

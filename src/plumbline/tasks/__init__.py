@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from plumbline.config.imports import named
 from plumbline.errors import RecipeError
-from plumbline.imports import named
 from plumbline.tasks.task import Task
 
 TASKS = {
-    "commerce": "plumbline.tasks.commerce.task:open_commerce",
-    "forms": "plumbline.tasks.forms.task:open_forms",
+    "commerce": "plumbline_commerce.task:open_commerce",
+    "forms": "plumbline_forms.task:open_forms",
     "jsonl": "plumbline.tasks.jsonl.task:open_jsonl",
-    "miniwob": "plumbline.tasks.miniwob.task:open_miniwob",
+    "miniwob": "plumbline_miniwob.task:open_miniwob",
 }
 
-VARIANTS = {"commerce": "plumbline.tasks.commerce.build:each_job"}
+VARIANTS = {"commerce": "plumbline_commerce.build:each_job"}
 """Tasks whose name alone stands for several: a function of (options, folder of the records) that gives the options of
 each, by name; of one, by ""."""
 
@@ -56,7 +56,7 @@ def open_task(name: str, options: Mapping[str, Any], folder: Path, progress: Pro
     if lacking := [part for part in PARTS if not hasattr(task, part)]:
         raise RecipeError(
             f"{name} opened no task, but a {type(task).__name__} without {', '.join(lacking)}",
-            "return what plumbline.tasks.task.Task asks for; plumbline.testing.check_task checks it",
+            "return what plumbline.tasks.task.Task asks for; plumbline.api.check_task checks it",
         )
     return task
 

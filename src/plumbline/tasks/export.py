@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from plumbline import claims
+from plumbline.runs import claims
 from plumbline.storage import write_jsonl
 from plumbline.tasks.task import Task
 

@@ -18,7 +18,7 @@ Control = Callable[[Sequence[Example]], list[str]]
 class Task(Protocol):
     """Examples, and what a completion of one is worth.
 
-    The law of a task (`plumbline.testing.check_task`): the oracle scores 1.0 on every example of every split, no
+    The law of a task (`plumbline.api.check_task`): the oracle scores 1.0 on every example of every split, no
     control does on average, a better answer never scores lower, and hostile text never raises. A task whose examples
     have no gold answers has no oracle.
 

@@ -17,10 +17,10 @@ from plumbline.policies.memory import free, is_full
 from plumbline.policies.policy import Policy
 from plumbline.recipe import Recipe
 from plumbline.records import Request
-from plumbline.rollouts import check_prompts
 from plumbline.runs.run import Run
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import gold_of
+from plumbline.training.rollouts import check_prompts
 
 FEW, MORE = 2, 10
 """Tokens of the two measured answers: their difference is decoding, what is left of the first is reading."""

@@ -1,6 +1,6 @@
 """What stops a step before its gradient reaches the weights.
 
-What needs the history of a run stands in `plumbline.diagnosis.checks`, and stops it after a checkpoint.
+What needs the history of a run stands in `plumbline.checks.diagnosis.rules`, and stops it after a checkpoint.
 """
 
 import math

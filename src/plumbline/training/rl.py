@@ -8,14 +8,12 @@ Groups without signal cost neither a forward nor a backward pass; the denominato
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from plumbline.diagnosis.watch import Fired, Watcher
+from plumbline.checks.diagnosis.watch import Fired, Watcher
 from plumbline.errors import DataError, TrainingStopped
-from plumbline.judging import check_failures
 from plumbline.policies.memory import begin_peak, peak
 from plumbline.policies.policy import Engine, Helpers, Policy, Sampler
 from plumbline.recipe import Recipe
 from plumbline.records import Group
-from plumbline.rollouts import Part, collect_parts
 from plumbline.runs.changes import RATES
 from plumbline.runs.run import Run
 from plumbline.seeds import generator
@@ -23,9 +21,11 @@ from plumbline.tasks.source import Source
 from plumbline.tasks.task import turns_of
 from plumbline.training.ahead import drawing
 from plumbline.training.credit import credit, locate_by_task
+from plumbline.training.judging import check_failures
 from plumbline.training.metrics import sample_rows, step_metrics
 from plumbline.training.noise import smoothed_ratio
 from plumbline.training.optimiser import Optimiser
+from plumbline.training.rollouts import Part, collect_parts
 from plumbline.training.stage import Laps, Stage
 from plumbline.training.update import update_policy
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from plumbline.diagnosis.live import Checker
+from plumbline.checks.diagnosis.live import Checker
 from plumbline.errors import TrainingStopped
 from plumbline.runs.run import Run
 from plumbline.storage import read_object, write_json

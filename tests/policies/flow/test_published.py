@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.nn import functional
 
+from plumbline.api import check_policy
 from plumbline.errors import ModelError
 from plumbline.policies.flow.convert import convert
 from plumbline.policies.flow.network import FlowNetwork
 from plumbline.policies.flow.options import FlowSampling
-from plumbline.testing import check_policy
 from tests.policies.flow.conftest import opened
 from tests.policies.published import tokenizer
 

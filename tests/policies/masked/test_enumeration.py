@@ -8,8 +8,8 @@ import torch
 
 from plumbline.algorithms.just_grpo import JustGrpo
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
+from plumbline.api import check_policy, sampled
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.testing import check_policy, sampled
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import laws, trajectory_of, ways
 

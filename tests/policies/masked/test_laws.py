@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from plumbline.api import check_policy, sampled
 from plumbline.policies import plackett_luce
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.testing import check_policy, sampled
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import ways
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from plumbline.api import sampled
 from plumbline.errors import DataError, ModelError
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.masked.probe import check_model
 from plumbline.recipe import LoraSection
-from plumbline.testing import sampled
 from tests.policies.masked.conftest import opened
 from tests.policies.masked.oracle import logits_of
 

@@ -10,8 +10,8 @@ import torch
 from plumbline.algorithms.likelihood.bound import bound_views
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
 from plumbline.algorithms.wd1 import LOOKS
+from plumbline.api import sampled
 from plumbline.policies.masked.options import MaskedSampling
-from plumbline.testing import sampled
 from plumbline.training.credit import Credit
 from plumbline.training.optimiser import Optimiser
 from plumbline.training.update import update_policy

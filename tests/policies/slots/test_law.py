@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
+from plumbline.api import _chi_square_p, _key, check_policy, sampled
 from plumbline.policies import places, plackett_luce
 from plumbline.policies.slots.options import SlotSampling
-from plumbline.testing import _chi_square_p, _key, check_policy, sampled
 from tests.policies.slots.models import PROMPT, A
 from tests.policies.slots.oracle import everything
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from plumbline.api import sampled
 from plumbline.errors import RecipeError
 from plumbline.policies.slots.options import SlotSampling
-from plumbline.testing import sampled
 from tests.policies.slots.models import END, LONGER, MASK, PROMPT, opened, save_mini
 from tests.policies.slots.oracle import behind, logits, prompt_tokens
 

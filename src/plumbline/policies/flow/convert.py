@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from plumbline import claims
 from plumbline.errors import ModelError
 from plumbline.policies.flow.network import FlowConfig, FlowNetwork
 from plumbline.policies.opening import clear_opening_errors
@@ -25,9 +24,10 @@ from plumbline.policies.pretrained.gguf_file import AGAIN
 from plumbline.policies.pretrained.loading import check_finite, load_tokenizer
 from plumbline.policies.saved import is_pointer
 from plumbline.recipe import ModelSection
+from plumbline.runs import claims
 
 MODEL = "model"
-"""What the mark in the folder says (see `plumbline.claims`)."""
+"""What the mark in the folder says (see `plumbline.runs.claims`)."""
 CHOICES = ("student_ema_model", "student_model", "teacher_model", "model")
 """Under which keys weights are looked for, the best first."""
 NAMES = {

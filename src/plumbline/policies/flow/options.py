@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from plumbline.config.section import PositiveInt
 from plumbline.policies.options import SOME_STEPS, STEPS, DenoisingModel, PretrainedModel
 from plumbline.recipe import FamilyOptions
 from plumbline.records import SteppedSampling
-from plumbline.section import PositiveInt
 
 Kernel = Literal["conditional", "marginal"]
 """How a step jumps (see `kernels`)."""

@@ -6,10 +6,10 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
+from plumbline.config.section import PositiveInt
 from plumbline.policies.options import SOME_STEPS, STEPS, DenoisingModel, HidingModel, PretrainedModel
 from plumbline.recipe import FamilyOptions
 from plumbline.records import SteppedSampling
-from plumbline.section import PositiveInt
 
 Selector = Literal[
     "random", "ancestral", "leftmost", "plackett_luce", "plackett_luce_set", "threshold", "low_confidence"

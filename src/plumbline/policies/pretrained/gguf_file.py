@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from plumbline.config.imports import missing
 from plumbline.errors import ModelError
-from plumbline.imports import missing
 from plumbline.policies.opening import clear_opening_errors
 
 AGAIN = "fetch or copy the model again, and let it finish"

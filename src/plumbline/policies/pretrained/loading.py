@@ -21,8 +21,8 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from plumbline.config.imports import check_consent
 from plumbline.errors import DataError, ModelError
-from plumbline.imports import check_consent
 from plumbline.policies.opening import check_growth, clear_opening_errors
 from plumbline.policies.options import HidingModel, PretrainedModel
 from plumbline.policies.pretrained.adapters import adapted, not_for_adapters

@@ -20,8 +20,8 @@ from plumbline.policies.pretrained.trial import steady_context
 from plumbline.policies.saved import ADAPTER
 from plumbline.recipe import ModelSection
 from plumbline.records import Key, Message, Request, Trajectory
-from plumbline.remote import portable
 from plumbline.runs.cards import CARD
+from plumbline.runs.remote import portable
 from plumbline.storage import as_umask_says, clear_os_errors, read_object, sync_folder, write_json
 
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from plumbline.config.section import PositiveInt
 from plumbline.policies.masked.options import MaskedSampling
 from plumbline.policies.options import STEPS, HidingModel, PretrainedModel
 from plumbline.recipe import FamilyOptions
-from plumbline.section import PositiveInt
 
 
 class SlotModel(PretrainedModel, HidingModel):

@@ -1,6 +1,6 @@
 """What the checks say of the run: the findings, the worst first, and what was not looked at."""
 
-from plumbline.diagnosis.check import lacking
+from plumbline.checks.diagnosis.check import lacking
 from plumbline.reports.findings import counted, remedies
 from plumbline.reports.page import Section, facts
 from plumbline.reports.view import View, name_of

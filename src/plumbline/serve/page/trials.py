@@ -1,7 +1,7 @@
 """Examples of the tasks that served models were trained on, and verdicts on answers to them, as plain JSON values.
 
 A task is opened when the page first asks for it. Nothing is built: a task whose records are not there has no examples,
-and says so; so does one whose code a model's card names (see `plumbline.imports`). What stands beside a score are the
+and says so; so does one whose code a model's card names (see `plumbline.config.imports`). What stands beside a score are the
 best control (floor) and the oracle (ceiling) on the first examples of the same stratum.
 """
 
@@ -13,12 +13,12 @@ from plumbline.errors import DataError, PlumblineError
 from plumbline.evaluation.command import open_task_for
 from plumbline.evaluation.evaluate import ORACLE, references
 from plumbline.evaluation.summary import part_means
-from plumbline.judging import judge
 from plumbline.records import Evaluation, Example
-from plumbline.remote import local_model
 from plumbline.runs.cards import Card
+from plumbline.runs.remote import local_model
 from plumbline.tasks import silent
 from plumbline.tasks.task import Showing, Sketched, Task, Telling
+from plumbline.training.judging import judge
 
 AT_ONCE = 20
 """Examples that are listed at once."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from plumbline.imports import dotted
+from plumbline.config.imports import dotted
 from plumbline.recipe import Section, section
 
 Range = tuple[float, float]

@@ -39,8 +39,8 @@ from functools import cache, partial
 from numbers import Real
 from typing import Any
 
+from plumbline.config.imports import named
 from plumbline.errors import DataError, RecipeError, RewardError
-from plumbline.imports import named
 from plumbline.records import Score
 from plumbline.tasks.jsonl.options import JsonlOptions
 from plumbline.tasks.rubric import Part, Rubric

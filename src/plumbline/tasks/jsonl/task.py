@@ -6,8 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from plumbline.config.imports import allowed
 from plumbline.errors import DataError, RewardError
-from plumbline.imports import allowed
 from plumbline.records import Example, Outcome, Score
 from plumbline.tasks import Progress
 from plumbline.tasks.controls import WITH_GOLD, WITHOUT_GOLD

@@ -1,0 +1,178 @@
+"""Builds the database: draws people, products, orders and reviews, and writes them to one SQLite file."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from plumbline.tasks import silent
+from plumbline_commerce.database.catalogue import Catalogue
+from plumbline_commerce.database.categories import CATEGORIES
+from plumbline_commerce.database.dice import Dice
+from plumbline_commerce.database.enriched import OrderReview, Row, enriched_row
+from plumbline_commerce.database.facts import Occasion, draw_occasion, facts_of, situation
+from plumbline_commerce.database.orders import Courier, Order, draw_order, draw_purchases
+from plumbline_commerce.database.people import draw_people, draw_sellers
+from plumbline_commerce.database.places import City, geolocation_rows
+from plumbline_commerce.database.reviews import draw_title, write_review
+from plumbline_commerce.database.schema import TABLES
+from plumbline_commerce.database.scores import draw_messages, draw_scores
+from plumbline_commerce.database.writing import write_database
+
+Progress = Callable[[str, int, int], None]
+REVIEWED_SHARE = 0.992
+SHARED_REVIEW_SHARE = 0.35
+"""Of a person's later orders without a message: how many repeat the id and score of the earlier review."""
+EVERY = 1000
+"""Orders between two calls of `progress`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What was written: the file, how it was made, and the rows of each table."""
+
+    path: Path
+    orders: int
+    seed: int
+    messages: int
+    """Reviews with a message."""
+    rows: Mapping[str, int]
+
+
+def build_database(path: Path, *, orders: int = 20_000, seed: int = 42, progress: Progress | None = None) -> Summary:
+    """Write a synthetic shop's database.
+
+    Equal seeds and numbers give equal rows in equal order, and on one machine equal files.
+
+    Args:
+        path: the SQLite file; an old one is replaced only when the new one is whole.
+        orders: how many orders, at least 1.
+        seed: which database of this size.
+        progress: told what is being drawn or written, how many are done, and of how many.
+
+    Raises:
+        ValueError: `orders` is less than 1.
+        StorageError: the disk is full or the folder cannot be written; an old file is untouched.
+    """
+    if orders < 1:
+        raise ValueError(f"a database has at least one order, not {orders}")
+    tell = progress or silent
+    tables = draw_tables(orders, seed, tell)
+    messages = sum(1 for row in tables["order_reviews"] if row[4] is not None)
+    tell("writing commerce.db", 0, 1)
+    write_database(path, lambda name, _: tables[name])
+    tell("writing commerce.db", 1, 1)
+    return Summary(path, orders, seed, messages, {name: len(tables[name]) for name in TABLES})
+
+
+def draw_tables(orders: int, seed: int, tell: Progress) -> dict[str, list[Row]]:
+    """The rows of every table, in the order in which they are stored."""
+    sellers = draw_sellers(Dice(seed, "sellers"), orders)
+    catalogue = Catalogue(Dice(seed, "products"), sellers, orders)
+    people = draw_people(Dice(seed, "people"), orders)
+    purchases = draw_purchases(Dice(seed, "purchases"), orders)
+    dice = Dice(seed, "orders")
+    courier = Courier(dice)
+    drawn: list[Order] = []
+    for person, purchased in zip(people, purchases, strict=True):
+        drawn.append(draw_order(dice, courier, catalogue, person, purchased))
+        if len(drawn) % EVERY == 0:
+            tell("drawing orders", len(drawn), orders)
+    reviews = _draw_reviews(seed, drawn, tell)
+    places = {person.zip_prefix: person.city for person in people}
+    places |= {seller.zip_prefix: seller.city for seller in sellers}
+    return {
+        "product_category_name_translation": [(category.name, category.english) for category in CATEGORIES],
+        "geolocation": _geolocation(seed, places),
+        "customers": [_customer(order) for order in drawn],
+        "sellers": [(seller.seller_id, seller.zip_prefix, seller.city.plain, seller.city.state) for seller in sellers],
+        "products": [product.row() for product in catalogue.products],
+        "orders": [_order(order) for order in drawn],
+        "order_items": [row for order in drawn for row in _items(order)],
+        "order_payments": [row for order in drawn for row in _payments(order)],
+        "order_reviews": [
+            _review(order, review) for order, review in zip(drawn, reviews, strict=True) if review is not None
+        ],
+        "orders_enriched": [enriched_row(order, review) for order, review in zip(drawn, reviews, strict=True)],
+    }
+
+
+def _draw_reviews(seed: int, orders: list[Order], tell: Progress) -> list[OrderReview | None]:
+    """A review or None for each order: first all scores, so that their shares hold, then the texts."""
+    dice = Dice(seed, "reviews")
+    occasions: list[Occasion | None] = [
+        draw_occasion(dice, order) if dice.chance(REVIEWED_SHARE) else None for order in orders
+    ]
+    reviewed = [(order, occasion) for order, occasion in zip(orders, occasions, strict=True) if occasion]
+    situations = [situation(order, occasion) for order, occasion in reviewed]
+    categories = [
+        order.items[0].product.category.name if order.items and order.items[0].product.category else None
+        for order, _ in reviewed
+    ]
+    scores = draw_scores(dice, situations, categories)
+    written = draw_messages(dice, situations, scores)
+    judged = iter(zip(scores, written, strict=True))
+    wordless: dict[str, OrderReview] = {}
+    reviews: list[OrderReview | None] = []
+    for order, occasion in zip(orders, occasions, strict=True):
+        if occasion is None:
+            reviews.append(None)
+        else:
+            score, speaks = next(judged)
+            text = write_review(dice, facts_of(dice, order, occasion), score) if speaks else None
+            gold = text.gold if text else None
+            title = draw_title(dice, gold, score)
+            review = OrderReview(dice.identifier(), occasion, score, title, text.text if text else None, gold)
+            earlier = wordless.get(order.person.unique_id)
+            if text is None and earlier and earlier.score == score and dice.chance(SHARED_REVIEW_SHARE):
+                review = OrderReview(earlier.review_id, occasion, score, earlier.title, None, None)
+            if text is None:
+                wordless[order.person.unique_id] = review
+            reviews.append(review)
+        if len(reviews) % EVERY == 0:
+            tell("writing reviews", len(reviews), len(orders))
+    return reviews
+
+
+def _geolocation(seed: int, places: dict[str, City]) -> list[Row]:
+    return list(geolocation_rows(Dice(seed, "geolocation"), places))
+
+
+def _moment(moment: datetime | None) -> str | None:
+    return moment.isoformat(" ") if moment else None
+
+
+def _customer(order: Order) -> Row:
+    person = order.person
+    return (order.customer_id, person.unique_id, person.zip_prefix, person.city.plain, person.city.state)
+
+
+def _order(order: Order) -> Row:
+    return (
+        order.order_id,
+        order.customer_id,
+        order.status,
+        _moment(order.purchased),
+        _moment(order.approved),
+        _moment(order.carried),
+        _moment(order.delivered),
+        f"{order.estimated.isoformat()} 00:00:00",
+    )
+
+
+def _items(order: Order) -> Iterable[Row]:
+    for number, item in enumerate(order.items, 1):
+        product = item.product
+        limit = _moment(item.shipping_limit)
+        yield (order.order_id, number, product.product_id, product.seller.seller_id, limit, item.price, item.freight)
+
+
+def _payments(order: Order) -> Iterable[Row]:
+    for number, payment in enumerate(order.payments, 1):
+        yield (order.order_id, number, payment.kind, payment.installments, payment.value)
+
+
+def _review(order: Order, review: OrderReview) -> Row:
+    occasion = review.occasion
+    times = (_moment(occasion.created), _moment(occasion.answered))
+    return (review.review_id, order.order_id, review.score, review.title, review.message, *times)

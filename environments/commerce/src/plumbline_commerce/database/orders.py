@@ -1,0 +1,211 @@
+"""Orders: when they were bought, what was in them, how they were paid, and when they arrived.
+
+An order is late when it arrives on a later calendar day than estimated. Whether it is late is drawn first, with a
+chance that depends on the state and the month, and the days follow from it; so the share of late orders holds for
+every seed, while which states and months are worst differs between seeds.
+"""
+
+import calendar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime, time, timedelta
+from typing import TypeVar
+
+from plumbline_commerce.database.catalogue import Catalogue, Product
+from plumbline_commerce.database.dice import Dice, Weighted
+from plumbline_commerce.database.marginals import (
+    FIRST_DAY,
+    LAST_DAY,
+    LATE_SHARE,
+    MONTH_WEIGHTS,
+    STATE_SHARES,
+    UNDELIVERED_SHARE,
+)
+from plumbline_commerce.database.payments import Payment, draw_payments
+from plumbline_commerce.database.people import Person
+
+Key = TypeVar("Key")
+BLACK_FRIDAY = date(2017, 11, 24)
+FREIGHT_BASE = 14.6
+"""Reais; brings the median freight to `marginals.FREIGHT_MEDIAN`."""
+
+_DAYS = {"SP": 7.6, "RJ": 11.5, "MG": 10, "PR": 10, "ES": 13, "DF": 11.5, "GO": 13, "SC": 12.5, "RS": 13, "MS": 14}
+"""Median days from purchase to delivery of orders that are on time; 18 elsewhere."""
+_LATENESS = {
+    "RJ": 1.6, "BA": 1.6, "ES": 1.5, "AL": 2.4, "MA": 2.2, "SE": 1.8, "CE": 1.8, "PI": 1.8, "SC": 1.2, "PA": 1.5,
+    "SP": 0.75, "MG": 0.7, "PR": 0.6, "DF": 0.85, "AM": 0.6, "RO": 0.5,
+}  # fmt: skip
+_SLOW_MONTHS = {(2017, 11): 1.8, (2018, 2): 1.9, (2018, 3): 2.3, (2017, 12): 1.1}
+_FREIGHT = {"SP": 0.88, "RJ": 1.13, "MG": 1.12, "PR": 1.13, "SC": 1.18, "RS": 1.2, "ES": 1.15, "DF": 1.12, "GO": 1.2}
+"""Freight by state, relative; 1.75 elsewhere."""
+
+_MONTHS = Weighted(MONTH_WEIGHTS.items())
+_HOURS = Weighted(
+    [(hour, weight) for hour, weight in enumerate(
+        [24, 12, 5, 3, 2, 2, 5, 12, 30, 48, 62, 66, 60, 65, 66, 64, 67, 62, 58, 60, 62, 62, 58, 41])]
+)  # fmt: skip
+_ITEM_COUNTS = Weighted([(1, 901), (2, 76), (3, 13.3), (4, 5), (5, 2), (6, 2)])
+_UNDELIVERED = Weighted(
+    [("shipped", 1.11), ("canceled", 0.63), ("unavailable", 0.61), ("invoiced", 0.32), ("processing", 0.30),
+     ("created", 0.01), ("approved", 0.01)]
+)  # fmt: skip
+_AFTER_THE_END = Weighted([("canceled", 7), ("shipped", 2), ("invoiced", 1)])
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One unit of a product in an order; money in reais."""
+
+    product: Product
+    price: float
+    freight: float
+    shipping_limit: datetime
+
+
+@dataclass(slots=True)
+class Order:
+    """Everything about an order but its review."""
+
+    order_id: str
+    customer_id: str
+    person: Person
+    status: str
+    purchased: datetime
+    estimated: date
+    approved: datetime | None = None
+    carried: datetime | None = None
+    delivered: datetime | None = None
+    items: list[Item] = field(default_factory=list)
+    payments: list[Payment] = field(default_factory=list)
+
+    @property
+    def delivery_days(self) -> int | None:
+        """Calendar days from purchase to delivery; None when not delivered."""
+        return (self.delivered.date() - self.purchased.date()).days if self.delivered else None
+
+    @property
+    def delay_days(self) -> int | None:
+        """Calendar days after the estimated date, 0 when on time or early; None when not delivered."""
+        return max(0, (self.delivered.date() - self.estimated).days) if self.delivered else None
+
+    @property
+    def value(self) -> float | None:
+        """Sum of the item prices in reais; None without items."""
+        return round(sum(item.price for item in self.items), 2) if self.items else None
+
+    @property
+    def freight(self) -> float | None:
+        """Sum of the items' freight in reais; None without items."""
+        return round(sum(item.freight for item in self.items), 2) if self.items else None
+
+
+def draw_purchases(dice: Dice, orders: int) -> list[datetime]:
+    """When each order was bought, in order of time."""
+    moments: list[datetime] = []
+    while len(moments) < orders:
+        year, month = dice.weighted(_MONTHS)
+        day = date(year, month, dice.between(1, calendar.monthrange(year, month)[1]))
+        if (year, month) == (2017, 11) and dice.chance(0.14):
+            day = BLACK_FRIDAY
+        if not FIRST_DAY <= day <= LAST_DAY or (day.weekday() >= 5 and dice.chance(0.25)):
+            continue
+        clock = time(dice.weighted(_HOURS), dice.between(0, 59), dice.between(0, 59))
+        moments.append(datetime.combine(day, clock))
+    return sorted(moments)
+
+
+class Courier:
+    """Decides when orders arrive, with habits of its own in each state (drawn once per database)."""
+
+    def __init__(self, dice: Dice) -> None:
+        self._dice = dice
+        self._state = {state: _LATENESS.get(state, 1.0) * dice.lognormal(1.0, 0.15) for state in STATE_SHARES}
+        self._month = {month: _SLOW_MONTHS.get(month, 0.8) * dice.lognormal(1.0, 0.1) for month in MONTH_WEIGHTS}
+        self._scale = LATE_SHARE / (_mean(self._state, STATE_SHARES) * _mean(self._month, MONTH_WEIGHTS))
+
+    def lateness(self, state: str, day: date) -> float:
+        """The chance that an order of this state and day arrives late."""
+        return min(0.6, self._scale * self._state[state] * self._month[(day.year, day.month)])
+
+    def promise(self, state: str) -> int:
+        """Days that the shop promises: about twice what it usually takes."""
+        usual = _DAYS.get(state, 18.0)
+        return max(6, round(self._dice.normal(13 + 1.05 * usual, 4.5)))
+
+    def days(self, state: str, day: date, promised: int) -> int:
+        """Days from purchase to delivery."""
+        dice = self._dice
+        if dice.chance(self.lateness(state, day)):
+            return promised + min(170, max(1, round(dice.lognormal(6.0, 1.0))))
+        for _ in range(6):
+            days = max(1, round(dice.lognormal(_DAYS.get(state, 18.0), 0.48)))
+            if days <= promised:
+                return days
+        return max(1, promised - dice.between(0, 3))
+
+
+def _mean(values: Mapping[Key, float], weights: Mapping[Key, float]) -> float:
+    return sum(values[key] * weight for key, weight in weights.items()) / sum(weights.values())
+
+
+def draw_order(dice: Dice, courier: Courier, catalogue: Catalogue, person: Person, purchased: datetime) -> Order:
+    """One order of a person at a moment: status, dates, items and payments."""
+    day, state = purchased.date(), person.city.state
+    promised = courier.promise(state)
+    order = Order(
+        order_id=dice.identifier(),
+        customer_id=dice.identifier(),
+        person=person,
+        status="delivered",
+        purchased=purchased,
+        estimated=day + timedelta(days=promised),
+    )
+    days = courier.days(state, day, promised)
+    if day > date(2018, 8, 31):
+        order.status = dice.weighted(_AFTER_THE_END)
+    elif dice.chance(UNDELIVERED_SHARE * 0.97):
+        order.status = dice.weighted(_UNDELIVERED)
+    elif day + timedelta(days=days) > LAST_DAY:
+        order.status = "shipped"
+    if order.status != "unavailable" or dice.chance(0.02):
+        order.items = _draw_items(dice, catalogue, state, purchased)
+    total = sum(item.price + item.freight for item in order.items) or round(dice.lognormal(105, 0.8), 2)
+    order.payments = draw_payments(dice, round(total, 2))
+    _set_times(dice, order, days)
+    return order
+
+
+def _draw_items(dice: Dice, catalogue: Catalogue, state: str, purchased: datetime) -> list[Item]:
+    product = catalogue.draw(dice)
+    items = []
+    limit = (purchased + timedelta(days=dice.between(2, 8))).replace(microsecond=0)
+    for number in range(dice.weighted(_ITEM_COUNTS)):
+        if number and dice.chance(0.25):
+            product = catalogue.draw(dice)
+        freight = FREIGHT_BASE * _FREIGHT.get(state, 1.75) * (product.grams / 800) ** 0.20 * dice.lognormal(1.0, 0.48)
+        items.append(Item(product, product.price, round(min(409.0, max(2.9, freight)), 2), limit))
+    return items
+
+
+def _set_times(dice: Dice, order: Order, days: int) -> None:
+    """Fill in the timestamps that the status implies, always in the order purchase, approval, carrier, delivery."""
+    slow = order.payments[0].kind == "boleto"
+    waited = timedelta(hours=dice.between(10, 60)) if slow else timedelta(minutes=min(2880, dice.lognormal(18, 1.5)))
+    if order.status == "delivered":
+        arrives = order.purchased.date() + timedelta(days=days)
+        moment = datetime.combine(arrives, time(dice.between(9, 21), dice.between(0, 59), dice.between(0, 59)))
+        order.delivered = max(moment, order.purchased + timedelta(hours=2))
+        whole = order.delivered - order.purchased
+        order.approved = _second(order.purchased + min(waited, whole * 0.4))
+        order.carried = _second(order.approved + (order.delivered - order.approved) * (0.08 + 0.35 * dice.random()))
+        return
+    if order.status == "created":
+        return
+    if order.status != "canceled" or dice.chance(0.8):
+        order.approved = _second(order.purchased + waited)
+    if order.approved and (order.status == "shipped" or (order.status == "canceled" and dice.chance(0.12))):
+        order.carried = _second(order.approved + timedelta(hours=dice.between(12, 140)))
+
+
+def _second(moment: datetime) -> datetime:
+    return moment.replace(microsecond=0)

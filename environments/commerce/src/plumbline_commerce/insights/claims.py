@@ -1,0 +1,445 @@
+"""What a sentence claims of a table: its numbers, each against a cell or one step of arithmetic.
+
+A number stands with the row named nearest to it in its own sentence (`_nearest`). It is supported where it is, rounded
+as the text states it, that row's value; or where the sentence says so, a difference, ratio, percentage, share, sum or
+mean with that row in it. A row's name with another row's number is contradicted.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+from plumbline_commerce.insights.reading import Sentence, Stated, Token, numerals, words
+from plumbline_commerce.insights.table import Table, means, measures
+
+Fact = tuple[object, ...]
+"""What a claim says, so that the same fact counts once: ("cell", row, measure), ("gap", measure, rows, how) ..."""
+NEARLY = 0.05
+"""How far, of its value, a number is off that is only stated "about"."""
+BEYOND = 0.12
+"""How far "more than" and "almost" reach."""
+BEYOND_WORDS = 0.33
+"""How far they reach from "o dobro", "metade" and the like: "mais que o triplo" is 3.6, too."""
+COARSE = 0.10
+"""From which share of a number on half its last digit is too much to be a claim, unless it holds exactly."""
+VACUOUS = 0.5
+"""How far, of a value, a bound may lie from it that says something: "acima de 1%" of 18% says nothing."""
+MOST_TARGETS = 3
+"""Numbers of a sentence that says what to do that may be targets."""
+TOKENS = 160
+"""Of a sentence that are looked at; what has more is no sentence."""
+
+
+class Claim(NamedTuple):
+    """Something that the table answers."""
+
+    verdict: Literal["supported", "contradicted", "unsupported"]
+    sort: Literal["cell", "derived", "comparison"]
+    fact: Fact
+    rows: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A sentence with what is looked up in it more than once."""
+
+    table: Table
+    tokens: list[Token]
+    places: list[int]
+    """Where rows are named."""
+    words: frozenset[str]
+    advises: bool
+    """Whether it says what to do; its numbers may be targets."""
+
+    def has(self, name: str) -> bool:
+        """Whether a word of this list stands in it."""
+        return not self.words.isdisjoint(words()[name])
+
+    def measures(self, start: int, end: int) -> list[int]:
+        """The measures that the words from start to end name, those that most words name."""
+        return _named(self.table.measures, tuple([token.text for token in self.tokens[max(0, start) : end]]))
+
+
+def said(sentence: Sentence, table: Table) -> Said:
+    """Look at a sentence."""
+    tokens = sentence.tokens[:TOKENS]
+    texts = frozenset([token.text for token in tokens])
+    advises = not (texts.isdisjoint(words()["actions"]) and texts.isdisjoint(words()["advising"]))
+    return Said(table, tokens, [place for place, token in enumerate(tokens) if token.rows], texts, advises)
+
+
+@lru_cache(maxsize=1 << 15)
+def _named(columns: tuple[str, ...], texts: tuple[str, ...]) -> list[int]:
+    """The measures that most of the words name; none where no word does."""
+    counts = [0] * len(columns)
+    for text in texts:
+        for measure in _meant(columns, text):
+            counts[measure] += 1
+    most = max(counts)
+    return [measure for measure, count in enumerate(counts) if count == most] if most else []
+
+
+@lru_cache(maxsize=1 << 16)
+def _meant(columns: tuple[str, ...], word: str) -> tuple[int, ...]:
+    return tuple(index for index, key in enumerate(columns) if word and word.startswith(measures()[key].words))
+
+
+def is_near(value: float, number: Stated) -> bool:
+    """Whether a true value is what the text states, rounded to its last decimal, or as nearly as it says."""
+    stated = number.value
+    if stated is None:
+        return False
+    slack = number.step / 2 + 1e-6
+    if not number.nearly:
+        return abs(value - stated) <= slack
+    if number.nearly == "about":
+        slack = max(slack, NEARLY * abs(stated))
+    reach = BEYOND_WORDS if number.in_words else BEYOND
+    if number.nearly == "over":
+        return stated - 1e-6 <= value <= stated * (1 + reach) + slack
+    if number.nearly == "under":
+        return stated * (1 - reach) - slack <= value <= stated + 1e-6
+    return abs(value - stated) <= slack
+
+
+def number_claims(what: Said) -> Iterator[Claim]:
+    """The claims of a sentence's numbers, in their order; a number that claims nothing of the table is left out."""
+    numbers = [place for place, token in enumerate(what.tokens) if token.number is not None]
+    bound = _bound(what, numbers) if numbers else {}
+    for place, rows in bound.items():
+        if (claim := _claim(what, place, _number(what, place), rows)) is not None:
+            yield claim
+
+
+def _bound(what: Said, numbers: Sequence[int]) -> dict[int, tuple[int, ...]]:
+    """The rows that each number stands with: of "SP e RJ têm 9 e 5" the first with 9 and the second with 5."""
+    near = {place: _nearest(what, place) for place in numbers}
+    found = {place: what.tokens[at].rows if at is not None else () for place, at in near.items()}
+    for at in {at for at in near.values() if at is not None}:
+        if len(what.tokens[at].rows) == 1 and "contra" not in what.words:
+            continue
+        mine = [place for place, where in near.items() if where == at]
+        mine = [place for place in mine if _number(what, place).nearly not in _BOUNDS]
+        rows = what.tokens[at].rows
+        if len(rows) == 1 and len(mine) == 2 and "contra" in (token.text for token in what.tokens[mine[0] : mine[1]]):
+            rows = (*(row for before in what.places if before < at for row in what.tokens[before].rows), *rows)[-2:]
+        if len(rows) < 2:
+            continue
+        for unit in {_unit(what, place) for place in mine}:
+            alike = [place for place in mine if _unit(what, place) == unit]
+            if len(alike) >= len(rows) and unit not in {"times", "half", "points"}:
+                found |= {place: (row,) for place, row in zip(alike, rows, strict=False)}
+    return found
+
+
+_BOUNDS = frozenset({"above", "below"})
+
+
+def _number(what: Said, place: int) -> Stated:
+    number = what.tokens[place].number
+    assert number is not None
+    return number
+
+
+def _unit(what: Said, place: int) -> str:
+    """A number's unit; of "20,4 e 24,9 dias" both have the second's."""
+    unit, after = _number(what, place).unit, what.tokens[place + 1 : place + 3]
+    if not unit and len(after) == 2 and after[0].text in {"e", ",", "a", "para"} and after[1].number is not None:
+        return after[1].number.unit
+    return unit
+
+
+def _nearest(what: Said, place: int) -> int | None:
+    """Where the row is named that a number stands with: "9,1% em SP" the next one, else the one before it."""
+    before = [at for at in what.places if at < place]
+    after = [at for at in what.places if at > place]
+    if not before or not after:
+        return before[-1] if before else after[0] if after else None
+    in_brackets = place and what.tokens[place - 1].text == "(" and before[-1] == place - 2
+    between = what.tokens[place + 1 : after[0]]
+    texts = [token.text for token in between]
+    linked = (
+        0 < len(texts) <= 5
+        and not in_brackets
+        and (texts[-1] in words()["prepositions"] or texts == ["("])
+        and not any(token.number is not None or token.text in _STOPS for token in between)
+        and (texts == ["("] or words()["barriers"].isdisjoint(texts))
+    )
+    return after[0] if linked else before[-1]
+
+
+_STOPS = frozenset({",", ")", ":"})
+
+
+def _claim(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+    if _claims_nothing(what, place, number):
+        return None
+    if (claim := _answered(what, place, number, rows)) is not None:
+        exact = number._replace(step=0.0)
+        if claim.verdict == "supported" and _is_coarse(number) and _answered(what, place, exact, rows) is None:
+            return None
+        return claim
+    if what.advises and sum(token.number is not None for token in what.tokens) <= MOST_TARGETS:
+        return None  # the table has no answer
+    known = rows and (fitting_measures(what.table, number) or number.unit in {"times", "half", "points"})
+    operation = number.unit in {"times", "half", "points"} or _sign(what, place) != 0
+    if rows and number.unit in {"percent", "half"} and what.has("share"):
+        return Claim("contradicted", "derived", ("wrong", place), rows)
+    if known and (not operation or len(what.places) > 1 or len(rows) > 1 or what.table.ordered):
+        return Claim("contradicted", "cell", ("wrong", place), rows)
+    return Claim("unsupported", "cell", ("unknown", place), rows)
+
+
+def _answered(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+    """The first way in which the table answers a number; "a média é de" asks for the mean before a row's value."""
+    told = [token.text for token in what.tokens[max(0, place - 4) : place]] if what.has("mean") else []
+    first = [_whole] if not words()["mean"].isdisjoint(told) else []
+    for test in (*first, _bound_of, _cell, *_DERIVED):
+        if test is _share and _sign(what, place):
+            continue  # "10% acima": asked last
+        if (claim := test(what, place, number, rows)) is not None:
+            return claim
+    return _share(what, place, number, rows)
+
+
+def _is_coarse(number: Stated) -> bool:
+    """Whether rounding leaves so much open ("R$ 1 mil", "nota 4") that a match by it says little."""
+    return number.value is not None and number.nearly not in _BOUNDS and number.step / 2 > COARSE * abs(number.value)
+
+
+def _claims_nothing(what: Said, place: int, number: Stated) -> bool:
+    """Years, ordinals, counts of the rows, and small numbers of something that is no measure."""
+    before = what.tokens[place - 1].text if place else ""
+    following = what.tokens[place + 1].text if place + 1 < len(what.tokens) else ""
+    if number.value is None:
+        return False
+    if following in {"º", "ª", "°"} or before in {"top", "/"}:
+        return True
+    whole = number.step == 1 and number.unit in {"", "points"}
+    if number.unit == "percent" and number.value == 100:
+        return True
+    if whole and 2000 <= number.value <= 2100 and before in {"de", "em", "ano", "a", "e"}:
+        return not any(number.value in row for row in what.table.values)
+    if number.unit == "days" and not any(measure.unit == "days" for measure in what.table.columns):
+        return True
+    small = whole and number.value <= 12 and not what.measures(place - 1, place + 3)
+    counts = small and (following in words()["skip_after"] or following in numerals())
+    known = what.has("mean") or any(number.value in row for row in what.table.values)
+    return counts or (small and not known)
+
+
+def fitting_measures(table: Table, number: Stated) -> list[int]:
+    """The measures whose values may be written with this unit."""
+    return _fitting(table.measures, number.unit)
+
+
+@lru_cache(maxsize=1 << 10)
+def _fitting(columns: tuple[str, ...], unit: str) -> list[int]:
+    units = {"points": {"percent", "mean"}, "": {"count", "money", "percent", "days", "mean"}}
+    allowed = units.get(unit, {unit})
+    return [index for index, key in enumerate(columns) if measures()[key].unit in allowed]
+
+
+def _near(what: Said, place: int) -> list[int]:
+    """The measures named right beside a number."""
+    behind = next(
+        (at for at in range(place + 1, min(place + 4, len(what.tokens))) if _ends(what.tokens[at])), place + 4
+    )
+    ahead = next((at + 1 for at in range(place - 1, max(place - 5, -1), -1) if _ends(what.tokens[at])), place - 4)
+    return what.measures(place, behind) or what.measures(ahead, place)
+
+
+def _ends(token: Token) -> bool:
+    return bool(token.rows) or token.number is not None or token.text in {",", ")", ":", "e"}
+
+
+def _cell(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+    """A row's own value."""
+    if number.unit in {"times", "half", "points"} and not (number.unit == "points" and _has_marks(what)):
+        return None
+    values = what.table.values
+    found = [
+        m for m in fitting_measures(what.table, number) if rows and all(is_near(values[row][m], number) for row in rows)
+    ]
+    if not found:
+        return None
+    named = _near(what, place)
+    right = [measure for measure in found if measure in named] if named else found
+    fits = bool(right) or not set(named) & set(fitting_measures(what.table, number))
+    return Claim("supported" if fits else "contradicted", "cell", ("cell", rows, (right or found)[0]), rows)
+
+
+def _has_marks(what: Said) -> bool:
+    return any(measure.unit == "mean" for measure in what.table.columns)
+
+
+def _bound_of(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+    """ "acima de 10%": all the rows that it stands with are."""
+    if number.nearly not in _BOUNDS or number.value is None or not rows:
+        return None
+    sign = 1 if number.nearly == "above" else -1
+    fitting = fitting_measures(what.table, number)
+    named = [measure for measure in _likely(what, place) if measure in fitting][:1]
+    for measure in named:
+        values = [what.table.values[row][measure] for row in rows]
+        right = all(sign * (value - number.value) > 0 for value in values)
+        if right and any(abs(value - number.value) > VACUOUS * abs(value) for value in values):
+            return None
+        return Claim("supported" if right else "contradicted", "cell", ("beyond", measure, rows), rows)
+    return None
+
+
+def _share(what: Said, _: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+    """The part that a row, or several together, have of the total."""
+    if number.unit not in {"percent", "half"} or not rows or not what.has("share"):
+        return None
+    scale = 1.0 if number.unit == "half" else 100.0
+    for measure, column in enumerate(what.table.columns):
+        values = what.table.column(measure)
+        if column.additive and is_near(scale * sum(values[row] for row in rows) / sum(values), number):
+            return Claim("supported", "derived", ("share", measure, frozenset(rows)), rows)
+    return None
+
+
+def _pair(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+    """A difference, a ratio or a percentage between two rows, one of them the number's own, or of it and the mean."""
+    if not (what.has("difference") or what.has("ratio") or number.unit in {"times", "half"} or _moves(what)):
+        return None
+    pairs, sign = _pairs(what, place, rows), _sign(what, place)
+    if (turned := _turned(what, place)) is not None:
+        pairs, sign = turned
+    wrong: Claim | None = None
+    likely, in_time = _likely(what, place) if pairs else [], _in_time(what, place)
+    for mine, other in pairs:
+        for measure in likely:
+            first, second = what.table.values[mine][measure], what.table.values[other][measure]
+            how = _operation(what.table, number, measure, first, second)
+            if not how:
+                continue
+            step = (first - second) if not in_time else (first - second) * (1 if mine > other else -1)
+            fact = ("gap", measure, frozenset((mine, other)), how)
+            if sign == 0 or step * sign > 0:
+                return Claim("supported", "derived", fact, (mine, other))
+            wrong = wrong or Claim("contradicted", "derived", fact, (mine, other))
+    return wrong or (_from_mean(what, place, number, rows) if what.has("mean") else None)
+
+
+def _pairs(what: Said, place: int, rows: tuple[int, ...]) -> list[tuple[int, int]]:
+    if len(rows) == 2:
+        return [(rows[0], rows[1]), (rows[1], rows[0])] if _sign(what, place) == 0 or what.table.ordered else [rows]
+    if len(rows) != 1:
+        return []
+    mine = rows[0]
+    near = sorted(what.places, key=lambda at: abs(at - place))[:4]
+    others = [row for at in near for row in what.tokens[at].rows if row != mine]
+    if not others and what.table.ordered:
+        others = [row for row in (mine - 1, 0) if row >= 0 and row != mine]
+    return [(mine, other) for other in others]
+
+
+def _likely(what: Said, place: int) -> list[int]:
+    """All measures, those named beside a number first, then the one in question: 2 dias may be right of two."""
+    named = _near(what, place) or what.measures(0, len(what.tokens))
+    return sorted(range(len(what.table.measures)), key=lambda m: (m not in named, m != what.table.about))
+
+
+def _turned(what: Said, place: int) -> tuple[list[tuple[int, int]], int] | None:
+    """ "SP supera o RJ em 14%": the row nearest to the number is what it is compared with."""
+    before = [at for at in what.places if at < place][-2:]
+    if len(before) < 2:
+        return None
+    between = {token.text for token in what.tokens[before[0] + 1 : before[1]]}
+    sign = (not between.isdisjoint(words()["above"])) - (not between.isdisjoint(words()["below"]))
+    if sign == 0 or "," in between or _sign(what, place) != 0:
+        return None
+    return [(mine, other) for mine in what.tokens[before[0]].rows for other in what.tokens[before[1]].rows], sign
+
+
+def _operation(table: Table, number: Stated, measure: int, first: float, second: float) -> str:
+    """How a number comes from two values of a measure; "" where it does not."""
+    unit, gap = table.columns[measure].unit, abs(first - second)
+    small, large = sorted((first, second))
+    if number.unit == "times":
+        return "ratio" if small > 0 and is_near(large / small, number) else ""
+    if number.unit == "half":
+        return "ratio" if large > 0 and is_near(small / large, number) else ""
+    if number.unit == "percent":
+        relative = second != 0 and is_near(100 * gap / abs(second), number)
+        return "percentage" if relative else "difference" if unit == "percent" and is_near(gap, number) else ""
+    fits = measure in fitting_measures(table, number)
+    return "difference" if fits and gap > 0 and is_near(gap, number) else ""
+
+
+def _from_mean(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+    """The difference, ratio or percentage between a row and the mean."""
+    for row in rows[:1]:
+        for measure in range(len(what.table.measures)):
+            for mean in means(what.table, measure):
+                value = what.table.values[row][measure]
+                if _operation(what.table, number, measure, value, mean):
+                    right = (value - mean) * (_sign(what, place) or value - mean) > 0
+                    fact = ("from mean", measure, row)
+                    return Claim("supported" if right else "contradicted", "derived", fact, (row,))
+    return None
+
+
+def _whole(what: Said, place: int, number: Stated, rows: tuple[int, ...]) -> Claim | None:
+    """A mean, a sum, or the distance of the extremes: what stands with no row, or with the sentence's word for it."""
+    table, fitting = what.table, fitting_measures(what.table, number)
+    listed = place > 1 and what.tokens[place - 1].text in {"de", "das", "dos"} and what.tokens[place - 2].number
+    mean, total, summed = what.has("mean"), listed or what.has("total"), len(rows) > 1 and what.has("sum")
+    ends = (what.has("highest") and what.has("lowest")) or (what.has("best") and what.has("worst"))
+    for measure in fitting if mean or total or summed or ends else ():
+        column = table.column(measure)
+        if mean and any(is_near(value, number) for value in means(table, measure)):
+            return Claim("supported", "derived", ("mean", measure))
+        if table.columns[measure].additive:
+            if total and is_near(sum(column), number):
+                return Claim("supported", "derived", ("total", measure))
+            if summed and is_near(sum(column[row] for row in rows), number):
+                return Claim("supported", "derived", ("sum", measure, frozenset(rows)), rows)
+        if ends and is_near(max(column) - min(column), number):
+            extremes = (table.high(measure), table.low(measure))
+            return Claim("supported", "derived", ("gap", measure, frozenset(extremes), "difference"), extremes)
+    return None
+
+
+def _moves(what: Said) -> bool:
+    return what.table.ordered and (what.has("rose") or what.has("fell"))
+
+
+def _in_time(what: Said, place: int) -> bool:
+    """Whether the direction beside a number is one of time: what rises, rises from the earlier row to the later."""
+    texts = _beside(what, place)
+    return what.table.ordered and not (words()["rose"] | words()["fell"]).isdisjoint(texts)
+
+
+def _beside(what: Said, place: int) -> list[str]:
+    """The words right after a number, and those right before it, up to the next number."""
+    texts = []
+    for way in (range(place + 1, min(place + 5, len(what.tokens))), range(place - 1, max(place - 4, -1), -1)):
+        for at in way:
+            if what.tokens[at].number is not None or what.tokens[at].text in {",", ")", ":"} or what.tokens[at].rows:
+                break
+            texts.append(what.tokens[at].text)
+    return texts
+
+
+def _sign(what: Said, place: int) -> int:
+    """The direction that the words beside a number give it: 1 up, -1 down, 0 none or "a diferença"."""
+    texts = _beside(what, place)
+    if _number(what, place).nearly in {"over", "under"} and texts:
+        texts = [text for text in texts if text not in {"mais", "menos", "acima"}] or [""]
+    if not words()["gap_nouns"].isdisjoint(texts):
+        return 0
+    for text in texts:
+        if text in words()["above"] or text in words()["rose"]:
+            return 1
+        if text in words()["below"] or text in words()["fell"]:
+            return -1
+    return 0
+
+
+_DERIVED: tuple[Callable[[Said, int, Stated, tuple[int, ...]], Claim | None], ...] = (_share, _pair, _whole)
+"""What a number may be that is no row's value, in the order in which it is asked."""

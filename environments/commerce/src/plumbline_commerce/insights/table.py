@@ -1,0 +1,239 @@
+"""A small table of figures: what its rows and measures are called, and how its values are written in Portuguese."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from plumbline.tasks.tables import read_table
+
+HERE = Path(__file__).parent
+MONTHS = tuple(read_table(HERE / "names.yaml")["mes"]["months"])
+ORDERED = frozenset({"mes", "faixa", "parcelas"})
+"""Rows that have an order of their own, so that one may say of them that a figure rises or falls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one row is called."""
+
+    name: str
+    """As in the table."""
+    em: str
+    """With its preposition: "no RJ"."""
+    o: str
+    """As the subject of a sentence: "o RJ"."""
+    aliases: tuple[str, ...]
+    """Other ways to say it; one in capitals, or with capitals and accents, is meant literally."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A column of figures."""
+
+    key: str
+    head: str
+    """Over its column."""
+    name: str
+    """In prose, without its article."""
+    the: str
+    """Its article, o or a."""
+    sql: str
+    unit: str
+    """count, money, percent, days or mean."""
+    decimals: int
+    high_is_good: bool
+    additive: bool
+    """Whether the sum of its rows, and a row's share of it, mean something."""
+    counted: str
+    """What a count counts, "" for other units."""
+    words: tuple[str, ...]
+    """Beginnings of the words by which people mean it; lower case, no accents."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows, measures and rounded values; what is true of them is computed from these.
+
+    Equal tables are one object (`table_of`), so that what is looked up of a table is looked up by identity.
+    """
+
+    kind: str
+    rows: tuple[str, ...]
+    measures: tuple[str, ...]
+    values: tuple[tuple[float, ...], ...]
+    """Of each row, one for each measure."""
+
+    @cached_property
+    def dimension(self) -> str:
+        """What its rows are: estado, mes ..."""
+        return str(kinds()[self.kind]["rows"])
+
+    @cached_property
+    def about(self) -> int:
+        """The index of the measure that the question is about."""
+        return self.measures.index(kinds()[self.kind]["about"])
+
+    @cached_property
+    def named(self) -> tuple[Row, ...]:
+        """What its rows are called."""
+        return tuple(row_named(self.dimension, key) for key in self.rows)
+
+    @cached_property
+    def columns(self) -> tuple[Measure, ...]:
+        """What its measures are."""
+        return tuple(measures()[key] for key in self.measures)
+
+    @cached_property
+    def _columns(self) -> tuple[tuple[float, ...], ...]:
+        return tuple(zip(*self.values, strict=True))
+
+    def column(self, measure: int) -> tuple[float, ...]:
+        """The values of one measure, by row."""
+        return self._columns[measure]
+
+    def high(self, measure: int) -> int:
+        """The row with the highest value, the first of them where there are several."""
+        values = self.column(measure)
+        return values.index(max(values))
+
+    def low(self, measure: int) -> int:
+        """The row with the lowest value, the first of them where there are several."""
+        values = self.column(measure)
+        return values.index(min(values))
+
+    @cached_property
+    def ordered(self) -> bool:
+        """Whether its rows have an order, as months do."""
+        return self.dimension in ORDERED
+
+
+def table_of(reference: Mapping[str, Any]) -> Table:
+    """The table of an example's reference."""
+    values = tuple(map(tuple, reference["values"]))
+    return _table(reference["kind"], tuple(reference["rows"]), tuple(reference["measures"]), values)
+
+
+@lru_cache(maxsize=1 << 14)
+def means(table: Table, measure: int) -> tuple[float, ...]:
+    """The mean over the rows, and where the table has counts the mean over what they count."""
+    column = table.column(measure)
+    plain = sum(column) / len(column)
+    counts = next((table.column(index) for index, other in enumerate(table.columns) if other.unit == "count"), None)
+    if counts is None or table.columns[measure].additive or sum(counts) <= 0:
+        return (plain,)
+    return (plain, sum(value * count for value, count in zip(column, counts, strict=True)) / sum(counts))
+
+
+_table = lru_cache(maxsize=4096)(Table)
+
+
+@cache
+def kinds() -> Mapping[str, Any]:
+    """The kinds of tables, as `kinds.yaml` has them."""
+    found: Mapping[str, Any] = read_table(HERE / "kinds.yaml")
+    return found
+
+
+@cache
+def dimensions() -> Mapping[str, Any]:
+    """What tables have rows of, as `names.yaml` has it."""
+    found: Mapping[str, Any] = read_table(HERE / "names.yaml")
+    return found
+
+
+@cache
+def measures() -> Mapping[str, Measure]:
+    """The measures by their keys."""
+    return {
+        key: Measure(
+            key=key,
+            head=row["head"],
+            name=row["name"],
+            the=row["the"],
+            sql=row["sql"],
+            unit=row["unit"],
+            decimals=int(row["decimals"]),
+            high_is_good=row["good"] == "high",
+            additive=row["unit"] == "count" or "additive" in row,
+            counted=row.get("counted", ""),
+            words=tuple(row["words"]),
+        )
+        for key, row in read_table(HERE / "measures.yaml").items()
+    }
+
+
+@cache
+def row_named(dimension: str, key: str) -> Row:
+    """What a row is called.
+
+    Raises:
+        KeyError: there is no such row in tables of this dimension.
+    """
+    if dimension == "mes":
+        year, number = key.split("-")
+        month = MONTHS[int(number) - 1]
+        name = f"{month} de {year}"
+        short = f"{month[:3]}/{year}"
+        aliases = (short, f"{month[:3]}/{year[2:]}", f"{month}/{year}", f"{month}/{year[2:]}", f"{number}/{year}")
+        return Row(name, f"em {name}", name, (*aliases, key, f"{month} {year}", month))
+    row = dimensions()[dimension]["rows"][key]
+    name = row.get("name", key)
+    return Row(name, row["em"], row.get("o", name), tuple(row["aliases"]))
+
+
+def brazilian(value: float, decimals: int) -> str:
+    """A number as Brazilians write it: 1.234,5."""
+    return f"{value:,.{decimals}f}".translate(str.maketrans(",.", ".,"))
+
+
+def written(value: float, measure: Measure, *, prose: bool = False) -> str:
+    """A value of a measure with its unit; in prose a count says what it counts."""
+    number = brazilian(value, measure.decimals)
+    if measure.unit == "money":
+        return f"R$ {number}"
+    if measure.unit == "percent":
+        return f"{number}%"
+    if prose and measure.unit == "days":
+        return f"{number} dias"
+    return f"{number} {measure.counted}" if prose and measure.unit == "count" else number
+
+
+def rendered(table: Table) -> str:
+    """The table as a prompt shows it: a line of heads, a line for each row, columns apart by a bar."""
+    head = " | ".join([dimensions()[table.dimension]["column"], *(measure.head for measure in table.columns)])
+    lines = [
+        " | ".join([row.name, *map(written, values, table.columns)])
+        for row, values in zip(table.named, table.values, strict=True)
+    ]
+    return "\n".join([head, *lines])
+
+
+def check(reference: Mapping[str, Any]) -> None:
+    """See `plumbline_commerce.job.Job.check`."""
+    kind, rows, columns, values = (reference.get(key) for key in ("kind", "rows", "measures", "values"))
+    if not isinstance(kind, str) or kind not in kinds():
+        raise ValueError(f"the reference's kind is {kind!r}; it should be one of {', '.join(kinds())}")
+    if (
+        not isinstance(columns, Sequence)
+        or not set(columns) <= set(measures())
+        or kinds()[kind]["about"] not in columns
+    ):
+        raise ValueError(f"the reference's measures are {columns!r}; tables of {kind} have {kinds()[kind]['measures']}")
+    dimension = kinds()[kind]["rows"]
+    try:
+        for row in rows if isinstance(rows, Sequence) else ():
+            row_named(dimension, row)
+    except (KeyError, ValueError, IndexError, AttributeError, TypeError):
+        known = ", ".join(dimensions()[dimension]["rows"]) or "months such as 2018-03"
+        raise ValueError(f"the reference's row {row!r} is no {dimension}; there are {known}") from None
+    well_formed = (
+        isinstance(rows, Sequence)
+        and isinstance(values, Sequence)
+        and len(set(rows)) == len(rows) == len(values) >= 2
+        and all(isinstance(row, Sequence) and len(row) == len(columns) for row in values)
+        and all(isinstance(value, int | float) and abs(value) < 1e12 for row in values for value in row)
+    )
+    if not well_formed:
+        raise ValueError("the reference needs at least two different rows, and a number for each row and measure")

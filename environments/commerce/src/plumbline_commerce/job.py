@@ -1,0 +1,158 @@
+"""What a job of the commerce task is: pairs from a shop's records, a verifier, an oracle and controls.
+
+A job is a folder beside `extraction/` and one line in `JOBS`.
+"""
+
+import sqlite3
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from plumbline.config.imports import named
+from plumbline.errors import DataError
+from plumbline.records import Example, Item, Message, Outcome, Score
+from plumbline.storage import open_regular
+from plumbline.tasks.rubric import Rubric
+from plumbline.tasks.task import Control
+from plumbline_commerce.options import COUNTS, CommerceOptions
+
+JOBS = {name: f"plumbline_commerce.{name}.job:JOB" for name in COUNTS}
+"""Where each job is; imported when it is asked for, because not every job needs what another imports."""
+SHARES = {"val": 0.1, "test": 0.1}
+"""Of a job's pairs; the rest is train."""
+
+Verdict = Callable[[Example, str], tuple[Outcome, Score]]
+"""What a completion of an example came to, and what it is worth. Never raises, whatever the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A prompt, its gold answer, and what the verifier needs to know: one line of a split's file."""
+
+    id: str
+    prompt: Sequence[Message]
+    gold: str
+    reference: Mapping[str, Any]
+    about: Mapping[str, str]
+    """Ids of the shop's rows that it is about (order_id, customer_unique_id ...), written beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """The records that pairs are made of."""
+
+    database: Path
+    """`commerce.db`, complete; read it only."""
+    folder: Path
+    """Of the records; a job may write files of its own below `folder / job.name`."""
+    options: CommerceOptions
+    progress: Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One of the jobs that the shop's model is asked to do."""
+
+    name: str
+    rubric: Rubric
+    controls: Mapping[str, Control]
+    limits: Mapping[str, float]
+    """The highest mean reward that each control may earn on a split; evaluations say where one earns more."""
+    pairs: Callable[[Shop], Mapping[str, Sequence[Pair]]]
+    """The pairs of train, val and test; `Shop.options.count(name)` of them together.
+
+    Raises:
+        DataError: the shop has too few records for so many.
+    """
+    check: Callable[[Mapping[str, Any]], None]
+    """Check the reference of a row that somebody may have edited.
+
+    Raises:
+        ValueError: what is wrong with it, and what it should be.
+    """
+    verdict: Callable[[CommerceOptions, Path], Verdict]
+    """The verifier under these options, for records in this folder; nothing is read before its first verdict."""
+    check_files: Callable[[CommerceOptions, Path], None] | None = None
+    """Check what verdicts will read for records in this folder, as far as it is there; None where they read nothing.
+
+    Raises:
+        DataError: a file is damaged, or lacks a table.
+    """
+    check_gold: Callable[[CommerceOptions, Path, Sequence[Example]], None] | None = None
+    """Check that the gold answers of records that we did not build say something; None where any answer does.
+
+    Raises:
+        RewardError: names the first whose gold answer says nothing.
+    """
+    identity: Callable[[CommerceOptions], str] | None = None
+    """What of the options decides a score, as text; part of the rubric's identity."""
+    demonstration: Callable[[Example, CommerceOptions, int], str] | None = None
+    """The answer that supervised training shows, under a seed; None shows the gold answer."""
+    said: Callable[[Path], Callable[[Example, str], Set[Hashable]]] | None = None
+    """See `plumbline.tasks.task.Telling.said`, for records in this folder; None takes an answer's words for it."""
+    items: Callable[[str, Score], Mapping[str, Item]] | None = None
+    """See `plumbline.tasks.task.Itemised.items`; None gives the whole reward to the whole answer."""
+
+
+def job_named(name: str) -> Job:
+    """The job of that name, one of `JOBS`."""
+    job: Job = named(JOBS[name], "job")
+    return job
+
+
+def split_evenly(sizes: Mapping[str, int], kinds: Sequence[str], rng: np.random.Generator) -> dict[str, list[int]]:
+    """Deal rows to splits, each kind in the same shares, and shuffle each split.
+
+    Args:
+        sizes: rows of each split but train, which gets the rest.
+        kinds: of each row [n].
+        rng: decides where in the order of kinds a split begins, and how it is shuffled.
+
+    Returns:
+        Indices of rows by split, train first.
+    """
+    # Every k-th row of the list sorted by kind: each split gets its share of each kind, within one row.
+    left = sorted(range(len(kinds)), key=lambda index: (kinds[index], index))
+    place = rng.random()
+    members: dict[str, list[int]] = {}
+    for name, size in sizes.items():
+        positions = {int((step + place) * len(left) / size) for step in range(size)}
+        members[name] = [index for position, index in enumerate(left) if position in positions]
+        left = [index for position, index in enumerate(left) if position not in positions]
+    members = {"train": left, **members}
+    return {name: [int(index) for index in rng.permutation(indices)] for name, indices in members.items()}
+
+
+def split_sizes(count: int) -> dict[str, int]:
+    """How many of so many pairs val and test get."""
+    return {name: max(1, round(share * count)) for name, share in SHARES.items()}
+
+
+def too_few(wanted: int, there: str) -> DataError:
+    """The error of a shop that is too small for the pairs that were asked for."""
+    return DataError(
+        f"{wanted} prompts were asked for, but {there}",
+        "build more orders (about four for each prompt), or ask for fewer prompts",
+    )
+
+
+def rows_of(database: Path, query: str, arguments: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
+    """Rows of a query of ours over the shop's database, which is opened for reading only.
+
+    Raises:
+        DataError: it is no database, or lacks a table or a column.
+    """
+    if database.exists():
+        open_regular(database).close()  # a pipe would be waited for
+    uri = f"{database.resolve().as_uri()}?mode=ro&immutable=1"
+    try:
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            connection.row_factory = sqlite3.Row
+            for row in connection.execute(query, arguments):
+                yield dict(row)
+    except sqlite3.Error as error:
+        raise DataError(f"{database}: {error}", "build it again: plumbline data commerce --out FOLDER") from error

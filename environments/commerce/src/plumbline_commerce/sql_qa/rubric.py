@@ -1,0 +1,128 @@
+"""What an answer is worth: above all that its query returns what the gold query returns, on every database.
+
+What stands before that (it is a query, it runs, it is about the right tables and columns, some cells are right) pays
+little, so that a small model has a slope, and no query that merely runs is worth much. The sentence pays only as far
+as its result is right.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plumbline.errors import DataError
+from plumbline.records import Outcome, Score
+from plumbline.tasks.rubric import Part, Rubric
+from plumbline_commerce.sql_qa.answer import Answer, filled, read_answer, worth
+from plumbline_commerce.sql_qa.comparison import matches, normal
+from plumbline_commerce.sql_qa.engine import Refusal, Result, Row, Value, run
+from plumbline_commerce.sql_qa.gate import Query, read_query
+from plumbline_commerce.sql_qa.gold import Gold, date_cuts, gold_of
+
+RUBRIC = Rubric(
+    "commerce-sql_qa",
+    1,
+    parts=(
+        Part("parses", 0.04, "one SELECT that passes the gate"),
+        Part("runs", 0.06, "it names a table and runs within the limits on every database"),
+        Part(
+            "names",
+            0.15,
+            "F1 of the tables and columns that it names with the gold query's; 1 where the result is right",
+        ),
+        Part("cells", 0.15, "F1 of the cells of the result with the gold's as bags, the mean over the databases"),
+        Part("result", 0.50, "the gold result on every database"),
+        Part("sentence", 0.10, "values of the result and no other number, times what the cells are worth"),
+    ),
+    form=(
+        Part("fenced", 0.05, "the query stands in a block of SQL"),
+        Part("alone", 0.10, "nothing stands there but the query and one sentence"),
+    ),
+)
+
+
+def judge(reference: Mapping[str, Any], completion: str, paths: Sequence[Path]) -> tuple[Outcome, Score]:
+    """Read a completion, run its query on every database, and score it.
+
+    Raises:
+        DataError: the gold query of the reference gives no result, or no row on any database.
+    """
+    answer = read_answer(completion)
+    golds = [gold_of(path, reference["sql"]) for path in paths]
+    if not any(gold.rows for gold in golds):
+        raise DataError(f"the gold query {reference['sql']} returns no row anywhere", "ask for what some shop has")
+    values: dict[str, float | None] = dict.fromkeys(RUBRIC.names, 0.0)
+    values["fenced"], values["alone"] = float(answer.fenced), float(answer.alone)
+    how = "strict" if answer.fenced and answer.alone else "lenient" if answer.sql else "none"
+    query = read_query(answer.sql) if answer.sql else Refusal("syntax", "no query")
+    if isinstance(query, Refusal):
+        return Outcome(how=how, facts=_facts(query)), RUBRIC.score(values)
+    values["parses"] = 1.0
+    values["names"] = _f1(Counter(query.names), Counter(golds[0].names))
+    results = _run(query, paths)
+    if isinstance(results, Refusal):
+        return Outcome(how=how, facts=_facts(results)), RUBRIC.score(values)
+    values["runs"] = float(bool(query.names))
+    values |= _judged(query, results, golds, ordered=reference["ordered"])
+    if values["result"]:
+        values["names"] = 1.0
+    shown = next((result for result in results if result.rows), results[0])
+    values["sentence"] = (values["cells"] or 0.0) * worth(answer.sentence, shown, reference["question"])
+    return Outcome(how=how, facts=_told(answer, shown)), RUBRIC.score(values)
+
+
+def said(completion: str, path: Path) -> frozenset[tuple[Row, ...]]:
+    """What an answer says: what its query returns, rows and columns in one order; empty where that is nothing."""
+    answer = read_answer(completion)
+    query = read_query(answer.sql) if answer.sql else None
+    result = run(path, query.sql) if isinstance(query, Query) else None
+    if not (isinstance(query, Query) and isinstance(result, Result)) or all(
+        value is None for row in result.rows for value in row
+    ):
+        return frozenset()
+    rows = (tuple(sorted(row, key=repr)) for row in _rounded(normal(result.rows, date_cuts(query, result.columns))))
+    return frozenset([tuple(sorted(rows, key=repr))])
+
+
+def _run(query: Query, paths: Sequence[Path]) -> list[Result] | Refusal:
+    results = []
+    for path in paths:
+        result = run(path, query.sql)
+        if isinstance(result, Refusal):
+            return result
+        results.append(result)
+    return results
+
+
+def _judged(query: Query, results: Sequence[Result], golds: Sequence[Gold], *, ordered: bool) -> dict[str, float]:
+    """How right the results are."""
+    right, cells, cuts = True, 0.0, date_cuts(query, results[0].columns)
+    for result, gold in zip(results, golds, strict=True):
+        same_width = len(result.columns) == len(gold.result.columns)
+        here = same_width and matches(result.rows, gold.ties, ordered=ordered, cuts=gold.cuts)
+        right = right and here
+        rows = result.rows if here else normal(result.rows, cuts)
+        cells += 1.0 if here else _f1(_cells(rows), _cells(gold.rows))
+    return {"result": float(right), "cells": cells / len(golds)}
+
+
+def _cells(rows: Iterable[Row]) -> Counter[Value]:
+    """How often each value stands in a result, numbers to two decimals."""
+    return Counter(value for row in _rounded(rows) for value in row)
+
+
+def _rounded(rows: Iterable[Row]) -> Iterator[Row]:
+    return (tuple(round(value, 2) if isinstance(value, float) else value for value in row) for row in rows)
+
+
+def _f1(mine: Counter[Any], theirs: Counter[Any]) -> float:
+    whole = mine.total() + theirs.total()
+    return 2 * (mine & theirs).total() / whole if whole else 0.0
+
+
+def _facts(refusal: Refusal) -> dict[str, str]:
+    return {"refused": refusal.cause, "because": refusal.detail}
+
+
+def _told(answer: Answer, result: Result) -> dict[str, str]:
+    return {"said": filled(answer.sentence, result)} if answer.sentence and result.rows else {}

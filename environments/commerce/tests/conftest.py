@@ -1,0 +1,24 @@
+"""The commerce task on a small shop, built once."""
+
+from pathlib import Path
+
+import pytest
+
+from plumbline.tasks import open_task
+from plumbline_commerce.build import build_commerce
+from plumbline_commerce.options import CommerceOptions
+from plumbline_commerce.task import CommerceTask
+
+OPTIONS = {"seed": 5, "orders": 3000, "extraction": 200}
+
+
+@pytest.fixture(scope="session")
+def commerce_folder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("commerce")
+    build_commerce(CommerceOptions(**OPTIONS), folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def commerce(commerce_folder) -> CommerceTask:
+    return open_task("commerce", OPTIONS, commerce_folder)

@@ -1,0 +1,50 @@
+"""Beside each model that is served the one that a browser agent asks, which plans as the model was trained to."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from plumbline.config.imports import missing
+from plumbline.errors import RecipeError
+from plumbline.runs.cards import Card
+from plumbline.runs.remote import local_model
+from plumbline.serve.served import Served
+from plumbline_forms.options import read_options
+
+if TYPE_CHECKING:
+    from plumbline_forms.agent.served import Planning
+
+
+def with_agents(models: Sequence[Served], sources: Mapping[str, str]) -> list[Served]:
+    """The models, and after them NAME-agent for each.
+
+    Args:
+        models: as they were opened.
+        sources: where each is, by its name.
+
+    Raises:
+        RecipeError, DataError: see `planning_of`.
+    """
+    try:
+        from plumbline_forms.agent.served import AgentServed
+    except ImportError as error:
+        raise missing("answering a browser agent", error, RecipeError, extra="forms") from error
+    return [*models, *(AgentServed(model, planning_of(sources[model.name])) for model in models)]
+
+
+def planning_of(source: str) -> "Planning":
+    """How a planner is asked: as its card says that it was trained on forms, in the usual way where it says nothing.
+
+    Raises:
+        RecipeError: what reads pages is not installed, or the card's options are none of the forms task.
+        DataError: the card is damaged.
+    """
+    from plumbline_forms.agent.served import Planning
+
+    card = Card.read(local_model(source))
+    if card is None:
+        return Planning()
+    tasks = [{"name": card.task, "options": card.options}, *card.tasks.values()]
+    found: Mapping[str, Any] = next((task["options"] for task in tasks if task["name"] == "forms"), {})
+    trained = read_options(dict(found))
+    attempts = max(trained.attempts, Planning().attempts)
+    return Planning(plan=trained.plan, full=trained.instructions == "full", attempts=attempts)

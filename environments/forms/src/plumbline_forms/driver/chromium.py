@@ -1,0 +1,89 @@
+"""Finds and starts Chromium, such that it can reach the site under test and nothing else."""
+
+import os
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from plumbline.config.imports import missing
+from plumbline.errors import RecipeError
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Playwright, ViewportSize
+
+VARIABLE = "PLUMBLINE_CHROMIUM"
+"""Environment variable with the path of the browser to use."""
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_NOWHERE = "http://127.0.0.1:9"
+"""The discard port, to which browsers do not connect: the proxy of every address but the site's."""
+_FLAGS = (
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--disable-breakpad",
+    # Nobody looks at these pages: what serves the eye or a way back only costs time (a third of an episode); so does
+    # a new frame for every document of one site (a fifth).
+    "--in-process-gpu",
+    "--disable-site-isolation-trials",
+    "--disable-features=BackForwardCache,PaintHolding,Prerender2,RenderDocument",
+)
+VIEWPORT: "ViewportSize" = {"width": 320, "height": 240}
+"""Of pages that nobody looks at; what is smaller is painted sooner."""
+_FIX = f"install it (Debian: apt-get install chromium), or set {VARIABLE} to the browser's path"
+
+
+def find_chromium() -> str:
+    """The path of a Chromium or Chrome.
+
+    Raises:
+        RecipeError: there is none, or the variable names none.
+    """
+    named = os.environ.get(VARIABLE)
+    if named:
+        found = shutil.which(named)
+        if found is None:
+            raise RecipeError(f"{VARIABLE} is {named}, which is no program", _FIX)
+        return found
+    for name in _NAMES:
+        if found := shutil.which(name):
+            return found
+    raise RecipeError("there is no Chromium on this machine", _FIX)
+
+
+def import_playwright() -> Any:
+    """Playwright's asynchronous interface.
+
+    Raises:
+        RecipeError: it is not installed.
+    """
+    try:
+        import playwright.async_api
+    except ImportError as error:
+        raise missing("driving a browser (any Chromium will do)", error, RecipeError, extra="browser") from error
+    return playwright.async_api
+
+
+async def launch(driver: "Playwright", path: str, address: str | None) -> "Browser":
+    """Start a browser.
+
+    Args:
+        driver: Playwright, started.
+        path: of the browser.
+        address: of the site, such as `http://127.0.0.1:41733`; None for pages that are written into the browser.
+    """
+    # A proxy that refuses every connection stands before all addresses but one: it costs nothing per request, as
+    # intercepting them would, and no page, script or redirect can go around it.
+    outside = f"--proxy-server={_NOWHERE}"
+    bypass = "--proxy-bypass-list=<-loopback>" + ("" if address is None else ";" + address.removeprefix("http://"))
+    return await driver.chromium.launch(
+        executable_path=path,
+        headless=True,
+        chromium_sandbox=hasattr(os, "geteuid") and os.geteuid() != 0,  # as root it does not start with its sandbox
+        args=[*_FLAGS, outside, bypass],
+        handle_sigint=False,
+        handle_sigterm=False,
+        handle_sighup=False,
+    )

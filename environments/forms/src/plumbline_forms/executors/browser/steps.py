@@ -1,0 +1,158 @@
+"""A plan's actions on one page as the steps that `hand.js` carries out, and what became of them as attempts."""
+
+import mimetypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from plumbline_forms.executors.executor import Attempt, Case, Limits
+from plumbline_forms.executors.operations import (
+    Choose,
+    Enter,
+    Go,
+    Operation,
+    Push,
+    Put,
+    Return,
+    Send,
+    Tick,
+    Touch,
+    form_ahead,
+    resolve,
+)
+from plumbline_forms.executors.page import Control, PageModel
+from plumbline_forms.executors.request import stub
+from plumbline_forms.executors.typing import typed
+from plumbline_forms.plans.actions import Action, Done
+
+Step = dict[str, Any]
+"""As `hand.js` reads it."""
+
+
+@cache
+def hand() -> str:
+    """The source of the hand, an expression whose value is its functions."""
+    return (files(__package__) / "hand.js").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Actions that can be carried out on one page in one call, and how the page is left after them."""
+
+    settled: tuple[Attempt | None, ...]
+    """One for each action: how it ended without the page, or None where a step tells."""
+    steps: tuple[Step, ...]
+    go: Go | None
+    """Where the last action loads a page anew; it counts among the settled ones."""
+    last: Control | None = None
+    """The control that the plan named last."""
+
+    def attempts(self, told: Sequence[Sequence[str]], *, sent: bool) -> list[Attempt]:
+        """What became of the actions so far, in order.
+
+        Args:
+            told: status and reason of the steps that were carried out.
+            sent: whether the next step sends the form, which ends the stretch there.
+        """
+        found: list[Attempt] = []
+        rest = iter([*told, ("ok", "")] if sent else told)
+        for one in self.settled:
+            if one is not None:
+                found.append(one)
+                continue
+            step = next(rest, None)
+            if step is None:
+                break
+            status, reason = step
+            found.append(Attempt(status, reason))  # type: ignore[arg-type]  # the hand knows these three words alone
+        # What follows a sent form was settled for a page that is gone; it is looked at again on the next one.
+        return _until_sent(found, self.settled, len(told)) if sent else found
+
+
+def _until_sent(found: list[Attempt], settled: Sequence[Attempt | None], told: int) -> list[Attempt]:
+    open_places = [place for place, one in enumerate(settled) if one is None]
+    return found[: open_places[told] + 1]
+
+
+def stretch(
+    actions: Sequence[Action],
+    model: PageModel,
+    case: Case,
+    limits: Limits,
+    last: Control | None = None,
+    *,
+    pauses: bool = False,
+) -> Stretch:
+    """The steps of the actions that lie on this page: up to the first that loads a page, or ends the plan.
+
+    Args:
+        actions: the rest of a plan.
+        model: of the page that is open.
+        case: the form.
+        limits: of the plan.
+        last: the control that the plan named last.
+        pauses: whether a button that may change the page ends the stretch.
+    """
+    settled: list[Attempt | None] = []
+    steps: list[Step] = []
+    for place, action in enumerate(actions):
+        near = form_ahead(actions[place:], model, last)
+        found = resolve(action, model, case.view.form.path, case.files, limits, near)
+        if isinstance(found, Go):
+            return Stretch((*settled, Attempt("ok")), tuple(steps), found)
+        if isinstance(found, Attempt):
+            settled.append(found)
+            if isinstance(action, Done):
+                break
+            continue
+        settled.append(None)
+        steps.append(step_of(found, model))
+        last = getattr(found, "control", last)
+        if pauses and isinstance(found, Push):
+            break
+    return Stretch(tuple(settled), tuple(steps), None, last)
+
+
+def step_of(operation: Operation, model: PageModel) -> Step:
+    """An operation as the hand reads it; a reason that it gives calls controls what the direct executor calls them."""
+    match operation:
+        case Enter(control, text, clear):
+            # Length is the browser's business; what a date or a number means on this page is the law of typing.
+            entered = typed(control.kind, text, model.language)
+            return {
+                "op": "enter",
+                **_at(control),
+                "text": entered.value,
+                "clear": clear,
+                "refused": entered.refused,
+            }
+        case Choose(control, place, on):
+            return {"op": "choose", **_at(control), "place": place, "on": on}
+        case Tick(control, on):
+            return {"op": "tick", **_at(control), "on": on}
+        case Put(control, name):
+            kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+            return {
+                "op": "put",
+                **_at(control),
+                "name": name,
+                "type": kind,
+                "content": stub(name).decode("utf-8", "replace"),
+            }
+        case Touch(control):
+            return {"op": "touch", **_at(control)}
+        case Push(control):
+            return {"op": "push", **_at(control)}
+        case Send(button):
+            pressed = button.index if button is not None else None
+            return {"op": "send", "button": pressed, "called": [one.called for one in model.controls]}
+        case Return():
+            return {"op": "return", "called": [one.called for one in model.controls]}
+        case Go():
+            raise AssertionError("loading a page is no step on it")
+
+
+def _at(control: Control) -> Step:
+    return {"index": control.index, "called": control.called}

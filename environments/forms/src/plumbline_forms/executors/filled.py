@@ -1,0 +1,98 @@
+"""The pages of a form as a plan leaves them, to be looked at: nothing in them does anything."""
+
+from itertools import pairwise
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from plumbline_forms.executors.direct import DirectExecutor
+from plumbline_forms.executors.executor import Case
+from plumbline_forms.executors.page import Control, control_nodes
+from plumbline_forms.executors.visit import Visit
+from plumbline_forms.plans.actions import Plan
+from plumbline_forms.site.site import Site
+
+MOST = 12
+"""Pages of one plan; what is between the first ones and the last is left out where there would be more."""
+_ACTIVE = "script,style,link,meta,base,iframe,frame,object,embed,img,picture,svg,video,audio,template,noscript"
+_KEPT = {
+    "accept",
+    "aria-hidden",
+    "aria-label",
+    "aria-labelledby",
+    "checked",
+    "class",
+    "cols",
+    "colspan",
+    "disabled",
+    "for",
+}
+_KEPT |= {"hidden", "id", "label", "lang", "max", "maxlength", "min", "minlength", "multiple", "name", "placeholder"}
+_KEPT |= {"readonly", "required", "role", "rows", "rowspan", "selected", "step", "title", "type", "value"}
+"""Attributes that say how a page looks or what it holds; all others run, load or send something."""
+
+
+def filled(case: Case, plan: Plan, site: Site | None = None) -> list[str]:
+    """Carry out a plan directly, and show each page that it came to with what its controls held when it was left.
+
+    Args:
+        case: the form.
+        plan: what to do.
+        site: where the form is; a new one where it is left out.
+
+    Returns:
+        HTML of the pages' bodies. All texts are escaped; scripts, styles, links, and whatever loads or sends are gone.
+    """
+    visits = DirectExecutor(site).visits(case, plan)
+    # Plans begin by opening the page that they are at.
+    again = [one is two for (_, one), (_, two) in pairwise((body, visit.model) for body, visit in visits)]
+    visits = [each for each, anew in zip(visits, [*again, False], strict=True) if not anew or each[1].last is not None]
+    if len(visits) > MOST:
+        visits = [*visits[: MOST // 2], *visits[-(MOST - MOST // 2) :]]
+    return [_page(body, visit) for body, visit in visits]
+
+
+def _page(html: bytes, visit: Visit) -> str:
+    tree = LexborHTMLParser(html.decode("utf-8", "replace"))
+    for node in tree.css(_ACTIVE):
+        node.decompose()
+    for place, part in enumerate(tree.css("fieldset[data-shown-if]")):
+        for name in ("hidden", "disabled"):
+            _mark(part, name, on=not visit.shows(place))
+    for node, control in zip(control_nodes(tree), visit.model.controls, strict=True):
+        _put(node, control, visit)
+    if tree.body is None:
+        return ""
+    for node in tree.body.css("*"):
+        for name in node.attributes.keys() - _KEPT:
+            del node.attrs[name]
+    return "".join(child.html or "" for child in tree.body.iter(include_text=True))
+
+
+def _put(node: LexborNode, control: Control, visit: Visit) -> None:
+    """Write what a control holds into its element, as its default."""
+    if control.kind in {"checkbox", "radio"}:
+        _mark(node, "checked", on=control.index in visit.ticked)
+    elif control.kind in {"select", "multiselect"}:
+        chosen = visit.chosen.get(control.index, control.chosen)
+        for place, option in enumerate(node.css("option")):
+            _mark(option, "selected", on=place in chosen)
+    elif control.kind == "file":
+        if names := visit.attached.get(control.index):
+            node.insert_after(" " + ", ".join(names))
+    elif control.kind == "textarea":
+        for child in list(node.iter(include_text=True)):
+            child.decompose()
+        node.insert_child("\n" + _clean(visit.text(control)))  # a parser drops the first line break
+    elif control.is_typed:
+        node.attrs["value"] = _clean(visit.text(control))
+
+
+def _mark(node: LexborNode, name: str, *, on: bool) -> None:
+    if on:
+        node.attrs[name] = ""
+    elif name in node.attributes:
+        del node.attrs[name]
+
+
+def _clean(text: str) -> str:
+    return text.encode("utf-8", "replace").decode().replace("\0", "")

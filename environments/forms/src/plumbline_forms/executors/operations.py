@@ -1,0 +1,323 @@
+"""What an action comes to on a page: which control, and what is done to it. The same for every executor.
+
+Finding the control that a label means needs the page and nothing else, so it is done once, here. What depends on what
+a user did before (is the control shown, is the box ticked) is left to whoever carries the operation out: `visit.py`,
+which keeps the state itself, or a browser, which has it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from plumbline_forms.constraints import PICKED, TYPED
+from plumbline_forms.executors.executor import OK, Attempt, Limits
+from plumbline_forms.executors.locate import BOXES, OPTION, RADIOS, Target, find, find_button, namesakes
+from plumbline_forms.executors.page import Control, PageModel
+from plumbline_forms.plans.actions import (
+    Action,
+    Attach,
+    Check,
+    Click,
+    Done,
+    Navigate,
+    Press,
+    Select,
+    Submit,
+    Type,
+    Uncheck,
+)
+from plumbline_forms.plans.labels import folded, loose
+from plumbline_forms.plans.vocabulary import SUBMIT_WORDS
+
+_TYPED = TYPED | PICKED
+_READ_ONLY = _TYPED - {"range", "color"}
+"""Kinds that the attribute `readonly` keeps a user from changing."""
+_CHOSEN = frozenset({"select", "multiselect", RADIOS, BOXES})
+_TICKED = frozenset({"checkbox", OPTION, RADIOS, BOXES})
+_CLICKED = frozenset({"checkbox", OPTION, "button"})
+_YES = frozenset({"yes", "true", "on", "sim", "1"})
+_IDLE_KEYS = frozenset({"tab", "escape", "esc", "shift+tab", "pagedown", "pageup", "end", "home"})
+_LOCAL = frozenset({"127.0.0.1", "localhost", ""})
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """Type a text, in place of what is there or after it."""
+
+    control: Control
+    text: str
+    clear: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Choose:
+    """Choose an option of a list, or (of one with several) take the choice back."""
+
+    control: Control
+    place: int
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Tick a box or a radio button, or take the tick away; `on` None: the other way than it is."""
+
+    control: Control
+    on: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Attach a file."""
+
+    control: Control
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """Give a control the focus."""
+
+    control: Control
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a form by a button; without one, by the default button of the form that was used last."""
+
+    button: Control | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """Click a button that sends nothing: one that resets its form, or leaves all to a script."""
+
+    control: Control
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """Press Enter in the control that was used last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """Load one of the form's own pages anew: what follows the form's address, "" for its first page."""
+
+    rest: str
+
+
+Operation = Enter | Choose | Tick | Put | Touch | Send | Push | Return | Go
+
+
+def resolve(
+    action: Action,
+    model: PageModel,
+    path: str,
+    files: frozenset[str],
+    limits: Limits,
+    near: int | None = None,
+) -> Operation | Attempt:
+    """What an action comes to on a page.
+
+    Args:
+        action: of a plan.
+        model: of the page that is open.
+        path: the form's address without the episode (`Form.path`).
+        files: names of the files that there are.
+        limits: of a plan.
+        near: the form that a plan is at (`form_ahead`).
+
+    Returns:
+        The operation, or how it ended where there is none to carry out.
+    """
+    match action:
+        case Type():
+            return _type(action, model, limits, near)
+        case Select(label, option):
+            target = _target(model, label, _CHOSEN, near)
+            return target if isinstance(target, Attempt) else _choose(target, option, on=True)
+        case Check() | Uncheck():
+            return _tick(action, model, near)
+        case Attach():
+            return _attach(action, model, files, near)
+        case Click(label):
+            return _click(label, model, near)
+        case Submit(label):
+            return _submit(label, model, near)
+        case Press(keys):
+            return _press(keys)
+        case Navigate(url):
+            return _go(url, path)
+        case Done():
+            return OK
+
+
+def form_ahead(actions: Sequence[Action], model: PageModel, last: Control | None) -> int | None:
+    """The form that a plan is at, which decides between controls of the same name in several forms.
+
+    It is that of the button that the plan names next, else of a control before that button that only one form has,
+    else of the control that the plan named last.
+
+    Args:
+        actions: the rest of the plan.
+        model: of the page that is open.
+        last: the control that the plan named last.
+    """
+    if len(model.forms) < 2:
+        return None
+    filled: int | None = None
+    for action in actions:
+        match action:
+            case Submit(label) | Click(label):
+                button = find_button(model, label, whole=isinstance(action, Click))
+                if isinstance(button, Control):
+                    return button.form
+            case Type(label) | Select(label) | Check(label) | Uncheck(label) | Attach(label):
+                forms = [target.members[0].form for target in namesakes(model, label)]
+                filled = forms[0] if len(set(forms)) == 1 and filled is None else filled
+        if isinstance(action, Submit | Press | Navigate | Done):
+            break
+    return filled if filled is not None else last.form if last is not None else None
+
+
+def _target(model: PageModel, label: str, kinds: frozenset[str], near: int | None) -> Target | Attempt:
+    found = find(model, label, kinds, near)
+    return Attempt("not found", found) if isinstance(found, str) else found
+
+
+def _type(action: Type, model: PageModel, limits: Limits, near: int | None) -> Operation | Attempt:
+    target = _target(model, action.label, _TYPED, near)
+    if isinstance(target, Attempt):
+        return target
+    control = target.members[0]
+    if target.kind not in _TYPED:
+        return Attempt("refused", f"{target.label!r} is a {target.kind}: nothing can be typed into it")
+    if len(action.text) > limits.value:
+        return Attempt("refused", f"a text of {len(action.text)} characters is too long")
+    if target.kind in _READ_ONLY and "readonly" in control.attributes:
+        return Attempt("refused", f"{target.label!r} cannot be changed")
+    return Enter(control, action.text, action.clear)
+
+
+def _choose(target: Target, option: str, *, on: bool) -> Operation | Attempt:
+    control = target.members[0]
+    if target.kind in {RADIOS, BOXES}:
+        member = _best(option, target.members, lambda one: (one.label, one.value))
+        if member is None:
+            return Attempt("not found", f"{target.label!r} has no option {option[:60]!r}")
+        return _ticked(member, on=on)
+    suggests = target.kind in _TYPED and bool(control.choices) and on
+    if target.kind not in {"select", "multiselect"} and not suggests:
+        return Attempt("refused", f"{target.label!r} is a {target.kind}: it has no options")
+    offered = tuple(sorted(control.choices, key=lambda one: one.disabled))
+    choice = _best(option, offered, lambda one: (one.text, one.value))
+    if choice is None:
+        return Attempt("not found", f"{target.label!r} has no option {option[:60]!r}")
+    if suggests and target.kind in _READ_ONLY and "readonly" in control.attributes:
+        return Attempt("refused", f"{target.label!r} cannot be changed")
+    if suggests:
+        return Enter(control, choice.value, clear=True)
+    if choice.disabled:
+        return Attempt("refused", f"the option {option[:60]!r} cannot be chosen")
+    if target.kind == "select" and not on:
+        return Attempt("refused", f"a choice of {target.label!r} cannot be taken back")
+    return Choose(control, control.choices.index(choice), on)
+
+
+def _tick(action: Check | Uncheck, model: PageModel, near: int | None) -> Operation | Attempt:
+    on = isinstance(action, Check)
+    target = _target(model, action.label, _TICKED if not action.option else _TICKED | _CHOSEN, near)
+    if isinstance(target, Attempt):
+        return target
+    if target.kind in {"checkbox", OPTION}:
+        if action.option and folded(action.option) not in _YES | {folded(target.label)}:
+            return Attempt("not found", f"{target.label!r} has no option {action.option[:60]!r}")
+        return _ticked(target.members[0], on=on)
+    if not action.option:
+        return Attempt("refused", f"{target.label!r} is a {target.kind}: which option is not said")
+    return _choose(target, action.option, on=on)
+
+
+def _ticked(control: Control, *, on: bool) -> Operation | Attempt:
+    if control.kind == "radio" and not on:
+        return Attempt("refused", "a radio button cannot be taken back")
+    return Tick(control, on)
+
+
+def _attach(action: Attach, model: PageModel, files: frozenset[str], near: int | None) -> Operation | Attempt:
+    target = _target(model, action.label, frozenset({"file"}), near)
+    if isinstance(target, Attempt):
+        return target
+    if target.kind != "file":
+        return Attempt("refused", f"{target.label!r} is a {target.kind}: nothing can be attached to it")
+    name = action.file.replace("\\", "/").rpartition("/")[2]
+    if name not in files:
+        return Attempt("not found", f"there is no file {action.file[:60]!r}")
+    return Put(target.members[0], name)
+
+
+def _click(label: str, model: PageModel, near: int | None) -> Operation | Attempt:
+    target = _target(model, label, _CLICKED, near)
+    if isinstance(target, Attempt):
+        box, button = find(model, label, _CLICKED - {"button"}, near), find_button(model, label, near)
+        return target if isinstance(box, Target) or isinstance(button, str) else _pressed(button)
+    control = target.members[0]
+    if target.kind == "button":
+        return _pressed(control)
+    if target.kind in {"checkbox", OPTION}:
+        return Tick(control, True if control.kind == "radio" else None)
+    return Touch(control)
+
+
+def _submit(label: str, model: PageModel, near: int | None) -> Operation | Attempt:
+    if not any(one.kind == "button" for one in model.controls):
+        return Attempt("not found", "there is no button on this page")
+    button = find_button(model, label, near)
+    if isinstance(button, Control):
+        return _pressed(button)
+    return Send() if _is_generic(folded(label)) else Attempt("not found", button)
+
+
+def _pressed(button: Control) -> Operation:
+    sends = button.does in {"submit", "image"} and button.form is not None
+    return Send(button) if sends else Push(button)
+
+
+def _is_generic(wanted: str) -> bool:
+    """Whether the name of a button only says that it sends: "", "Submit", "Submit form", "the Enviar button"."""
+    return not wanted or not SUBMIT_WORDS.isdisjoint(wanted.split())
+
+
+def _press(keys: str) -> Operation | Attempt:
+    key = keys.strip().casefold()
+    if key in {"enter", "return"}:
+        return Return()
+    return OK if key in _IDLE_KEYS else Attempt("refused", f"the key {keys[:20]!r} does nothing here")
+
+
+def _go(url: str, path: str) -> Operation | Attempt:
+    """Only the form's own pages; nothing else is let out."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return Attempt("refused", f"{url[:60]!r} is no address")
+    rest = parts.path.rstrip("/").removeprefix(path)
+    own = parts.path.startswith(path) and (not rest or rest[1:].isdecimal())
+    if parts.scheme not in {"", "http"} or (parts.hostname or "") not in _LOCAL or not own:
+        return Attempt("refused", f"{url[:60]!r} is not the address of this form")
+    return Go(rest)
+
+
+def _best(wanted: str, there: tuple[Any, ...], names: Callable[[Any], tuple[str, str]]) -> Any:
+    """The option that is meant: by its text, then by its value, then without punctuation; None where none is.
+
+    Only the options of one control or group are looked at, so the first match is the one on the page's top.
+    """
+    for fold, which in ((folded, 0), (folded, 1), (loose, 0)):
+        key = fold(wanted)
+        for one in there:
+            if fold(names(one)[which]) == key and (key or not wanted):
+                return one
+    return None

@@ -1,0 +1,258 @@
+"""What a form is: pages of fields, and rules across fields that only the server checks.
+
+A declaration is the one source of everything else: the page that is served, the checks of the server, the records,
+the prompts and the oracle's plans are all derived from it, so that every example can be solved by construction.
+"""
+
+import datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Literal
+
+from plumbline_forms.patterns import read_pattern
+
+if TYPE_CHECKING:
+    from plumbline_forms.suite.drawing import Drawing
+
+Kind = Literal[
+    "text",
+    "textarea",
+    "email",
+    "tel",
+    "url",
+    "number",
+    "date",
+    "time",
+    "password",
+    "select",
+    "multiselect",
+    "radio",
+    "checkbox",
+    "checkboxes",
+    "file",
+    "hidden",
+]
+Language = Literal["en", "pt"]
+NamedBy = Literal["for", "wrap", "aria", "heading", "placeholder", "name"]
+"""How the page says which control a label belongs to; "name" leaves only the control's own name to go by."""
+Value = str | bool | tuple[str, ...] | None
+"""An entry in canonical form: text, number, ISO date, HH:MM and a choice's value as text; a box as bool; the values of
+a multiple choice and the names of files as a tuple; None is left alone."""
+Draw = Callable[["Drawing"], Value]
+
+TYPED = frozenset({"text", "textarea", "email", "tel", "url", "number", "date", "time", "password"})
+"""Kinds that a user types into."""
+CHOSEN = frozenset({"select", "multiselect", "radio", "checkboxes"})
+"""Kinds with options."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One choice: what is sent, and what is read."""
+
+    value: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A field is shown (and sent) only while another one has one of these values ("on" for a ticked box)."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One control, or one group of them."""
+
+    name: str
+    label: str
+    kind: Kind
+    draw: Draw | None = None
+    """Where its value comes from; None for hidden fields, whose value is `default`."""
+    required: bool = False
+    filled: float = 1.0
+    """How often a record fills it in; below 1 only for fields that are not required."""
+    options: tuple[Option, ...] = ()
+    blank: str | None = None
+    """Text of a select's empty first option; None: its first option is what an untouched form sends."""
+    default: str = ""
+    """What the page is served with (a hidden field's value; "on" for a box that is ticked)."""
+    minimum: str | None = None
+    maximum: str | None = None
+    step: str | None = None
+    minlength: int | None = None
+    maxlength: int | None = None
+    """In UTF-16 code units, as browsers count."""
+    pattern: str | None = None
+    hint: str = ""
+    """Shown below the control, and where a pattern is not matched."""
+    placeholder: str = ""
+    accept: tuple[str, ...] = ()
+    """Endings of file names that the server takes, with their dot."""
+    multiple: bool = False
+    shown_if: Condition | None = None
+    named_by: NamedBy = "for"
+    alias: str = ""
+    """What people who write the instructions call it, where the label noise is on."""
+
+    def text_of(self, value: str) -> str:
+        """What the option with this value reads."""
+        return next(option.text for option in self.options if option.value == value)
+
+
+@dataclass(frozen=True, slots=True)
+class InOrder:
+    """The second date, time or number is not below the first."""
+
+    first: str
+    second: str
+
+    def names(self) -> tuple[str, ...]:
+        """The fields it is about; the last is where the error is shown."""
+        return (self.first, self.second)
+
+    def holds(self, values: Mapping[str, str]) -> bool:
+        """Whether these entries respect it; entries that are missing break no rule."""
+        first, second = values.get(self.first, ""), values.get(self.second, "")
+        if not first or not second:
+            return True
+        numbers = _decimal(first), _decimal(second)
+        if numbers[0] is not None and numbers[1] is not None:
+            return numbers[0] <= numbers[1]
+        return first <= second  # ISO dates and HH:MM compare as texts
+
+
+@dataclass(frozen=True, slots=True)
+class Adds:
+    """The total is the sum of the parts, to the cent."""
+
+    parts: tuple[str, ...]
+    total: str
+
+    def names(self) -> tuple[str, ...]:
+        """The fields it is about; the last is where the error is shown."""
+        return (*self.parts, self.total)
+
+    def holds(self, values: Mapping[str, str]) -> bool:
+        """Whether these entries respect it; an empty part counts as 0."""
+        total = _decimal(values.get(self.total, ""))
+        parts = [_decimal(values.get(name, "") or "0") for name in self.parts]
+        return total is None or None in parts or sum(part for part in parts if part is not None) == total
+
+
+@dataclass(frozen=True, slots=True)
+class Multiplies:
+    """The total is the product of two entries, to the cent."""
+
+    factors: tuple[str, str]
+    total: str
+
+    def names(self) -> tuple[str, ...]:
+        """The fields it is about; the last is where the error is shown."""
+        return (*self.factors, self.total)
+
+    def holds(self, values: Mapping[str, str]) -> bool:
+        """Whether these entries respect it."""
+        total, first, second = (_decimal(values.get(name, "")) for name in (self.total, *self.factors))
+        return total is None or first is None or second is None or first * second == total
+
+
+Rule = InOrder | Adds | Multiplies
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a form; a form with several is a wizard."""
+
+    fields: tuple[Field, ...]
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Form:
+    """One form."""
+
+    name: str
+    """In its address: `/<domain>/<name>`."""
+    domain: str
+    title: str
+    pages: tuple[Page, ...]
+    button: str
+    """Text of the button that sends it."""
+    rules: tuple[Rule, ...] = ()
+    language: Language = "en"
+    asides: tuple[str, ...] = ()
+    """Sentences that documents hold besides the facts."""
+    by_name: Mapping[str, Field] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "by_name", {one.name: one for page in self.pages for one in page.fields})
+        check_form(self)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """All fields, page after page."""
+        return tuple(self.by_name.values())
+
+    @property
+    def path(self) -> str:
+        """Its address on the site."""
+        return f"/{self.domain}/{self.name}"
+
+
+def check_form(form: Form) -> None:
+    """Fail at import where a declaration contradicts itself.
+
+    Raises:
+        ValueError: names the form and the field.
+    """
+    names = [one.name for page in form.pages for one in page.fields]
+    labels = [one.label.casefold() for page in form.pages for one in page.fields if one.kind != "hidden"]
+    if len(set(names)) != len(names) or len(set(labels)) != len(labels):
+        raise ValueError(f"form {form.name}: names and labels must be unique")
+    for page in form.pages:
+        here = [one.name for one in page.fields]
+        for one in page.fields:
+            problem = _problem(one)
+            if one.shown_if is not None and one.shown_if.name not in here[: here.index(one.name)]:
+                problem = "is shown by a field that does not stand before it on its page"
+            if problem:
+                raise ValueError(f"form {form.name}: {one.name} {problem}")
+    for rule in form.rules:
+        if not any(set(rule.names()) <= {one.name for one in page.fields} for page in form.pages):
+            raise ValueError(f"form {form.name}: a rule needs fields that stand on no one page: {rule.names()}")
+
+
+def _problem(one: Field) -> str:
+    """What is wrong with a field by itself; nothing where all is well."""
+    if (one.kind in CHOSEN) != bool(one.options):
+        return "needs options if, and only if, it is a choice"
+    if len({option.value for option in one.options}) != len(one.options):
+        return "has an option value twice"
+    if (one.draw is None) != (one.kind == "hidden"):
+        return "needs a draw, unless it is hidden"
+    if one.required and one.filled < 1:
+        return "is required, so every record fills it in"
+    if one.pattern is not None:
+        read_pattern(one.pattern)
+    return ""
+
+
+def _decimal(text: str) -> Decimal | None:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None
+
+
+def is_date(text: str) -> bool:
+    """Whether a text is an ISO date that the calendar has."""
+    try:
+        datetime.date.fromisoformat(text)
+    except ValueError:
+        return False
+    return len(text) == 10

@@ -1,0 +1,32 @@
+"""Browsers for the whole folder; without one its tests are skipped, and the reason is shown."""
+
+import pytest
+
+from plumbline.errors import RecipeError
+from plumbline_forms.driver.chromium import find_chromium, import_playwright
+
+
+def pytest_collection_modifyitems(items):
+    try:
+        import_playwright()
+        find_chromium()
+    except RecipeError as error:
+        for item in items:
+            if "forms/browser" in item.nodeid:
+                item.add_marker(pytest.mark.skip(reason=str(error)))
+
+
+@pytest.fixture(scope="session")
+def browsers():
+    """The two browser executors by name."""
+    from plumbline_forms.executors.browser.executor import BrowserExecutor
+
+    found = {"browser": BrowserExecutor(), "in-page": BrowserExecutor(navigates=False)}
+    yield found
+    for one in found.values():
+        one.close()
+
+
+@pytest.fixture(scope="session", params=["browser", "in-page"])
+def browser(request, browsers):
+    return browsers[request.param]

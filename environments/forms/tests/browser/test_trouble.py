@@ -1,0 +1,172 @@
+"""What a browser can do to a run: nothing. Crashes, hangs, silent sites, dialogs and requests to elsewhere."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from environments.forms.tests.small import small_form
+from plumbline.errors import RecipeError
+from plumbline.records import Failure
+from plumbline_forms.driver.chromium import VARIABLE, find_chromium
+from plumbline_forms.executors.browser.executor import BrowserExecutor
+from plumbline_forms.executors.executor import Case, Execution, Limits
+from plumbline_forms.plans.actions import Plan, Submit, Type
+from plumbline_forms.site.site import Response, Site
+from plumbline_forms.site.view import View
+
+PLAN = Plan((Type("Name", "Ada"), Submit()))
+
+
+def case():
+    return Case(View(small_form()))
+
+
+def children(marker):
+    """Processes below this one whose command line holds the marker."""
+    parents, commands = {}, {}
+    for folder in Path("/proc").iterdir():
+        try:
+            parents[int(folder.name)] = int((folder / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            commands[int(folder.name)] = (folder / "cmdline").read_text()
+        except (OSError, ValueError, IndexError):
+            continue
+
+    def below(pid):
+        while pid in parents:
+            pid = parents[pid]
+            if pid == os.getpid():
+                return True
+        return False
+
+    return [pid for pid, command in commands.items() if marker in command and below(pid)]
+
+
+@pytest.mark.parametrize("marker", ["--type=renderer", "--proxy-server", "playwright"])
+def test_whatever_dies_the_next_plan_finds_it_alive(marker):
+    executor = BrowserExecutor(navigates=False, limits=Limits(seconds=5))
+    try:
+        assert isinstance(executor.run(case(), [PLAN])[0], Execution)
+        victims = children(marker)
+        assert victims
+        for pid in victims:
+            os.kill(pid, signal.SIGKILL)
+        results = [executor.run(case(), [PLAN])[0] for _ in range(2)]
+        assert [len(result.receipts) for result in results] == [1, 1], results
+    finally:
+        executor.close()
+
+
+def test_a_browser_that_dies_under_a_plan_is_tried_once_more():
+    executor = BrowserExecutor(limits=Limits(seconds=5))
+    long = Plan((*[Type("Notes", "x" * 500)] * 190, Submit()))
+    try:
+        executor.run(case(), [PLAN])
+        killer = threading.Timer(0.15, lambda: [os.kill(pid, signal.SIGKILL) for pid in children("--type=renderer")])
+        killer.start()
+        (result,) = executor.run(case(), [long])
+        killer.join()
+        assert isinstance(result, Execution)
+        assert len(result.receipts) == 1
+    finally:
+        executor.close()
+
+
+class Mute(Site):
+    """Answers nothing within the time that a plan has."""
+
+    def handle(self, method, path, content_type="", body=b""):
+        time.sleep(3)
+        return super().handle(method, path, content_type, body)
+
+
+def test_a_site_that_stops_answering_is_a_counted_failure():
+    executor = BrowserExecutor(Mute(), Limits(seconds=0.5))
+    try:
+        (result,) = executor.run(case(), [PLAN])
+        assert isinstance(result, Failure)
+        assert result.cause == "timeout"
+        assert executor.site.open_episodes == 0
+    finally:
+        executor.close()
+
+
+class Hostile(Site):
+    """Adds a script to every page."""
+
+    def __init__(self, script):
+        super().__init__()
+        self.script = f"<script>{script}</script></body>".encode()
+
+    def handle(self, method, path, content_type="", body=b""):
+        answer = super().handle(method, path, content_type, body)
+        headers = {"content-type": "text/html; charset=utf-8", **answer.headers}
+        headers.pop("content-security-policy", None)
+        return Response(answer.status, answer.body.replace(b"</body>", self.script), headers)
+
+
+def visit(script, seconds=3.0):
+    executor = BrowserExecutor(Hostile(script), Limits(seconds=seconds))
+    try:
+        return executor.run(case(), [PLAN])[0]
+    finally:
+        executor.close()
+
+
+def test_an_endless_script_is_a_counted_failure():
+    result = visit("setTimeout(() => { for (;;) {} }, 0)", seconds=0.5)
+    assert isinstance(result, Failure)
+    assert result.cause in {"timeout", "hang"}
+
+
+def test_dialogs_and_windows_are_noted_and_do_no_harm():
+    result = visit("alert('hello'); window.open('about:blank')")
+    assert len(result.receipts) == 1
+    assert any("dialog: hello" in note for note in result.notes), result.notes
+
+
+def test_nothing_but_the_site_can_be_reached():
+    heard = []
+
+    class Other(Site):
+        def handle(self, method, path, content_type="", body=b""):
+            heard.append(path)
+            return super().handle(method, path, content_type, body)
+
+    from plumbline_forms.site.serve import serve
+
+    with serve(Other()) as other:
+        # Another port of this machine, by its number and by its name, and the world.
+        targets = [other + "/health", other.replace("127.0.0.1", "localhost") + "/health", "http://192.0.2.1/"]
+        script = "".join(f"fetch('{target}', {{mode: 'no-cors'}}).catch(() => 0);" for target in targets)
+        script += f"new Image().src = '{other}/image';"
+        result = visit(script)
+    assert len(result.receipts) == 1
+    assert heard == []
+    assert sum("not let out" in note for note in result.notes) >= 3, result.notes
+
+
+def test_without_a_browser_the_error_says_what_to_do(monkeypatch):
+    monkeypatch.setenv(VARIABLE, "/no/such/browser")
+    with pytest.raises(RecipeError, match="which is no program"):
+        find_chromium()
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(RecipeError, match="no Chromium"):
+        BrowserExecutor()
+
+
+def test_contexts_are_recycled_and_closing_leaves_no_process():
+    executor = BrowserExecutor(navigates=False, recycle=2)
+    for _ in range(5):
+        assert len(executor.run(case(), [PLAN])[0].receipts) == 1
+    assert children("--proxy-server")
+    executor.close()
+    executor.close()
+    until = time.monotonic() + 5
+    while children("--proxy-server") and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not children("--proxy-server")

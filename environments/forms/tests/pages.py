@@ -1,0 +1,300 @@
+"""Pages that the suite's own renderer never writes, with plans, and what a browser sends for them, in order."""
+
+from benchmarks.forms_differential import FILES, Pages
+from plumbline_forms.executors.direct import DirectExecutor
+from plumbline_forms.executors.executor import Case
+from plumbline_forms.plans.actions import Attach, Check, Click, Plan, Press, Select, Submit, Type, Uncheck
+from plumbline_forms.site.site import Site
+
+_TITLE = "<form method=post><label>Title <input name=t required></label>"
+_BUTTONS = _TITLE + (
+    "<button name=do value=draft formnovalidate>Save draft</button><button name=do value=publish>Publish</button>"
+    "<input type=reset value=Clear name=do><button type=button name=do value=x>Preview</button>"
+    '<input type=image name=at alt=Map src="data:,"><input type=image title=Point src="data:,"></form>'
+)
+_LOG_IN = (
+    "<form method=post><label>Email <input name=email></label><label>Password <input name=pw type=password></label>"
+    "<button name=do value=in>Log in</button></form>"
+)
+_SIGN_UP = (
+    "<form method=post><label>Email <input name=email></label><label>Password <input name=pw type=password></label>"
+    "<label>Again <input name=pw2 type=password></label><button name=do value=up>Sign up</button></form>"
+)
+_ROWS = "".join(
+    f"<tr><form method=post><td><label>Item <input name=item value={row}></label></td>"
+    f"<td><button name=do value={row}>Delete {row}</button></td></form></tr>"
+    for row in "ab"
+)
+_SEND = "<button>Send</button></form>"
+_FORM = "<form method=post>"
+
+
+def _alone(inner, *sent):
+    """A form whose untouched controls send these."""
+    return (_FORM + inner + _SEND, (Submit("Send"),), list(sent))
+
+
+CASES = {
+    # Buttons.
+    "named": (_BUTTONS, (Type("Title", "a"), Submit("Publish")), [("t", "a"), ("do", "publish")]),
+    "formnovalidate": (_BUTTONS, (Submit("Publish"), Submit("Save draft")), [("t", ""), ("do", "draft")]),
+    "image": (_BUTTONS, (Type("Title", "a"), Submit("Map")), [("t", "a"), ("at.x", "0"), ("at.y", "0")]),
+    "image by its title, without a name": (
+        _BUTTONS,
+        (Type("Title", "a"), Submit("Point")),
+        [("t", "a"), ("x", "0"), ("y", "0")],
+    ),
+    "plain": (_BUTTONS, (Submit("Preview"), Click("Preview")), None),
+    "reset": (_BUTTONS, (Type("Title", "a"), Submit("Clear"), Submit("Publish")), None),
+    "default by Enter": (_BUTTONS, (Type("Title", "a"), Press("Enter")), [("t", "a"), ("do", "draft")]),
+    "default by no name": (_BUTTONS, (Type("Title", "a"), Submit()), [("t", "a"), ("do", "draft")]),
+    "disabled default": (
+        _FORM + "<label>A <input name=a></label><button disabled>One</button><button>Two</button></form>",
+        (Type("A", "a"), Press("Enter"), Submit("One"), Submit()),
+        None,
+    ),
+    "Enter without a button": (_TITLE + "</form>", (Type("Title", "a"), Press("Enter")), [("t", "a")]),
+    "Enter without a button, of two texts": (
+        _TITLE + "<input name=b></form>",
+        (Type("Title", "a"), Press("Enter")),
+        None,
+    ),
+    "names that are not read": (
+        _FORM + "<button name=b value=1 aria-label=Publish><svg></svg></button>"
+        "<button name=b value=2 title=Discard>x</button><button name=b value=3><img alt=Find></button></form>",
+        (Submit("Discard"),),
+        [("b", "2")],
+    ),
+    "part of a name": (
+        _FORM
+        + "<button name=b value=1>Save for later</button><button name=b value=2>Submit application</button></form>",
+        (Submit("Submit"),),
+        [("b", "2")],
+    ),
+    "default words of inputs": (
+        _FORM + "<input type=reset><input type=submit name=b></form>",
+        (Submit("Submit"),),
+        [("b", "Submit")],
+    ),
+    "formmethod": (
+        "<form><button name=b value=1>Look</button><button name=b value=2 formmethod=post>Send</button></form>",
+        (Submit("Look"), Submit("Send")),
+        [("b", "2")],
+    ),
+    "formmethod dialog": (_FORM + "<button formmethod=dialog>Close</button></form>", (Submit("Close"),), None),
+    "formaction of the site": (
+        _FORM + "<button name=b formaction=/save>Save</button></form>",
+        (Submit("Save"),),
+        [("b", "")],
+    ),
+    "formaction elsewhere": (
+        _FORM + "<button formaction=//example.org/x>Away</button></form>",
+        (Submit("Away"),),
+        None,
+    ),
+    "formenctype": (
+        _FORM + "<label>A <textarea name=a></textarea></label><button formenctype=text/plain>Send</button></form>",
+        (Type("A", "one\ntwo"), Submit("Send")),
+        [("a", "one\r\ntwo")],
+    ),
+    "a control called action": (
+        _FORM + "<input type=hidden name=action value=1><input type=hidden name=submit value=2>" + _SEND,
+        (Submit("Send"),),
+        [("action", "1"), ("submit", "2")],
+    ),
+    # Form owners.
+    "form of the named button": (
+        _LOG_IN + _SIGN_UP,
+        (Type("Email", "a"), Type("Password", "b"), Submit("Sign up")),
+        [("email", "a"), ("pw", "b"), ("pw2", ""), ("do", "up")],
+    ),
+    "form of the controls": (
+        _LOG_IN + _SIGN_UP,
+        (Type("Email", "a"), Type("Again", "b"), Submit()),
+        [("email", "a"), ("pw", ""), ("pw2", "b"), ("do", "up")],
+    ),
+    "form attribute": (
+        "<label>B <input name=b form=f></label><form id=f method=post><input name=a>"
+        + _SEND
+        + "<button form=f name=c>Out</button>",
+        (Type("B", "1"), Submit("Out")),
+        [("b", "1"), ("a", ""), ("c", "")],
+    ),
+    "form attribute of nothing": _alone("<input name=a form=none><input name=b>", ("b", "")),
+    "form in a form": (
+        _FORM + "<input name=a><form><input type=hidden name=b></form><input name=c><button form=none>Send</button>",
+        (Submit("Send"), Submit()),
+        [("a", ""), ("b", "")],
+    ),
+    "form in a table": (f"<table>{_ROWS}</table>", (Submit("Delete b"),), [("item", "b"), ("do", "b")]),
+    "no form": ("<label>A <input name=a></label><button>Send</button>", (Type("A", "1"), Submit("Send")), None),
+    "radios of two forms": (
+        _FORM
+        + "<label><input type=radio name=r value=1 checked>X</label>"
+        + _SEND
+        + _FORM
+        + "<label><input type=radio name=r value=2>Y</label><button>Go</button></form>",
+        (Check("Y"), Submit("Send")),
+        [("r", "1")],
+    ),
+    # Defaults and disabledness.
+    "first legend": _alone(
+        "<fieldset disabled><legend><input name=a><fieldset disabled><legend><input name=b></legend><input name=c>"
+        "</fieldset></legend><legend><input name=d></legend><input name=e></fieldset>",
+        ("a", ""),
+        ("b", ""),
+    ),
+    "disabled group of options": _alone(
+        "<select name=s><optgroup disabled><option>a</optgroup><option>b</select>", ("s", "b")
+    ),
+    "list box": _alone("<select name=s size=2><option>a<option>b</select><select name=m multiple><option>a</select>"),
+    "last of several selected": _alone(
+        "<select name=s><option selected>a<option selected>b<option></select>"
+        "<select name=m multiple><option selected>a<option selected>b</select>",
+        *[("s", "b"), ("m", "a"), ("m", "b")],
+    ),
+    "nothing but disabled options": _alone("<select name=s><option disabled>a</select>"),
+    "blanks and labels of options": _alone(
+        "<select name=s><option label=L> a\n  b\xa0 </select><select name=t><option value>a</select>",
+        *[("s", "a b\xa0"), ("t", "")],
+    ),
+    "option by its label": (
+        _FORM + "<label>S <select name=s><option>x<option label=Long>y</select></label>" + _SEND,
+        (Select("S", "Long"), Submit("Send")),
+        [("s", "y")],
+    ),
+    "enabled one of two options": (
+        _FORM + "<label>S <select name=s><option>x<option disabled value=1>y<option value=2>y</select></label>" + _SEND,
+        (Select("S", "y"), Submit("Send")),
+        [("s", "2")],
+    ),
+    "last of several checked": _alone(
+        "<input type=radio name=r value=1 checked><input type=radio name=r value=2 checked>"
+        "<input type=checkbox name=c checked>",
+        *[("r", "2"), ("c", "on")],
+    ),
+    "charset, direction, file, output": _alone(
+        "<input type=hidden name=_charset_ value=x><input name=a dirname=d dir=rtl><input type=file name=f>"
+        "<output name=o>1</output><object name=p></object><input readonly name=q value=1>",
+        *[("_charset_", "UTF-8"), ("a", ""), ("d", "rtl"), ("f", ""), ("q", "1")],
+    ),
+    "reset to the defaults": (
+        _FORM + "<label>A <input name=a value=1></label><label><input type=checkbox name=c checked>C</label>"
+        "<label>S <select name=s><option>x<option>y</select></label><label>F <input type=file name=f></label>"
+        "<button type=reset>Clear</button>" + _SEND,
+        (Type("A", "2"), Uncheck("C"), Select("S", "y"), Attach("F", "cv.pdf"), Click("Clear"), Submit("Send")),
+        [("a", "1"), ("c", "on"), ("s", "x"), ("f", "")],
+    ),
+    "control of a step that is hidden": (
+        _FORM + "<div hidden><label>A <input name=a></label></div><label>A <input name=b></label>" + _SEND,
+        (Type("A", "1"), Submit("Send")),
+        [("a", ""), ("b", "1")],
+    ),
+    "unread parts of a page": _alone("<noscript><input name=a></noscript><template><input name=b></template>"),
+    # Switches of validation.
+    "novalidate": ("<form method=post novalidate><input name=a required>" + _SEND, (Submit("Send"),), [("a", "")]),
+    "read-only": (
+        _FORM
+        + "<label>A <input name=a readonly value=1></label><label>B <input type=range name=b readonly></label>"
+        + "<label><input type=checkbox name=c readonly>C</label>"
+        + _SEND,
+        (Type("A", "2"), Type("B", "20"), Check("C"), Submit("Send")),
+        [("a", "1"), ("b", "20"), ("c", "on")],
+    ),
+    "of two, the one that can be changed": (
+        _FORM + "<label>A <input name=a readonly></label><label>A <input name=b></label>" + _SEND,
+        (Type("A", "1"), Submit("Send")),
+        [("a", ""), ("b", "1")],
+    ),
+    "a label before the name of another control": (
+        _FORM + "<label><input type=radio name=post value=1>Post</label><input name=mail><label>Mail <input name=b>"
+        "</label>" + _SEND,
+        (Check("Post"), Type("Mail", "1"), Submit("Send")),
+        [("post", "1"), ("mail", ""), ("b", "1")],
+    ),
+    "labels around choices, texts and suggestions": (
+        _FORM + "<label>Way<i> <select name=a><option>x<option>y</select></i></label><label>Why <b><textarea name=b>t"
+        "</textarea></b></label><label>Who <input name=c list=d><datalist id=d><option>z</datalist></label>" + _SEND,
+        (Select("Way", "y"), Type("Why", "1"), Select("Who", "z"), Submit("Send")),
+        [("a", "y"), ("b", "1"), ("c", "z")],
+    ),
+    "texts that are not rendered": (
+        _FORM + "<label>A <input name=a></label><label>B <input name=b style='color: red; display:none'></label>"
+        "<p inert><label>C <input name=c></label></p><dialog><label>D <input name=d></label></dialog>"
+        "<details><label>E <input name=e></label></details>"
+        "<p style=visibility:hidden><label>F <input type=date name=f></label></p>" + _SEND,
+        (Type("A", "1"), *(Type(one, "2026-01-02") for one in "BCDEF"), Submit("Send")),
+        [("a", "1"), ("b", ""), ("c", ""), ("d", ""), ("e", "2026-01-02"), ("f", "")],
+    ),
+    "in a datalist": (
+        _FORM + "<datalist><label>A <input name=a></label></datalist><label>A <input name=b></label>"
+        "<datalist><label>C <input name=c></label></datalist>" + _SEND,
+        (Type("A", "1"), Type("C", "2"), Submit("Send")),
+        [("a", ""), ("b", "1"), ("c", "")],
+    ),
+    "required": (_FORM + "<input name=a required>" + _SEND, (Submit("Send"),), None),
+    "barred": _alone(
+        "<input type=hidden name=a required><input name=b required readonly><input name=c required disabled>"
+        "<input type=checkbox name=d required readonly><datalist><input name=e required></datalist>",
+        *[("a", ""), ("b", ""), ("e", "")],
+    ),
+    "another form's constraint": (
+        _TITLE + "</form>" + _FORM + "<input name=b>" + _SEND,
+        (Submit("Send"),),
+        [("b", "")],
+    ),
+    "required radio of a group": (
+        _FORM + "<input type=radio name=r required disabled><input type=radio name=r>" + _SEND,
+        (Submit("Send"),),
+        None,
+    ),
+    "placeholder option": (
+        _FORM + "<select name=s required><option value>Choose<option>b</select>" + _SEND,
+        (Submit("Send"),),
+        None,
+    ),
+    "empty option of a group": _alone(
+        "<select name=s required><optgroup><option value>Any</optgroup></select>", ("s", "")
+    ),
+    **{
+        controls: (_FORM + controls + _SEND, (Submit("Send"),), sent)
+        for controls, sent in (
+            ("<input name=n type=checkbox value='' required checked>", [("n", "")]),
+            ("<input name=n type=checkbox required>", None),
+            ("<input name=n type=range required>", [("n", "50")]),
+            ("<input name=n type=color required>", [("n", "#000000")]),
+            ("<input name=n type=number value=x required>", None),
+            ("<input name=n type=wizard value=x required>", [("n", "x")]),
+            ("<select name=n required><option>a<option value='' selected>-</select>", [("n", "")]),
+            ("<select name=n multiple required><option value='' selected>-</select>", [("n", "")]),
+            ("<select name=n multiple required><option>a</select>", None),
+            ("<input name=n type=date value=2026-02-30>", [("n", "")]),
+            ("<input name=n value='a&#10;b' minlength=9>", [("n", "ab")]),
+        )
+    },
+}
+"""Body, actions, and the entries of the last submission; None where nothing is sent."""
+
+
+def at_page(controls, *actions, executor=None, pages=None, language="en"):
+    """As `carry_out`, on a form with these controls; another executor comes with the pages of its site."""
+    pages = pages or Pages()
+    executor = executor or DirectExecutor(Site(pages))
+    return _sent(executor, pages, _FORM + controls + _SEND, actions, language)
+
+
+def carry_out(executor, pages: Pages, name):
+    """What the server received last, in order (None: nothing), and what became of the actions."""
+    body, actions, _ = CASES[name]
+    return _sent(executor, pages, body, actions)
+
+
+def _sent(executor, pages, body, actions, language="en"):
+    view = pages.add(f'<!doctype html><html lang="{language}"><body>{body}</body></html>')
+    (result,) = executor.run(Case(view, FILES), [Plan(tuple(actions))])
+    received = [
+        (key.partition(" ")[2], value)
+        for part in (result.receipts[-1:] and result.receipts[-1].entries,)
+        for key, (value,) in (part or {}).items()
+    ]
+    return (received if result.receipts else None), result.attempts

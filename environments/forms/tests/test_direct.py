@@ -1,0 +1,428 @@
+"""What the direct executor does with every action: the semantics of a user at a browser, one by one."""
+
+import pytest
+
+from benchmarks.forms_differential import Pages
+from environments.forms.tests.pages import CASES, carry_out
+from environments.forms.tests.small import ANY, small_form, visit
+from plumbline_forms.executors.direct import DirectExecutor
+from plumbline_forms.executors.executor import Case, Limits
+from plumbline_forms.executors.locate import find
+from plumbline_forms.executors.page import parse_page
+from plumbline_forms.executors.typing import read_date, read_number, read_time, typed
+from plumbline_forms.plans.actions import (
+    Attach,
+    Check,
+    Click,
+    Done,
+    Navigate,
+    Plan,
+    Press,
+    Select,
+    Submit,
+    Type,
+    Uncheck,
+)
+from plumbline_forms.site.site import Site
+from plumbline_forms.site.view import View
+from plumbline_forms.suite.catalogue import FORMS
+from plumbline_forms.suite.declaration import Form, Page
+from plumbline_forms.suite.fields import number, text
+from tests.work import most_work
+
+
+def status(*actions, form=None):
+    """The status of the last of these actions, before anything is sent."""
+    result, _ = visit(form or small_form(), *actions, submit=False)
+    return result.attempts[-1].status
+
+
+def test_an_untouched_form_sends_what_a_browser_would():
+    result, arrived = visit(small_form())
+    assert [one.status for one in result.attempts] == ["ok"]
+    assert arrived == {
+        "token": ("t-1",),
+        "name": ("",),
+        "code": ("",),
+        "long_word": ("",),
+        "notes": ("",),
+        "mail": ("",),
+        "phone": ("",),
+        "site": ("",),
+        "count": ("",),
+        "start": ("",),
+        "end": ("",),
+        "hour": ("",),
+        "secret": ("",),
+        "colour": ("",),
+        "size": ("s",),
+    }, "boxes, radios, empty lists and empty files are absent; a list without a blank sends its first option"
+    assert "successfully submitted" in result.text
+
+
+@pytest.mark.parametrize("view", [View(form) for form in FORMS.values()], ids=list(FORMS))
+def test_untouched_is_what_the_declaration_says(view):
+    """The rubric's idea of an untouched page and the page's own are the same."""
+    from plumbline_forms.executors.visit import Visit
+    from plumbline_forms.site.page import render_page
+    from plumbline_forms.suite.records import is_shown
+
+    for number_, page in enumerate(view.form.pages, 1):
+        visited = Visit(parse_page(render_page(view, number_).encode()))
+        sent = {}
+        for entry in visited.entries():
+            if not entry.is_file:
+                sent.setdefault(entry.name, []).append(entry.value)
+        for one in page.fields:
+            wanted = view.untouched(one) if is_shown(one, {}) else ()
+            assert tuple(sent.get(one.name, ())) == wanted, one.name
+
+
+@pytest.mark.parametrize(
+    ("action", "name", "got"),
+    [
+        (Type("Name", "Ann"), "name", ("Ann",)),
+        (Type("Name", "0123456789abc"), "name", ("0123456789",)),
+        (Type("Name", "😀😀😀😀😀😀"), "name", ("😀" * 5,)),
+        (Type("Name", "012345678😀"), "name", ("012345678",)),
+        (Type("Name", "a\nb\r\nc"), "name", ("a b c",)),
+        (Type("Name", "a\x00b\x07"), "name", ("ab",)),
+        (Type("Notes", "a\nb"), "notes", ("a\r\nb",)),
+        (Type("Notes", "a\n" * 8), "notes", ("a\r\n" * 6,)),
+        (Type("Email", "  a@b.org "), "mail", ("a@b.org",)),
+        (Type("Site", " https://x.org "), "site", ("https://x.org",)),
+        (Type("Count", "4"), "count", ("4",)),
+        (Type("Count", " 4 "), "count", ("4",)),
+        (Type("Start", "2026-03-04"), "start", ("2026-03-04",)),
+        (Type("Start", "March 4, 2026"), "start", ("2026-03-04",)),
+        (Type("Start", "03/04/2026"), "start", ("2026-03-04",)),
+        (Type("Hour", "2:30 pm"), "hour", ("14:30",)),
+        (Type("Secret", " p'w\"&+ "), "secret", (" p'w\"&+ ",)),
+        (Select("Colour", "Dark blue"), "colour", ("b",)),
+        (Select("Colour", "dark BLUE "), "colour", ("b",)),
+        (Select("Colour", "Dark-blue"), "colour", ("b",)),
+        (Select("Colour", "g"), "colour", ("g",)),
+        (Select("Size", "Large"), "size", ("l",)),
+        (Select("Languages", "German"), "langs", ("de",)),
+        (Select("Way", "Pick up"), "way", ("pick_up",)),
+        (Check("Pick up"), "way", ("pick_up",)),
+        (Click("Post"), "way", ("post",)),
+        (Check("News"), "news", ("on",)),
+        (Check("News", "Yes"), "news", ("on",)),
+        (Check("Days", "Monday"), "days", ("mo",)),
+        (Select("Days", "tu"), "days", ("tu",)),
+        (Check("Wednesday"), "days", ("we",)),
+        (Attach("CV", "cv.pdf"), "cv", ("cv.pdf",)),
+        (Attach("CV", "/home/me/cv.pdf"), "cv", ("cv.pdf",)),
+        (Type("  name * ", "x"), "name", ("x",)),
+        (Type("long", "word"), "long_word", ("word",)),
+        (Type("phone", "5"), "phone", ("5",)),
+        (Type("LONG_WORD", "word"), "long_word", ("word",)),
+    ],
+)
+def test_one_action(action, name, got):
+    follow = (Type("Why news", "x"),) if name == "news" else ()
+    result, arrived = visit(small_form(), action, *follow)
+    assert [one.status for one in result.attempts] == ["ok"] * len(result.attempts), result.attempts
+    assert arrived[name] == got
+
+
+@pytest.mark.parametrize(
+    ("action", "wanted"),
+    [
+        (Type("Nowhere", "x"), "not found"),
+        (Type("token", "x"), "not found"),
+        (Type("", "x"), "not found"),
+        (Type("Colour", "Red"), "refused"),
+        (Type("News", "Yes"), "refused"),
+        (Type("CV", "cv.pdf"), "refused"),
+        (Type("Way", "Post"), "refused"),
+        (Type("Count", "many"), "refused"),
+        (Type("Start", "someday"), "refused"),
+        (Type("Start", "2026-02-30"), "refused"),
+        (Type("Why news", "x"), "refused"),
+        (Type("Name", "x" * 20000), "refused"),
+        (Select("Colour", "Pink"), "not found"),
+        (Select("Name", "Ann"), "refused"),
+        (Select("News", "Yes"), "refused"),
+        (Check("Colour", "Red"), "ok"),
+        (Check("Days"), "refused"),
+        (Check("Days", "Sunday"), "not found"),
+        (Check("Name"), "refused"),
+        (Uncheck("Way", "Post"), "refused"),
+        (Attach("Name", "cv.pdf"), "refused"),
+        (Attach("CV", "/etc/passwd"), "not found"),
+        (Attach("CV", ""), "not found"),
+        (Click("Name", "field"), "ok"),
+        (Click("Nowhere"), "not found"),
+        (Submit("Cancel"), "not found"),
+        (Press("F5"), "refused"),
+        (Press("Tab"), "ok"),
+        (Navigate("https://example.com/"), "refused"),
+        (Navigate("http://127.0.0.1:5050/other/form"), "refused"),
+        (Navigate("file:///etc/passwd"), "refused"),
+        (Navigate("http://[bad/"), "refused"),
+        (Navigate("/test/small"), "ok"),
+    ],
+)
+def test_what_cannot_be_done_says_so_and_the_plan_goes_on(action, wanted):
+    result, arrived = visit(small_form(), action, Type("Email", "a@b"))
+    assert result.attempts[0].status == wanted, result.attempts[0]
+    assert bool(result.attempts[0].reason) == (wanted != "ok")
+    assert arrived["mail"] == ("a@b",)
+
+
+def test_state_is_kept_as_a_browser_keeps_it():
+    form = small_form()
+    _, arrived = visit(
+        form,
+        *(Type("Name", "a"), Type("Name", "b"), Type("Name", "c", clear=False)),
+        *(Select("Way", "Post"), Select("Way", "Pick up")),
+        *(Check("Monday"), Check("Days", "Wednesday"), Uncheck("Days", "Monday"), Click("Tuesday")),
+        *(Select("Languages", "German"), Select("Languages", "English"), Uncheck("Languages", "German")),
+        *(Attach("CV", "cv.pdf"), Attach("CV", "b.pdf"), Attach("Pictures", "photo.png"), Attach("Pictures", "b.pdf")),
+        *(Select("Colour", "Red"), Select("Colour", "-")),
+    )
+    assert arrived["name"] == ("bc",)
+    assert arrived["way"] == ("pick_up",)
+    assert arrived["days"] == ("tu", "we")
+    assert arrived["langs"] == ("en",)
+    assert arrived["cv"] == ("b.pdf",)
+    assert arrived["pics"] == ("photo.png", "b.pdf")
+    assert arrived["colour"] == ("",)
+
+
+def test_conditional_fields_are_sent_only_while_they_are_shown():
+    form = small_form()
+    _, arrived = visit(form, Check("News"), Type("Why news", "cats"))
+    assert arrived["why"] == ("cats",)
+    _, arrived = visit(form, Check("News"), Type("Why news", "cats"), Uncheck("News"))
+    assert "why" not in arrived
+    _, arrived = visit(form, Check("News"), Type("Why news", "cats"), Click("News"), Click("News"))
+    assert arrived["why"] == ("cats",), "what was typed is still there"
+    result, arrived = visit(form, Check("News"))
+    assert arrived is None, "it is required while it is shown"
+    assert "Why news" in result.attempts[-1].reason
+
+
+@pytest.mark.parametrize(
+    ("field", "good", "bad"),
+    [
+        ("Code", "A1", "11"),
+        ("Long word", "four", "one"),
+        ("Email", "a@b", "a@"),
+        ("Site", "a:b", "example.org"),
+        ("Count", "4", "5"),
+        ("Count", "10", "11"),
+        ("Start", "2020-01-01", "2019-12-31"),
+    ],
+)
+def test_a_browser_would_not_send_what_breaks_a_constraint(field, good, bad):
+    assert visit(small_form(), Type(field, good))[1] is not None
+    result, arrived = visit(small_form(), Type(field, bad))
+    assert arrived is None
+    assert result.attempts[-1].status == "refused"
+    assert field in result.attempts[-1].reason
+    assert visit(small_form(), Type(field, bad), Submit(), Type(field, good))[1] is not None, "and it can be put right"
+
+
+def test_required_controls_of_every_kind_block():
+    form = FORMS["film-permit"]
+    result, arrived = visit(form)
+    assert arrived is None
+    assert "Production title" in result.attempts[0].reason
+    from plumbline_forms.suite.fields import consent, file, radio, select
+
+    fields = {
+        "Ok": (consent("Ok"), Check("Ok")),
+        "Way": (radio("Way", "A|B", required=True), Select("Way", "A")),
+        "Colour": (select("Colour", "A|B", required=True), Select("Colour", "A")),
+        "CV": (file("CV", ANY, required=True), Attach("CV", "cv.pdf")),
+        "Name": (text("Name", ANY, required=True), Type("Name", "x")),
+    }
+    for field, action in fields.values():
+        form = Form(name="r", domain="t", title="R", pages=(Page((field,)),), button="Go")
+        assert visit(form)[1] is None
+        assert visit(form, action)[1] is not None
+    assert visit(
+        Form(name="r", domain="t", title="R", pages=(Page((fields["Name"][0],)),), button="Go"), Type("Name", " ")
+    )[1]
+
+
+def test_keys_send_or_break_lines():
+    form = small_form()
+    result, arrived = visit(form, Type("Name", "x"), Press("Enter"), submit=False)
+    assert arrived["name"] == ("x",)
+    assert len(result.receipts) == 1
+    _, arrived = visit(form, Type("Notes", "x"), Press("Enter"))
+    assert arrived["notes"] == ("x\r\n",)
+    assert visit(form, Press("Enter"), submit=False)[1] is None, "nothing has the focus"
+    assert visit(form, Select("Colour", "Red"), Press("Enter"), submit=False)[1] is None
+
+
+@pytest.mark.parametrize("label", ["", "Submit", "Go!", "go", "Submit form", "Enviar"])
+def test_the_button_by_any_of_its_names(label):
+    assert visit(small_form(), Submit(label), submit=False)[1] is not None
+
+
+def test_after_sending_there_is_nothing_to_type_into():
+    result, _ = visit(small_form(), Submit(), Type("Name", "late"))
+    assert [one.status for one in result.attempts] == ["ok", "not found", "not found"]
+    assert len(result.receipts) == 1
+    result, _ = visit(small_form(), Submit(), Navigate("/test/small"), Type("Name", "again"))
+    assert [one.entries["name"] for one in result.receipts] == [("",), ("again",)]
+
+
+def test_done_ends_a_plan_and_so_do_limits():
+    result, arrived = visit(small_form(), Done(), Type("Name", "x"))
+    assert arrived is None
+    assert len(result.attempts) == 1
+    assert not result.cut
+    many = Plan(tuple(Type("Name", str(number_)) for number_ in range(20)))
+    (result,) = DirectExecutor(limits=Limits(steps=5)).run(Case(View(small_form())), [many])
+    assert len(result.attempts) == 5
+    assert result.cut
+    (result,) = DirectExecutor(limits=Limits(seconds=-1)).run(Case(View(small_form())), [many])
+    assert result.cut
+
+
+def test_server_errors_come_back_filled_in_and_can_be_corrected():
+    from environments.forms.tests.small import ordered_form
+
+    form = ordered_form()
+    wrong = (Type("Name", "Ann"), Type("Start", "2026-05-02"), Type("End", "2026-05-01"), Submit())
+    result, arrived = visit(form, *wrong, Type("End", "2026-05-03"))
+    assert [bool(one.errors) for one in result.receipts] == [True, False]
+    assert arrived["name"] == ("Ann",)
+    assert arrived["end"] == ("2026-05-03",)
+
+
+def test_plans_do_not_see_one_another():
+    executor, case = DirectExecutor(), Case(View(small_form()))
+    plans = [Plan((Type("Name", "a"), Submit())), Plan((Submit(),)), Plan(())]
+    first, second, third = executor.run(case, plans)
+    assert first.receipts[0].entries["name"] == ("a",)
+    assert second.receipts[0].entries["name"] == ("",)
+    assert third.receipts == ()
+    executor.close()
+    executor.close()
+
+
+def test_labels_are_found_and_never_guessed():
+    names = ("Email", "Email address", "Work email", "Town", "City of birth")
+    form = Form(name="l", domain="t", title="L", pages=(Page(tuple(text(name, ANY) for name in names)),), button="Go")
+    from plumbline_forms.site.page import render_page
+
+    model = parse_page(render_page(View(form, stars=True), 1).encode())
+    kinds = frozenset({"text"})
+
+    def label(wanted):
+        found = find(model, wanted, kinds)
+        return found if isinstance(found, str) else found.label
+
+    assert label("email") == "Email"
+    assert label("EMAIL ADDRESS:") == "Email address"
+    assert label("birth city") == "City of birth"
+    assert label("mail").startswith("nothing")
+    assert label("Work") == "Work email"
+    assert label("email_address") == "Email address"
+    two = Form(
+        name="l", domain="t", title="L", pages=(Page((text("Home phone", ANY), text("Work phone", ANY))),), button="Go"
+    )
+    model = parse_page(render_page(View(two), 1).encode())
+    assert label("phone").startswith("nothing is called")
+
+
+@pytest.mark.parametrize(
+    ("text_", "language", "iso"),
+    [
+        ("2026-03-04", "en", "2026-03-04"),
+        ("2026/3/4", "pt", "2026-03-04"),
+        ("03/04/2026", "en", "2026-03-04"),
+        ("03/04/2026", "pt", "2026-04-03"),
+        ("13/04/2026", "en", "2026-04-13"),
+        ("04/13/2026", "pt", "2026-04-13"),
+        ("4.3.2026", "en", "2026-03-04"),
+        ("4 March 2026", "en", "2026-03-04"),
+        ("4th of March, 2026", "en", "2026-03-04"),
+        ("Mar 4, 2026", "pt", "2026-03-04"),
+        ("Wednesday, March 4, 2026", "en", "2026-03-04"),
+        ("4 de março de 2026", "pt", "2026-03-04"),
+        ("1º de maio de 2026", "pt", "2026-05-01"),
+        ("2026-02-29", "en", ""),
+        ("31/31/2026", "en", ""),
+        ("tomorrow", "en", ""),
+        ("ma 4 2026", "en", ""),
+        ("9" * 5000, "en", ""),
+        ("", "en", ""),
+    ],
+)
+def test_a_date_is_a_date_however_it_is_spelled(text_, language, iso):
+    assert read_date(text_, language) == iso
+
+
+@pytest.mark.parametrize(
+    ("text_", "got"),
+    [
+        ("14:30", "14:30"),
+        ("2:30 PM", "14:30"),
+        ("12am", "00:00"),
+        ("14h30", "14:30"),
+        ("9h", "09:00"),
+        ("7:05", "07:05"),
+        ("25:00", ""),
+        ("13pm", ""),
+        ("noon", ""),
+        ("7", ""),
+    ],
+)
+def test_times(text_, got):
+    assert read_time(text_) == got
+
+
+@pytest.mark.parametrize(
+    ("text_", "language", "got"),
+    [
+        ("1234.5", "en", "1234.5"),
+        ("1,234.50", "en", "1234.50"),
+        ("$1,234", "en", "1234"),
+        ("1.234,56", "pt", "1234.56"),
+        ("R$ 1.234", "pt", "1234"),
+        ("1.234", "pt", "1234"),
+        ("4,5", "pt", "4.5"),
+        ("4.5", "pt", "4.5"),
+        ("4,5", "en", ""),
+        ("12 %", "en", "12"),
+        ("-3", "en", "-3"),
+        ("+3", "en", "3"),
+        ("1e3", "en", "1e3"),
+        ("three", "en", ""),
+        ("NaN", "en", ""),
+        ("Infinity", "en", ""),
+        ("٣", "en", ""),
+        ("9" * 5000, "en", ""),
+    ],
+)
+def test_numbers(text_, language, got):
+    assert read_number(text_, language) == got
+
+
+def test_what_a_control_does_not_take_leaves_it_empty():
+    assert typed("number", "abc").refused
+    assert typed("number", "abc").value == ""
+    _, arrived = visit(small_form(), Type("Count", "4"), Type("Count", "abc"))
+    assert arrived["count"] == ("",)
+
+
+def test_hostile_numbers_and_texts_take_no_time():
+    form = Form(
+        name="n", domain="t", title="N", pages=(Page((number("N", ANY, step="0.01"), text("T", ANY))),), button="Go"
+    )
+    values = ("9" * 9999, "1e999", "1e-999", "-" * 9999, "0." + "1" * 90, "\ud800", "\x00" * 999, "1e30")
+    assert most_work(lambda value: visit(form, Type("N", value), Type("T", value)), values) < 2
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_pages_are_sent_as_html_says(name):
+    pages = Pages()
+    assert carry_out(DirectExecutor(Site(pages)), pages, name)[0] == CASES[name][2]

@@ -1,0 +1,486 @@
+"""The plan languages: readings by hand, round trips over hostile texts, the bridge to the agents' JSON."""
+
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from environments.forms.tests.small import small_form
+from plumbline.api import HOSTILE
+from plumbline_forms.plans.actions import (
+    Attach,
+    Check,
+    Click,
+    Done,
+    Navigate,
+    Press,
+    Select,
+    Submit,
+    Type,
+    Uncheck,
+)
+from plumbline_forms.plans.agent import read_plan, write_agent
+from plumbline_forms.plans.elements import elements_of
+from plumbline_forms.plans.labels import UNKNOWN
+from plumbline_forms.plans.read import MAX_STEPS, _read, read_step, read_steps
+from plumbline_forms.plans.sentence import sentences
+from plumbline_forms.plans.work import Work
+from plumbline_forms.plans.write import write_steps
+from plumbline_forms.suite.catalogue import FORMS
+from tests.work import calls, work
+
+URL = "http://127.0.0.1:5050/a/b"
+
+
+@pytest.mark.parametrize(
+    ("line", "action"),
+    [
+        (f"Step 1: Navigate to {URL}", Navigate(URL)),
+        (f"1. Go to {URL}.", Navigate(URL)),
+        (f"Open the page {URL}", Navigate(URL)),
+        ("Step 2: Click on the 'Artist Name' input field", Click("Artist Name", "field")),
+        ("Step 3: Type 'Amanda Lee' into the 'Artist Name' field", Type("Artist Name", "Amanda Lee")),
+        ('3) Enter "Amanda Lee" in the "Artist Name" text box.', Type("Artist Name", "Amanda Lee")),
+        ("- Type “Amanda” into the “Name” field", Type("Name", "Amanda")),
+        ("**Step 4:** Fill in the 'Name' field with 'Ann'", Type("Name", "Ann")),
+        ("Fill in 'Ann' in the 'Name' field", Type("Name", "Ann")),
+        ("Set the 'Name' field to 'Ann'", Type("Name", "Ann")),
+        ("Type 'O'Dowd's \"cat\"' into the 'Pet' field", Type("Pet", "O'Dowd's \"cat\"")),
+        ("Type 'a' into the 'b' into the 'c' field", Type("c", "a' into the 'b")),
+        ("Type 'two\\nlines' into the 'Notes' textarea", Type("Notes", "two\nlines")),
+        ("Type '' into the 'Name' field", Type("Name", "")),
+        ("Type Amanda Lee into the Artist Name field", Type("Artist Name", "Amanda Lee")),
+        ("Append ' more' to the 'Notes' field", Type("Notes", " more", clear=False)),
+        ("Select 'Oil' from the 'Medium' dropdown", Select("Medium", "Oil")),
+        ("Choose 'Oil' as the 'Medium'", Select("Medium", "Oil")),
+        ("Select Oil from the Medium drop-down list", Select("Medium", "Oil")),
+        ("Check the 'I agree' checkbox", Check("I agree")),
+        ("Tick 'Monday' in the 'Days' group", Check("Days", "Monday")),
+        ("Uncheck the 'News' checkbox", Uncheck("News")),
+        ("Click on the 'I agree' checkbox", Click("I agree", "box")),
+        ("Attach 'cv.pdf' to the 'CV' field", Attach("CV", "cv.pdf")),
+        ("Upload the file 'cv.pdf' to the 'CV' field", Attach("CV", "cv.pdf")),
+        ("Step 19: Click the Submit button", Submit()),
+        ("Click on the Submit button", Submit()),
+        ("Click Submit", Submit()),
+        ("Submit the form", Submit()),
+        ("Click the 'Book Instrument' button", Submit("Book Instrument")),
+        ("Click Continue button", Submit("Continue")),
+        ("Press Enter", Press("Enter")),
+        ("Press the Submit button", Submit()),
+        ("Done", Done()),
+        ("Done without success: 'no form'", Done("no form", success=False)),
+        (f"Passo 1: Acesse {URL}", Navigate(URL)),
+        ("Passo 2: Digite 'Zé D'Ávila' no campo 'Nome completo'", Type("Nome completo", "Zé D'Ávila")),
+        ("2 - Preencha o campo 'Nome' com 'Zé'", Type("Nome", "Zé")),
+        ("Etapa 3: Selecione 'Tarde' na lista 'Turno'", Select("Turno", "Tarde")),
+        ("Marque a caixa de seleção 'Aceito'", Check("Aceito")),
+        ("Marque 'Rádio' no grupo 'Como soube'", Check("Como soube", "Rádio")),
+        ("Anexe 'rg.pdf' ao campo 'Documento'", Attach("Documento", "rg.pdf")),
+        ("Clique no botão 'Enviar inscrição'", Submit("Enviar inscrição")),
+        ("Clique no botão Enviar", Submit()),
+        ("Envie o formulário", Submit()),
+        ("Desmarque a caixa 'Aceito'", Uncheck("Aceito")),
+    ],
+)
+def test_one_step(line, action):
+    assert read_step(line) == action
+
+
+@pytest.mark.parametrize("line", ["", "Step 3:", "The form is ready.", "Type 'x'", "Attach it", "- -"])
+def test_what_is_no_step(line):
+    assert read_step(line) is None
+
+
+LIBRARY = elements_of(FORMS["library-card"])
+CHANGE = elements_of(FORMS["change-ticket"])
+
+
+@pytest.mark.parametrize(
+    ("line", "actions"),
+    [
+        ("Set 'Full name' to 'Ann'", (Type("Full name", "Ann"),)),
+        ("Set 'Ann' to 'Full name'", (Type("Full name", "Ann"),)),  # only one of them is a control
+        ("Set 'Reader type' to 'Staff'", (Select("Reader type", "Staff"),)),
+        ("Set 'Newsletter' to 'no'", (Uncheck("Newsletter"),)),
+        ("Type 'Newsletter' into the 'Nickname' field", (Type("Nickname", "Newsletter"),)),  # the words say which
+        ("Type 'Staff' into the 'Reader type' field", (Type("Reader type", "Staff"),)),  # nobody types into radios
+        ("Type Ann into Full name", (Type("Full name", "Ann"),)),
+        ("Check I accept the house rules", (Check("I accept the house rules"),)),
+        ("Check 'Law' and 'Maps' in the 'Branches' group", (Check("Branches", "Law"), Check("Branches", "Maps"))),
+        ("Type 'Ann' into 'Full name' and click 'Request Card'", (Type("Full name", "Ann"), Click("Request Card"))),
+        ("Click the 'Staff' radio button", (Click("Staff", "box"),)),
+        ("Make sure that 'Newsletter' is not selected", (Uncheck("Newsletter"),)),  # the page may come with it ticked
+        ("Make sure that 'Newsletter' is checked", (Check("Newsletter"),)),
+        (
+            "Type 'Ann' into 'Full name' and 'Elm 3' into 'Home address'",
+            (Type("Full name", "Ann"), Type("Home address", "Elm 3")),
+        ),
+        ("Type +44 20 7946 (ext 5) into Phone number", (Type("Phone number", "+44 20 7946 (ext 5)"),)),
+        ("Type The Old Mill into the Home address field", (Type("Home address", "The Old Mill"),)),
+        ("Clear the 'Home address' field", (Type("Home address", ""),)),
+        ("Clear the 'Newsletter' checkbox", (Uncheck("Newsletter"),)),
+        ("Check 'Newsletter' if it is not already checked", (Check("Newsletter"),)),
+        ("Do not forget to check 'Newsletter'", (Check("Newsletter"),)),
+        ("Could you please check 'Newsletter'?", (Check("Newsletter"),)),
+        ("Tick 'Law' and 'Maps'", (Check("Law"), Check("Maps"))),
+        ("The user types 'Ann' into 'Full name'", (Type("Full name", "Ann"),)),
+        ("'Ann' should be typed into 'Full name'", (Type("Full name", "Ann"),)),
+        ("Leave the 'Home address' field empty", ()),
+        ("Do not check 'Newsletter'", ()),
+        ("Wait for the page to load", ()),
+    ],
+)
+def test_a_reader_that_knows_the_form(line, actions):
+    plan = read_plan(line, LIBRARY)
+    assert plan.actions == actions
+    assert plan.unread == 0
+    assert plan.idle == (not actions)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Type 'Ann' or 'Bob' or 'Eve' into 'Full name'",
+        "Type 'Ann' into 'Full name', not into 'Home address'",
+        "Type 'Ann', 'Full name', 'Bob'",
+        "Type 'Full name'",
+        "Type 'Ann' 'Bob'",
+        "Attach 'Full name'",
+        "2. If needed, type 'Ann' into 'Full name'",
+        "3. Full name: Ann",
+        "Step 3: Frobnicate the 'Full name' field",
+        "Should I type 'Ann' into 'Full name'?",
+        "Type your full name into 'Full name'",
+        "Type 'Ann' and 'Bob' into 'Full name'",
+        "Replace 'Ann' with 'Bob' in 'Full name'",
+        "Select 'Staff' and 'Alumni' for 'Reader type'",
+        "Press 'Staff' in 'Newsletter'",
+        "Fill in the 'Full name' field because everybody has one",
+    ],
+)
+def test_what_does_not_say_what_is_to_be_done_is_not_guessed(line):
+    plan = read_plan(line, LIBRARY)
+    assert (plan.actions, plan.unread) == ((), 1)
+
+
+def test_where_as_much_speaks_for_either_argument_only_the_form_decides():
+    assert read_step("Check the box for 'Law' in 'Branches'") is None
+    assert read_plan("Check the box for 'Law' in 'Branches'", LIBRARY).actions == (Check("Branches", "Law"),)
+    assert read_plan("Check the box for 'Full name' in 'Newsletter'", LIBRARY).actions == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Type ”Ann” into the ‘Full name‘ field",
+        "Type **Ann** into the **Full name** field",
+        "Type **'Ann'** into the *`Full name`* field",
+        "- **Full name**: Type 'Ann'",
+        '1. [ ] Type “Ann" into «Full name»',
+    ],
+)
+def test_quotation_marks_as_they_come(line):
+    assert read_plan(line, LIBRARY).actions == (Type("Full name", "Ann"),)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "The form is sent by clicking 'Request Card'",
+        "'Full name' must be filled in before you submit",
+        "The 'Request Card' button should be enabled",
+        "Full name changes to 'Ann'",
+        "The 'Full name' field shows 'Ann'",
+        "'Staff' is selected by default in 'Reader type'",
+        "Increase 'Student number' by 2",
+        '{"Full name": "Ann", "Reader type": "Staff"}',
+    ],
+)
+def test_what_only_tells_something_is_no_step(line):
+    assert read_plan(line, LIBRARY).actions == ()
+
+
+def test_the_only_field_for_files_needs_no_name():
+    assert read_plan("Attach 'plan.pdf'", CHANGE).actions == (Attach("Diagrams", "plan.pdf"),)
+    assert read_plan("Attach 'plan.pdf'", LIBRARY).actions == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "actions", "idle"),
+    [
+        ("Click on the 'Full name' field\nType 'Ann'", (Click("Full name", "field"), Type("Full name", "Ann")), 0),
+        ("2. **Full name**\n   - Type 'Ann'", (Type("Full name", "Ann"),), 1),
+        (
+            "Click on the 'Full name' field\nWait\nType 'Ann'",
+            (Click("Full name", "field"), Type("Full name", "Ann")),
+            1,
+        ),
+        ("### Submit\n- Click the 'Request Card' button", (Submit("Request Card"),), 1),
+        ("### Submit", (Submit(),), 0),
+        ("Submit the form:\n  Click the 'Request Card' button", (Submit("Request Card"),), 1),
+    ],
+)
+def test_what_the_line_above_says(text, actions, idle):
+    plan = read_plan(text, LIBRARY)
+    assert (plan.actions, plan.idle, plan.unread) == (actions, idle, 0)
+
+
+@pytest.mark.parametrize("text", ["Full name is required.\nType 'Ann'", "Press 'Tab'\nType 'Ann'"])
+def test_a_value_without_a_control_is_not_guessed(text):
+    assert not any(isinstance(one, Type) for one in read_plan(text, LIBRARY).actions)
+
+
+@pytest.mark.parametrize("line", ["- Full name: Ann", "Good luck!", "Here is the plan:", "Change date: 2026-03-12", ""])
+def test_lines_that_claim_nothing_are_not_counted(line):
+    plan = read_plan(line, CHANGE)
+    assert plan.actions == ()
+    assert plan.unread <= line.startswith("Change")
+
+
+def test_a_plan_around_which_a_model_talks():
+    text = (
+        "<think>Type 'wrong' into the 'A' field</think>Sure! Here are the steps:\n\n```\n"
+        "Step 1: Type 'first\nsecond line' into the 'Notes' field\n\n"
+        "Step 7: Frobnicate the 'B' field\n"
+        "(b) nothing\n"
+        "Click the Submit button\n```\nGood luck!"
+    )
+    plan = read_steps(text)
+    assert plan.actions == (Type("Notes", "first\nsecond line"), Submit())
+    assert plan.how == "steps+unread"
+    assert read_steps("no steps here").how == "none+unread" or read_steps("no steps here").how == "none"
+    assert read_steps("").how == "none"
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        [
+            "'",
+            '"',
+            "' into the '",
+            "\\",
+            "\n",
+            "\r",
+            "\t",
+            " ",
+            "a",
+            "field",
+            " in the ",
+            " no campo '",
+            "Step 2:",
+            "Type",
+            "“",
+            "”",
+            "' with '",
+            ". ",
+            ".",
+            "' field",
+            "Submit",
+            "Click the 'x' button",
+            "\ud800",
+            "\x00",
+        ]
+    ),
+    max_size=8,
+).map("".join)
+TEXTS = st.one_of(st.text(max_size=30), PIECES).filter(lambda text: "</think>" not in text)
+LABELS = TEXTS.filter(bool)
+ACTIONS = st.one_of(
+    st.builds(Navigate, TEXTS.filter(lambda text: "/" in text)),
+    st.builds(Type, LABELS, TEXTS, st.booleans()),
+    st.builds(Select, LABELS, TEXTS),
+    st.builds(Check, LABELS, TEXTS),
+    st.builds(Uncheck, LABELS, TEXTS),
+    st.builds(Attach, LABELS, TEXTS),
+    st.builds(Click, LABELS, st.sampled_from(["", "field", "box"])),
+    st.builds(Submit, TEXTS),
+    st.builds(Press, LABELS),
+    st.builds(Done, TEXTS, st.booleans()),
+)
+
+
+@given(st.lists(ACTIONS, max_size=6), st.sampled_from(["en", "pt"]))
+@example([Navigate("/)"), Navigate("(/a")], "en")
+@settings(max_examples=400, deadline=None)
+def test_reading_what_was_written_gives_the_same_actions(actions, language):
+    assert list(read_steps(write_steps(actions, language)).actions) == actions
+
+
+FORM = small_form()
+ELEMENTS = elements_of(FORM)
+BY_KIND = {kind: [one for one in ELEMENTS if one.kind == kind] for kind in {one.kind for one in ELEMENTS}}
+SEEN = st.sampled_from(sorted({one.label for one in ELEMENTS if one.kind != "button"}))
+BRIDGED = st.one_of(
+    st.builds(Navigate, st.just(URL)),
+    st.builds(Type, SEEN, TEXTS, st.booleans()),
+    st.builds(Select, st.just("Colour"), TEXTS),
+    st.builds(Select, st.just("Way"), st.sampled_from(["Post", "Pick up"])),
+    st.builds(Check, st.just("Days"), st.sampled_from(["Monday", "Tuesday"])),
+    st.builds(Check, st.just("News"), st.just("")),
+    st.builds(Uncheck, st.just("News"), st.just("")),
+    st.builds(Attach, st.just("CV"), TEXTS),
+    st.builds(Click, SEEN, st.sampled_from(["", "field", "box"])),
+    st.builds(Submit, st.sampled_from(["", "Go!", "Submit"])),
+    st.builds(Press, LABELS),
+    st.builds(Done, TEXTS, st.booleans()),
+)
+
+
+def whole(text):
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") == text
+
+
+@given(st.lists(BRIDGED, min_size=1, max_size=9), st.sampled_from(["en", "pt"]))
+@settings(max_examples=300, deadline=None)
+def test_the_bridge_loses_nothing(actions, language):
+    text = write_agent(actions, ELEMENTS, language)
+    if whole(write_steps(actions)):
+        plan = read_plan(text, ELEMENTS)
+        assert list(plan.actions) == actions
+        assert plan.how == "json"
+
+
+def test_agents_get_at_most_four_actions_at_once_with_the_names_they_know():
+    outputs = json.loads(write_agent([Type("Name", str(n)) for n in range(9)] + [Submit()], ELEMENTS))
+    assert [len(output["action"]) for output in outputs] == [4, 4, 2]
+    assert set(outputs[0]) == {"thinking", "evaluation_previous_goal", "memory", "next_goal", "action"}
+    assert outputs[0]["action"][0] == {"input": {"index": 1, "text": "0", "clear": True}}
+    with pytest.raises(ValueError, match="can only act on what it sees"):
+        write_agent([Type("Elsewhere", "x")], ELEMENTS)
+
+
+def test_prose_beside_an_action_is_believed_only_if_it_is_that_action():
+    output = {"next_goal": "Type 'right' into the 'Name' field", "action": [{"input": {"index": 1, "text": "wrong"}}]}
+    assert read_plan(json.dumps(output), ELEMENTS).actions == (Type("Name", "wrong"),)
+    box = BY_KIND["checkbox"][0].index
+    claimed = {"next_goal": "Uncheck the 'News' checkbox", "action": [{"click": {"index": box}}]}
+    assert read_plan(json.dumps(claimed), ELEMENTS).actions == (Uncheck("News"),)
+    plain = {"action": [{"click": {"index": box}}, {"click_element": {"index": BY_KIND["radio"][1].index}}]}
+    assert read_plan(json.dumps(plain), ELEMENTS).actions == (Click("News", "box"), Select("Way", "Pick up"))
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"input": {"index": 99, "text": "x"}},
+        {"input": {"index": True, "text": "x"}},
+        {"input": {"index": 1}},
+        {"input": "x"},
+        {"evaluate": {"code": "alert(1)"}},
+        {"click": {}},
+        {"click": {"index": 1}, "input": {"index": 1, "text": "x"}},
+        {},
+    ],
+)
+def test_actions_that_are_none_are_counted(item):
+    plan = read_plan(json.dumps({"action": [item, {"done": {"text": "", "success": True}}]}), ELEMENTS)
+    assert plan.actions == (Done(),)
+    assert plan.unread == (1 if item else 0)
+
+
+def test_agent_json_is_read_leniently_and_in_lines():
+    first = {"memory": "m", "action": [{"input": {"index": 1, "text": "a"}}]}
+    lines = json.dumps(first) + "\n" + json.dumps({"action": [{"click": {"index": len(ELEMENTS)}}]})
+    assert read_plan(lines, ELEMENTS).actions == (Type("Name", "a"), Submit("Go!"))
+    fenced = "Here:\n```json\n" + json.dumps(first)[:-1] + ",}\n```"
+    assert read_plan(fenced, ELEMENTS).actions == (Type("Name", "a"),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{'action': [{'input': {'index': 1, 'text': 'a'}}, {'click': {'index': LAST}}]}",
+        "[{'memory': '', 'action': [{'input': {'index': 1, 'text': 'a'}}]}, {'action': [{'click': {'index': LAST}}]}]",
+        'Sure!\n```json\n{"action": [{"input": {"index": 1, "text": "a"}}, {"click": {"index": LAST,}},],}\n```\nDone.',
+        '{"action": [{"input": {"index": "1", "text": "a"}}, {"click": {"index": "LAST"}}]}',
+        '[{"action": {"input": {"index": 1, "text": "a"}}}, {"action": {"click": {"index": LAST}}}]',
+        '{action: [{input: {index: 1, text: "a"}}, {click: {index: LAST}}]}',
+    ],
+)
+def test_agent_json_as_models_write_it(text):
+    plan = read_plan(text.replace("LAST", str(len(ELEMENTS))), ELEMENTS)
+    assert plan.actions == (Type("Name", "a"), Submit("Go!"))
+    assert plan.how == "json"
+
+
+@given(st.text())
+@settings(max_examples=200, deadline=None)
+def test_any_text_is_read(text):
+    read_plan(text, ELEMENTS)
+    read_plan('{"action": ' + text, ELEMENTS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *HOSTILE,
+        "Type '" + "' into the '" * 4000,
+        "Type " + "in to " * 9000,
+        "Fill in the '" + "' field with '" * 3000,
+        "Step 1: " * 7000,
+        "Click " + "the button " * 5000,
+        "\n".join(f"Type '{n}" for n in range(5000)),
+        '[{"action": ' * 3000,
+        '{"action": [' + '{"input": {"index": 1, "text": "x"}},' * 2000,
+        "Type 'a\n" * 8000,
+        "\\" * 50000,
+        "Type '" + "' in '" * 1900,
+        "Type 'a' into the '\n" + "' in '\n" * 5000,
+        "Set " + "to the " * 1500,
+        "Type 'a' into " + "Name " * 2000,
+        "\n[" * 20000,
+        "\n[" * 100 + "a" * 20000,
+        "Type 'a' in the b: " + "a" * 11000,
+        "Type 'a' into '" + ":*" * 5500 + "x'",
+        " " * 11000 + "Type 'a'",
+    ],
+    ids=range(len(HOSTILE) + 19),
+)
+def test_hostile_plans_are_read_in_no_time(text):
+    assert len(read_plan(text, ELEMENTS).actions) <= MAX_STEPS
+    assert work(lambda: read_plan(text, ELEMENTS)) < 30
+
+
+def test_elements_are_numbered_over_all_pages():
+    elements = elements_of(FORMS["exchange-nomination"])
+    assert [one.index for one in elements] == list(range(1, len(elements) + 1))
+    assert [one.page for one in elements if one.kind == "button"] == [1, 2, 3]
+
+
+def test_the_halves_of_a_line_of_many_quotation_marks_are_read_once():
+    """Each of forty ways to take it apart splits it anew, three deep: half a million readings, which took minutes."""
+    text = "Step 1: " + "Navigate to http://1: " * 8 + "Type" + " '" * 42
+    did = Work()
+    assert sentences(text, UNKNOWN, did) is None
+    assert len(did.halves) < 200
+
+
+@pytest.mark.parametrize(
+    "unit", ["\n“", "\n«", '\n"', "x “\n", "Type 'a' ", "' into the '\n", "click 'a', type \"b\" \n", "Name: “a”, 'b\n"]
+)
+def test_the_work_on_a_plan_has_a_bound(unit):
+    """A quotation that is open is read anew at every line, and each time in a hundred ways."""
+    for size in (4000, 16000):
+        _read.cache_clear()
+        text = unit * (size // len(unit))
+        assert calls(lambda: read_plan(text, ELEMENTS)) < 1_500_000  # noqa: B023  # called at once
+
+
+def test_a_plan_of_too_much_work_is_unreadable_and_says_so_whatever_was_read_before():
+    text = "Type 'a' into the 'Name' field\n" + "\n“" * 2000
+    _read.cache_clear()
+    for _ in range(2):
+        plan = read_plan(text, ELEMENTS)
+        assert (plan.how, plan.actions) == ("none+costly", ())
+    assert (
+        read_plan(json.dumps(["Type 'a' into the 'Name' field", *["Type 'b" + "' in '" * 90] * 60]), ELEMENTS) == plan
+    )
+
+
+def test_long_values_of_many_lines_and_quotation_marks_are_read():
+    said = 'It is nice; don\'t "quote" this, and go to the house (1, 2). ' * 30
+    value = "\n".join(said[at : at + 90] for at in range(0, len(said), 90)).strip()
+    for text in (f"Type '{value}' into the 'Name' field", f'Set the "Name" field to «{value}»'):
+        assert read_plan(text + "\nClick the 'Go!' button", ELEMENTS).actions == (Type("Name", value), Submit("Go!"))

@@ -1,0 +1,64 @@
+"""Ways to act without reading what is asked: what they earn is the floor that every figure stands on.
+
+Some pages give a reward to whoever clicks what there is (one button, and it is the right one). That is no fault of a
+verdict, so no control has a limit here; the floor of each page is printed beside its figure.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from plumbline.records import Example
+from plumbline.seeds import generator
+from plumbline.tasks.controls import blank, constant
+from plumbline.tasks.task import Control, gold_of
+from plumbline_miniwob.actions import Act, Point, Ref
+from plumbline_miniwob.writing import write_steps
+
+CLICKS = 5
+"""Of the control that clicks at random."""
+WIDTH, TOP, BOTTOM = 160, 50, 210
+"""Where a page shows what can be clicked [pixels]."""
+
+
+def controls(*, with_gold: bool) -> Mapping[str, Control]:
+    """The controls by name; those that take other examples' answers only where all have one."""
+    known: dict[str, Control] = {
+        "blank": blank,
+        "random-clicks": lambda examples: [_random_clicks(example) for example in examples],
+        "click-everything": lambda examples: [_click_everything(example) for example in examples],
+    }
+    return known | ({"constant": constant, "shuffled-gold": _shuffled} if with_gold else {})
+
+
+def _random_clicks(example: Example) -> str:
+    """Elements of the page at random, again and again; points where it has no elements."""
+    rng = generator(0, "random-clicks", example.id)
+    count = len(example.reference["elements"])
+    return write_steps([Act(do="click", on=_anything(rng, count)) for _ in range(CLICKS)])
+
+
+def _anything(rng: np.random.Generator, count: int) -> Ref | Point:
+    if count:
+        return Ref(int(rng.integers(1, count + 1)))
+    return Point(int(rng.integers(WIDTH)), int(rng.integers(TOP, BOTTOM)))
+
+
+def _click_everything(example: Example) -> str:
+    """Each element once, in the order of the page."""
+    return write_steps([Act(do="click", on=Ref(number + 1)) for number in range(len(example.reference["elements"]))])
+
+
+def _shuffled(examples: Sequence[Example]) -> list[str]:
+    """Perfect plans for the right page, each for another of its episodes."""
+    by_task: dict[str, list[int]] = defaultdict(list)
+    for index, example in enumerate(examples):
+        by_task[example.stratum].append(index)
+    answers = [""] * len(examples)
+    for name, members in sorted(by_task.items()):
+        order = [members[place] for place in generator(0, "shuffled-gold", name).permutation(len(members))]
+        others = [*order[1:], order[0]] if len(order) > 1 else []
+        for index, other in zip(order, others, strict=False):
+            answers[index] = gold_of(examples[other])
+    return answers

@@ -1,0 +1,347 @@
+"""Reads what a model wrote into actions: steps in plain English, or the JSON of browser agents. Never raises.
+
+A step is read by grammar.py, the language that plans are written in; what that does not understand is given to the
+reader of forms' steps, which knows many more ways to say click, type, select and check. What neither understands, and
+claims to be a step, is counted as unread.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+from plumbline.tasks.text.json_values import values_in, whole
+from plumbline_forms.plans import actions as forms
+from plumbline_forms.plans import elements as forms_elements
+from plumbline_forms.plans.calls import action_objects, read_object
+from plumbline_forms.plans.labels import Names, loose, names_of
+from plumbline_forms.plans.quotations import plainer, quotations
+from plumbline_forms.plans.read import claims, cleaned, cut, read_line
+from plumbline_forms.plans.vocabulary import SUBMIT_WORDS
+from plumbline_forms.plans.work import TooMuchWorkError, Work
+from plumbline_miniwob.actions import Act, Named, Point, Ref, Target, from_json, key_named, target_json
+from plumbline_miniwob.grammar import NOWHERE, OWN, PAUSE, SCROLLED, Page, read_pieces, read_step
+from plumbline_miniwob.pieces import Piece, pieces_of
+from plumbline_miniwob.writing import CALLED
+
+MAX_CHARACTERS = 20_000
+"""Of a completion; what is beyond is not read."""
+MAX_ACTS = 100
+"""Of a plan; what is beyond is not carried out."""
+MAX_LINE = 2_000
+"""Characters of one step; longer ones are not understood."""
+_MOST_LINES = 2_000
+_FIELDS = {"textbox": "text", "password": "password", "date": "date", "time": "time", "number": "number"}
+_KINDS = {**_FIELDS, "select": "select", "checkbox": "checkbox", "slider": "number"}
+"""What forms call a kind of element; all others are buttons to them."""
+_NUMBERED = re.compile(r"\[([1-9]\d{0,4})\]")
+_IDLE = frozenset({"screenshot", "dropdown_options", "find_text", "get_dropdown_options", "navigate", "go_to_url"})
+"""Actions of agents that change nothing on these pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A plan as it was read."""
+
+    acts: tuple[Act, ...]
+    how: str
+    """steps, json or none; +unread where something was not understood, +cut where it was too long; none+costly where
+    reading it takes more than `MOST_WORK`."""
+    unread: int = 0
+    """Lines that claim to be steps, or actions, that were not understood."""
+    idle: int = 0
+    """Those that were understood and change nothing on a page."""
+
+
+def read_plan(text: str, page: Page = NOWHERE) -> Plan:
+    """Read a completion in either language; a text that holds no agent's JSON is read as steps.
+
+    Args:
+        text: what a model wrote.
+        page: the elements that it was shown.
+    """
+    given = whole(cleaned(text[: 2 * MAX_CHARACTERS]))
+    short = given[:MAX_CHARACTERS]
+    found = _read_json(values_in(short, MAX_ACTS), page)
+    how = "steps" if found is None else "json"
+    try:
+        acts, unread, idle = found if found is not None else _read_lines(short, page, Work())
+    except TooMuchWorkError:
+        return Plan((), "none+costly")
+    is_cut = len(acts) > MAX_ACTS or len(given) > MAX_CHARACTERS
+    how = (how if acts else "none") + ("+unread" if unread else "") + ("+cut" if is_cut else "")
+    return Plan(tuple(acts[:MAX_ACTS]), how, unread, idle)
+
+
+def _read_lines(text: str, page: Page, work: Work) -> tuple[list[Act], int, int]:
+    """The actions of lines, how many of these were not understood, and how many change nothing."""
+    acts: list[Act] = []
+    unread = idle = 0
+    for line in text.split("\n")[:_MOST_LINES]:
+        said = _read_line(line, page, work)
+        if said is None:
+            unread += claims(line) or _is_own(cut(line)[1])
+            continue
+        idle += said == ()
+        acts += [one for one in said if isinstance(one, Act)]
+        if len(acts) > MAX_ACTS or any(not isinstance(one, Act) for one in said):
+            break
+    return acts, unread, idle
+
+
+Said = tuple[Act | forms.Done, ...]
+
+
+def _read_line(line: str, page: Page, work: Work) -> Said | None:
+    """Read one line.
+
+    Returns:
+        Its actions (`Done` ends the plan); () where nothing is to be done; None where it is not understood.
+    """
+    if len(line) > MAX_LINE:
+        return None
+    body = cut(line)[1]
+    for text in dict.fromkeys((body, *plainer(body))):
+        act = read_step(text, page, work)
+        said: Said | None = (act,) if act is not None else _several(text, page)
+        if said is None and not _has_own(text):
+            said = _foreign(text, page, work)
+        if said is not None:
+            return said
+    return None
+
+
+def _several(text: str, page: Page) -> Said | None:
+    """Steps in one line, each of which is understood by itself: "click [3], then wait 2 s"."""
+    quoted = next(quotations(text), None)
+    if quoted is None:
+        return None
+    parts: list[list[Piece]] = [[]]
+    for piece in pieces_of(text, quoted):
+        if piece.value in {",", ";", ".", "·"} or (piece.kind == "word" and piece.value in {"and", "then"}):
+            parts.append([])
+        else:
+            parts[-1].append(piece)
+    acts = [read_pieces(text, part, page) for part in parts if part]
+    return tuple(act for act in acts if act is not None) if len(acts) > 1 and None not in acts else None
+
+
+def _is_own(text: str) -> bool:
+    return text.casefold().split(" ", 1)[0].strip(".,:;") in OWN
+
+
+def _has_own(text: str) -> bool:
+    """Whether a step speaks of what forms do not know, outside of its quotations."""
+    quoted = next(quotations(text), ())
+    return any(piece.kind == "word" and piece.value in OWN for piece in pieces_of(text, quoted))
+
+
+# -- what the reader of forms says --------------------------------------------------------------------------------
+
+
+def _foreign(text: str, page: Page, work: Work) -> Said | None:
+    every = pieces_of(text, next(quotations(text), ()))
+    if any({one.kind, after.kind} == {"ref", "quote"} for one, after in pairwise(every)):
+        return None  # a number with another element's name
+    pieces = [one for one in every if one.kind in {"ref", "point"}]
+    targets: dict[str, Target] = {}
+    # To forms every element has a name: numbers and points get one.
+    for piece in reversed(pieces):
+        target = Ref(piece.value) if piece.kind == "ref" else Point(*piece.value)
+        name = f"element {piece.start} of this page"
+        targets[loose(name)] = target
+        text = f"{text[: piece.start]}'{name}'{text[piece.end :]}"
+    if Ref(0) in targets.values():
+        return None
+    said = read_line(text, _names(page), work)
+    return None if said is None else _acts(said, targets, page)
+
+
+@lru_cache(maxsize=256)
+def _names(page: Page) -> Names:
+    return names_of(
+        tuple(
+            forms_elements.Element(one.ref, 1, _KINDS.get(one.role, "button"), one.name)
+            for one in page.elements[:200]
+            if one.name and len(one.name) <= 200
+        )
+    )
+
+
+def _acts(said: Sequence[forms.Action], targets: Mapping[str, Target], page: Page) -> Said | None:
+    """Actions of forms as actions here; None where one has no place on these pages."""
+    found: list[Act | forms.Done] = []
+    for action in said:
+        if isinstance(action, forms.Done):
+            return (*found, action)
+        if isinstance(action, forms.Navigate):
+            continue
+        act = _act(action, targets, page)
+        if act is None:
+            return None
+        found.append(act)
+    return tuple(found)
+
+
+def _act(action: forms.Action, targets: Mapping[str, Target], page: Page) -> Act | None:
+    def at(label: str, role: str | None = None) -> Target | None:
+        if (number := _NUMBERED.fullmatch(label)) is not None:
+            return Ref(int(number.group(1)))
+        return targets.get(loose(label)) or (page.settled(Named(label, role)) if label else None)
+
+    match action:
+        case forms.Type(label, text, clear) if clear and (on := at(label)):
+            return Act(do="type", on=on, text=text)
+        case forms.Select(label, option) if on := at(label):
+            return Act(do="select", on=on, option=option)
+        case forms.Check(label, option) if on := at(option or label):
+            return Act(do="check", on=on)
+        case forms.Uncheck(label, option) if on := at(option or label):
+            return Act(do="uncheck", on=on)
+        case forms.Click(label) if on := at(label):
+            return Act(do="click", on=on)
+        case forms.Submit(""):
+            return _submit(page)
+        case forms.Submit(label):
+            is_button = any(one.role == "button" for one in page.called.get(loose(label), ())) or not page.elements
+            on = at(label, "button" if is_button else None)
+            return Act(do="click", on=on) if on else None
+        case forms.Press(keys):
+            key = key_named(keys)
+            return Act(do="key", key=key) if key else None
+    return None
+
+
+def _submit(page: Page) -> Act | None:
+    """The button that sends the page, where the page has one that is called so."""
+    found = {one.name for one in page.elements if one.role == "button" and one.name.casefold() in SUBMIT_WORDS}
+    return Act(do="click", on=Named(found.pop(), "button")) if len(found) == 1 else None
+
+
+# -- the JSON of browser agents -----------------------------------------------------------------------------------
+
+_AGENT = {name: verb for verb, name in CALLED.items()} | {
+    **dict.fromkeys(("click_element", "click_element_by_index", "left_click", "mouse_click", "tap"), "click"),
+    **dict.fromkeys(("input_text", "type", "fill", "type_text"), "type"),
+    **dict.fromkeys(("select_dropdown_option", "select", "select_option"), "select"),
+    **dict.fromkeys(("drag_drop", "drag_and_drop", "left_click_drag"), "drag"),
+    **dict.fromkeys(("key", "press", "press_key", "keypress"), "key"),
+    **dict.fromkeys(("double", "doubleclick", "dblclick"), "double"),
+    **dict.fromkeys(("mouse_move", "move", "move_to"), "hover"),
+}
+
+_NUMBERS = ("index", "ref", "element", "element_id")
+"""Keys under which an object gives the number of an element."""
+_OF_FORMS = frozenset({"click", "type", "select", "check", "uncheck"})
+
+
+def _read_json(values: Sequence[Any], page: Page) -> tuple[list[Act], int, int] | None:
+    """The actions of agents' objects, how many were not understood, and how many change nothing; None without any."""
+    items: list[Any] = []
+    for value in values:
+        if isinstance(value, dict) and isinstance(value.get("action"), list | dict):
+            given = value["action"]
+            items += given if isinstance(given, list) else [given]
+        else:
+            items += [one for one in action_objects([value]) if not isinstance(one, str)]
+    items = [item for item in items if isinstance(item, dict)]
+    acts: list[Act] = []
+    unread = idle = 0
+    for item in items[: MAX_ACTS + 1]:
+        name, given = _call(item)
+        if name in {"done", "finish", "stop"}:
+            break
+        found = () if name in _IDLE else _item(item, name, given, page)
+        unread += found is None and bool(item)
+        idle += found == ()
+        acts += [one for one in found or () if isinstance(one, Act)]
+    return (acts, unread, idle) if acts or idle or (items and unread < len(items)) else None
+
+
+def _call(item: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """What an object says is to be done, and with what: {"click": {...}}, {"action": "click", ...}."""
+    if len(item) == 1:
+        ((name, given),) = item.items()
+        return str(name), given if isinstance(given, dict) else {"": given}
+    for key in ("action", "action_type", "type", "name", "do"):
+        if isinstance(item.get(key), str):
+            return item[key].casefold().replace("-", "_"), {other: one for other, one in item.items() if other != key}
+    return "", item
+
+
+def _item(item: Mapping[str, Any], name: str, given: Mapping[str, Any], page: Page) -> Said | None:
+    verb = _AGENT.get(name)
+    if verb is not None:
+        try:
+            return (_agent_act(verb, given, page),)
+        except (ValueError, TypeError, OverflowError):
+            # It may name its element in another way, unless that is a number that is none.
+            if verb not in _OF_FORMS or given.keys() & {"", *_NUMBERS}:
+                return None
+    called = read_object(item, (), _names(page))
+    return None if called is None else _acts(called, {}, page) or None
+
+
+def _agent_act(verb: str, given: Mapping[str, Any], page: Page) -> Act:
+    """One of an agent's actions.
+
+    Raises:
+        ValueError, TypeError: it is malformed.
+    """
+    value: dict[str, Any] = {"do": verb}
+    on = given.get("on", given.get("from") if verb == "drag" else given)
+    if verb != "wait" and (target := _where(on, page)) is not None:
+        value["on"] = target
+    if verb == "drag":
+        value["to"] = _where(given.get("to"), page)
+    elif verb == "type":
+        value["text"] = given.get("text")
+        if given.get("clear") is False:
+            raise ValueError("what is typed here replaces what is there")
+    elif verb == "select":
+        value["option"] = given.get("option", given.get("text"))
+    elif verb == "key":
+        value["key"] = given.get("keys", given.get("key", given.get("")))
+    elif verb == "scroll":
+        value["by"] = _scrolled(given)
+    elif verb == "wait":
+        seconds = given.get("seconds", given.get("", PAUSE / 1000))
+        # What is no number is refused by who reads the act: a list must not be multiplied.
+        value["ms"] = given.get("ms", 1000 * seconds if isinstance(seconds, int | float) else seconds)
+    return from_json(value)
+
+
+def _where(given: object, page: Page) -> dict[str, Any] | None:
+    """The target of an agent's action; None where it names none.
+
+    Raises:
+        ValueError: a number that is none.
+    """
+    if not isinstance(given, dict):
+        given = {"index": given} if isinstance(given, int) else {}
+    number = next((given[key] for key in _NUMBERS if key in given), None)
+    if number is None and isinstance(given.get(""), int):
+        number = given[""]
+    if isinstance(number, str) and number.isascii() and number.isdecimal():
+        number = int(number[:6])
+    if number is not None:
+        return {"ref": number}
+    for x, y in (("coordinate_x", "coordinate_y"), ("x", "y")):
+        if x in given and y in given:
+            return {"x": given[x], "y": given[y]}
+    name, role = given.get("name"), given.get("role")
+    if isinstance(name, str) and (role is None or isinstance(role, str)):
+        return {**target_json(page.settled(Named(name, role))), "nth": given.get("nth")}
+    return None
+
+
+def _scrolled(given: Mapping[str, Any]) -> list[Any]:
+    if "by" in given:
+        return list(given["by"])
+    far = given.get("amount", given.get("pixels", SCROLLED))
+    down = given.get("down", given.get("direction", "down"))
+    if down not in (True, False, "down", "up"):
+        raise ValueError(f"{down!r} is no direction")
+    return [0, far if down in (True, "down") else -far]

@@ -1,0 +1,74 @@
+"""Which page an episode gets, and what becomes of a browser that gives none."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from plumbline.records import Failure
+from plumbline_miniwob import pages
+from plumbline_miniwob.browser import engine as engine_module
+from plumbline_miniwob.browser.engine import Engine, Seat
+
+
+class Page:
+    """Says which page it is, and whether the episode ends with this turn."""
+
+    def __init__(self, number):
+        self.number = number
+
+    async def goto(self, address, **_):
+        return None
+
+    async def evaluate(self, work, ends):
+        return {"page": self.number, "answered": ends, "cut": False}
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """An engine without a browser."""
+    monkeypatch.setattr(pages, "address", lambda task: f"file:///{task}.html")
+    found = Engine(SimpleNamespace(Error=RuntimeError), "", keep=3, at_once=1, recycle=100, seconds=1)
+
+    async def browser(gone):
+        return None
+
+    async def opened(_):
+        found.open += 1
+        return Seat(None, Page(found.open))
+
+    monkeypatch.setattr(found.driven, "browser", browser)
+    monkeypatch.setattr(found, "_open", opened)
+    return found
+
+
+def turn(engine, episode, ends=False):
+    return asyncio.run(engine.one("enter-text", "", ends, episode))["page"]
+
+
+def test_copies_that_go_on_turn_by_turn_have_a_page_each_while_there_are_pages(engine):
+    assert [turn(engine, episode) for episode in (1, 2, 1, 2)] == [1, 2, 1, 2]
+    assert [turn(engine, episode) for episode in (3, 4)] == [3, 1]  # from the copy that has waited for longest
+
+
+def test_the_page_of_an_episode_that_has_ended_is_free_for_the_next_one(engine):
+    assert turn(engine, 1) == 1
+    assert turn(engine, 1, ends=True) == 1
+    assert turn(engine, 2) == 1
+
+
+def test_a_browser_that_gives_no_page_is_ended_and_the_episode_is_a_failure(engine, monkeypatch):
+    ended = []
+
+    async def never(gone):
+        await asyncio.sleep(30)
+
+    async def end():
+        ended.append(True)
+
+    monkeypatch.setattr(engine_module, "_STARTING", 0.05)
+    monkeypatch.setattr(engine.driven, "browser", never)
+    monkeypatch.setattr(engine.driven, "end", end)
+    found = asyncio.run(asyncio.wait_for(engine.one("enter-text", "", False, None), 5))
+    assert isinstance(found, Failure)
+    assert (found.cause, ended) == ("hang", [True, True])

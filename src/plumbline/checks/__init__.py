@@ -1,0 +1,1 @@
+"""What is wrong: before a run (`preflight`, `refusals`), in its records (`diagnosis`), with a reward alone (`audit`)."""

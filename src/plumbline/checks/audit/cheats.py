@@ -1,0 +1,229 @@
+"""The cheapest cheat: a search for a text, or a rule that makes texts of prompts, that earns much and knows nothing.
+
+An answer is made of pieces: texts, and rules. It is begun from what the task's controls answer to other examples, from
+other examples' gold answers and from rules alone, and is cut, repeated, joined, crossed and changed value by value.
+What is sought on some examples is measured on others, so that the best of many is not taken for good by chance; the
+gold answers of neither are looked at.
+"""
+
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from plumbline.checks.audit.bench import HANGS, Bench
+from plumbline.checks.audit.probes import as_object, dump
+from plumbline.records import Example
+from plumbline.seeds import generator
+from plumbline.tasks.precheck import Case
+from plumbline.tasks.task import Control
+
+VERDICTS, SECONDS = 12_000, 15.0
+"""What the search may take, whichever is reached first."""
+GLANCE, SEEKING, MEASURING = 6, 48, 100
+"""Examples that show whether an answer is worth more, that are sought on, and that the best are measured on."""
+KEPT, FINALISTS = 12, 4
+PIECES, IDLE = 4, 10
+"""Pieces of an answer, at most; generations without a change of what is kept, after which the search ends."""
+LENGTH = 3000
+"""Characters of an answer, at most."""
+
+RULES: Mapping[str, Callable[[str], str]] = {
+    "the prompt": lambda prompt: prompt,
+    "the prompt's first line": lambda prompt: prompt.strip().split("\n")[0],
+    "the prompt's last line": lambda prompt: prompt.strip().split("\n")[-1],
+    "the prompt's longest line": lambda prompt: max(prompt.split("\n"), key=len),
+    "the prompt's labelled lines": lambda prompt: "\n".join(re.findall(r"^[^\n:]{1,60}:.*$", prompt, re.MULTILINE)),
+    "the prompt's last labelled value": lambda prompt: "".join(re.findall(r":[ \t]*(\S[^\n]*)", prompt)[-1:]),
+    "the prompt's quoted texts": lambda prompt: "\n".join(re.findall(r"[\"“']([^\"”'\n]{1,200})[\"”']", prompt)),
+    "the prompt's numbers": lambda prompt: " ".join(re.findall(r"-?\d+(?:[.,]\d+)*", prompt)),
+    "the prompt's last number": lambda prompt: "".join(re.findall(r"-?\d+(?:[.,]\d+)*", prompt)[-1:]),
+    "the prompt's capitalised words": lambda prompt: " ".join(re.findall(r"\b[^\W\d_a-z]\w+", prompt)),
+    "the prompt's braces": lambda prompt: "".join(re.findall(r"\{.*\}", prompt, re.DOTALL)),
+}
+"""What can be made of the prompt's last message without understanding it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A text, or the name of a rule."""
+
+    text: str = ""
+    rule: str = ""
+
+    def __str__(self) -> str:
+        return f"<{self.rule}>" if self.rule else self.text
+
+
+Answer = tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cheat:
+    """The best that was found."""
+
+    rule: str
+    """The text; what is made of the prompt stands in angle brackets."""
+    rewards: tuple[float, ...]
+    """On examples that were not sought on."""
+    example: str
+    """The id of the first of them, and the text that the rule gives for it."""
+    text: str
+    verdicts: int
+    """That the search took."""
+
+    @property
+    def reward(self) -> float:
+        """The mean."""
+        return float(np.mean(self.rewards))
+
+
+def cheapest_cheat(
+    bench: Bench, examples: Sequence[Example], controls: Mapping[str, Control], seed: int
+) -> Cheat | None:
+    """Search; None where there are too few examples, or verdicts that do not come.
+
+    Args:
+        bench: judges.
+        examples: of the task, in any order; a part of them lends gold answers and is not answered.
+        controls: of the task.
+        seed: of everything that is drawn.
+    """
+    if len(examples) < 3:
+        return None
+    rng = generator(seed, "audit", "cheat")
+    order = [examples[place] for place in rng.permutation(len(examples))]
+    third = max(1, len(order) // 3)
+    seeking, measuring, lending = order[:third][:SEEKING], order[third : 2 * third][:MEASURING], order[2 * third :]
+    search = _Search(bench, seeking)
+    population = list(_first(lending, controls))
+    crowd = [population[place] for place in rng.permutation(len(population))]
+    best, idle = search.best(population), 0
+    joined: set[Answer] = set()
+    while search.goes_on() and idle < IDLE:
+        if best[0] in joined:
+            children = [_child(best, crowd, rng) for _ in range(4 * KEPT)]
+        else:  # a new best is put together with everything once
+            joined.add(best[0])
+            children = [_joined(best[0], other) for other in crowd]
+        before, best = best, search.best([*best, *children])
+        idle = idle + 1 if best == before else 0
+    if bench.hangs >= HANGS:
+        return None
+    finals = {answer: [search.judge(one, answer) for one in measuring] for answer in best[:FINALISTS]}
+    answer = max(finals, key=lambda one: sum(finals[one]))
+    return Cheat(
+        rule="\n".join(map(str, answer)),
+        rewards=tuple(finals[answer]),
+        example=measuring[0].id,
+        text=text_for(answer, measuring[0]),
+        verdicts=search.count,
+    )
+
+
+def text_for(answer: Answer, example: Example) -> str:
+    """What an answer says to an example."""
+    prompt = example.messages[-1]["content"]
+    return "\n".join(RULES[one.rule](prompt) if one.rule else one.text for one in answer)[:LENGTH]
+
+
+class _Search:
+    """What answers earn on the examples that are sought on, remembered."""
+
+    def __init__(self, bench: Bench, examples: Sequence[Example]) -> None:
+        self.bench, self.examples = bench, examples
+        self.earned: dict[Answer, float] = {}
+        self.count, self.least = 0, 0.0
+        self.began = time.monotonic()
+
+    def goes_on(self) -> bool:
+        self.bench.progress("search for cheats", min(self.count, VERDICTS), VERDICTS)
+        return self.count < VERDICTS and time.monotonic() - self.began < SECONDS and self.bench.hangs < HANGS
+
+    def judge(self, example: Example, answer: Answer) -> float:
+        self.count += 1
+        return self.bench.one(Case(example, "a cheat", text_for(answer, example))).reward
+
+    def best(self, answers: Sequence[Answer]) -> list[Answer]:
+        """The `KEPT` answers that earn most; of equals the shorter."""
+        for answer in answers:
+            if answer not in self.earned and self.goes_on():
+                self.earned[answer] = self._earns(answer)
+        known = {answer: None for answer in answers if answer in self.earned}
+        kept = sorted(known, key=lambda one: (-self.earned[one], sum(len(str(piece)) for piece in one)))[:KEPT]
+        self.least = self.earned[kept[-1]] if len(kept) == KEPT else 0.0
+        return kept
+
+    def _earns(self, answer: Answer) -> float:
+        """The mean over the examples; of the first few alone where those earn far less than what is kept already."""
+        rewards = [self.judge(one, answer) for one in self.examples[:GLANCE]]
+        if sum(rewards) / len(rewards) >= 0.75 * self.least:
+            rewards += [self.judge(one, answer) for one in self.examples[GLANCE:]]
+        return sum(rewards) / len(rewards)
+
+
+def _first(lending: Sequence[Example], controls: Mapping[str, Control]) -> Iterator[Answer]:
+    """What the search begins with."""
+    yield from ((Piece(rule=rule),) for rule in RULES)
+    golds = [example.gold for example in lending if example.gold is not None]
+    common = [gold for gold, _ in Counter(golds).most_common()]
+    if golds:
+        yield (Piece("\n".join(common)[:LENGTH]),)
+        if objects := [one for one in map(as_object, golds) if one]:
+            values = {key: Counter(dump({key: one[key]}) for one in objects if key in one) for key in objects[0]}
+            usual = {key: as_object(found.most_common(1)[0][0])[key] for key, found in values.items()}
+            yield (Piece(dump(usual)),)
+    for control in controls.values():
+        yield from ((Piece(text),) for text, _ in Counter(control(lending[:24])).most_common(4))
+    yield from ((Piece(gold),) for gold in common[:24])
+
+
+def _joined(first: Answer, second: Answer) -> Answer:
+    """One after the other; texts that meet become one."""
+    if first[-1].rule or second[0].rule:
+        return (*first, *second)[:PIECES]
+    return (*first[:-1], Piece(f"{first[-1].text}\n{second[0].text}"[:LENGTH]), *second[1:])[:PIECES]
+
+
+def _child(best: Sequence[Answer], crowd: Sequence[Answer], rng: np.random.Generator) -> Answer:
+    """A change of one of the best, often with something of any other."""
+
+    def of(answers: Sequence[Answer]) -> Answer:
+        return answers[int(rng.integers(len(answers)))]
+
+    answer, other = of(best), of(best) if rng.random() < 0.5 else of(crowd)
+    if rng.random() < 0.4:
+        return _joined(answer, other) if rng.random() < 0.5 else _joined(other, answer)
+    if len(answer) > 1 and rng.random() < 0.3:
+        left_out = int(rng.integers(len(answer)))
+        return (*answer[:left_out], *answer[left_out + 1 :])
+    place = int(rng.integers(len(answer)))
+    changed = Piece(_changed(answer[place].text, of([other])[0].text, rng)) if answer[place].text else of(crowd)[0]
+    return (*answer[:place], changed, *answer[place + 1 :])
+
+
+def _changed(text: str, other: str, rng: np.random.Generator) -> str:
+    """A text cut, repeated, crossed with another, or with values of another."""
+    first, second = as_object(text), as_object(other)
+    if first and second and rng.random() < 0.7:
+        return dump({key: second[key] if key in second and rng.random() < 0.3 else one for key, one in first.items()})
+    if first and rng.random() < 0.5:
+        left_out = list(first)[int(rng.integers(len(first)))]
+        return dump({key: one for key, one in first.items() if key != left_out})
+    lines, others = text.split("\n"), other.split("\n")
+    if len(lines) < 2:
+        lines, others = text.split(" "), other.split(" ")
+    mark = "\n" if "\n" in text else " "
+    at = int(rng.integers(len(lines) + 1))
+    ways: list[Callable[[], str]] = [
+        lambda: mark.join(lines[:at]),
+        lambda: mark.join(lines[at:]),
+        lambda: mark.join([*lines[:at], *others[int(rng.integers(len(others) + 1)) :]]),
+        lambda: mark.join([*lines[:at], *lines[at + 1 :]]),
+        lambda: text + mark + text,
+        lambda: text[: int(rng.integers(len(text) + 1))],
+    ]
+    return ways[int(rng.integers(len(ways)))]()[:LENGTH]

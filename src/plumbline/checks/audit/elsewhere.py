@@ -1,0 +1,266 @@
+"""The same verdicts under other conditions: trainers call a reward on other threads, in other processes, with an event
+loop running, and for answers to several prompts at once.
+
+Run as a program it is that other process: it judges what a file says, and writes what came out beside it.
+"""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from plumbline.checks.audit.bench import Verdict
+from plumbline.config.imports import ALL, CONSENT, is_trusting
+from plumbline.errors import visible
+from plumbline.records import Score
+from plumbline.storage import dumps, read_object
+from plumbline.tasks.jsonl.options import read_options
+from plumbline.tasks.jsonl.scorer import Scoring
+from plumbline.tasks.jsonl.task import JsonlTask
+from plumbline.tasks.task import Task, threads_of
+
+EXAMPLES = 4
+"""Examples of which a few texts are judged again."""
+SECONDS = 20.0
+"""That one of the conditions may take."""
+WORK = 4.0
+"""Seconds of judging that all texts may take together; of a slow verifier fewer are judged again."""
+LATE = f"no verdict after {SECONDS:g} s"
+Found = tuple[float, dict[str, float | None]] | str
+"""Total and parts, or what was raised."""
+_ALARM = re.compile(r"\bSIGALRM\b|\bsignal\.alarm\b|\bsetitimer\b|\bmath_verify\b|\btimeout_decorator\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Verdicts that came out otherwise under one condition."""
+
+    where: str
+    """Such as "on another thread"."""
+    verdict: Verdict
+    """One of them, as it was at first."""
+    then: str
+    count: int
+    of: int
+    alarm: bool = False
+    """Whether the verifier sets an alarm."""
+
+
+def elsewhere(task: Task, verdicts: Sequence[Verdict]) -> list[Elsewhere]:
+    """Judge a few texts again under each condition.
+
+    Args:
+        task: its own tasks (a browser's page is bound to its thread) are tried on another thread alone, where they do
+            not ask for threads themselves; scoring functions of a user's under all conditions.
+        verdicts: what was judged.
+    """
+    some = _some(verdicts)
+    if not some:
+        return []
+    tried: list[tuple[str, Callable[[], Sequence[Found]]]] = []
+    mine = isinstance(task, JsonlTask)
+    if mine or not threads_of(task):
+        tried.append(("on another thread", lambda: _on_a_thread(task, some)))
+    if not isinstance(task, JsonlTask):
+        return [one for where, judge in tried for one in _compared(where, some, judge(), alarm=False)]
+    if not _loop_runs():
+        tried.append(("while an event loop runs", lambda: _in_a_loop(task, some)))
+    tried += [
+        ("in one call with other answers to the prompt", lambda: _grouped(task, some)),
+        ("in one call with answers to other prompts", lambda: _together(task, some)),
+    ]
+    alarm = any(map(_ALARM.search, task.sources()))
+    with _other_process(task, some) as other, _signals() as signals:
+        found = [one for where, judge in tried for one in _compared(where, some, judge(), alarm or bool(signals))]
+        for where, judged in other().items():
+            found += _compared(where, some, judged, alarm or bool(signals))
+    return found
+
+
+def _some(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Texts of a few examples, those that earn most and least of each; fewer where verdicts take their time."""
+    by_example: dict[str, list[Verdict]] = defaultdict(list)
+    for one in sorted((one for one in verdicts if one.score is not None), key=lambda one: -one.reward):
+        by_example[one.case.example.id].append(one)
+    best = sorted(by_example.values(), key=lambda found: -found[0].reward)[:EXAMPLES]
+    some: list[Verdict] = []
+    for found in best:  # the best, the worst, and one that knows nothing
+        knows_nothing = [one for one in found if one.case.kind.startswith(("control", "hostile"))]
+        some += {id(one): one for one in (found[0], found[-1], *knows_nothing[:1])}.values()
+    longest = max((one.seconds for one in some), default=0.0)
+    return some[: max(2, int(WORK / longest))] if longest else some
+
+
+def _compared(where: str, some: Sequence[Verdict], judged: Sequence[Found], alarm: bool) -> Iterator[Elsewhere]:
+    other = []
+    for verdict, found in zip(some, judged, strict=True):
+        assert verdict.score is not None
+        if found != (verdict.score.total, dict(verdict.score.parts)):
+            other.append((verdict, found if isinstance(found, str) else f"{found[0]:.4f}"))
+    if other:
+        yield Elsewhere(where, *other[0], len(other), len(some), alarm)
+
+
+def _found(call: Callable[[], Score]) -> Found:
+    try:
+        score = call()
+    except Exception as error:  # noqa: BLE001 - the boundary to a verifier's code
+        return visible(f"{type(error).__name__}: {str(error)[:200]}")
+    return score.total, dict(score.parts)
+
+
+def _judged(task: Task, some: Sequence[Verdict]) -> list[Found]:
+    return [_found(lambda one=one: task.judge(one.case.example, one.case.text)[1]) for one in some]  # type: ignore[misc]
+
+
+def _on_a_thread(task: Task, some: Sequence[Verdict]) -> Sequence[Found]:
+    found: list[Found] = []
+    thread = threading.Thread(target=lambda: found.extend(_judged(task, some)), name="audit", daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    return found or [LATE] * len(some)
+
+
+def _in_a_loop(task: Task, some: Sequence[Verdict]) -> list[Found]:
+    async def judge() -> list[Found]:
+        return _judged(task, some)
+
+    loop = asyncio.new_event_loop()  # asyncio.run would leave this thread without the loop that it may have
+    try:
+        return loop.run_until_complete(judge())
+    finally:
+        loop.close()
+
+
+def _loop_runs() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _together(task: JsonlTask, some: Sequence[Verdict]) -> list[Found]:
+    """The last first, in one call."""
+    examples, texts = [one.case.example for one in some][::-1], [one.case.text for one in some][::-1]
+    try:
+        scores = [score for _, score in task.judge_rows(examples, texts)][::-1]
+    except Exception as error:  # noqa: BLE001 - the boundary to a verifier's code
+        return [visible(f"{type(error).__name__}: {str(error)[:200]}")] * len(some)
+    return [(score.total, dict(score.parts)) for score in scores]
+
+
+def _grouped(task: JsonlTask, some: Sequence[Verdict]) -> list[Found]:
+    by_example: dict[str, list[Verdict]] = defaultdict(list)
+    for one in some:
+        by_example[one.case.example.id].append(one)
+    found: dict[int, Found] = {}
+    for group in by_example.values():
+        found |= zip(map(id, group), _together(task, [*group, *group])[: len(group)], strict=True)
+    return [found[id(one)] for one in some]
+
+
+@contextmanager
+def _signals() -> Iterator[list[str]]:
+    """What is asked of the module signal off the main thread while this holds."""
+    asked: list[str] = []
+    own = {name: getattr(signal, name) for name in ("signal", "alarm", "setitimer") if hasattr(signal, name)}
+
+    def noted(name: str, *arguments: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            asked.append(name)
+        return own[name](*arguments)
+
+    for name in own:
+        setattr(signal, name, partial(noted, name))
+    try:
+        yield asked
+    finally:
+        for name, function in own.items():
+            setattr(signal, name, function)
+
+
+# -- the other process -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _other_process(task: JsonlTask, some: Sequence[Verdict]) -> Iterator[Callable[[], dict[str, list[Found]]]]:
+    """Start a process that judges; what is yielded waits for what it finds, by condition. A function of a script's or
+    a notebook's cannot be imported there, so there is nothing then."""
+    if any(name.startswith("__main__:") for name in task.options.functions()):
+        yield dict
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        asked = Path(folder) / "asked.json"
+        texts = [[one.case.example.reference, task.prompt_of(one.case.example), one.case.text] for one in some]
+        asked.write_text(dumps({"options": task.options.model_dump(mode="json"), "texts": texts}), encoding="utf-8")
+        paths = os.pathsep.join(str(Path(path).absolute()) for path in dict.fromkeys(["", *sys.path]))
+        consents = dict.fromkeys([*os.environ.get(CONSENT, "").split("\n"), *task.options.functions()])
+        process = subprocess.Popen(  # noqa: S603 - this file
+            [sys.executable, "-m", __name__, str(asked)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env={
+                **os.environ,
+                "PYTHONPATH": paths,
+                CONSENT: ALL if is_trusting() else "\n".join(filter(None, consents)),
+            },
+        )
+
+        def wait() -> dict[str, list[Found]]:
+            try:
+                said = process.communicate(timeout=SECONDS)[1].decode(errors="replace")
+            except subprocess.TimeoutExpired:
+                return {"in another process": [LATE] * len(some)}
+            if process.returncode:
+                last = (said.strip().splitlines() or [f"it ended with {process.returncode}"])[-1]
+                return {"in another process": [visible(last[:200])] * len(some)}
+            judged = read_object(asked.with_suffix(".out"))
+            found: dict[str, list[Found]] = {
+                where: [one if isinstance(one, str) else (one[0], one[1]) for one in found]
+                for where, found in judged.items()
+            }
+            here, there = found.values()
+            return dict(list(found.items())[:1]) if here == there else found
+
+        try:
+            yield wait
+        finally:
+            process.kill()
+            process.wait()
+            if process.stderr is not None:
+                process.stderr.close()
+
+
+def _main(file: Path) -> None:
+    """Judge in this process, the last text first; then in another working directory."""
+    asked = read_object(file)
+    scoring = Scoring(read_options(asked["options"]))
+    texts = asked["texts"][::-1]
+
+    def judged() -> list[Found]:
+        return [
+            _found(lambda row=row, prompt=prompt, text=text: scoring.scores([prompt], [text], [row])[0])  # type: ignore[misc]
+            for row, prompt, text in texts
+        ][::-1]
+
+    found = {"in another process": judged()}
+    os.chdir(file.parent)
+    found["in another working directory"] = judged()
+    file.with_suffix(".out").write_text(dumps(found), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    _main(Path(sys.argv[1]))

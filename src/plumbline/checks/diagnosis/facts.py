@@ -1,0 +1,152 @@
+"""What the series of a run show for sure: by it causes are refuted, and rewards of other trainers get a scale."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plumbline.checks.diagnosis.history import History, Sample, Series
+from plumbline.checks.diagnosis.trends import finite, trend
+
+Refutes = Callable[[History], bool]
+EQUAL = 1e-6
+"""Rewards that differ by less are equal: float32 leaves about 1e-7 between sums."""
+AGREE, AGREE_KL = 0.05, 0.01
+"""Nats a token, below which sampler and scorer are one distribution: two engines in 16 bits differ by .01 to .05, and
+their KL is about half the square of what single tokens differ by."""
+FINE = 1e-4
+"""A printed 0 is one where printing changed a value by less: norms and deviations are far above."""
+WINDOW = 10
+MOST = 0.99
+"""Share of equal groups, up to which there are others."""
+
+
+def likely(history: History, *causes: str | tuple[str, Refutes]) -> tuple[str, ...]:
+    """Those causes that no logged series refutes, in their order; beside a cause stands the test that refutes it."""
+    return tuple(
+        cause if isinstance(cause, str) else cause[0]
+        for cause in causes
+        if isinstance(cause, str) or not cause[1](history)
+    )
+
+
+def level(series: Series) -> float:
+    """The median of its last steps; NaN for none."""
+    values = finite(series.last(WINDOW).values)
+    return float(np.median(values)) if len(values) else float("nan")
+
+
+def agree(history: History) -> bool:
+    """Whether a logged difference between sampler and scorer is small: no other weights, temperature or template."""
+    gap, kl = history["gap"], history["gap_kl"]
+    if len(gap):
+        return level(gap) < AGREE
+    return len(kl) > 0 and abs(level(kl)) < AGREE_KL
+
+
+def rewards_differ(history: History, steps: NDArray[np.int64] | None = None) -> bool:
+    """Whether rewards are known to differ within groups (at some steps): by completions, shares, deviations.
+
+    TRL's share of equal groups is 0, and its deviation that of the batch, where rewards are scaled by the batch.
+    """
+
+    def logged(series: Series) -> NDArray[np.float64]:
+        return finite(series.values if steps is None else series.values[np.isin(series.steps, steps)])
+
+    shares = equal_groups(history.samples)
+    if shares is not None and len(known := logged(shares)):
+        return float(np.mean(known)) < 1
+    share, spread = logged(history["zero_std"]), logged(history["reward_std"])
+    if len(share) and np.mean(share) > 0:
+        return float(np.mean(share)) < MOST
+    return len(spread) > 0 and float(np.median(spread)) > EQUAL and not spread_of_batch(history)
+
+
+def spread_of_batch(history: History) -> bool:
+    """Whether the logged deviation may be that of the batch: it equals that of the only part, over all completions."""
+    names, spread = history.names("part_std/"), history["reward_std"].values
+    if len(names) != 1 or len(own := history[f"part_std/{names[0]}"].values) != len(spread):
+        return not names and bool((history["zero_std"].values == 0).all())
+    good = np.isfinite(own) & np.isfinite(spread)
+    off, size = np.abs(own[good] - spread[good]), np.abs(spread[good])
+    return len(off) > 0 and bool(np.median(off) < 0.01 * np.median(size))
+
+
+def equal_groups(samples: Sequence[Sample]) -> Series | None:
+    """The share of groups with equal rewards by step, as the completions say; None where groups are unknown."""
+    groups: dict[tuple[int, str], list[float]] = {}
+    for sample in samples:
+        if sample.reward is not None and sample.prompt:
+            groups.setdefault((sample.step, sample.prompt), []).append(sample.reward)
+    by_step: dict[int, list[bool]] = {}
+    for (step, _), rewards in groups.items():
+        if len(rewards) > 1:
+            by_step.setdefault(step, []).append(max(rewards) - min(rewards) < EQUAL)
+    if not by_step:
+        return None
+    steps = sorted(by_step)
+    return Series(np.array(steps), np.array([np.mean(by_step[step]) for step in steps]))
+
+
+def learns(history: History) -> bool:
+    """Whether the reward rises for sure, which nothing but trained weights explains."""
+    reward = trend(history["reward"].values)
+    return reward.t > 5 and reward.last - reward.first > 0.05 * max(abs(reward.first), abs(reward.last))
+
+
+def zeros(series: Series, tiny: float) -> NDArray[np.bool_]:
+    """Where a series is 0: below `tiny`, or printed as 0 with digits that are fine beside its other values."""
+    values = np.abs(series.values)
+    if series.rounding > FINE:
+        some = values[values > series.rounding]
+        if not len(some) or series.rounding > 1e-3 * float(np.median(some)):
+            return np.zeros(len(values), dtype=np.bool_)
+    return values < max(tiny, series.rounding)
+
+
+def sums(history: History) -> tuple[list[int], NDArray[np.float64], float]:
+    """Steps at which the reward and all of its parts are logged, the parts' sum less the reward, and what that may be
+    off by: float32, and half a unit of each printed digit."""
+    reward, parts = history["reward"], [history[f"part/{name}"] for name in history.names("part/")]
+    by_step = [dict(zip(part.steps.tolist(), part.values.tolist(), strict=True)) for part in parts]
+    good = np.isfinite(reward.values)
+    total = dict(zip(reward.steps[good].tolist(), reward.values[good].tolist(), strict=True))
+    steps = [step for step in total if by_step and all(step in part for part in by_step)]
+    less = np.array([sum(part[step] for part in by_step) - total[step] for step in steps])
+    size = float(np.median(np.abs(list(total.values())))) if total else 0.0
+    printed = reward.rounding + sum(part.rounding for part in parts)
+    return steps, less, 1e-4 * max(1.0, size) + 1.01 * printed
+
+
+def top(history: History) -> float | None:
+    """The most that a completion can earn; None where that is not known, as of most rewards of other trainers.
+
+    Ours is 1. A part that is 0 or 1 says so by its deviation, and one whose mean was exactly 1 again and again, and
+    never more, by that; a reward that is the plain sum of such parts has their number as its highest.
+    """
+    if history.origin == "plumbline":
+        return 1.0
+    names = history.names("part/")
+    if len(names) > 1:
+        _, less, off = sums(history)
+        if len(less) and float(np.mean(np.abs(less) < off)) > 0.5:
+            tops = [_unit(history[f"part/{name}"], history[f"part_std/{name}"]) for name in names]
+            return float(len(tops)) if all(tops) else None
+    spread = history[f"part_std/{names[0]}"] if len(names) == 1 else history["part_std/"]
+    return 1.0 if _unit(history["reward"], spread) else None
+
+
+def _unit(series: Series, spread: Series) -> bool:
+    """Whether single values lie between 0 and 1, and 1 is among them."""
+    values = finite(series.values)
+    if not len(values) or values.min() < 0 or values.max() > 1 + EQUAL + series.rounding:
+        return False
+    if int((values >= 1 - EQUAL).sum()) >= 3:
+        return True
+    if len(spread) != len(series) or not np.isfinite(series.values).all():
+        return False
+    mean = series.values
+    binary = np.sqrt(mean * (1 - mean))
+    return bool(np.nanmedian(spread.values) > 0.02) and bool(
+        np.nanmedian(np.abs(spread.values - binary)) < 0.05 + spread.rounding
+    )

@@ -1,0 +1,87 @@
+"""Records of runs, whoever made them, read into histories. A new kind is a file here and a line in `READERS`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.readers import console, own, table, tensorboard, trainer_state, wandb
+from plumbline.checks.diagnosis.readers.completions import read_completions
+from plumbline.checks.diagnosis.readers.rows import only_one
+from plumbline.errors import DataError
+from plumbline.storage import open_regular
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A kind of record."""
+
+    what: str
+    """For people."""
+    find: Callable[[Path], Path | None]
+    """The record that a path stands for: itself, or one in its folder; None where it has none of this kind."""
+    read: Callable[[Path], list[History]]
+    """What `find` found, a history a stage.
+
+    Raises:
+        DataError: it is damaged.
+    """
+
+
+READERS: Mapping[str, Reader] = {
+    "plumbline": Reader("a run directory of Plumbline (recipe.yaml and metrics.jsonl)", own.find, own.read),
+    "trl": Reader("trainer_state.json of TRL or transformers", trainer_state.find, trainer_state.read),
+    "wandb": Reader("an offline run of W&B (run-*.wandb)", wandb.find, wandb.read),
+    "tensorboard": Reader("event files of TensorBoard", tensorboard.find, tensorboard.read),
+    "console": Reader("what a trainer printed (.log, .out, .txt)", console.find, console.read),
+    "table": Reader("a table of metrics as CSV, JSON lines or JSON (W&B's exports, too)", table.find, table.read),
+}
+
+
+def read_histories(path: Path | str, completions: Path | None = None) -> list[History]:
+    """The stages of a run, with completions that lie elsewhere where a path to them is given.
+
+    Args:
+        path: a file or a folder, or an address of W&B as a text.
+        completions: a file or a folder.
+
+    Raises:
+        DataError: there is nothing, it is damaged, or no kind of record that is known.
+    """
+    page = isinstance(path, str) and wandb.is_page(path)
+    histories = wandb.read_page(str(path)) if page else _read(Path(path))
+    if completions is None:
+        return histories
+    if not completions.exists():
+        raise DataError(f"there is no {completions}", "check --completions")
+    last = histories[-1]
+    if not (samples := read_completions(completions, last.names("part/"))):
+        raise DataError(f"{completions} holds no completions", "give JSON lines, or a folder with *.jsonl in it")
+    return [*histories[:-1], replace(last, samples=samples)]
+
+
+def _read(path: Path) -> list[History]:
+    if not path.exists():
+        raise DataError(f"there is no {path}", "give a run's folder or the file of its records")
+    if not path.is_dir():
+        open_regular(path).close()  # a pipe or a device is no record, and would be waited for
+        if not path.is_file():
+            raise DataError(
+                f"{path} cannot be read: it is a pipe, and a record is read several times",
+                "write what comes through it to a file such as train.log, and check that",
+            )
+    for reader in READERS.values():
+        if (found := reader.find(path)) is not None:
+            return reader.read(found)
+    below = sorted(path.iterdir())[:200] if path.is_dir() else []
+    if run := only_one([one for one in below if one.is_dir() and _holds_run(one)], path, "folders with a run"):
+        return _read(run)
+    known = "; ".join(reader.what for reader in READERS.values())
+    raise DataError(f"{path} holds no record of a run that is known", f"known are: {known}; or an address of W&B")
+
+
+def _holds_run(folder: Path) -> bool:
+    try:
+        return any(reader.find(folder) is not None for reader in READERS.values())
+    except DataError:  # it holds several
+        return True

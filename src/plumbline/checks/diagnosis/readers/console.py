@@ -1,0 +1,317 @@
+"""What a trainer printed, amid everything else that it printed: five forms, of which a log has one.
+
+    {'loss': 0.1, 'grad_norm': '2.4', ...}      transformers, TRL, ms-swift, OpenRLHF; progress bars give the steps
+    step:3 - critic/score/mean:0.25 - ...       verl
+    Step 3/500 | Loss: 0.1 | Reward: 0.25       prime-rl, and many scripts; also `iter 3: loss 2.1, lr 1e-4`
+    │ loss │ 0.1 │  and  • Loss: 0.1            metrics below the step: NeMo-RL, tinker, open-instruct, AReaL
+    12%|█ | 3/25 [00:09<01:06, loss=0.1]         a bar of tqdm with its metrics: old OpenRLHF, trlx, torchtune, scripts
+
+Numbers are matched as text and nothing is evaluated.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import groupby, pairwise
+from pathlib import Path
+
+from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.readers.completions import read_beside
+from plumbline.checks.diagnosis.readers.rows import (
+    Log,
+    as_number,
+    config_beside,
+    is_step,
+    marked,
+    of_evaluation,
+    only_one,
+    our_name,
+)
+from plumbline.storage import read_bytes
+
+_SUFFIXES = frozenset({".log", ".out", ".txt", ".err", ".stdout", ".stderr"})
+_NUMBER = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|\.\d{1,30}|nan|inf(?:inity)?)"
+_VALUE = rf"(?:np\.float\d\d\(|tensor\()?({_NUMBER})(?![\w.])"
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_WORKER = re.compile(r"^\([^()\n]{1,80} pid=\d{1,12}[^()\n]{0,60}\) ", re.MULTILINE)
+"""Of Ray, at the front of a line."""
+_DICT = re.compile(r"\{['\"][^{}]{3,20000}\}")
+_ITEM = re.compile(rf"['\"]([^'\"]{{1,200}})['\"]:\s*['\"]?(?:(\d{{1,12}}/\d{{1,12}})|{_VALUE})", re.IGNORECASE)
+_NUMBERED = re.compile(r"\b(?:step|rollout)[ \t]{1,3}(\d{1,12}):[ \t]{0,3}$", re.IGNORECASE)
+"""Of slime and OpenRLHF, before a dictionary."""
+_BAR = re.compile(r"(?:^|[\s\]])\d{1,3}%\|[^|]{0,200}\|\s*(\d{1,12})/(\d{1,12})\s*\[")
+"""Of tqdm, without a description: training and evaluation; `Map: 5%|` is neither."""
+_VERL = re.compile(r"(?:^|\s)step:(\d{1,12}) - (\S.*)")
+_VERL_ITEM = re.compile(rf"^([^\s:]\S*?)(?:\(([-+.\deE]+)\))?:{_VALUE}", re.IGNORECASE)
+_STEP = re.compile(
+    r"(?:\b|_)(?:epoch \d{1,9}/\d{1,9} step \d{1,12}/\d{1,12} train )?"
+    r"(?:step|iter|iteration|update)s?\b\s{0,3}[:=#]?\s{0,3}\[?(\d{1,12})(?:\s{0,3}/\s{0,3}(\d{1,12}))?"
+    r"|\bepoch\s{0,3}:?\s{0,3}\[?\d{1,9}/\d{1,9}\]?\s{0,3}\((\d{1,12})/(\d{1,12})\)",
+    re.IGNORECASE,
+)
+_METERED = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*(\d{1,12})/(\d{1,12})\s*\[([^\]]{0,2000})")
+_WORD = r"[A-Za-z][\w./-]{0,60}"
+_PAIR = re.compile(rf"(?<![\w./-])({_WORD}(?: {_WORD}){{0,2}})[\t :=]{{1,6}}{_VALUE}", re.IGNORECASE)
+_CELL = re.compile(
+    rf"\W{{0,20}}[│|┃]\s{{0,80}}([A-Za-z][^│|┃]{{0,90}})[│|┃]\s{{0,80}}{_VALUE}\s{{0,80}}(?=[│|┃])", re.IGNORECASE
+)
+_SECTION = re.compile(r"\W{0,20}[│|┃]\s{0,80}([A-Za-z]\w{0,40}/)\s{0,80}[│|┃]\s{0,80}[│|┃]")
+"""Of Stable-Baselines3: `| rollout/ |  |`, and the names below it without that."""
+_BULLET = re.compile(
+    rf"\W{{0,20}}[•*-]\s{{1,4}}({_WORD}(?: {_WORD}){{0,4}})\s?[:=]\s{{1,9}}{_VALUE}\s*$", re.IGNORECASE
+)
+_ANCHORS = frozenset({"loss", "reward", "reward_std", "eval/loss", "eval/reward"})
+"""A line that has none of these is a configuration or a sample, and no logged step."""
+
+
+_Line = tuple[dict[str, str], tuple[int, int] | None]
+"""A row, and the place and the length of the last progress bar before it."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """The lines of one run."""
+
+    rows: list[dict[str, str]] = field(default_factory=list)
+    bars: list[tuple[int, int] | None] = field(default_factory=list)
+
+
+def find(path: Path) -> Path | None:
+    """A text with lines of one of the forms; in a folder the only file that has some.
+
+    Raises:
+        DataError: there are several; it lists them.
+    """
+    if path.is_file():
+        return path if path.suffix.lower() in _SUFFIXES and _lines(path) else None
+    files = [one for one in path.iterdir() if one.suffix.lower() in _SUFFIXES and one.is_file()]
+    return only_one([one for one in files if _lines(one)], path, "console logs")
+
+
+def read(path: Path) -> list[History]:
+    """See `Reader.read`: a stage a run, where the file holds several; one of a few rows before another is left out."""
+    runs = _runs(_once(_lines(path)))
+    runs = [run for run in runs[:-1] if len(run.rows) >= 5] + runs[-1:]
+    config = config_beside(path.parent)
+    return [
+        Log(origin="console", path=path, rows=_stepped(run), config=config).history(
+            lambda parts: read_beside(path.parent, parts)
+        )
+        for run in runs
+    ]
+
+
+def _lines(path: Path) -> list[_Line]:
+    """The rows of the form that most lines have."""
+    text = read_bytes(path).decode("utf-8", errors="replace")
+    if _is_json(text.lstrip().partition("\n")[0]):
+        return []  # JSON lines, which the tables' reader knows more of
+    lines = _WORKER.sub("", _COLOUR.sub("", text).replace("\r", "\n")).split("\n")
+    found = max(list(_dicts(lines)), list(_verl(lines)), key=len)
+    return found or list(_pairs(lines)) or list(_blocks(lines)) or list(_bars(lines))
+
+
+def _is_json(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict | list)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _dicts(lines: Sequence[str]) -> Iterator[_Line]:
+    bar, begun = None, ""
+    for line in lines:
+        if "%|" in line and (bars := _BAR.findall(line)):
+            bar = (int(bars[-1][0]), int(bars[-1][1]))
+        # One may be cut where the terminal ended, or after a comma.
+        text, begun = begun + line if begun and "{" not in line else line, ""
+        if "{" not in text:
+            continue
+        if text.rfind("{") > text.rfind("}") and len(text) < 20_000:
+            begun = text[text.rfind("{") :]
+        for held in _DICT.finditer(text):
+            row = of_evaluation({key: number or of for key, of, number in _ITEM.findall(held[0])})
+            if (numbered := _NUMBERED.search(text[max(0, held.start() - 40) : held.start()])) and not any(
+                map(is_step, row)
+            ):
+                row["step"] = numbered[1]
+            # One name alone, as {'format': 1.0, 'reward': 1.0}, is what a reward function says of one answer.
+            if _is_logged(row) and ("loss" in row or sum(our_name(key) is not None for key in row) > 1):
+                yield row, bar
+
+
+def _verl(lines: Sequence[str]) -> Iterator[_Line]:
+    rows: list[dict[str, str]] = []
+    for line in lines:
+        if "step:" in line and (found := _VERL.search(line)):
+            row = {"step": found[1]}
+            for item in found[2].split(" - "):
+                if pair := _VERL_ITEM.match(item.strip()):
+                    scaled = pair[2] and as_number(pair[2]) is not None
+                    row[pair[1]] = str(Decimal(pair[3]) * Decimal(pair[2])) if scaled else pair[3]
+            if len(row) > 1:
+                rows.append(row)
+    if any(_is_logged(row) for row in rows):
+        yield from ((row, None) for row in rows)
+
+
+def _pairs(lines: Sequence[str]) -> Iterator[_Line]:
+    row: dict[str, str] = {}
+    since = 0
+    for line in lines:
+        since += 1
+        if len(line) > 2000 or "%|" in line:
+            continue
+        if not (step := _STEP.search(line)):
+            # DeepSpeed-Chat prints the reward below the line of the step.
+            pair = _PAIR.match(line)
+            if pair and row and since <= 3 and our_name(pair[1]) == "reward" and pair[1] not in row:
+                row[pair[1]] = pair[2]
+            continue
+        rest = line[: step.start()] + " | " + line[step.end() :]
+        found = {key: value for key, value in _PAIR.findall(rest) if our_name(key) is not None or marked(key, "rl")}
+        if _is_logged(found):
+            if row:
+                yield row, None
+            row, since = found, 0
+            row["step"] = step[1] or step[3]
+            if total := step[2] or step[4]:
+                row["total_steps"] = total
+    if row:
+        yield row, None
+
+
+def _bars(lines: Sequence[str]) -> Iterator[_Line]:
+    """The last state of each step of a bar; an epoch has a bar of its own, and steps count over all of them."""
+    row: dict[str, str] = {}
+    before, last = 0, 0
+    for line in lines:
+        if len(line) > 4000 or "%|" not in line or not (bar := _METERED.search(line)):
+            continue
+        pairs = _PAIR.findall(f"{line[: bar.start()]} | {bar[3]}")
+        found = {key: value for key, value in pairs if our_name(key) is not None or marked(key, "rl")}
+        if not _is_logged(found):
+            continue
+        step = int(bar[1])
+        if row and step != last:
+            yield row, None
+        if step < last:
+            before += last
+        row, last = {**found, "step": str(before + step)}, step
+    if row:
+        yield row, None
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[_Line]:
+    row: dict[str, str] = {}
+    step: str | None = None
+    section = ""
+    for line in lines:
+        if len(line) > 500:
+            continue
+        if found := _SECTION.match(line):
+            section = found[1]
+        elif found := _CELL.match(line) or _BULLET.match(line):
+            for cell in _CELL.finditer(line) if found.re is _CELL else [found]:
+                name = cell[1].strip()
+                name = f"{section}{name}" if our_name(f"{section}{name}") is not None else name
+                if is_step(name):
+                    step = cell[2]
+                elif our_name(name) is None:
+                    continue
+                if name in row:  # the next block
+                    yield from _block(row)
+                    row = {}
+                row[name] = cell[2]
+                if step is not None:
+                    row["step"] = step
+        elif header := _STEP.search(line):
+            yield from _block(row)
+            row, step = {}, header[1] or header[3]
+    yield from _block(row)
+
+
+def _block(row: dict[str, str]) -> Iterator[_Line]:
+    if _is_logged(row):
+        yield row, None
+
+
+def _is_logged(row: dict[str, str]) -> bool:
+    names = {our_name(key) for key in row}
+    return bool(names & _ANCHORS) or any(name is not None and name.startswith(("part/", "eval/")) for name in names)
+
+
+def _once(lines: list[_Line]) -> list[_Line]:
+    """Rows that each of several processes printed, once; equal rows of a run that stands still are all kept."""
+    groups = [list(group) for _, group in groupby(lines, key=lambda line: line[0])]
+    several = len(groups) > 2 and min(len(group) for group in groups) > 1
+    return [group[0] for group in groups] if several else lines
+
+
+def _runs(lines: Sequence[_Line]) -> list[_Run]:
+    """Rows apart where the step, or the epoch, begins again; a resumed run goes back, but not to its beginning."""
+    runs = [_Run()]
+    first: float | None = None
+    last = -1.0
+    for row, bar in lines:
+        now = _place(row)
+        if now is not None and _trains(row):
+            if first is not None and now < last and now <= first:
+                runs.append(_Run())
+                first = None
+            first, last = (now if first is None else first), now
+        runs[-1].rows.append(row)
+        runs[-1].bars.append(bar)
+    return runs
+
+
+def _trains(row: dict[str, str]) -> bool:
+    """Whether it is of training, and neither an evaluation nor the summary at the end."""
+    return "train_runtime" not in row and any(
+        not name.startswith("eval/") for key in row if (name := our_name(key)) is not None and name != "epoch"
+    )
+
+
+def _place(row: dict[str, str]) -> float | None:
+    return next((as_number(row[key]) for key in ("step", "epoch") if key in row), None)
+
+
+def _stepped(run: _Run) -> list[dict[str, str]]:
+    """Rows with their steps, which transformers does not print: they are equally far apart.
+
+    How far the progress bar tells, where it was written to the same place as it went: the distance that most rows agree
+    on. Where it lags (what is printed is held back in a file) the summary at the end tells the number of all steps.
+    """
+    at = [number for number, row in enumerate(run.rows) if _trains(row)]
+    if not at or any("step" in row or "global_step/max_steps" in row for row in run.rows):
+        return run.rows
+    places = {number: bar for number in at if (bar := run.bars[number]) is not None}
+    total = Counter(of for _, of in places.values()).most_common(1)[0][0] if places else 0
+    pairs = [(places[a][0], places[b][0]) for a, b in pairwise(at) if a in places and b in places]
+    gap, often = Counter(b - a for a, b in pairs if b > a).most_common(1)[0] if any(b > a for a, b in pairs) else (1, 0)
+    done = _done(run.rows[-1])
+    every, offset, known = 1, 0, True
+    if len(at) > 1 and often * 2 >= len(at) - 1:
+        start = places[at[0]][0] - gap if at[0] in places else 0
+        every, offset = gap, gap * (start // gap)
+    elif done:
+        total = total or done
+        every = max(1, round(total / len(at)))
+    else:
+        known = False
+    rows, step = [], offset
+    for number, row in enumerate(run.rows):
+        step += every if number in set(at) else 0
+        rows.append({**row, "step": str(max(step, offset + every))})
+    if known and total >= step:
+        rows[-1]["total_steps"] = str(total)
+    return rows
+
+
+def _done(row: dict[str, str]) -> int:
+    """The number of steps by the summary of a run that ended; 0 where there is none."""
+    time, speed = (as_number(row.get(f"train_{name}", "")) for name in ("runtime", "steps_per_second"))
+    return round(time * speed) if time and speed and 0 < time * speed < 1e9 else 0

@@ -1,0 +1,294 @@
+"""Plain tables of metrics: CSV, JSON lines or JSON, as people, trainers and W&B's exports write them."""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.readers.completions import column_rows, is_completions, read_beside
+from plumbline.checks.diagnosis.readers.rows import Log, as_number, config_beside, is_step, only_one, our_name
+from plumbline.errors import DataError
+from plumbline.storage import BOM, clear_read_errors, read_json, read_text
+
+SUFFIXES = frozenset({".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".txt", ".log"})
+_NAMES = (
+    "metrics",
+    "history",
+    "trainer_log",
+    "logging",
+    "log_history",
+    "log",
+    "train_log",
+    "training_log",
+    "wandb_history",
+)
+"""What trainers call the file of their metrics, in a folder."""
+_RUN = ("run", "run_name", "run_id", "run name", "run id", "name", "experiment", "exp", "dir_name", "seed")
+"""Columns that say which run a row is of."""
+_TAG = ("tag", "metric", "key", "name", "variable")
+"""Columns that name the metric of a long table."""
+_NONE = frozenset({"", "none", "null", "na", "n/a", "-", "no log"})
+"""Cells that say that there is nothing. "nan" is not among them: it may be what was logged."""
+
+
+def find(path: Path) -> Path | None:
+    """A file of a table's kind; in a folder the one of a usual name, or the only one.
+
+    Raises:
+        DataError: there are several; it lists them.
+    """
+    if path.is_file():
+        suffix = path.suffix.lower()
+        return path if suffix in SUFFIXES and (suffix not in {".txt", ".log"} or _is_table(path)) else None
+    with clear_read_errors(path):
+        files = sorted(one for one in path.iterdir() if one.suffix.lower() in SUFFIXES - {".txt", ".log"})
+    usual = [file for name in _NAMES for file in files if file.stem.lower() == name]
+    if usual:
+        return usual[0]
+    # A model's folder is full of JSON that is no table.
+    tables = [file for file in files if file.suffix.lower() != ".json"]
+    return only_one([file for file in tables if not is_completions(file)], path, "tables")
+
+
+def _is_table(path: Path) -> bool:
+    """Whether a text is JSON, or begins with names of columns, one of which is known."""
+    text = read_text(path).lstrip()
+    first = text.partition("\n")[0]
+    return text.startswith(("{", "[{")) or any(our_name(_metric(name)) for name in re.split(r"[,;\t|]", first))
+
+
+def read(path: Path) -> list[History]:
+    """See `Reader.read`."""
+    suffix = path.suffix.lower()
+    if suffix == ".json":
+        rows, skipped = _objects(read_json(path), path), 0
+    elif suffix in {".csv", ".tsv"} or (suffix in {".txt", ".log"} and not read_text(path).lstrip().startswith("{")):
+        rows, skipped = _separated(path)
+    else:
+        rows, skipped = read_lines(path)
+    runs = _runs(_pivoted(_tagged(rows, path)))
+    several = len(runs) > 1
+    if several:
+        runs = {name: of for name, of in runs.items() if _known(of)} or runs
+    # What lies beside a table of several runs may be of any of them.
+    config = {} if several else config_beside(path.parent)
+    return [
+        Log(
+            origin="table",
+            path=path,
+            rows=_without_gaps(of),
+            config=config,
+            skipped=skipped,
+            name=name,
+        ).history(lambda parts: [] if several else read_beside(path.parent, parts))
+        for name, of in runs.items()
+    ]
+
+
+def read_lines(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The objects of JSON lines, and how many lines are none (a last one may be half written).
+
+    Raises:
+        DataError: it cannot be read, or no line is an object.
+    """
+    rows, skipped = [], 0
+    for line in read_text(path).split("\n"):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line.removeprefix(BOM))
+        except (ValueError, RecursionError):
+            row = None
+        if isinstance(row, dict):
+            rows.append(_flat(row))
+        else:
+            skipped += 1
+    if skipped and not rows:
+        raise DataError(f"{path}: none of its {skipped} lines is a JSON object", "give JSON lines, CSV or a JSON list")
+    return rows, skipped
+
+
+def _flat(row: Mapping[str, Any], levels: int = 4) -> dict[str, Any]:
+    """A row whose metrics lie some levels deeper (verl's {"step": 1, "data": {...}}), as one."""
+    flat: dict[str, Any] = {}
+    for key, value in row.items():
+        if isinstance(value, dict) and "_type" not in value and levels:
+            within = key if key not in {"data", "metrics", "logs"} else ""
+            held = _flat(value, levels - 1)
+            flat |= {f"{within}/{name}" if within else str(name): one for name, one in held.items()}
+        else:
+            flat[key] = value
+    return flat
+
+
+def _objects(value: Any, path: Path) -> list[dict[str, Any]]:
+    """A list of rows, bare or under some key, or columns with a list each, or {index: value} as pandas has it."""
+    if isinstance(value, dict):
+        lists = [one for one in value.values() if isinstance(one, list) and one and isinstance(one[0], dict)]
+        if len(lists) == 1:
+            return _objects(lists[0], path)
+        if (rows := column_rows(value)) is not None:
+            return rows
+        if any(our_name(key) in {"reward", "loss", "eval/reward", "eval/loss"} for key in value if _logged(value[key])):
+            return [_flat(value)]  # the last value of each metric, as W&B's summary has it
+        columns = {
+            key: list(one.values()) if isinstance(one, dict) else one
+            for key, one in value.items()
+            if isinstance(one, list | dict)
+        }
+        if columns:
+            longest = max(len(column) for column in columns.values())
+            return [{key: one[at] for key, one in columns.items() if at < len(one)} for at in range(longest)]
+    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+        raise DataError(f"{path} holds no list of objects", "give a list of {metric: value}, one for each logged step")
+    return [_flat(row) for row in value]
+
+
+def _separated(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a CSV; how many lines are none, and how many cells of metrics no numbers: nobody reads either."""
+    text = read_text(path).lstrip("\n")
+    mark = max(",;\t|", key=text.partition("\n")[0].count)
+    try:
+        lines = [line for line in csv.reader(io.StringIO(text, newline=""), delimiter=mark) if any(line)]
+        lines = [line for line in lines if not all(re.fullmatch(r"\s*(?::?-{2,}:?)?\s*", cell) for cell in line)]
+    except csv.Error as error:
+        raise DataError(f"{path} cannot be read as CSV ({error})", "give a table with a line of names") from error
+    if not lines:
+        raise DataError(f"{path} is empty", "look at it again after the first step of training")
+    header = [name.strip() for name in lines[0]]
+    rows: list[dict[str, Any]] = []
+    skipped, full = 0, True
+    for line in lines[1:]:
+        cells = [cell.strip() for cell in line]
+        row = {
+            name: _decimal(cell, mark) for name, cell in zip(header, cells, strict=False) if cell.lower() not in _NONE
+        }
+        known = [name for name in row if our_name(_metric(name)) is not None]
+        bad = [name for name in known if as_number(row[name]) is None]
+        if len(cells) != len(header) or (bad and len(bad) == len(known)):
+            skipped += 1
+            continue
+        full &= len(row) == len(header)
+        skipped += len(bad)
+        rows.append(row)
+    if skipped and not rows:
+        raise DataError(f"{path}: none of its {skipped} lines fits its first, the names", "give a table with names")
+    # Where no cell is empty, nan may say that there is nothing, as pandas writes it on demand: see `_without_gaps`.
+    if full:
+        rows = [{name: _bare(value) for name, value in row.items()} for row in rows]
+    return rows, skipped
+
+
+def _bare(cell: str) -> str | float:
+    return math.nan if cell.lower() == "nan" else cell
+
+
+def _decimal(cell: str, mark: str) -> str:
+    """A cell; a table with semicolons may have decimal commas."""
+    return cell.strip().replace(",", ".") if mark == ";" and cell.count(",") == 1 else cell.strip()
+
+
+def _metric(column: str) -> str:
+    """The name behind `run-name - `, as W&B's page exports it."""
+    return column.rpartition(" - ")[2]
+
+
+def _runs(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of each run, by its name: of a column that names runs, or of the names before W&B's columns.
+
+    W&B's page exports `run-name - train/reward` for each run, with bounds (`__MIN`, `__MAX`) that are left out. The
+    only run of a table has no name.
+    """
+    names = dict.fromkeys(key for row in rows for key in row)
+    for column in [key for wanted in _RUN for key in names if key.lower() == wanted]:
+        of: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            of.setdefault(str(row.get(column, "")), []).append({key: row[key] for key in row if key != column})
+        if 1 < len(of) <= len(rows) / 2 and _side_by_side(list(of.values())):
+            return of
+    names = {key: "" for key in names if not key.endswith(("__MIN", "__MAX"))}
+    runs = dict.fromkeys(key.rpartition(" - ")[0] for key in names if " - " in key)
+    if len(runs) < 2:
+        return {"": [{_metric(key): row[key] for key in row if key in names} for row in rows]}
+    of = {}
+    for run in runs:
+        own = [key for key in names if key.startswith(f"{run} - ") and key.rpartition(" - ")[0] == run]
+        shared = [key for key in names if " - " not in key]
+        of[run] = [
+            {_metric(key): row[key] for key in (*shared, *own) if key in row}
+            for row in rows
+            if any(row.get(key) is not None for key in own)
+        ]
+    return of
+
+
+def _side_by_side(runs: Sequence[Sequence[Mapping[str, Any]]]) -> bool:
+    """Whether two runs have a step in common; a run that was resumed under another name has none."""
+    steps = [next((str(row[key]) for key in row if is_step(key)), "") for run in runs for row in run]
+    return len(set(steps)) < len(steps)
+
+
+def _known(rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a column of it is a metric."""
+    return any(our_name(key) is not None for row in rows for key in row)
+
+
+def _tagged(rows: Sequence[Mapping[str, Any]], path: Path) -> Sequence[Mapping[str, Any]]:
+    """Rows of one metric whose name stands in the file's (TensorBoard's download: `run-a-tag-train_reward.csv`)."""
+    tag = path.stem.rpartition("tag-")[2]
+    if our_name(tag) is None or not rows or {key.lower() for key in rows[0]} != {"wall time", "step", "value"}:
+        return rows
+    return [{tag if key.lower() == "value" else key: row[key] for key in row} for row in rows]
+
+
+def _pivoted(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Rows of a long table (`step, tag, value`), the metrics of a step in one row; others as they are."""
+    lower = {key.lower(): key for row in rows[:1] for key in row}
+    tag = next((lower[one] for one in _TAG if one in lower), None)
+    if tag is None or "value" not in lower or "step" not in lower:
+        return rows
+    if not any(our_name(str(row.get(tag))) for row in rows):
+        return rows
+    made: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        rest = {key: row[key] for key in row if key.lower() in {"step", *_RUN} and key != tag}
+        made.setdefault(tuple(rest.items()), rest)[str(row.get(tag))] = row.get(lower["value"])
+    return list(made.values())
+
+
+def _without_gaps(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows without the NaN that say "not logged here", as pandas fills them in; those that were logged stay.
+
+    A metric was logged in a row if one that is usually logged with it was, or if nothing else was.
+    """
+    known = {key for row in rows for key in row if our_name(key) not in {None, "epoch"}}
+    bare = {key for row in rows for key in known if isinstance(row.get(key), float) and row[key] != row[key]}
+    if not bare:
+        return [dict(row) for row in rows]
+    there = {key: {at for at, row in enumerate(rows) if _logged(row.get(key))} for key in known}
+    kept = []
+    for at, row in enumerate(rows):
+        present = {key for key in known if at in there[key]}
+        gaps = {
+            key
+            for key in bare
+            if isinstance(row.get(key), float) and row[key] != row[key] and present and not _with(key, present, there)
+        }
+        kept.append({key: value for key, value in row.items() if key not in gaps})
+    return kept
+
+
+def _with(key: str, present: Iterable[str], there: Mapping[str, set[int]]) -> bool:
+    """Whether one of the metrics that are there is there in nine of ten rows that have this one."""
+    return any(len(there[key] & there[other]) >= 0.9 * len(there[key]) for other in present)
+
+
+def _logged(value: Any) -> bool:
+    """Whether it is a number, or a text that should be one."""
+    number = as_number(value)
+    return isinstance(value, str) if number is None else number == number

@@ -1,0 +1,195 @@
+"""Runs of W&B: offline folders with `run-*.wandb`, or the `files/wandb-history.jsonl` of older versions; and addresses.
+
+A `.wandb` file is a log of LevelDB (github.com/google/leveldb, doc/log_format.md) with a header of W&B's and plain
+CRC-32, and its records are messages of wandb_internal.proto. W&B's own reader is part of a program that it starts; this
+one needs nothing of W&B's. The run at an address is read by W&B's own client.
+"""
+
+import importlib
+import json
+import os
+import re
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.readers.completions import read_beside
+from plumbline.checks.diagnosis.readers.protobuf import children, fields
+from plumbline.checks.diagnosis.readers.rows import Log, config_beside, only_one
+from plumbline.checks.diagnosis.readers.table import read_lines
+from plumbline.config.imports import missing
+from plumbline.errors import DataError
+from plumbline.storage import read_bytes
+
+_BLOCK = 32768
+_HEADER = struct.Struct("<IHB")
+"""Of a piece of a record: CRC, length, and whether it is the whole (1), the first (2), a middle one (3) or the last."""
+_START = struct.pack("<4sHB", b":W&B", 0xBEE1, 0)
+
+
+_PAGE = re.compile(r"((?:https?://)?([^/\s]+))(/[^?#]*)?(?:[?#].*)?")
+_NAME = re.compile(r"[\w.%:-]+")
+
+
+_PUBLIC = frozenset({"wandb.ai", "www.wandb.ai"})
+
+
+def is_page(path: str) -> bool:
+    """Whether it is an address of W&B: at wandb.ai, at a host of that name, or at the one of WANDB_BASE_URL."""
+    found = _PAGE.fullmatch(path)
+    if found is None:
+        return False
+    own = _PAGE.fullmatch(os.environ.get("WANDB_BASE_URL", ""))
+    if "://" not in path:
+        return found[2] in _PUBLIC and not Path(path).exists()
+    return "wandb" in found[2].lower().split(":")[0] or (own is not None and found[2] == own[2])
+
+
+def read_page(address: str) -> list[History]:
+    """The run at an address, read by W&B's client.
+
+    Raises:
+        DataError: it is no run's address, the client is not installed, or it cannot read the run.
+    """
+    found = _PAGE.fullmatch(address)
+    assert found is not None
+    places = [place for place in (found[3] or "").split("/") if place]
+    if len(places) < 4 or places[2] != "runs" or not all(map(_NAME.fullmatch, places[:4])):
+        raise DataError(
+            f"{address} is no address of one run of W&B",
+            "open the run there, and give its address: https://wandb.ai/ENTITY/PROJECT/runs/ID",
+        )
+    name = "/".join((*places[:2], places[3]))
+    server = [] if found[2] in _PUBLIC else [{"base_url": found[1]}]
+    api = f"wandb.Api({str(server)[1:-1]})"
+    export = (
+        "write its history to a file where W&B's client is installed, and check that: "
+        f"python -c \"import json, wandb; [print(json.dumps(row)) for row in {api}.run('{name}').scan_history()]\" "
+        "> history.jsonl && plumbline check history.jsonl; or export charts of the run's page as CSV"
+    )
+    try:
+        opened = getattr(importlib.import_module("wandb"), "Api", None)
+    except ImportError:
+        opened = None
+    if opened is None:  # a folder `wandb` of offline runs can be imported, too
+        error = missing(f"the run at {address}", "wandb", DataError)
+        raise DataError(error.cause, f"{error.fix}, wandb login, then the same command; or {export}")
+    try:
+        run = opened(*server).run(name)
+        rows, config, state = [dict(row) for row in run.scan_history()], dict(run.config), run.state
+    except Exception as error:  # the client raises what its transport raises
+        raise DataError(
+            f"W&B's client cannot read {address} ({type(error).__name__}: {error})",
+            f"check the address, and log in by `wandb login` where the project is not public; or {export}",
+        ) from error
+    finished = state == "finished" if isinstance(state, str) else None
+    log = Log(origin="wandb", path=address, rows=rows, config=config, finished=finished)
+    return [log.history(lambda _: [])]
+
+
+def find(path: Path) -> Path | None:
+    """The file itself, that of a run's folder, or that of the one run in a folder of runs.
+
+    Raises:
+        DataError: there are several runs; it lists them.
+    """
+    if path.is_file():
+        return path if path.suffix == ".wandb" else None
+    for pattern in ("run-*.wandb", "files/wandb-history.jsonl", "wandb-history.jsonl"):
+        if found := only_one(list(path.glob(pattern)), path, "runs of W&B"):
+            return found
+    runs = [run for part in ("", "wandb/") for run in path.glob(f"{part}*run-*/run-*.wandb") if not _is_link(run)]
+    return only_one(runs, path, "runs of W&B")
+
+
+def read(path: Path) -> list[History]:
+    """See `Reader.read`. A file that is half written, or damaged, is read as far as it goes."""
+    folder = path.parent.parent if path.parent.name == "files" else path.parent
+    rows: list[dict[str, Any]] = []
+    config = config_beside(folder)
+    if path.suffix == ".jsonl":
+        rows, skipped = read_lines(path)
+    else:
+        content = read_bytes(path)
+        if not content.startswith(_START):
+            raise DataError(f"{path} is no file of W&B", "give a run-*.wandb as W&B wrote it, or its folder")
+        records, whole = _records(content)
+        skipped = 0 if whole else 1
+        for record in records:
+            try:
+                for number, value in fields(record):
+                    if not isinstance(value, bytes):
+                        continue
+                    if number == 2:
+                        rows.append(_items(value, 1))
+                    elif number == 17:
+                        config |= {k: v for held in children(value, 4) for k, v in _items(held, 1).items()}
+                    elif number == 5:
+                        config |= _items(value, 1)
+            except ValueError:
+                skipped += 1
+    log = Log(origin="wandb", path=path, rows=rows, config=config, skipped=skipped)
+    return [log.history(lambda parts: read_beside(folder, parts))]
+
+
+def _records(content: bytes) -> tuple[list[bytes], bool]:
+    """Records up to the first that is cut or damaged, and whether none was."""
+    records: list[bytes] = []
+    held: list[bytes] = []
+    for piece, kind in _pieces(content):
+        if kind == 0:
+            return records, False
+        held = [piece] if kind in {1, 2} else [*held, piece]
+        if kind in {1, 4}:
+            records.append(b"".join(held))
+            held = []
+    return records, not held
+
+
+def _pieces(content: bytes) -> Iterator[tuple[bytes, int]]:
+    """Pieces with their kinds; kind 0 for one that is cut, or whose CRC is wrong, and then no more."""
+    at = len(_START)
+    while at < len(content):
+        if _BLOCK - at % _BLOCK < _HEADER.size:  # zeros up to the next block
+            at += _BLOCK - at % _BLOCK
+            continue
+        if at + _HEADER.size > len(content):
+            yield b"", 0
+            return
+        crc, length, kind = _HEADER.unpack_from(content, at)
+        at += _HEADER.size
+        piece = content[at : at + length]
+        at += length
+        if len(piece) < length or not 1 <= kind <= 4 or zlib.crc32(bytes([kind]) + piece) != crc:
+            yield b"", 0
+            return
+        yield piece, kind
+
+
+def _items(message: bytes, number: int) -> dict[str, Any]:
+    """Keys (field 1, or the pieces of a path in field 2) with values as JSON (field 16)."""
+    found = {}
+    for item in children(message, number):
+        key, nested, value = b"", [], None
+        for one, part in fields(item):
+            if isinstance(part, bytes):
+                if one == 1:
+                    key = part
+                elif one == 2:
+                    nested.append(part)
+                elif one == 16:
+                    value = part
+        if value is not None:
+            try:
+                found["/".join(one.decode() for one in nested) or key.decode()] = json.loads(value)
+            except RecursionError as error:
+                raise ValueError("nested too deeply") from error
+    return found
+
+
+def _is_link(run: Path) -> bool:
+    """`latest-run` is a link to one of the others."""
+    return run.parent.is_symlink()

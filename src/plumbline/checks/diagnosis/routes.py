@@ -1,0 +1,229 @@
+"""Which model does which job: a table for whoever serves them, made from evaluations, with what each choice rests on.
+
+version: 1
+routes:
+  extraction:
+    model: runs/small/models/rl
+    decided: true
+    said: ...
+    candidates: ...   # every model with its figure, the best first
+    fallback: [runs/large/models/rl]   # by hand, as all that follows: asked where the model fails
+    shadow: runs/next/models/rl        # gets a copy of a share of the requests; nobody sees its answers
+    shadow_share: 0.1
+default: extraction   # a job or a model, for requests that nothing says the job of
+
+A table by hand needs `version`, and of each route its `model`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+from plumbline.config.overrides import read_yaml
+from plumbline.config.section import section
+from plumbline.errors import DataError, IncomparableError, RecipeError, RunError
+from plumbline.evaluation.comparison import check_same
+from plumbline.evaluation.statistics import Interval, mean_interval, paired
+from plumbline.records import Evaluation
+from plumbline.runs.evaluations import EvaluationKey
+from plumbline.runs.remote import portable
+from plumbline.runs.run import STAGES, Run
+from plumbline.storage import SMALL, begins_with, read_text, write_text
+
+VERSION = 1
+HEAD = "# Written by `plumbline route`: which model does which job.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that could do a job."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # people edit the file
+
+    model: str
+    mean: float
+    low: float
+    high: float
+    n: int
+    """Examples that it was evaluated on."""
+    behind: tuple[float, float, float] | None
+    """Its mean less the best one's on the same examples, with the ends of the interval; null of the best."""
+
+    @property
+    def figure(self) -> Interval:
+        """The mean reward with its 95 % interval."""
+        return Interval(self.mean, self.low, self.high, self.n)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Who does a job."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # people edit the file
+
+    model: str
+    decided: bool = False
+    """False where another model may be as good: the difference is inside the noise, or nothing was compared."""
+    said: str = ""
+    candidates: tuple[Candidate, ...] = ()
+    fallback: tuple[str, ...] = ()
+    """Models that are asked in turn where the one before fails."""
+    shadow: str | None = None
+    """A model that gets a copy of some requests, whose answers are logged and never returned."""
+    shadow_share: float = 1.0
+    """Of the requests, how many the shadow gets."""
+
+    def __post_init__(self) -> None:
+        """Refuse a share that is none, and a model that would be asked twice.
+
+        Raises:
+            ValueError: says which.
+        """
+        if not 0 < self.shadow_share <= 1:
+            raise ValueError(f"shadow_share must lie in (0, 1], not {self.shadow_share}")
+        asked = (self.model, *self.fallback)
+        if len(set(asked)) < len(asked):
+            raise ValueError(f"{' and '.join(asked)} are asked in turn, and one of them stands there twice")
+        if self.shadow == self.model:
+            raise ValueError(f"the shadow {self.shadow} would be compared with itself")
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingTable:
+    """A model for each job."""
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}  # people edit the file
+
+    version: int
+    routes: Mapping[str, Route]
+    default: str | None = None
+    """A job or a model: where requests go that nothing says the job of. None refuses them."""
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Every model that the table sends requests to, each once."""
+        found = [name for one in self.routes.values() for name in (one.model, *one.fallback, one.shadow)]
+        if self.default not in self.routes:
+            found.append(self.default)
+        return tuple(dict.fromkeys(name for name in found if name is not None))
+
+
+def route(folders: Sequence[Path]) -> RoutingTable:
+    """The best model for each job that the runs were evaluated on after their last stage (greedily, last final split).
+
+    Where others may be as good as the best, the one that was given first is taken: give the cheaper model first.
+
+    Raises:
+        RunError: a folder is no run, or has no model evaluated.
+        IncomparableError: a job was evaluated on other examples or under another rubric.
+        DataError: a record cannot be read.
+    """
+    jobs: dict[str, dict[str, Evaluation]] = {}
+    for folder in folders:
+        for job, (model, evaluation) in _evaluated(folder).items():
+            jobs.setdefault(job, {})[model] = evaluation
+    return RoutingTable(VERSION, {job: _routed(found) for job, found in jobs.items()})
+
+
+def _evaluated(folder: Path) -> dict[str, tuple[str, Evaluation]]:
+    """The model of a run's last evaluated stage, and its evaluation, by job."""
+    if not folder.is_dir():
+        raise RunError(f"{folder} is no folder", "give the folder of a run")
+    run = Run.read(folder)
+    final = run.recipe.evaluation.final
+    found = {key: one for key, one in run.evaluations().items() if key.step is None and key.mode == "greedy"}
+    found = {key: one for key, one in found.items() if final and key.split == final[-1] and key.stage in STAGES}
+    if not found:
+        raise RunError(f"{folder} has no model that was evaluated after a stage", "let the run finish a stage")
+    stage = max((key.stage for key in found), key=STAGES.index)
+    return {
+        _job(key, one, run): (portable(str(_model(run, stage))), one)
+        for key, one in found.items()
+        if key.stage == stage
+    }
+
+
+def _job(key: EvaluationKey, evaluation: Evaluation, run: Run) -> str:
+    """A task's name in its run; of a run of one task, the job among its options, or the task itself."""
+    task = run.recipe.each_task[key.task]
+    return key.task or str(task.options.get("job", evaluation.task))
+
+
+def _model(run: Run, stage: str) -> Path | str:
+    """The model that a stage's evaluation is of: the recipe's own where no stage has trained yet."""
+    name = run.recipe.model.name
+    return name if stage == "base" and name is not None else run.model(stage)
+
+
+def _routed(found: Mapping[str, Evaluation]) -> Route:
+    models = list(found)
+    best = max(models, key=lambda model: found[model].mean_reward)
+    candidates = {model: _candidate(model, found[model], None if model == best else found[best]) for model in models}
+    as_good = [one for one in models if (behind := candidates[one].behind) is None or behind[2] >= 0]
+    chosen = as_good[0]
+    if len(models) == 1:
+        said = "the only model that was evaluated on it"
+    elif len(as_good) == 1:
+        said = "better than all others on the same examples"
+    else:
+        rivals = ", ".join(model for model in as_good if model != chosen)
+        said = f"not decided: the difference to {rivals} is inside the noise; the model that was given first is taken"
+    ordered = sorted(candidates.values(), key=lambda one: -one.mean)
+    return Route(chosen, decided=len(as_good) == 1 < len(models), said=said, candidates=tuple(ordered))
+
+
+def _candidate(model: str, evaluation: Evaluation, best: Evaluation | None) -> Candidate:
+    mean = mean_interval(evaluation.rewards())
+    behind = None
+    if best is not None:
+        check_same(evaluation, best)
+        rewards = {row.id: row.reward for row in best.rows}
+        pairs = [(rewards[row.id], row.reward) for row in evaluation.rows if row.id in rewards]
+        if not pairs:
+            raise IncomparableError("no example was judged of both models", "look at why they could not be judged")
+        behind = paired([one for one, _ in pairs], [other for _, other in pairs]).difference
+    less = None if behind is None else (behind.mean, behind.low, behind.high)
+    return Candidate(model, mean.mean, mean.low, mean.high, mean.n, less)
+
+
+def write_routes(path: Path, table: RoutingTable) -> None:
+    """Write a table, over one of ours if there is one.
+
+    Raises:
+        RunError: the file is there, and is no routing table of ours.
+        StorageError: it cannot be written.
+    """
+    if path.exists() and not (path.is_file() and begins_with(path, HEAD)):
+        raise RunError(f"{path} is there already, and `plumbline route` did not write it", "give another --out")
+    write_text(path, HEAD + yaml.safe_dump(plain(table), sort_keys=False, allow_unicode=True, width=110))
+
+
+def read_routes(path: Path) -> RoutingTable:
+    """Read a table; people may edit it.
+
+    Raises:
+        DataError: it cannot be read, is no routing table, or is of another version.
+    """
+    try:
+        values = read_yaml(read_text(path, limit=SMALL), str(path))
+        if not isinstance(values, dict):
+            raise DataError(f"{path} is no routing table", "`plumbline route RUN ... --out FILE` writes one")
+        table = section(RoutingTable, values, str(path), advice="`plumbline route RUN ... --out FILE` writes one")
+    except RecipeError as error:
+        raise DataError(error.cause, error.fix) from error
+    if table.version != VERSION:
+        raise DataError(f"{path} has version {table.version}, and this reads {VERSION}", "write it anew")
+    return table
+
+
+def plain(table: RoutingTable) -> dict[str, Any]:
+    """Plain values, as they are written."""
+    values = asdict(table)
+    for one in values["routes"].values():
+        found = [{**each, "behind": each["behind"] and list(each["behind"])} for each in one["candidates"]]
+        one["candidates"] = found
+        one["fallback"] = list(one["fallback"])
+    return values

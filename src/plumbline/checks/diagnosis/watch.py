@@ -1,0 +1,190 @@
+"""Watch rules: conditions of the recipe, judged at every step of RL that has their figures, live and afterwards.
+
+A rule fires where its condition holds, so where the whole interval is on that side. Where only the mean is, it says so
+once and goes on: a run is not stopped by noise. It is quiet until it has stopped holding in between.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Protocol
+
+from plumbline.checks.diagnosis.conditions import judge
+from plumbline.checks.diagnosis.evidence import Evidence, Records
+from plumbline.recipe.handoff import Condition, WatchRule
+from plumbline.runs.run import Run
+
+Action = Literal["stop", "warn", "noise"]
+"""stop: the run stops after a checkpoint. warn: it is said. noise: it would be, if the interval were narrower."""
+EVENT = "watch"
+"""The kind of a rule's events, and the key of what a stage remembers of them."""
+
+
+class Remembers(Protocol):
+    """A stage of a run: it has plain values that a resumed run takes up again."""
+
+    memory: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """What a rule found at a step."""
+
+    rule: str
+    action: Action
+    step: int
+    said: str
+    expected: str
+    advice: str
+
+    @property
+    def message(self) -> str:
+        """In one sentence, for an event."""
+        noise = " The interval is too wide to act on it." if self.action == "noise" else ""
+        return f"{self.rule}: {self.said}; expected: {self.expected}.{noise} {self.advice}".strip()
+
+    def facts(self) -> dict[str, Any]:
+        """What the result of a run says that it stopped."""
+        return {"rule": self.rule, "said": self.said, "expected": self.expected}
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What became of a rule in a run, for the report."""
+
+    rule: str
+    expected: str
+    stop_if: str
+    warn_if: str
+    fired: tuple[Fired, ...]
+    now: str
+    """What its figures were at the end."""
+
+    def plain(self) -> dict[str, Any]:
+        """JSON values."""
+        return {**asdict(self), "fired": [asdict(one) for one in self.fired]}
+
+
+class Watcher:
+    """Judges the rules of a run while it trains.
+
+    Args:
+        run: whose recipe has the rules.
+        stage: whose memory a resumed run takes up again.
+    """
+
+    def __init__(self, run: Run, stage: Remembers) -> None:
+        self.run, self.rules, self.stage = run, rules_of(run), stage
+        self._rows: list[Mapping[str, Any]] | None = None
+
+    def look(self, row: Mapping[str, Any]) -> Fired | None:
+        """Judge the rules after a step's metrics were recorded; each that fires leaves an event.
+
+        Args:
+            row: the step's metrics, with its number.
+
+        Returns:
+            The first that asks to stop.
+        """
+        if not self.rules:
+            return None
+        if self._rows is None:
+            self._rows = [one for one in self.run.rows("rl") if one["step"] < row["step"]]
+        self._rows.append(row)
+        evidence = Evidence((Records.of(self.run, self._rows),))
+        stop, state = None, self.stage.memory.setdefault(EVENT, {})
+        for fired in judged(self.rules, evidence, row, state):
+            self.run.event(EVENT, fired.message, rule=fired.rule, action=fired.action, stage="rl", step=fired.step)
+            stop = stop or (fired if fired.action == "stop" else None)
+        if stop is not None:  # so that a run that is resumed with this rule stops once more
+            del state[stop.rule]
+        return stop
+
+
+def rules_of(run: Run) -> dict[str, WatchRule]:
+    """The rules that are in force."""
+    return {name: rule for name, rule in run.recipe.watch.items() if rule is not None}
+
+
+def judged(
+    rules: Mapping[str, WatchRule], evidence: Evidence, row: Mapping[str, Any], state: dict[str, Action]
+) -> Iterator[Fired]:
+    """Yield what each rule found at the step of a row that has one of its metrics, unless it found that before, too.
+
+    Args:
+        rules: by name.
+        evidence: the records up to that step.
+        row: the step's metrics.
+        state: what each rule found last; it is changed.
+    """
+    for name, rule in rules.items():
+        conditions = [one for one in (rule.stop_if, rule.warn_if) if one is not None]
+        if not any(row.get(metric) is not None for one in conditions for metric in one.metrics()):
+            continue
+        found = _found(rule, evidence)
+        before = state.pop(name, None)
+        if found is not None:
+            action, said = found
+            state[name] = action
+            if action != before:
+                yield Fired(name, action, row["step"], said, rule.expected, rule.advice)
+
+
+def _found(rule: WatchRule, evidence: Evidence) -> tuple[Action, str] | None:
+    noise: tuple[Action, str] | None = None
+    asked: tuple[tuple[Action, Condition | None], ...] = (("stop", rule.stop_if), ("warn", rule.warn_if))
+    for action, condition in asked:
+        if condition is None:
+            continue
+        verdict = judge(condition, evidence, {})
+        if verdict.holds:
+            return action, "; ".join(verdict.said)
+        if verdict.noise and verdict.leans:
+            noise = noise or ("noise", "; ".join(verdict.said))
+    return noise
+
+
+def afterwards(run: Run) -> list[Watched]:
+    """What each rule of a run finds in its records, step by step, whether or not it was there while the run trained.
+
+    Raises:
+        DataError: a record cannot be read.
+    """
+    rules = rules_of(run)
+    if not rules:
+        return []
+    records = Records.of(run)
+    state: dict[str, Action] = {}
+    fired = [
+        one for row in records.trained for one in judged(rules, Evidence((records,), until=row["step"]), row, state)
+    ]
+    whole = Evidence((records,))
+    return [
+        Watched(
+            rule=name,
+            expected=rule.expected,
+            stop_if=as_words(rule.stop_if),
+            warn_if=as_words(rule.warn_if),
+            fired=tuple(one for one in fired if one.rule == name),
+            now="; ".join(
+                line for one in (rule.stop_if or rule.warn_if,) if one for line in judge(one, whole, {}).said
+            ),
+        )
+        for name, rule in rules.items()
+    ]
+
+
+def as_words(condition: Condition | None) -> str:
+    """A condition in words; empty for none."""
+    if condition is None:
+        return ""
+    if condition.parts:
+        word = {"all": " and ", "any": " or ", "none": " or "}
+        kind = next(key for key in word if getattr(condition, key))
+        said = word[kind].join(part if isinstance(part, str) else as_words(part) for part in condition.parts)
+        return f"neither {said}" if kind == "none" else said
+    when = [f"from step {step} on" for step in (condition.at, condition.after) if step is not None]
+    change = f", the change since step {condition.since}" if condition.since is not None else ""
+    bounds = " and ".join(f"{name.replace('_', ' ')} {bound:g}" for name, bound in condition.bounds.items())
+    window = f", mean of {condition.window} steps" if condition.window > 1 else ""
+    row = [f"{condition.sustained} times in a row"] if condition.sustained > 1 else []
+    return ", ".join([f"{condition.metric}{window}{change} {bounds}", *when, *row])

@@ -1,0 +1,212 @@
+"""Too few: examples of an evaluation, prompts that RL will see, kinds of prompts on either side, answers of a group."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.diagnosis.rules.gain import FEW
+from plumbline.checks.preflight.before import Before, Check
+from plumbline.checks.preflight.prompts import Opened
+from plumbline.evaluation.statistics import Interval, detectable
+from plumbline.records import Evaluation
+from plumbline.runs.evaluations import EvaluationKey, read_evaluation
+
+SCATTER = 0.3
+"""Standard deviation of the difference of two answers' rewards to one prompt: the commerce log's single rewards had
+0.31, and differences of answers that are alike by half scatter as much."""
+FEW_INSIDE = 30
+"""Examples of an evaluation inside RL, which shows a course and decides nothing."""
+HALF, LITTLE, FEW_PROMPTS = 0.5, 0.2, 50
+"""Epochs of a task's prompts that RL draws, under which it is noted and, in a long run, warned of; and prompts in all.
+The commerce log plateaued at 0.135 epochs and under 50 prompts a task, the forms log trained on 25 of 992."""
+LONG = 100
+"""Steps from which on nobody takes a run for a trial."""
+FEW_OF_KIND = 5
+FEW_ANSWERS = 4
+EQUAL = 0.5
+"""Share of groups with equal rewards, the commerce log's limit."""
+
+
+def noticeable(n: int) -> float:
+    """The least difference that n examples show four times in five, where differences scatter by `SCATTER`."""
+    half = 1.959964 * SCATTER / math.sqrt(n)
+    return detectable(Interval(0.0, -half, half, n))
+
+
+def evaluations(before: Before) -> Iterator[Finding]:
+    """How small a gain each evaluation could show."""
+    recipe = before.recipe
+    finals = {f"{p.name or p.task} {split}": p.sizes[split] for p in before.prompts for split in p.finals}
+    inside = {p.name or p.task: p.inside for p in before.prompts if p.inside}
+    for what, sizes, limit in (("after a stage", finals, FEW), ("inside RL", inside, FEW_INSIDE)):
+        small = {name: n for name, n in sizes.items() if n < limit}
+        if not small:
+            continue
+        least = min(small.values())
+        raises = what == "inside RL" and recipe.evaluation.limit is not None and least == recipe.evaluation.limit
+        yield Finding(
+            "evaluation-size",
+            "warning",
+            f"evaluations {what} are small: {', '.join(f'{name} {n}' for name, n in small.items())} prompts; {least} "
+            f"show a gain of {noticeable(least):.2f} four times in five, and smaller ones look like noise",
+            evidence={name: {"n": n, "detectable": round(noticeable(n), 3)} for name, n in small.items()},
+            causes=("few records, of which a tenth is held out", "a limit that saves time"),
+            fix=f"take {_enough(0.1)} examples to see a gain of 0.1, {_enough(0.05)} for 0.05",
+            change={"evaluation.limit": 64} if raises else {},
+        )
+
+
+def _enough(gain: float) -> int:
+    return math.ceil((noticeable(1) / gain) ** 2)
+
+
+def coverage(before: Before) -> Iterator[Finding]:
+    """How much of each task's data RL will have seen."""
+    rl = before.recipe.rl
+    if rl is None:
+        return
+    starved, partly = [], []
+    for one in before.prompts:
+        few = one.drawn < min(FEW_PROMPTS, one.sizes["train"])
+        if few or (one.coverage < LITTLE and rl.steps >= LONG):
+            starved.append(one)
+        elif one.coverage < HALF:
+            partly.append(one)
+    for level, found in (("warning", starved), ("note", partly)):
+        if found:
+            needed = max(math.ceil(one.sizes["train"] / (one.share * rl.prompts_per_step)) for one in found)
+            said = ", ".join(
+                f"{one.name and one.name + ' '}{one.drawn:.0f} of {one.sizes['train']} ({one.coverage:.0%})"
+                for one in found
+            )
+            yield Finding(
+                "coverage",
+                "warning" if level == "warning" else "note",
+                f"RL draws few of the training prompts: {said}; {needed} steps would see each once",
+                evidence={one.name or one.task: {"drawn": round(one.drawn), "epochs": one.coverage} for one in found},
+                causes=("few steps, or few prompts a step, for this much data",),
+                fix="before a plateau is called the model's limit, train longer or with more prompts a step",
+                change={"rl.steps": needed},
+            )
+
+
+def strata(before: Before) -> Iterator[Finding]:
+    """Kinds of prompts that are in one split only, and evaluations that stop before they come to all kinds."""
+    for one in before.tasks.values():
+        if not one.built:
+            continue
+        kinds = Counter(example.stratum for example in one.splits["train"])
+        held_out = {name: found for name, found in before.evaluated(one).items() if name in {"val", "test"}}
+        for split, examples in held_out.items():
+            there = Counter(example.stratum for example in examples)
+            if len(kinds | there) > 1:
+                yield from _one_sided(one, split, kinds, there)
+        yield from _in_order(before, one)
+
+
+def _one_sided(one: Opened, split: str, kinds: Counter[str], there: Counter[str]) -> Iterator[Finding]:
+    unasked, unseen = sorted(kinds.keys() - there.keys()), sorted(there.keys() - kinds.keys())
+    for names, where, lacking in ((unasked, "train", split), (unseen, split, "train")):
+        if names:
+            yield Finding(
+                "strata",
+                "warning" if 2 * len(names) >= len(kinds.keys() | there.keys()) else "note",
+                f"{one.called}{len(names)} of {len(kinds.keys() | there.keys())} kinds of prompts are in {where} and "
+                f"not in {lacking}, for example {names[0]}",
+                evidence={"train": dict(kinds), split: dict(there)},
+                causes=("a split by order in the file, and not by kind",),
+                fix="split each kind by itself",
+            )
+    few = {name: n for name, n in there.items() if n < FEW_OF_KIND}
+    if few and 2 * len(few) >= len(there):
+        yield Finding(
+            "strata",
+            "note",
+            f"{one.called}{len(few)} of the {len(there)} kinds of prompts in {split} have under {FEW_OF_KIND} "
+            "examples: their own means are noise",
+            evidence=few,
+            fix="read the mean over all of them",
+        )
+
+
+def _in_order(before: Before, one: Opened) -> Iterator[Finding]:
+    """The first examples of a split, which are all that an evaluation inside RL asks, against the whole of it."""
+    section = before.recipe.evaluation
+    examples = one.splits.get(section.split, ())
+    first = examples[: section.limit]
+    if before.recipe.rl is None or not section.every or len(first) == len(examples):
+        return
+    seen, whole = {e.stratum for e in first}, Counter(e.stratum for e in examples)
+    share = sum(n for name, n in whole.items() if name not in seen) / len(examples)
+    if len(whole) > 1 and share > FEW_OF_KIND / 100:
+        yield Finding(
+            "strata",
+            "warning",
+            f"{one.called}evaluations inside RL ask the first {len(first)} of {len(examples)} examples of "
+            f"{section.split}, in "
+            f"which {len(whole) - len(seen)} of {len(whole)} kinds do not come ({share:.0%} of the split): rows are in "
+            "order of their kind",
+            evidence={"first": dict(Counter(e.stratum for e in first)), "all": dict(whole)},
+            causes=("a file that was sorted, or written kind by kind",),
+            fix="shuffle that file once, or evaluate on all of it",
+            change={"evaluation.limit": None},
+        )
+
+
+def groups(before: Before) -> Iterator[Finding]:
+    """Whether groups will often have equal rewards: by their size, and by what the same model earned before."""
+    rl = before.recipe.rl
+    if rl is None:
+        return
+    size = rl.group_size
+    if size < FEW_ANSWERS:
+        yield Finding(
+            "groups",
+            "warning",
+            f"rl.group_size is {size}: a group learns nothing where its rewards are equal, which happens often to so "
+            "few answers",
+            evidence={"group_size": size},
+            causes=("memory",),
+            fix="8 are usual; of fewer prompts a step, if there is no time",
+            change={"rl.group_size": 8},
+        )
+    for key, evaluation in _sampled(before).items():
+        counts = Counter(round(reward, 6) for reward in evaluation.rewards())
+        equal = sum((count / len(evaluation.rows)) ** size for count in counts.values())
+        if equal > EQUAL:
+            yield Finding(
+                "groups",
+                "warning",
+                f"at least {equal:.0%} of the groups of {size} will have equal rewards: {key.stage}'s sampled answers "
+                f"to {key.split} earned {max(counts, key=counts.__getitem__):g} in {max(counts.values())} of "
+                f"{len(evaluation.rows)} cases",
+                evidence={"least share": equal, "levels": {str(k): n for k, n in counts.most_common(5)}},
+                causes=("a reward of few levels", "prompts that are too hard for this model, or solved"),
+                fix="larger groups, a reward that pays parts of an answer, or a better start",
+                change={"rl.group_size": 2 * size},
+            )
+
+
+def _sampled(before: Before) -> dict[EvaluationKey, Evaluation]:
+    """Sampled evaluations of the model that RL begins from: of the run that made it, or of this one at an earlier time.
+
+    With the mean shares p_k of the reward's values, at least the sum of p_k to the power G of groups have equal
+    rewards: x to the power G is convex, so prompts that differ make it more (Jensen).
+    """
+    recipe, folder, stage = before.recipe, before.folder, "base"
+    if recipe.sft is not None:
+        stage = "sft"
+    elif recipe.model.name is not None and (made := Path(recipe.model.name)).parent.name == "models":
+        folder, stage = made.parent.parent, made.name
+    files = {EvaluationKey.parse(path.stem): path for path in sorted((folder / "evaluations").glob(f"{stage}*.json"))}
+    wanted = {key: path for key, path in files.items() if (key.stage, key.mode, key.step) == (stage, "sampled", None)}
+    found = {key: read_evaluation(path) for key, path in wanted.items()}
+    return {key: evaluation for key, evaluation in found.items() if evaluation.rows}
+
+
+EVALUATIONS = Check(name="evaluation-size", asks="how small a gain the evaluations could show", look=evaluations)
+COVERAGE = Check(name="coverage", asks="how much of the data RL will see", look=coverage)
+STRATA = Check(name="strata", asks="whether every kind of prompt is trained on and evaluated", look=strata)
+GROUPS = Check(name="groups", asks="whether groups will have rewards that differ", look=groups)

@@ -1,0 +1,147 @@
+"""The shape of a model, from its config or from a table of published ones: how many weights, without loading any."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from plumbline.policies.pretrained.gguf_file import is_gguf
+from plumbline.policies.saved import adapter_base
+from plumbline.recipe import TinySection
+from plumbline.runs.remote import local_model
+from plumbline.storage import read_object, read_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shapes:
+    """Sizes of a decoder of the Llama family (Llama, Mistral, Qwen: attention, gated feed-forward, RMS norms)."""
+
+    layers: int
+    hidden: int
+    inner: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    vocabulary: int
+    tied: bool
+    """Whether the embedding is the head's matrix, too."""
+    norms_of_heads: bool = False
+    """Queries and keys have norms of their own (Qwen3)."""
+    context: int | None = None
+    dtype_bytes: int = 4
+    """Of a weight in the model's files."""
+    source: str = "its config.json"
+
+    @property
+    def products(self) -> list[tuple[int, int]]:
+        """Inputs and outputs of the matrices of a layer: query, key, value, output, gate, up, down."""
+        queries, keys = self.heads * self.head_size, self.kv_heads * self.head_size
+        attention = [(self.hidden, queries), (self.hidden, keys), (self.hidden, keys), (queries, self.hidden)]
+        return [*attention, (self.hidden, self.inner), (self.hidden, self.inner), (self.inner, self.hidden)]
+
+    @property
+    def body(self) -> int:
+        """Weights in the layers' matrices, by which each token is multiplied."""
+        return self.layers * sum(inputs * outputs for inputs, outputs in self.products)
+
+    @property
+    def head(self) -> int:
+        """Weights of the head."""
+        return self.vocabulary * self.hidden
+
+    @property
+    def parameters(self) -> int:
+        """All weights."""
+        norms = self.layers * (2 * self.hidden + (2 * self.head_size if self.norms_of_heads else 0)) + self.hidden
+        return self.body + norms + self.head * (1 if self.tied else 2)
+
+    def adapters(self, rank: int) -> int:
+        """Weights of LoRA adapters of this rank on all linear layers."""
+        return self.layers * sum(rank * (inputs + outputs) for inputs, outputs in self.products)
+
+    @property
+    def cached(self) -> int:
+        """Numbers that the cache keeps for a token: keys and values of every layer."""
+        return 2 * self.layers * self.kv_heads * self.head_size
+
+
+def find_shapes(name: str) -> Shapes | None:
+    """The shape of the model that a recipe names, from what is on disk or from the table; None where it is not known.
+
+    Raises:
+        ModelError, DataError: what is on disk is damaged.
+    """
+    folder = folder_of(name)
+    if folder is not None and (folder / "config.json").is_file():
+        return of_config(read_object(folder / "config.json"))
+    return published().get(name.lower())
+
+
+def folder_of(name: str) -> Path | None:
+    """The directory with a model's weights: itself, an adapter's base, or transformers' cache; None without one."""
+    if is_gguf(name):
+        return None
+    path = Path(local_model(name)).expanduser()
+    if path.is_dir():
+        base = adapter_base(str(path))
+        return path if base is None else folder_of(base)
+    snapshots = hub_cache() / f"models--{name.replace('/', '--')}" / "snapshots"
+    whole = [found for found in sorted(snapshots.glob("*")) if (found / "config.json").is_file()]
+    return whole[-1] if whole else None
+
+
+def hub_cache() -> Path:
+    """Where transformers keeps what it fetched from the hub."""
+    from os import environ
+
+    home = environ.get("HF_HOME") or "~/.cache/huggingface"
+    return Path(environ.get("HF_HUB_CACHE") or f"{home}/hub").expanduser()
+
+
+def of_config(config: Mapping[str, Any]) -> Shapes | None:
+    """The shape that a config.json tells; None where it is of another kind of model."""
+    values = config.get("text_config") or config
+    keys = ("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "vocab_size")
+    if not all(isinstance(values.get(key), int) for key in keys):
+        return None
+    layers, hidden, inner, heads, vocabulary = (values[key] for key in keys)
+    dtype = str(values.get("dtype") or values.get("torch_dtype") or "float32")
+    return Shapes(
+        layers=layers,
+        hidden=hidden,
+        inner=inner,
+        heads=heads,
+        kv_heads=values.get("num_key_value_heads") or heads,
+        head_size=values.get("head_dim") or hidden // heads,
+        vocabulary=vocabulary,
+        tied=bool(values.get("tie_word_embeddings", config.get("tie_word_embeddings", False))),
+        norms_of_heads=str(values.get("model_type")).startswith("qwen3"),
+        context=values.get("max_position_embeddings"),
+        dtype_bytes=2 if dtype.endswith("16") else 4,
+    )
+
+
+def of_tiny(tiny: TinySection) -> Shapes:
+    """The shape of the model that is made on the spot."""
+    return Shapes(
+        layers=tiny.layers,
+        hidden=tiny.hidden,
+        inner=tiny.inner,
+        heads=tiny.heads,
+        kv_heads=tiny.heads,
+        head_size=tiny.hidden // tiny.heads,
+        vocabulary=tiny.vocabulary,
+        tied=True,
+        context=tiny.context,
+        source="model.tiny",
+    )
+
+
+@cache
+def published() -> Mapping[str, Shapes]:
+    """The table, by name in small letters."""
+    values = yaml.safe_load(read_text(Path(__file__).parent / "published.yaml"))
+    return {name.lower(): Shapes(**each) for name, each in values.items()}

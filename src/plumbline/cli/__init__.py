@@ -1,0 +1,1 @@
+"""Every command: its arguments, one call, and what is printed."""

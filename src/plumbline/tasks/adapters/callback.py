@@ -1,0 +1,163 @@
+"""The checks of `plumbline check` while a trainer of TRL or transformers goes on, as a callback in one line."""
+
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from plumbline.checks.diagnosis.check import lacking
+from plumbline.checks.diagnosis.finding import Finding
+from plumbline.checks.diagnosis.history import History
+from plumbline.checks.diagnosis.live import Live, Look, know, message
+from plumbline.checks.diagnosis.readers.completions import read_completions
+from plumbline.checks.diagnosis.readers.rows import our_settings
+from plumbline.recipe.handoff import ChecksSection
+from plumbline.runs.trackers import alert
+
+_log = logging.getLogger("plumbline")
+TRACKERS = ("trackio", "wandb")
+
+
+class CheckCallback:
+    """Says what is wrong while it can still be changed, and stops what has become pointless after a checkpoint.
+
+    Findings are warnings and errors of the logger `plumbline` (Python prints them where nobody set up another way), and
+    alerts of Trackio and W&B where `report_to` names these. Completions are read where TRL writes them
+    (`log_completions=True`). What goes wrong in a check is said once, and costs the training nothing. On several ranks
+    the main process looks and speaks, and all of them stop together.
+
+    Args:
+        every: steps from one look to the next; where the trainer logs less often, each log is looked at.
+        stop: whether what is fatal, and no passing draw, saves a checkpoint and stops.
+        ignore: names of checks of which nothing is said and by which nothing is stopped.
+
+    Raises:
+        RecipeError: a name is that of no check; it lists them.
+
+    Example:
+        trainer.add_callback(CheckCallback())
+    """
+
+    def __init__(self, every: int = 10, *, stop: bool = True, ignore: Sequence[str] = ()) -> None:
+        self.section = ChecksSection(every=every, stop=stop, ignore=list(ignore))
+        know(self.section)
+        self.said: list[tuple[Finding, int]] = []
+        """Findings, each with the step at which it was said."""
+        self.stopped: Finding | None = None
+        """What stopped the training."""
+        self._live: Live | None = None
+        self._looked = 0
+        self._told = False
+        self._read: set[tuple[str, int]] = set()
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """Events that are of no interest here, those of later versions too: transformers' base class is not needed."""
+        if name.startswith("on_"):
+            return lambda *_, **__: None
+        raise AttributeError(name)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:  # noqa: ARG002 - transformers'
+        """Take up what was logged before, where training goes on."""
+        self._looked, self.stopped, self._told = state.global_step, None, False
+        if state.is_world_process_zero and self.section.every:
+            self._safely(self._begin, args, state, model)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """Take a row, and look where it is time to."""
+        urgent = False
+        if self._live is not None and logs and "train_runtime" not in logs:
+            urgent = bool(self._safely(self._live.add, {**logs, "step": state.global_step}))
+        if self._live is not None and (urgent or state.global_step - self._looked >= self.section.every):
+            self._looked = state.global_step
+            self.stopped = self._safely(self._look, args)
+        stoppable = self.section.every and self.section.stop and state.global_step < state.max_steps
+        if stoppable and _agreed(self.stopped is not None) and not control.should_training_stop:
+            control.should_save = control.should_training_stop = True
+            if self.stopped is not None:
+                _log.error("training stops after a checkpoint: %s", message(self.stopped))
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - transformers'
+        """Say what no look before has said."""
+        self._looked = state.global_step
+        self._safely(self._look, args, True)
+
+    def _safely(self, do: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return do(*arguments)
+        except Exception as error:  # noqa: BLE001 - a check is a guest: whatever breaks in it, the training goes on
+            self._live = None
+            _log.warning("the checks failed and look no more, training goes on: %s: %s", type(error).__name__, error)
+
+    def _begin(self, args: Any, state: Any, model: Any) -> None:
+        adapters = {
+            name: {"r": getattr(one, "r", None)} for name, one in (getattr(model, "peft_config", None) or {}).items()
+        }
+        settings = our_settings({**args.to_dict(), "peft_config": adapters}) | {"steps": state.max_steps}
+        settings |= {key.replace("rl.optimiser.", "sft.optimiser."): value for key, value in settings.items()}
+        stage = History(origin="trl", name="training", kind="rl", series={}, settings=settings)
+        self._live = Live(stage, self.section, {})
+        if not state.global_step:
+            self._read = {_named(file) for file in _completions(args)}  # of an earlier run in this folder
+            return
+        for row in state.log_history:
+            self._live.add(row)
+        self._complete(args, state.global_step)
+        self._live.look(last=True)  # was said before
+
+    def _look(self, args: Any, last: bool = False) -> Finding | None:
+        if self._live is None:
+            return None
+        self._complete(args)
+        look = self._live.look(last=last)
+        self._tell(look)
+        for finding in look.new:
+            self.said.append((finding, self._looked))
+            _log.log(logging.ERROR if finding.level == "fatal" else logging.WARNING, "%s", message(finding))
+            for name in TRACKERS:
+                self._alert(name, args, finding)
+        return look.stop
+
+    def _tell(self, look: Look) -> None:
+        if not self._told and look.not_run:
+            lacks = lacking(look.not_run)
+            _log.warning("checks every %d steps; not done, for want of %s", self.section.every, lacks)
+        self._told = True
+
+    def _alert(self, name: str, args: Any, finding: Finding) -> None:
+        module = sys.modules.get(name) if name in (args.report_to or ()) else None
+        run = getattr(module, "run", None) if name == "wandb" else module
+        if run is not None:
+            try:
+                alert(name, run, finding.level, message(finding))
+            except Exception as error:  # noqa: BLE001 - as above; what else there is to say is said all the same
+                _log.warning("%s took no alert: %s: %s", name, type(error).__name__, error)
+
+    def _complete(self, args: Any, until: int | None = None) -> None:
+        """Read the completions that were written since the last look."""
+        assert self._live is not None
+        history = self._live.history()
+        for file in _completions(args):
+            if _named(file) not in self._read and history is not None:
+                self._read.add(_named(file))
+                samples = read_completions(file, history.names("part/"))
+                self._live.complete(one for one in samples if until is None or one.step <= until)
+
+
+def _completions(args: Any) -> list[Path]:
+    return sorted((Path(args.output_dir) / "completions").glob("completions_*.parquet"))
+
+
+def _named(file: Path) -> tuple[str, int]:
+    return file.name, file.stat().st_mtime_ns
+
+
+def _agreed(stop: bool) -> bool:
+    """What the main process says, on every rank: one that stops alone leaves the others waiting."""
+    import torch.distributed as ranks
+
+    if not (ranks.is_available() and ranks.is_initialized() and ranks.get_world_size() > 1):
+        return stop
+    said = [stop]
+    ranks.broadcast_object_list(said, src=0)
+    return said[0]

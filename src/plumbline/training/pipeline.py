@@ -1,0 +1,370 @@
+"""One run, readable from top to bottom: records, base, SFT, GRPO, an evaluation after each, and the report.
+
+Every stage leaves a model directory in the standard format, and the next one starts from what is on disk: what is
+evaluated is what was saved. A stage whose model exists is not done again and an evaluation that exists is not
+repeated, so resuming is running again.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from plumbline.checks.diagnosis.live import know
+from plumbline.checks.preflight.preflight import refuse
+from plumbline.checks.refusals import (
+    Ground,
+    check_any,
+    check_disjoint,
+    check_gold,
+    check_recipe,
+    check_start,
+    check_task,
+    final_splits,
+    for_pretraining,
+    try_verifier,
+)
+from plumbline.config.imports import named
+from plumbline.config.overrides import as_mapping
+from plumbline.evaluation.evaluate import evaluate_reference, references_of
+from plumbline.evaluation.summary import summarise
+from plumbline.policies import open_policy
+from plumbline.policies.memory import clear_memory_errors, release
+from plumbline.policies.options import DenoisingModel, PretrainedModel, model_section
+from plumbline.policies.policy import Engine, Helpers, Policy, Tells, limits, locating, slowness
+from plumbline.recipe import ModelSection, Recipe, SftSection, TinySection
+from plumbline.recipe.running import ENGINES, WORKERS
+from plumbline.records import Example
+from plumbline.reports.write import write_report
+from plumbline.runs import claims
+from plumbline.runs.cards import Card, trained_on
+from plumbline.runs.evaluations import REFERENCE, EvaluationKey
+from plumbline.runs.remote import local_model, portable
+from plumbline.runs.run import RUN, Observer, Run, is_run
+from plumbline.seeds import derive
+from plumbline.storage import read_object
+from plumbline.tasks import open_task
+from plumbline.tasks.source import Source, shares
+from plumbline.tasks.task import Task, gold_of
+from plumbline.training.rollouts import check_prompts
+from plumbline.training.stage_evaluations import evaluate_inside, evaluate_stage, modes, replay_last
+
+
+def run_recipe(recipe: Recipe, folder: Path, *, resume: bool = False, observers: Sequence[Observer] = ()) -> Run:
+    """Do everything that a recipe says, or what is left of it.
+
+    Args:
+        recipe: what to do.
+        folder: the run directory.
+        resume: go on with a run that is there.
+        observers: who is told.
+
+    Returns:
+        The finished run: `result()` has its numbers, its folder the report.
+
+    Raises:
+        PlumblineError: what is wrong with the recipe, its records or its model, or why the run was stopped.
+    """
+    claims.check(folder, RUN, is_run)
+    know(recipe.checks)
+    if not (resume and (folder / "recipe.yaml").is_file()):  # what a run goes on with was there when it began
+        check_recipe(recipe)
+    with (
+        Run.start(recipe, folder, resume=resume, observers=observers) as run,
+        clear_memory_errors(_less_memory(recipe)),
+        _workers(recipe),
+    ):
+        recipe = run.recipe
+        grounds = [_open_ground(run, name) for name in recipe.each_task]
+        check_any(recipe, [ground.task for ground in grounds])
+        check_disjoint(grounds)
+        if not resume:
+            refuse(recipe, folder, grounds)
+        for ground in grounds:
+            try_verifier(run, ground)
+        _evaluate_references(run, grounds)
+
+        train = _mixed(recipe, {ground.name: (ground.task, ground.train) for ground in grounds})
+        model = local_model(recipe.model.name) if recipe.model.name else _base(recipe, run, grounds)
+        check_start(model, grounds)
+        if recipe.evaluates_untrained():
+            evaluate_stage(run, grounds, "base", lambda: _open(run, model, "evaluate"), train)
+        if recipe.sft is not None:
+            model = _sft(recipe, run, train, model)
+            evaluate_stage(run, grounds, "sft", lambda: _open(run, model, "evaluate"))
+        if recipe.rl is not None:
+            model = _rl(recipe, run, train, grounds, model)
+            evaluate_stage(run, grounds, "rl", lambda: _open(run, model, "evaluate"))
+
+        for ground in grounds:
+            replay_last(run, ground)
+        run.finish(_result(run, model))
+        write_report(run, {ground.name: _by_id(ground) for ground in grounds})
+        return run
+
+
+def _open_ground(run: Run, name: str) -> Ground:
+    """A task of the run, its records and what of them is held out, checked as far as it concerns this task alone."""
+    recipe = run.recipe
+    section = recipe.each_task[name]
+    task = open_task(section.name, section.options, run.folder / "data" / name, run.working)
+    check_task(recipe, task)
+    if recipe.scale.verdicts:
+        task = named(f"{WORKERS}:spread_verdicts", "pool of workers")(recipe, task, name, run)
+    train = task.examples("train")
+    check_gold(recipe, train)
+    finals = final_splits(recipe, task)
+    held_out = {split: task.examples(split) for split in dict.fromkeys([*finals, recipe.evaluation.split])}
+    held_out |= {split: held_out[split][: recipe.evaluation.final_limit] for split in finals}
+    return Ground(name=name, task=task, train=train, held_out=held_out, finals=finals)
+
+
+def _by_id(ground: Ground) -> dict[str, Example]:
+    return {example.id: example for split in ground.held_out.values() for example in split}
+
+
+def _mixed(recipe: Recipe, tasks: Mapping[str, tuple[Task, Sequence[Example]]]) -> Source:
+    """The source of a stage's prompts, with the shares that the recipe gives its tasks."""
+    weights = {name: one.weight for name, one in (recipe.tasks or {}).items() if name in tasks} or {"": 1.0}
+    examples = {name: found for name, (_, found) in tasks.items()}
+    sizes = {name: len(found) for name, found in examples.items()}
+    dealt = shares(weights, sizes, recipe.mix)
+    return Source(tasks={name: task for name, (task, _) in tasks.items()}, examples=examples, shares=dealt)
+
+
+def _less_memory(recipe: Recipe) -> str:
+    """What to do where the memory of the device is not enough: each of it may change at a resume."""
+    passes = {"sft.tokens_per_pass": recipe.sft, "rl.tokens_per_pass": recipe.rl}
+    advice = [f"lower {key} ({section.tokens_per_pass} now)" for key, section in passes.items() if section is not None]
+    if isinstance(recipe.model, PretrainedModel) and recipe.model.gradient_checkpointing is False:
+        advice.append("set model.gradient_checkpointing: true")
+    return (
+        ", ".join([*advice, "or, where answers were being drawn, set a small model.rows_at_once"]) + "; then --resume"
+    )
+
+
+def _evaluate_references(run: Run, grounds: Sequence[Ground]) -> None:
+    for ground in grounds:
+        for split, examples in ground.held_out.items():
+            for name in references_of(ground.task, examples):
+                key = EvaluationKey(REFERENCE, split, name, task=ground.name)
+                if not run.evaluated(key):
+                    found = evaluate_reference(ground.task, examples, source=name, split=split, progress=run.working)
+                    run.evaluation(key, found)
+
+
+# -- stages ------------------------------------------------------------------------------------------------------
+
+
+def _base(recipe: Recipe, run: Run, grounds: Sequence[Ground]) -> str:
+    """Make and pretrain the tiny model where the recipe names none; its directory."""
+    folder = run.model("base")
+    if run.is_done("base"):
+        return str(folder)
+    from plumbline.policies.pretrained.tiny import make_tiny
+
+    tiny = recipe.model.tiny or TinySection()
+    tasks = {}
+    for name, one in recipe.each_task.items():
+        task = open_task(one.name, recipe.tiny_options(name), run.folder / "data" / "base" / name, run.working)
+        tasks[name] = (task, for_pretraining(run, name, task.examples("train"), grounds))
+    source = _mixed(recipe, tasks)
+    examples = [example for found in source.examples.values() for example in found]
+    untrained = run.model("untrained")
+    texts = (text for example in examples for text in (*(m["content"] for m in example.messages), gold_of(example)))
+    attention = recipe.model.attention if isinstance(recipe.model, DenoisingModel) else "full"
+    make_tiny(untrained, tiny, texts, derive(recipe.seed, "tiny"), recipe.model.family, attention)
+    section = SftSection.model_validate(
+        {
+            "steps": tiny.steps,
+            "batch_size": tiny.batch_size,
+            "optimiser": {"learning_rate": tiny.learning_rate, "schedule": "cosine"},
+        }
+    )
+    whole = model_section(recipe)
+    if isinstance(whole, PretrainedModel):
+        whole = whole.model_copy(update={"lora": None, "quantize": None})
+    policy = open_policy(whole, str(untrained), recipe.seed)
+    _supervise(run, policy, source, section, "base")
+    _finish_stage(run, policy, whole, "base", str(untrained), source)
+    shutil.rmtree(untrained)
+    return str(folder)
+
+
+def _sft(recipe: Recipe, run: Run, train: Source, model: str) -> str:
+    folder = run.model("sft")
+    if not run.is_done("sft"):
+        assert recipe.sft is not None
+        policy = _open(run, model, "sft")
+        if recipe.rl is not None:  # now, because it could not be changed after SFT
+            for examples in train.examples.values():
+                check_prompts(policy, examples, recipe.sampling)
+        shown = _mixed(
+            recipe, {name: (train.tasks[name], train.examples[name]) for name in recipe.sft.tasks or train.tasks}
+        )
+        _supervise(run, policy, shown, recipe.sft, "sft")
+        _finish_stage(run, policy, model_section(recipe), "sft", model, shown)
+    return str(folder)
+
+
+def _supervise(run: Run, policy: Policy, source: Source, section: SftSection, stage: str) -> None:
+    from plumbline.training.sft import demonstrate, train_sft
+
+    seed = run.recipe.seed
+    demonstrations = {
+        name: [demonstrate(policy, source.tasks[name], example, section, seed) for example in examples]
+        for name, examples in source.examples.items()
+    }
+    train_sft(policy, demonstrations, section, run, source=source, stage=stage)
+
+
+def _rl(recipe: Recipe, run: Run, train: Source, grounds: Sequence[Ground], model: str) -> str:
+    from plumbline.training.rl import train_rl
+
+    folder = run.model("rl")
+    if run.is_done("rl"):
+        return str(folder)
+    policy = _open(run, model, "rl")
+    for ground in grounds:
+        check_prompts(policy, [*ground.train, *_by_id(ground).values()], recipe.sampling)
+    with _engine(run, policy, model) as engine, _learners(run, policy, model) as helpers:
+
+        def evaluate(done: int) -> dict[str, float]:
+            if engine is None or recipe.rl is None or recipe.rl.lag > 0:  # at a lag it draws in a thread of its own
+                return evaluate_inside(run, policy, grounds, done)
+            engine.take(policy, done)
+            return evaluate_inside(run, engine, grounds, done)
+
+        train_rl(policy, train, run, evaluate, engine, helpers)
+    _finish_stage(run, policy, model_section(recipe), "rl", model, train)
+    return str(folder)
+
+
+@contextmanager
+def _engine(run: Run, policy: Policy, model: str) -> Iterator[Engine | None]:
+    """What draws in place of the policy, where the recipe names an engine or workers; it is closed at the end."""
+    recipe = run.recipe
+    opener = ENGINES[recipe.engine.name] if recipe.engine is not None else f"{WORKERS}:open_samplers"
+    if recipe.engine is None and not recipe.scale.samplers:
+        yield None
+        return
+    engine: Engine = named(opener, "engine")(recipe, policy, model, run)
+    try:
+        run.environment({"sampler": dict(engine.engine)})
+        yield engine
+    finally:
+        engine.close()
+
+
+@contextmanager
+def _learners(run: Run, policy: Policy, model: str) -> Iterator[Helpers | None]:
+    """What shares an update's passes with this process, where the recipe asks for it."""
+    if run.recipe.scale.learners == 1:
+        yield None
+        return
+    helpers: Helpers = named(f"{WORKERS}:open_learners", "learner")(run.recipe, policy, model, run)
+    try:
+        yield helpers
+    finally:
+        helpers.close()
+
+
+def _workers(recipe: Recipe) -> AbstractContextManager[None]:
+    """The cluster of a run that has workers, for as long as it lasts."""
+    if not recipe.scale.spread:
+        return nullcontext()
+    cluster: AbstractContextManager[None] = named(f"{WORKERS}:workers", "cluster")(recipe.scale)
+    return cluster
+
+
+def _open(run: Run, source: str, *names: str) -> Policy:
+    """Open a stage's model as the recipe says, record what samples and scores it, and say once what makes it slow."""
+    from plumbline.training.stage import stop_requests
+
+    run.working(f"opening {source}", 0, 1)
+    release()  # the last stage's model, optimiser and graphs hold one another in cycles
+    with stop_requests() as asked:  # an interrupt inside safetensors would come out as an error of the model
+        policy = open_policy(model_section(run.recipe), source, derive(run.recipe.seed, "open", *names))
+    if asked():
+        raise KeyboardInterrupt
+    run.working(f"opening {source}", 1, 1)
+    if isinstance(policy, Tells):
+        policy.say = run.event
+    _record_move(run, policy)
+    if run.recipe.rl is not None and run.recipe.rl.credit == "items":
+        locating(policy)  # at the first stage, so before anything is trained
+    if run.recipe.rl is not None and run.recipe.engine is not None:
+        named("plumbline.engines.vllm:check_publication", "engine")(run.recipe.engine, policy)
+    run.environment({"engine": dict(policy.engine), **_likelihood(run.recipe, policy)})
+    said = {event["message"] for event in run.files["events"].rows()}
+    for kind, messages in (("slow", [slowness(policy)]), ("note", limits(policy))):
+        for message in messages:
+            if message and message not in said:
+                run.event(kind, message)
+    return policy
+
+
+def _record_move(run: Run, policy: Policy) -> None:
+    """Say where a run goes on with other numbers or elsewhere than before: the environment keeps the last only."""
+    path = run.folder / "environment.json"
+    before = as_mapping(read_object(path).get("engine")) if path.is_file() else {}
+    moved = [
+        f"{name}: {before[name]} -> {policy.engine[name]}"
+        for name in ("device", "dtype")
+        if name in before and before[name] != policy.engine.get(name, before[name])
+    ]
+    if moved:
+        run.event("engine", f"the model is opened otherwise than before ({', '.join(moved)})")
+
+
+def _likelihood(recipe: Recipe, policy: Policy) -> dict[str, Any]:
+    """What RL takes for a rollout's log-probability, and whether that covers every choice that was sampled."""
+    if recipe.rl is None:
+        return {}
+    algorithm = recipe.rl.algorithm
+    exact = algorithm.exact and recipe.controls.exact and policy.exact(recipe.sampling)
+    return {"likelihood": {"kind": algorithm.likelihood, "exact": exact}}
+
+
+def _finish_stage(run: Run, policy: Policy, section: ModelSection, stage: str, source: str, trained: Source) -> None:
+    """Save a stage's model with its card; of its checkpoints only one that was better than the model stays."""
+    from plumbline.training.checkpoints import leave_best
+
+    recipe = run.recipe
+    model = section.meaning()
+    if section.dtype == "auto" and (dtype := policy.engine.get("dtype")) in {"float32", "bfloat16"}:
+        model["dtype"] = dtype  # what auto was here: on another device it is something else
+    card = Card(
+        recipe=f"{recipe.name} {recipe.identity()}",
+        stage=stage,
+        task=recipe.task.name if recipe.task is not None else "",
+        options=recipe.task.options if recipe.task is not None else {},
+        tasks={name: one.model_dump(include={"name", "options"}) for name, one in (recipe.tasks or {}).items()},
+        model=model,
+        sampling=asdict(list(modes(recipe).values())[-1]),  # as in training, where that is asked
+        trained_on=trained_on(
+            source, (example.fingerprint() for examples in trained.examples.values() for example in examples)
+        ),
+    )
+    policy.save(run.model(stage), card.to_json())
+    leave_best(run.checkpoints(stage))
+    run.landmark()
+
+
+def _result(run: Run, source: str) -> dict[str, Any]:
+    """The outcome as plain values: what was made, and every final evaluation's summary."""
+    evaluations = run.evaluations()
+    summaries = {}
+    for key, evaluation in evaluations.items():
+        if key.step is None and key.stage != REFERENCE:
+            known = (key.task, key.split)
+            beside = {k.mode: e for k, e in evaluations.items() if k.stage == REFERENCE and (k.task, k.split) == known}
+            summaries[str(key)] = summarise(evaluation, beside)
+    return {
+        "status": "finished",
+        "recipe": {"name": run.recipe.name, "identity": run.recipe.identity()},
+        "model": portable(source),
+        "evaluations": summaries,
+    }
