@@ -119,7 +119,7 @@ def open_task(name: str, *, folder: str | Path | None = None, **options: Any) ->
     """Open a task with its options, as a recipe's `task` does.
 
     Args:
-        name: commerce, forms, miniwob, jsonl, or `module:opener`.
+        name: see `plumbline.tasks.task_names`, or `module:opener`.
         folder: where it may build its records; None is `data/NAME`.
         options: the task's own. A scoring function of the task jsonl may be given itself.
 

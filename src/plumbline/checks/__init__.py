@@ -1,1 +1,1 @@
-"""What is wrong: before a run (`preflight`, `refusals`), in its records (`diagnosis`), with a reward alone (`audit`)."""
+"""What is wrong: before a run (`preflight`, `refusals`), in its records (`diagnosis`), with a reward (`audit`)."""

@@ -15,7 +15,7 @@ from plumbline.policies.downloads.catalogue import ENTRIES
 from plumbline.recipe import Recipe, names
 from plumbline.records import Example
 from plumbline.runs.run import Run
-from plumbline.tasks import NOWHERE, TASKS, find_opener, open_task
+from plumbline.tasks import NOWHERE, find_opener, open_task, task_names
 from plumbline.tasks.task import Itemised, Prechecked, Replayable, Task, itemised
 
 Splits = Mapping[str, Sequence[Example]]
@@ -58,7 +58,7 @@ def problems(recipe: Recipe) -> Iterator[PlumblineError]:
     for name, one in recipe.each_task.items():
         try:
             find_opener(one.name)
-            if one.name not in TASKS:
+            if one.name not in task_names():
                 continue
             opened.append(task := open_task(one.name, one.options, NOWHERE))  # to open one of ours builds nothing
         except RecipeError as error:

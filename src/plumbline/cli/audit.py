@@ -13,7 +13,7 @@ audit_app = typer.Typer(cls=take.Group)
 
 
 @audit_app.command(
-    epilog="Examples: `plumbline audit commerce` · `plumbline audit my_task:open_it --split train --limit 200` · "
+    epilog="Examples: `plumbline audit NAME` · `plumbline audit my_task:open_it --split train --limit 200` · "
     "`plumbline audit tickets.yaml --trust-code` · `plumbline audit my_rewards:accuracy --rows rows.jsonl "
     "--set task.options.gold=answer`"
 )
@@ -22,7 +22,7 @@ def audit(
         str,
         typer.Argument(
             metavar="TASK",
-            help="commerce, forms, module:opener, a recipe; with --rows, reward functions module:function[,...].",
+            help="An installed task, module:opener, a recipe; with --rows, reward functions module:function[,...].",
         ),
     ],
     rows: Annotated[

@@ -1,83 +1,36 @@
-"""The commands that build a task's records: `plumbline data ...`."""
+"""`plumbline data TASK`: build a task's records, by the command that the task's package declares."""
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from plumbline.cli import options as take
-from plumbline.cli.output import progress, say
+from plumbline.config.imports import loaded, plugins
+
+
+class _Declared(take.Group):
+    """The commands that installed packages declare (entry points of the group `plumbline.data`, each a typer app)."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's interface
+        """Their names; nothing is imported for them."""
+        return sorted(plugins("plumbline.data"))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """One of them, imported."""
+        declared = plugins("plumbline.data").get(cmd_name)
+        if declared is not None and cmd_name not in self.commands:
+            self.commands[cmd_name] = typer.main.get_command(loaded(declared, "command"))
+        return super().get_command(ctx, cmd_name)
+
 
 data_app = typer.Typer(
-    cls=take.Group,
+    cls=_Declared,
     no_args_is_help=True,
     help="Build a task's records.",
-    epilog="Examples: `plumbline data commerce --out data/mine` · `plumbline data forms --help`",
+    epilog="Example: `plumbline data TASK --help`",
 )
 
 
-@data_app.command("commerce", epilog="Example: `plumbline data commerce --seed 7 --orders 5000 --out data/seven`")
-def data_commerce(
-    out: take.ShopFolder = Path("data/commerce"),
-    seed: Annotated[int, typer.Option(help="Same seed, same bytes; another seed, another shop.")] = 42,
-    orders: Annotated[int, typer.Option(min=1, help="Orders in the database; all of Olist's with --olist.")] = 20_000,
-    extraction: Annotated[int | None, typer.Option(min=3, help="Extraction prompts over the three splits.")] = None,
-    sql_qa: Annotated[int | None, typer.Option(min=3, help="Questions that SQL answers.")] = None,
-    insights: Annotated[int | None, typer.Option(min=3, help="Tables to analyse.")] = None,
-    push: Annotated[int | None, typer.Option(min=3, help="Push messages to write.")] = None,
-    olist: take.Olist = None,
-    enriched: take.Labels = None,
-    overrides: take.TaskOptions = None,
-    as_json: take.Json = False,
-) -> None:
-    """Build a synthetic Brazilian shop, or that of the Olist data set, and the prompts on its records.
-
-    Writes `commerce.db` (SQLite, the Olist schema and `orders_enriched`) and `train.jsonl`, `val.jsonl` and
-    `test.jsonl`: chat messages in Portuguese. With no number given they have 590 extractions, 594 questions, 148 tables
-    and 148 messages; else only the jobs whose numbers are given. `--set` gives what else decides the records: keys,
-    instructions, titles, insights_from.
-    """
-    from plumbline.config.overrides import task_options
-    from plumbline.errors import RecipeError
-    from plumbline_commerce.build import counted, make_commerce
-    from plumbline_commerce.olist.build import said
-    from plumbline_commerce.options import read_options
-
-    asked = task_options(overrides or ())
-    given: dict[str, Any] = {"extraction": extraction, "sql_qa": sql_qa, "insights": insights, "push": push}
-    given |= {"olist": olist and str(olist), "enriched": enriched and str(enriched), **asked}
-    counts = counted(given)
-    options = read_options({"seed": seed, "orders": orders, **given, "job": next(iter(counts)), **counts})
-    if unused := sorted(asked.keys() - options.records().keys()):
-        raise RecipeError(
-            f"task.options.{unused[0]} decides nothing of the records", "give it to what uses them: run, eval or score"
-        )
-    with progress() as view:
-        built = make_commerce(options, out, view.working)
-    each = "".join(f"\n  {job}: {_counts(splits)}" for job, splits in built["jobs"].items())
-    say(built, f"{out}: {_counts(built['splits'])}{each}{said(built.get('olist'), out)}", as_json)
-
-
-def _counts(splits: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in splits.items())
-
-
-@data_app.command(
-    "forms", epilog="Example: `plumbline data forms --set task.options.surface=document --out data/letters`"
-)
-def data_forms(
-    out: Annotated[Path, typer.Option(help="Folder for a file of each split.")] = Path("data/forms"),
-    overrides: take.TaskOptions = None,
-    as_json: take.Json = False,
-) -> None:
-    """Write the forms task's examples: `train`, `val`, `test` and `held-out-forms.jsonl`, with gold plans.
-
-    For training elsewhere; recipes and evaluations need no files.
-    """
-    from plumbline.config.overrides import task_options
-    from plumbline.tasks import open_task
-    from plumbline.tasks.export import export
-
-    counts = export(open_task("forms", task_options(overrides or ()), out), out)
-    say({"splits": counts}, f"{out}: {_counts(counts)}", as_json)
+@data_app.callback()
+def _group() -> None:
+    """Build a task's records."""

@@ -28,8 +28,8 @@ Table = Annotated[Path | None, typer.Option("--out", metavar="FILE.yaml", help="
 def add(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command(
-        epilog="Examples: `plumbline decide runs/commerce-v4.1 runs/commerce-v4 --out next.yaml` · "
-        "`plumbline decide runs/mine --tree commerce-v4.1 --json`"
+        epilog="Examples: `plumbline decide runs/mine runs/before --out next.yaml` · "
+        "`plumbline decide runs/mine --tree tree.yaml --json`"
     )(decide)
     app.command(epilog="Example: `plumbline route runs/small runs/large --out routes.yaml`")(route)
 

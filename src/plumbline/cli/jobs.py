@@ -22,7 +22,7 @@ submit_app = typer.Typer(cls=take.Group)
 jobs_app = typer.Typer(
     cls=take.Group,
     help="List the jobs that were submitted, follow them, stop them.",
-    epilog="Examples: `plumbline jobs` · `plumbline jobs follow last` · `plumbline jobs stop commerce-tiny-1123`",
+    epilog="Examples: `plumbline jobs` · `plumbline jobs follow last` · `plumbline jobs stop mine-1123`",
 )
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="Its id, or how that begins; last is the newest.")]
 
@@ -81,7 +81,7 @@ Detach = Annotated[bool, typer.Option("--detach", help="Do not follow it; `plumb
 
 
 @submit_app.command(
-    epilog="Examples: `plumbline submit commerce-tiny` · `plumbline submit commerce-tiny --dry-run` · "
+    epilog="Examples: `plumbline submit mine.yaml` · `plumbline submit mine.yaml --dry-run` · "
     "`plumbline submit mine.yaml --address http://head:8265 --out /mnt/shared/runs/mine --secret HF_TOKEN` · "
     "`plumbline submit mine.yaml --on anyscale --out /mnt/shared_storage/mine --compute a10g`"
 )
@@ -305,7 +305,7 @@ def follow_job(name: JobName = "last", as_json: take.Json = False) -> None:
     _follow(find(name), as_json)
 
 
-@jobs_app.command("stop", epilog="Example: `plumbline jobs stop commerce-tiny-1123`")
+@jobs_app.command("stop", epilog="Example: `plumbline jobs stop mine-1123`")
 def stop_job(name: JobName, as_json: take.Json = False) -> None:
     """End a job, and the Ray head that was started for it; its run can go on with --resume."""
     from plumbline.engines.jobs.follow import stop

@@ -32,7 +32,7 @@ app = typer.Typer(
     name="plumbline",
     cls=take.Group,
     help="Post-train small language models on checkable tasks, and show whether the training is true.",
-    epilog="Examples: `plumbline run commerce-demo` · `plumbline eval oracle` · `plumbline eval --help`",
+    epilog="Examples: `plumbline recipe` · `plumbline run mine.yaml` · `plumbline eval --help`",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -70,8 +70,8 @@ def _options(
 
 
 @app.command(
-    epilog="Examples: `plumbline recipe` lists them; `plumbline recipe commerce-demo --set rl.steps=50`; "
-    "`plumbline recipe diff commerce-v4 commerce-v4.1`"
+    epilog="Examples: `plumbline recipe` lists them; `plumbline recipe mine.yaml --set rl.steps=50`; "
+    "`plumbline recipe diff mine.yaml runs/mine/recipe.yaml`"
 )
 def recipe(
     words: Annotated[
@@ -108,9 +108,9 @@ def recipe(
 
 
 @app.command(
-    epilog="Examples: `plumbline run commerce-demo` · `plumbline run commerce-demo --resume` · "
-    "`plumbline run commerce-v4.1 --dry-run` · "
-    "`plumbline run commerce-v4.1 --set model.name=./my-model --set rl.steps=200 --out runs/mine`"
+    epilog="Examples: `plumbline run mine.yaml` · `plumbline run mine.yaml --resume` · "
+    "`plumbline run mine.yaml --dry-run` · "
+    "`plumbline run mine.yaml --set model.name=./my-model --set rl.steps=200 --out runs/mine`"
 )
 def run(
     source: take.Recipe,
@@ -165,7 +165,7 @@ def get(
 
 @app.command(
     epilog="Examples: `plumbline convert FS_DFM_checkpoint.pth --out models/fs-dfm --tokenizer ./gpt2`, then "
-    "`plumbline run forms-fsdfm-grpo --set model.name=models/fs-dfm`"
+    "`plumbline run mine.yaml --set model.name=models/fs-dfm`"
 )
 def convert(
     checkpoint: Annotated[Path, typer.Argument(help="A published FS-DFM checkpoint (.pth).")],
@@ -183,8 +183,8 @@ def convert(
 
 
 @app.command(
-    epilog="Examples: `plumbline sweep commerce-demo-control --vary rl.beta=0,0.01,0.1` · "
-    "`plumbline sweep commerce-tiny --seeds 42,123,456 --set rl.steps=50` · "
+    epilog="Examples: `plumbline sweep mine.yaml --vary rl.beta=0,0.01,0.1` · "
+    "`plumbline sweep mine.yaml --seeds 42,123,456 --set rl.steps=50` · "
     "`plumbline sweep demo-masked --seeds 0,1,2 --vary controls.shuffle_advantages=false,true --resume`"
 )
 def sweep(
@@ -225,8 +225,8 @@ def sweep(
 
 @app.command(
     name="eval",
-    epilog="Examples: `plumbline eval runs/commerce-demo/models/rl --split test` · `plumbline eval oracle --json` · "
-    "`plumbline eval constant --task forms --split held-out-forms --table md` · "
+    epilog="Examples: `plumbline eval runs/mine/models/rl --split test` · `plumbline eval oracle --task NAME --json` · "
+    "`plumbline eval constant --task NAME --split val --table md` · "
     "`plumbline eval ./my-model --n 20 --temperature 1.0`",
 )
 def evaluate(
@@ -301,10 +301,10 @@ def evaluate(
     print(printed, end="") if isinstance(printed, str) else print_tables(printed)
 
 
-@app.command(epilog="Example: `plumbline score --completions answers.jsonl --data data/commerce --json`")
+@app.command(epilog="Example: `plumbline score --completions answers.jsonl --task NAME --json`")
 def score(
     completions: Annotated[Path, typer.Option(help='JSON lines of {"id", "completion"}.')],
-    task: take.TaskName = "commerce",
+    task: take.TaskName,
     split: take.AnySplit = None,
     data: take.Data = None,
     overrides: take.TaskOptions = None,
@@ -340,7 +340,7 @@ def score(
 
 
 @app.command(
-    epilog="Examples: `plumbline check commerce-demo --set rl.steps=50` · `plumbline check runs/mine` · "
+    epilog="Examples: `plumbline check mine.yaml --set rl.steps=50` · `plumbline check runs/mine` · "
     "`plumbline check ~/trl-output/checkpoint-500` · `plumbline check wandb/latest-run` · "
     "`plumbline check metrics.csv --completions completions.jsonl --json`"
 )
@@ -407,7 +407,7 @@ def parse(
         print_json(row)
 
 
-@app.command(epilog="Example: `plumbline report runs/commerce-demo`")
+@app.command(epilog="Example: `plumbline report runs/mine`")
 def report(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run directory or address, finished or not.")],
 ) -> None:

@@ -70,8 +70,7 @@ TaskName = Annotated[
     typer.Option(
         "--task",
         rich_help_panel=TASK,
-        help="commerce, forms, miniwob, jsonl, module:name of yours, or a recipe. Of a model of several tasks: the "
-        "name of one.",
+        help="An installed one, module:name of yours, or a recipe. Of a model of several tasks: the name of one.",
     ),
 ]
 Data = Annotated[
@@ -107,15 +106,6 @@ DryRun = Annotated[
         help="Train nothing and write nothing: print what would be done, what is missing, the prompts, an estimate of "
         "memory and time, and what is wrong (then the exit status is 1).",
     ),
-]
-ShopFolder = Annotated[Path, typer.Option("--out", help="Folder for commerce.db and train, val and test.jsonl.")]
-Olist = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="A folder with the CSV files of the Olist data set, to build the shop from."),
-]
-Labels = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="With --olist: a CSV file of your own labels, which go over those of the rules."),
 ]
 Vary = Annotated[
     list[str] | None, typer.Option(metavar="KEY=V1,V2,...", help="Values to try; several: all combinations.")

@@ -30,7 +30,7 @@ def print_text(text: str) -> None:
 
 
 def say(value: object, text: str, as_json: bool) -> None:
-    """Print a result in one of its two forms."""
+    """Print a result as text or as JSON."""
     if as_json:
         print_json(value)
     else:

@@ -9,7 +9,7 @@ import typer
 
 from plumbline.cli import options as take
 from plumbline.cli.output import progress
-from plumbline.config.imports import EXTRAS, check_installed
+from plumbline.config.imports import check_installed, extras, loaded, plugins
 
 WHERE, BOUNDS = "Where it listens", "What clients may ask"
 serve_app = typer.Typer(cls=take.Group)
@@ -65,7 +65,7 @@ Agent = Annotated[
 
 
 @serve_app.command(
-    epilog="Examples: `plumbline serve runs/commerce-demo` · "
+    epilog="Examples: `plumbline serve runs/mine` · "
     "`plumbline serve small=runs/a/models/rl large=models/smollm2-135m --routes routes.yaml` · "
     "`SECRET=... plumbline serve runs/mine --host 0.0.0.0 --token-env SECRET --log requests.jsonl`"
 )
@@ -98,7 +98,7 @@ def serve(
     A page to try them at /; POST /v1/chat/completions, GET /v1/models, /healthz, /metrics (Prometheus) and
     /openapi.json. A model decodes as its own run evaluated it, but for what a request says.
     """
-    check_installed("serving", EXTRAS["serve"])
+    check_installed("serving", extras().get("serve", ()))
     from dataclasses import replace
 
     from plumbline.checks.diagnosis.routes import read_routes
@@ -128,15 +128,16 @@ def serve(
     )
     if route_log is not None and routes is None:
         raise RecipeError("--route-log is of a router, and there is none", "add --routes FILE.yaml")
+    planner = plugins("plumbline.serve").get("agent")
+    if agent and planner is None:
+        raise RecipeError("no installed package answers browser agents", "install one, or leave out --agent")
     named, table = named_models(models), None if routes is None else read_routes(routes)
 
     def opening() -> Sequence[Served]:
         with progress() as view:
             opened = open_models(named, options, view)
-        if agent:
-            from plumbline_forms.agent.opening import with_agents
-
-            opened = with_agents(opened, named)
+        if planner is not None and agent:
+            opened = loaded(planner, "planner of a browser agent")(opened, named)
         if table is not None:
             opened.append(open_router(table, opened, named, route_log))
         return opened

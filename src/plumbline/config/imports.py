@@ -12,8 +12,9 @@ import sys
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib.machinery import ModuleSpec
-from importlib.metadata import Distribution, distributions
+from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distributions, requires
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,41 +30,39 @@ _FILE = re.compile(r"(?<![\w./-])(?:\./)?(\w+(?:/\w+)*)\.py:")
 _SET = re.compile(r"(?:^|[.=])((?:path|python|arguments|trust_remote_code)=.+)")
 _read: dict[Path, str] = {}
 
-EXTRAS = {
-    "train": ("torch", "transformers", "tokenizers", "safetensors", "peft", "jinja2", "gguf"),
-    "4bit": ("bitsandbytes",),
-    "commerce": ("sqlglot",),
-    "forms": ("selectolax", "uvicorn"),
-    "browser": ("playwright",),
-    "formfactory": ("flask",),
-    "miniwob": ("miniwob",),
-    "vllm": ("httpx",),
-    "ray": ("ray",),
-    "remote": ("fsspec", "s3fs"),
-    "serve": ("starlette", "uvicorn", "prometheus_client", "jsonschema_rs"),
-    "constrained": ("xgrammar",),
-    "trackio": ("trackio",),
-    "wandb": ("wandb",),
-    "tensorboard": ("tensorboard",),
-    "verifiers": ("verifiers",),
-    "inspect": ("inspect_ai",),
-    "openenv": ("openenv",),
-}
-"""Which modules each extra of the package brings."""
+DISTRIBUTION = "plumbline-rl"
 
 
-LIGHTER = {"miniwob": "; or `pip install --no-deps miniwob` and '.[browser]', which leaves out selenium and gymnasium"}
-"""What to add to the advice for a module that brings much that nothing here needs."""
+@cache
+def extras() -> dict[str, tuple[str, ...]]:
+    """Which modules each extra of the package brings, as its metadata say; nothing where it is not installed."""
+    found: dict[str, tuple[str, ...]] = {}
+    try:
+        lines = requires(DISTRIBUTION) or []
+    except PackageNotFoundError:
+        return found
+    for line in lines:
+        name, _, condition = line.partition(";")
+        extra = re.search(r"extra == ['\"]([\w-]+)['\"]", condition)
+        module = re.split(r"[^\w.-]", name)[0].replace("-", "_").lower()
+        if extra and extra[1] != "dev" and not name.startswith(DISTRIBUTION):
+            found[extra[1]] = (*found.get(extra[1], ()), module)
+    return found
 
 
 def extra_of(module: str) -> str | None:
     """The extra that brings a module (or the package that it is in); None where it is in none."""
     root = module.partition(".")[0]
-    return next((extra for extra, modules in EXTRAS.items() if root in modules), None)
+    return next((extra for extra, modules in extras().items() if root in modules), None)
 
 
 def missing(
-    what: str, error: ImportError | str, kind: type[PlumblineError] = ModelError, *, extra: str | None = None
+    what: str,
+    error: ImportError | str,
+    kind: type[PlumblineError] = ModelError,
+    *,
+    extra: str | None = None,
+    lighter: str = "",
 ) -> PlumblineError:
     """The error that says what is not installed, and which extra of Plumbline brings it.
 
@@ -72,6 +71,7 @@ def missing(
         error: of its import, or the module's name.
         kind: of the error.
         extra: by default the one that brings the module.
+        lighter: another way to install it, with less.
     """
     module = error if isinstance(error, str) else str(error.name)
     brings = extra or extra_of(module)
@@ -79,8 +79,7 @@ def missing(
     advice = (
         f"pip install '.[{brings}]' in a clone of Plumbline" if brings else f"pip install {module.partition('.')[0]}"
     )
-    advice += LIGHTER.get(module, "")
-    return kind(f"{what} needs {module}, which is not installed", advice)
+    return kind(f"{what} needs {module}, which is not installed", f"{advice}; or {lighter}" if lighter else advice)
 
 
 def needed(module: str, what: str, kind: type[PlumblineError] = ModelError) -> Any:
@@ -130,6 +129,40 @@ def named(name: str, what: str) -> Any:
         raise refusal(f"the {what} {name}", name, code_file(module))
     if not _is_ours(module) and not {"", here} & set(sys.path):
         sys.path.append(here)
+    return _imported(name, what, advice)
+
+
+def plugins(group: str) -> dict[str, EntryPoint]:
+    """What installed packages declare in a group of entry points, such as `plumbline.tasks`, by name.
+
+    A folder that the user works in declares nothing: see `allowed`.
+    """
+    entries = _entries(tuple(sys.path))
+    return {entry.name: entry for entry, place in entries if entry.group == group and _is_installed(place)}
+
+
+@cache
+def _entries(path: tuple[str, ...]) -> list[tuple[EntryPoint, Path]]:
+    """What the distributions on a path declare for Plumbline, and where they lie."""
+    return [
+        (entry, Path(str(one.locate_file(""))))
+        for one in distributions(path=list(path))
+        for entry in one.entry_points
+        if entry.group.startswith("plumbline.")
+    ]
+
+
+def loaded(entry: EntryPoint, what: str) -> Any:
+    """The object that an installed package declares; `what` is what it should be.
+
+    Raises:
+        RecipeError: see `named`.
+    """
+    return _imported(entry.value, what, f"install the package that declares {entry.name} again")
+
+
+def _imported(name: str, what: str, advice: str) -> Any:
+    module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:

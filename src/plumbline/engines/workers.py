@@ -1,6 +1,6 @@
 """What a recipe's `scale` asks for: Ray, and on it workers for verdicts, for rollouts and for an update's passes.
 
-**Verdicts.** Each worker has opened the same task for itself. The threads of `plumbline.training.judging` ask, one for each
+**Verdicts.** Each worker has opened the same task for itself. The threads of `training.judging` ask, one for each
 worker; all else is answered by the task in this process. An episode lives in one worker, which is told its next text.
 Where that died, another one is told all texts so far: what an episode comes to depends on its texts alone.
 

@@ -14,11 +14,8 @@ from plumbline.records import Evaluation
 from plumbline.runs.cards import Card
 from plumbline.runs.replays import Replay
 from plumbline.runs.run import Listener
-from plumbline.tasks import TASKS, Progress, open_task, variants_of
+from plumbline.tasks import Progress, open_task, task_names, variants_of
 from plumbline.tasks.task import Prechecked, Task, gold_of
-
-TASK = "commerce"
-"""The task of a command that names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +25,7 @@ class EvaluationSpec:
     model: str
     """A model, the oracle, or a control by name."""
     task: str
-    """Empty is the model's own, and commerce for all else."""
+    """Empty is the model's own."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Of the task; the task itself refuses those that it does not have."""
     split: str = "val"
@@ -50,7 +47,7 @@ class EvaluationResult:
 
 
 def each_task(spec: EvaluationSpec) -> dict[str, EvaluationSpec]:
-    """What is evaluated, task by task: a model of several tasks on each of them, and commerce job by job.
+    """What is evaluated, task by task: a model of several tasks on each, and a task of several variants on each.
 
     Returns:
         A specification of one task each, by its name; the name is "" where only one is meant.
@@ -64,7 +61,7 @@ def each_task(spec: EvaluationSpec) -> dict[str, EvaluationSpec]:
         return {name: replace(spec, task=name) for name in card.tasks}
     if card is not None and _own_task(card, spec.task, spec.model) is not None:
         return {"": spec}
-    name = spec.task or TASK
+    name = spec.task or _no_task(spec.model)
     variants = variants_of(name, spec.options, records_folder(name, spec.data))
     each = {label: replace(spec, task=name, options=options) for label, options in variants.items()}
     # A control is often of one job only.
@@ -106,8 +103,7 @@ def open_task_for(model: str, name: str, options: Mapping[str, Any], data: Path 
 
     Args:
         model: a model, or the name of a reference.
-        name: the task, or the name that the model's recipe gave to one of several; empty is the model's own, and
-            commerce for all else.
+        name: the task, or the name that the model's recipe gave to one of several; empty is the model's own.
         options: from the command line; they go over the model's.
         data: where the records are; None finds or builds them.
         progress: told about building.
@@ -118,7 +114,7 @@ def open_task_for(model: str, name: str, options: Mapping[str, Any], data: Path 
     card = Card.read(model)
     own = None if card is None else _own_task(card, name, model)
     if card is None or own is None:
-        name = name or TASK
+        name = name or _no_task(model)
         return open_task(name, options, records_folder(name, data), progress)
     label, task = own
     if data is not None:
@@ -127,6 +123,12 @@ def open_task_for(model: str, name: str, options: Mapping[str, Any], data: Path 
     ours = (run / "recipe.yaml").is_file() and (run / "data").is_dir()
     folder = run / "data" / label if ours else Path("data") / f"{label or task.name}-of-{card.recipe.split()[-1]}"
     return open_task(task.name, {**task.options, **options}, folder, progress)
+
+
+def _no_task(model: str) -> str:
+    raise RecipeError(
+        f"nothing says which task {model} is evaluated on", f"add --task with one of {', '.join(task_names())}"
+    )
 
 
 def _own_task(card: Card, name: str, model: str) -> tuple[str, TaskSection] | None:
@@ -138,7 +140,7 @@ def _own_task(card: Card, name: str, model: str) -> tuple[str, TaskSection] | No
     meant = [label for label, one in card.tasks.items() if name in {"", one["name"]}]
     if len(meant) > 1:
         raise RecipeError(f"{model} was trained on several tasks", f"add --task with one of {', '.join(meant)}")
-    if not meant and name not in TASKS and ":" not in name:
+    if not meant and name not in task_names() and ":" not in name:
         raise RecipeError(
             f"there is no task named {name}, and {model} was not trained on one",
             f"add --task with one of {', '.join(card.tasks)}",

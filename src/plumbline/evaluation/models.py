@@ -23,7 +23,7 @@ from plumbline.records import Evaluation, Example, Sampling
 from plumbline.runs.cards import Card
 from plumbline.runs.remote import local_model
 from plumbline.runs.run import Listener
-from plumbline.tasks import NOWHERE, TASKS, open_task
+from plumbline.tasks import NOWHERE, open_task, task_names
 from plumbline.tasks.task import Task
 from plumbline.training.rollouts import check_prompts
 
@@ -102,7 +102,7 @@ def check_name(model: str, task: Task, options: ModelOptions) -> None:
         models = "a model is a directory, a GGUF file, or a hub name such as org/model"
         if close:
             raise RecipeError(f"there is no model and no control named {model}", f"did you mean {close[0]}? {models}")
-        for other in TASKS:
+        for other in task_names():
             if other != task.name and model in controls_of(other, {}):
                 raise RecipeError(
                     f"{model} is a control of the task {other}, and the task is {task.name}",

@@ -105,7 +105,7 @@ def give_back_where_scarce() -> None:
     """Give kept pages back where the process holds more than half of what it may.
 
     Between steps of training of several sizes a third more of them gathers. Chunks of answers have prompts of many
-    lengths, and so tensors that do not fit into the places of those before: 64 answers of SmolLM2 to pages of MiniWoB++
+    lengths, and so tensors that do not fit into the places of those before: 64 answers of SmolLM2 to long prompts
     left the process with 4.5 GB, and 192 with 6.1.
     """
     if STATM.is_file() and int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > KEPT * main_memory():

@@ -4,10 +4,11 @@ import copy
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from plumbline.config.imports import consent, note_file, typed
+from plumbline.config.imports import consent, note_file, plugins, typed
 from plumbline.config.overrides import as_mapping, read_own, read_yaml, set_value, task_options
 from plumbline.config.section import section
 from plumbline.errors import RecipeError
@@ -36,7 +37,7 @@ def load(
     """Read a recipe file, what it extends, and overrides such as `rl.steps=50`.
 
     Args:
-        source: a path, or the name of a bundled recipe (`commerce-demo`).
+        source: a path, or the name of a bundled recipe (`plumbline recipe` lists them).
         overrides: `a.b=value` each; the value is read as YAML.
         written: see `parse`.
         trust_code: import the family of models that the file names, so that its options are checked.
@@ -172,8 +173,10 @@ def _description(path: Path) -> str:
 
 
 def _folders() -> list[Path]:
-    here = Path(__file__).parents[1]
-    return [folder for folder in (here / "recipes", here.parents[1] / "recipes") if folder.is_dir()]
+    """The folder `recipes` of each installed package that declares a task; nothing of it is imported."""
+    packages = {entry.module.partition(".")[0] for entry in plugins("plumbline.tasks").values()}
+    found = [Path(str(spec.origin)).with_name("recipes") for name in sorted(packages) if (spec := find_spec(name))]
+    return [folder for folder in found if folder.is_dir()]
 
 
 def differences(old: Recipe, new: Recipe) -> Iterator[tuple[str, Any, Any]]:

@@ -1,6 +1,6 @@
 """What a recipe says of its own run: rules to watch it by, questions to ask it, and the tree to the next recipe.
 
-All of it is data, and nothing in it is ever run: `plumbline.checks.diagnosis.conditions` evaluates conditions, for the rules
+All of it is data, and nothing in it is ever run: `checks.diagnosis.conditions` evaluates conditions, for the rules
 while a run trains and for questions and branches when `plumbline decide` is asked.
 """
 

@@ -17,7 +17,6 @@ GONE = {
     "controls.tokens_only": "controls.score_temperature scores at another temperature than was sampled at",
     "sampling.scaffold": "a server reads JSON leniently and checks it, and RL reaches the same share of valid JSON",
     "evaluation.votes": "greedy answers earned as much as a vote of eight",
-    "task.options.assets": "pages of FormFactory are shown without the styles of content networks",
     "engine.in_flight": "the run asks for 256 answers at once",
 }
 """What does the job of a key that is gone."""

@@ -28,7 +28,7 @@ class EvaluationSection(Section):
     untrained: bool | PositiveInt = True
     """Before SFT and GRPO as well; a number: so many examples of each split, greedily alone; false: not at all."""
     further: bool = True
-    """At the ends, also the splits that a task has beside train, val and test (held-out-forms)."""
+    """At the ends, also the splits that a task has beside train, val and test (such as held-out-pages)."""
     sampled: bool = True
     """Beside greedy answers, one answer each drawn as in training."""
     replays: int = Field(default=0, ge=0, le=4)

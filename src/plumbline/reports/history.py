@@ -1,4 +1,4 @@
-"""Runs beside one another, as tables (all forms), a page, and for a terminal: `plumbline runs`, `plumbline compare`."""
+"""Runs beside one another, as tables, a page, and for a terminal: `plumbline runs`, `plumbline compare`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

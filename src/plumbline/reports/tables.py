@@ -1,4 +1,4 @@
-"""One table, four forms: HTML to read, Markdown to paste, CSV to compute with, LaTeX to publish.
+"""One table, four ways: HTML to read, Markdown to paste, CSV to compute with, LaTeX to publish.
 
 A column knows what its cells are, so that every form shows them in its own way: an interval is one cell for people
 and three columns in the CSV, where nothing is rounded.

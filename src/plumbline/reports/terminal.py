@@ -210,17 +210,13 @@ def run_summary(run: Run) -> RenderableType:
             lines += [Text(f"{one.task}: {sentence}" if one.task else sentence) for sentence in rise_sentences(one)]
     result = run.result() or {}
     lines.append(Text(f"\nreport  {run.folder / 'report.html'}\nmodel   {result.get('model', '-')}\n"))
-    shop = run.recipe.task is not None and run.recipe.task.name == "commerce"
     if run.recipe.model.name is None:
-        named = "commerce-v4.1" if shop else "RECIPE"
         lines.append(
             Text(
                 "A tiny model can gain in format and style, not in knowledge. With a real one:\n"
-                f"  plumbline run {named} --set model.name=DIRECTORY_OR_HUB_NAME"
+                "  plumbline run RECIPE --set model.name=DIRECTORY_OR_HUB_NAME"
             )
         )
-    elif shop:
-        lines.append(Text("All four jobs of the shop in one run:\n  plumbline run commerce-smollm2"))
     lines.append(
         Text(
             "Look further:\n"

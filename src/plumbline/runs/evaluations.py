@@ -18,7 +18,7 @@ REFERENCE = "reference"
 @dataclass(frozen=True, slots=True, order=True)
 class EvaluationKey:
     """Which evaluation of a run: `rl@000040.val.greedy` inside training, `rl.test.sampled` after a stage; in a run of
-    several tasks `rl.forms.test.sampled`.
+    several tasks `rl.TASK.test.sampled`.
 
     Fields: the stage (base, sft, rl, reference), the split, the mode (greedy, sampled, or a reference's name), the
     step for one inside training (None for the one after the stage), and the task's name in a run of several.

@@ -1,6 +1,6 @@
 """The run directory: everything that happened, as plain records.
 
-    runs/commerce-demo/
+    runs/mine/
       recipe.yaml          what the run does, resolved; a resume may change some keys, and events.jsonl says which
       environment.json     versions, machine, engines, data fingerprints, of the process that wrote last
       metrics.jsonl        a row for each training step (deterministic: no clock in it)
@@ -110,8 +110,8 @@ class Silent:
 
 
 RUN = claims.RUN
-RECORDS = (".building", "manifest.json", "commerce.db", "malformed.log", "train.jsonl", "val.jsonl", "test.jsonl")
-"""What a task writes into its folder in a run's data folder."""
+RECORDS = (".building", "manifest.json", "train.jsonl", "val.jsonl", "test.jsonl")
+"""What a task writes into its folder in a run's data, beside the `splits` and `files` that its manifest names."""
 WRITTEN = (
     *(".lock", claims.MARK, "recipe.yaml", "environment.json", "result.json", *(f"{name}.jsonl" for name in KINDS)),
     *("evaluations", "replays", "checkpoints", "models", "engine", "tensorboard", ".remote"),
@@ -227,8 +227,10 @@ class Run:
             if not (claims.kind_of(place) or "").endswith("records"):
                 continue  # somebody else's
             ours = set(RECORDS)
-            with suppress(PlumblineError):  # splits that only some tasks have
-                ours |= {f"{split}.jsonl" for split in as_mapping(read_object(place / "manifest.json").get("splits"))}
+            with suppress(PlumblineError):
+                manifest = read_object(place / "manifest.json")
+                ours |= {f"{split}.jsonl" for split in as_mapping(manifest.get("splits"))}
+                ours |= {str(name) for name in manifest.get("files") or []}
             leftovers += [place / name for name in names if name in ours]
             if ours | {claims.MARK} >= {path.name for path in place.iterdir()}:
                 leftovers.append(place / claims.MARK)

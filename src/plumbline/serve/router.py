@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from plumbline.checks.diagnosis.routes import Route, RoutingTable
+from plumbline.config.imports import loaded, plugins
 from plumbline.errors import DataError, EngineError, PlumblineError, RecipeError
 from plumbline.records import Message
 from plumbline.serve.decision_log import DecisionLog
@@ -22,7 +23,6 @@ from plumbline.serve.served import Asked, Piece, Served
 from plumbline.storage import one_line
 from plumbline.tasks.text.json_schema import Schema
 from plumbline.tasks.text.json_strict import strict_json
-from plumbline_commerce.classify import job_of
 
 Classifier = Callable[[str], str | None]
 """From what a user asks for to a job, or to None where nothing speaks for one."""
@@ -57,7 +57,8 @@ class RouterOptions:
     """Seconds in which a shadow has to end its answer."""
     shadow_queue: int = 16
     """Requests that wait for shadows; what comes when so many wait is dropped, and counted."""
-    classify: Classifier = job_of
+    classifiers: Sequence[Classifier] | None = None
+    """Asked in turn; None asks those of installed packages (entry points of the group `plumbline.classifiers`)."""
 
 
 @dataclass(slots=True)
@@ -115,6 +116,8 @@ class Router:
             raise RecipeError("the routing table has no route", "`plumbline route RUN ... --out FILE` writes one")
         self.table, self.models, self.options = table, models, options or RouterOptions()
         self.log = log or DecisionLog()
+        installed = plugins("plumbline.classifiers").values() if self.options.classifiers is None else ()
+        self.classifiers = self.options.classifiers or [loaded(one, "classifier of requests") for one in installed]
         self.name, self.family = self.options.name, "router"
         # A model that is too short for a request refuses it, and the next is asked.
         self.context = max(models[name].context for name in table.models)
@@ -163,8 +166,8 @@ class Router:
     def _job_of(self, messages: Sequence[Message]) -> str | None:
         """The job with a route that the last thing asked is recognised by."""
         text = next((one["content"] for one in reversed(messages) if one["role"] == "user"), "")
-        job = self.options.classify(text[:LONGEST])
-        return job if job in self.table.routes else None
+        jobs = (classify(text[:LONGEST]) for classify in self.classifiers)
+        return next((job for job in jobs if job in self.table.routes), None)
 
     async def answer(self, asked: Asked) -> AsyncIterator[Piece]:
         """See `Served.answer`; the facts of the last piece say under `route` who answered, and why.

@@ -1,8 +1,10 @@
 """Examples and verifiers: what to ask, and what an answer is worth.
 
-`TASKS` lists the tasks that come with Plumbline; `module:name` opens one of yours. An opener takes the recipe's
-options, a folder that it may build its records in, and a callback for progress, and returns a `Task`. It should build
-nothing yet: the first `examples` do, so that what is wrong with a command is said before anything is made.
+A name is `jsonl`, or what an installed package declares as an entry point of the group `plumbline.tasks`; `module:name`
+opens one of yours. An opener takes the recipe's options, a folder that it may build its records in, and a callback for
+progress, and returns a `Task`. It should build nothing yet: the first `examples` do, so that what is wrong with a
+command is said before anything is made. It may have two attributes: `variants`, a function of (options, folder) where
+its name alone stands for several tasks, and `served`, options for a task that is opened for somebody who asks a server.
 """
 
 import difflib
@@ -11,20 +13,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from plumbline.config.imports import named
+from plumbline.config.imports import loaded, named, plugins
 from plumbline.errors import RecipeError
 from plumbline.tasks.task import Task
 
-TASKS = {
-    "commerce": "plumbline_commerce.task:open_commerce",
-    "forms": "plumbline_forms.task:open_forms",
-    "jsonl": "plumbline.tasks.jsonl.task:open_jsonl",
-    "miniwob": "plumbline_miniwob.task:open_miniwob",
-}
-
-VARIANTS = {"commerce": "plumbline_commerce.build:each_job"}
-"""Tasks whose name alone stands for several: a function of (options, folder of the records) that gives the options of
-each, by name; of one, by ""."""
+JSONL = "jsonl"
+"""The task of a user's own rows and scoring function; every other task is an installed package's."""
 
 Progress = Callable[[str, int, int], None]
 """Told (what is being built, how many are done, of how many)."""
@@ -35,6 +29,11 @@ PARTS = ("name", "splits", "rubric", "form", "examples", "judge", "demonstration
 """What every task has (see `Task`)."""
 
 
+def task_names() -> list[str]:
+    """Tasks that have a name: `jsonl`, and those of installed packages."""
+    return sorted({JSONL, *plugins("plumbline.tasks")})
+
+
 def silent(what: str, done: int, total: int) -> None:
     """A progress callback for callers that show none."""
 
@@ -43,7 +42,7 @@ def open_task(name: str, options: Mapping[str, Any], folder: Path, progress: Pro
     """Open a task by name.
 
     Args:
-        name: a key of `TASKS`, or `module:opener`.
+        name: see `task_names`, or `module:opener`.
         options: the task's own options, checked by it.
         folder: where it may build records that it needs and does not find.
         progress: told about anything that takes a while.
@@ -62,7 +61,7 @@ def open_task(name: str, options: Mapping[str, Any], folder: Path, progress: Pro
 
 
 def variants_of(name: str, options: Mapping[str, Any], folder: Path) -> Mapping[str, Mapping[str, Any]]:
-    """The options of each task that a name stands for: of commerce each job that the records have, where none is named.
+    """The options of each task that a name stands for, such as each of several jobs.
 
     Args:
         name: see `open_task`, like `options`.
@@ -76,18 +75,24 @@ def variants_of(name: str, options: Mapping[str, Any], folder: Path) -> Mapping[
         RecipeError: an option that the task does not know.
         DataError, StorageError: records that cannot be read.
     """
-    return named(VARIANTS[name], "task")(options, folder) if name in VARIANTS else {"": options}
+    variants = getattr(find_opener(name), "variants", None) if name in task_names() else None
+    return {"": options} if variants is None else variants(options, folder)
 
 
 def find_opener(name: str) -> Opener:
-    """What opens a task: a key of `TASKS`, or `module:opener`. Nothing is opened yet.
+    """What opens a task: one of `task_names`, or `module:opener`. Nothing is opened yet.
 
     Raises:
         RecipeError: there is no such task, or what is named takes no (options, folder, progress).
     """
-    if name not in TASKS and (not name.partition(":")[2] or _is_recipe(name)):
+    installed = {} if name == JSONL or ":" in name else plugins("plumbline.tasks")
+    if name != JSONL and name not in installed and (not name.partition(":")[2] or _is_recipe(name)):
         raise _no_task(name)
-    opener: Opener = named(TASKS.get(name, name), "task")
+    opener: Opener
+    if name in installed:
+        opener = loaded(installed[name], "task")
+    else:
+        opener = named("plumbline.tasks.jsonl.task:open_jsonl" if name == JSONL else name, "task")
     try:
         inspect.signature(opener).bind({}, Path(), silent)
     except (TypeError, ValueError) as error:  # ValueError: a builtin that does not say what it takes
@@ -107,10 +112,11 @@ def _is_recipe(name: str) -> bool:
 def _no_task(name: str) -> RecipeError:
     from plumbline.recipe import find, names, tasks_in
 
-    (close,) = difflib.get_close_matches(name.partition(":")[0], [*TASKS, *names()], n=1) or [""]
+    tasks = task_names()
+    (close,) = difflib.get_close_matches(name.partition(":")[0], [*tasks, *names()], n=1) or [""]
     if not close:
-        fix = f"there are {', '.join(TASKS)}; a task of yours is module:name"
-    elif close in TASKS:
+        fix = f"there are {', '.join(tasks)}; a task of yours is module:name"
+    elif close in tasks:
         fix = f"did you mean {close}?"
     else:
         files = " or ".join(tasks_in(str(find(close))))

@@ -55,7 +55,7 @@ class Rubric:
 
     @property
     def identity(self) -> str:
-        """Name, version and a hash of the parts and weights, for example `commerce-extraction/1+9f2c41`."""
+        """Name, version and a hash of the parts and weights, for example `words/1+9f2c41`."""
         content = ";".join(f"{part.name}={part.weight!r}" for part in (*self.form, *self.parts))
         return f"{self.name}/{self.version}+{hashlib.sha256(content.encode()).hexdigest()[:6]}"
 

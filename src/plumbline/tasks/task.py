@@ -1,6 +1,6 @@
 """What a task is: examples, a verifier, an oracle and controls.
 
-A task never sees a policy. Adding one is a new folder or file and one line in `plumbline.tasks.TASKS`.
+A task never sees a policy. Adding one is a new folder or file and an entry point (`plumbline.tasks`).
 """
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, Set
@@ -242,7 +242,7 @@ def itemised(task: Task) -> Itemised:
     if turns_of(task) > 1:
         raise RecipeError(
             f"rl.credit: items needs episodes of one turn; {task.name} asks up to {turns_of(task)} times",
-            "set rl.credit to answer, or let the task ask once (forms: task.options.attempts: 1)",
+            "set rl.credit to answer, or let the task ask once (an option of many: task.options.attempts: 1)",
         )
     if not isinstance(task, Itemised):
         raise RecipeError(

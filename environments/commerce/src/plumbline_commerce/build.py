@@ -231,6 +231,7 @@ def _write(options: CommerceOptions, counts: Mapping[str, int], folder: Path, pr
         "options": options.records(),
         "splits": {name: len(members) for name, members in rows.items()},
         "sha256": {name: sha256_of(folder / f"{name}.jsonl") for name in rows},
+        "files": ["commerce.db", LOG],
         **imported,
     }
     write_json(folder / MANIFEST, manifest)

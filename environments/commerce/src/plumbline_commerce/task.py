@@ -11,7 +11,7 @@ from plumbline.records import Example, Headline, Item, Outcome, Score
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Control, gold_of
-from plumbline_commerce.build import MANIFEST, SPLITS, as_built, ensure_commerce, has_records
+from plumbline_commerce.build import MANIFEST, SPLITS, as_built, each_job, ensure_commerce, has_records
 from plumbline_commerce.classify import job_of
 from plumbline_commerce.job import JOBS, job_named, split_sizes
 from plumbline_commerce.options import COUNTS, CommerceOptions, read_options
@@ -40,6 +40,9 @@ def open_commerce(options: Mapping[str, Any], folder: Path, progress: Progress) 
     if checked.data is None and not has_records(checked, folder):
         return CommerceTask(folder, checked, lambda: ensure_commerce(checked, folder, progress))
     return CommerceTask(place, as_built(checked, place) if (place / MANIFEST).is_file() else checked)
+
+
+open_commerce.variants = each_job  # type: ignore[attr-defined]
 
 
 class CommerceTask:

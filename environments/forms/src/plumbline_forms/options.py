@@ -126,7 +126,12 @@ def read_options(values: dict[str, Any]) -> FormsOptions:
         RecipeError: an unknown key, form or value, or an option of the other suite.
     """
     known = ", ".join(FormsOptions.model_fields)
-    options = section(FormsOptions, values, inside="task.options.", advice=f"the forms task knows {known}")
+    gone = {
+        "task.options.assets": "task.options.assets is gone: pages of FormFactory are shown without the styles of "
+        "content networks"
+    }
+    advice = f"the forms task knows {known}"
+    options = section(FormsOptions, values, inside="task.options.", advice=advice, hint=lambda key: gone.get(key, ""))
     foreign = {
         "own": ("path", "splits"),
         "formfactory": ("records", "mixed", "mixed_noise", "max_fields", "noise", "sloppiness"),

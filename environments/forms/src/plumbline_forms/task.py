@@ -57,6 +57,9 @@ def open_forms(options: Mapping[str, Any], folder: Path, progress: Progress) -> 
     return FormsTask(checked, open_executor(checked.executor, Site(suite.application)), suite)
 
 
+open_forms.served = {"executor": "direct"}  # type: ignore[attr-defined]
+
+
 def open_executor(name: str, site: Site | None = None) -> Executor:
     """The executor of this name (direct, browser or in-page), for a site; None is one of its own.
 

@@ -34,7 +34,8 @@ def folder() -> Path:
     try:
         found = Path(str(distribution("miniwob").locate_file("miniwob/html/miniwob")))
     except PackageNotFoundError as error:
-        raise missing("the miniwob task", "miniwob", RecipeError, extra="miniwob") from error
+        lighter = "`pip install --no-deps miniwob` and '.[browser]', which leaves out selenium and gymnasium"
+        raise missing("the miniwob task", "miniwob", RecipeError, extra="miniwob", lighter=lighter) from error
     if not (found / "click-button.html").is_file():
         raise RecipeError(f"the package miniwob has no pages in {found}", "install miniwob 1.1.0")
     return found

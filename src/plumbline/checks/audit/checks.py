@@ -25,8 +25,8 @@ EARNS = 0.05
 """Reward over the worst text's from which on a hostile text earns something; fatal from `HIGH` on."""
 LOSES = 0.25
 """Share of its reward that a gold answer may lose by how it is written: a rubric may ask for form, with less weight
-than the value has. From `HIGH` on it is fatal for decimal commas where the prompts' language has them: the commerce
-log's parser took `4,5` for no answer."""
+than the value has. From `HIGH` on it is fatal for decimal commas where the prompts' language has them: one
+team's parser took `4,5` for no answer."""
 OPPOSED, FEW = -0.5, 20
 """Correlation of two parts from which on they are opposed, and the verdicts that it needs."""
 BOTH = 0.9

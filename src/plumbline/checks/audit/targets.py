@@ -10,7 +10,7 @@ from plumbline.config.imports import dotted, named
 from plumbline.errors import RecipeError
 from plumbline.evaluation.command import records_folder
 from plumbline.recipe import load, names, task_section
-from plumbline.tasks import TASKS, Progress, open_task, silent, variants_of
+from plumbline.tasks import Progress, open_task, silent, task_names, variants_of
 from plumbline.tasks.task import Task
 
 
@@ -31,7 +31,7 @@ def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path
     """What is meant, task by task; a single one has the name "".
 
     Args:
-        name: a task (commerce stands for each of its jobs), a recipe (for all its tasks, or RECIPE:NAME for one), or,
+        name: a task (one with variants stands for each), a recipe (for all its tasks, or RECIPE:NAME for one), or,
             with rows, a reward function as `module:function`, or several with commas between.
         options: of the task, over a recipe's.
         rows: a file of JSON lines, for a reward function.
@@ -46,7 +46,7 @@ def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path
         scored = {"train": str(rows), "score": name.split(",") if "," in name else name}
         return {"": Target("jsonl", {**scored, **options}, Path("data") / "jsonl")}
     path, _, one = name.partition(":")
-    if path not in TASKS and (Path(path).suffix in {".yaml", ".yml"} or path in names()):
+    if path not in task_names() and (Path(path).suffix in {".yaml", ".yml"} or path in names()):
         sections = {one: task_section(name, ())} if one and Path(path).suffix else load(path).each_task
         if one and one not in sections:
             raise RecipeError(f"the recipe {path} has no task {one}", f"it has {', '.join(filter(None, sections))}")
@@ -55,7 +55,7 @@ def targets(name: str, options: Mapping[str, Any], rows: Path | None, data: Path
             label: Target(task.name, {**task.options, **options}, records_folder(task.name, data))
             for label, task in wanted.items()
         }
-    if one and name not in TASKS:
+    if one and name not in task_names():
         _refuse_functions(name)
     folder = records_folder(name, data)
     return {label: Target(name, one_of, folder) for label, one_of in variants_of(name, options, folder).items()}

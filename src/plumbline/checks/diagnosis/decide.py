@@ -115,7 +115,7 @@ def tree_of(evidence: Evidence, tree: str | None = None) -> DecideSection:
     if recipe.decide is None:
         raise RunError(
             f"the recipe {recipe.name} has no section decide, so there is no tree to walk",
-            "add --tree RECIPE, a recipe that has one (commerce-v4.1), or write one: docs/decide.md",
+            "add --tree RECIPE, a recipe that has one, or write one: docs/decide.md",
         )
     return recipe.decide
 

@@ -51,8 +51,8 @@ BEHIND = {
     ("bfloat16", False): Behind(2.5, 4.0, 7.0, 4.0),
     ("bfloat16", True): Behind(3.3, 5.5, 9.0, 4.5),
 }
-"""By dtype, and whether LoRA adapters are trained. Two of them are fitted: float32 without adapters on commerce-tiny,
-bfloat16 with adapters on commerce-demo; decoding on benchmarks/real.py, both. The others are our judgement."""
+"""By dtype, and whether LoRA adapters are trained. Two of them are fitted: float32 without adapters on a tiny model,
+bfloat16 with adapters on SmolLM2-135M; decoding on benchmarks/real.py, both. The others are our judgement."""
 
 
 @dataclass(frozen=True, slots=True)

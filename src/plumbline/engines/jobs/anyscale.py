@@ -14,6 +14,7 @@ import yaml
 from pydantic import ConfigDict
 
 import plumbline
+from plumbline.config.imports import extras
 from plumbline.config.overrides import read_yaml
 from plumbline.config.section import section
 from plumbline.engines.jobs.pins import installed, pins
@@ -26,8 +27,6 @@ RAY = "2.60.0"
 """Of the base image where there is no Ray here."""
 BASE_IMAGE = "anyscale/ray:{ray}-slim-py312-cu128"
 """The form of the names of Anyscale's images."""
-TASK_EXTRAS = {"commerce": ("commerce",), "forms": ("forms",)}
-"""Extras that a task needs beside training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +142,7 @@ def containerfile(spec: JobSpec, recipe: Recipe) -> str:
     base = BASE_IMAGE.format(ray=installed("ray") or RAY)
     if spec.requirements is not None:
         return f"# Packages: requirements in job.yaml.\nFROM {base}\n"
-    tasks = (extra for one in recipe.each_task.values() for extra in TASK_EXTRAS.get(one.name, ()))
-    wanted = pins(("train", *dict.fromkeys(tasks)))
+    named = {one.name for one in recipe.each_task.values()}  # a task's extra has its name
+    wanted = pins(("train", *(extra for extra in extras() if extra in named)))
     rows = " \\\n    ".join(f"{name}=={version}" for name, version in sorted(wanted.items()))
     return f"FROM {base}\nRUN pip install --no-cache-dir \\\n    {rows}\n"

@@ -3,8 +3,8 @@
 A job's own lines in its log (`said`) carry its id, so that the result of an earlier run in the same folder is never
 taken for this job's:
 
-    plumbline-job: {"job": "commerce-tiny-1123-034500-1a2b", "event": "began", ...}
-    plumbline-job: {"job": "commerce-tiny-1123-034500-1a2b", "event": "ended", "status": "finished", ...}
+    plumbline-job: {"job": "mine-1123-034500-1a2b", "event": "began", ...}
+    plumbline-job: {"job": "mine-1123-034500-1a2b", "event": "ended", "status": "finished", ...}
 """
 
 import hashlib

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from plumbline.checks.diagnosis.finding import Finding
-from plumbline.config.imports import EXTRAS
+from plumbline.config.imports import extras as known_extras
 from plumbline.errors import DataError
 from plumbline.storage import read_text
 
@@ -104,7 +104,7 @@ def pins(extras: tuple[str, ...]) -> dict[str, str]:
         DataError: one of them is not here, so there is nothing to pin it to.
     """
     found = {}
-    for name in (*BASE, *(module for extra in extras for module in EXTRAS[extra])):
+    for name in (*BASE, *(module for extra in extras for module in known_extras()[extra])):
         version = installed(name)
         if version is None:
             raise DataError(

@@ -172,7 +172,6 @@ COMMANDS = (
     "plumbline compare RUN runs/again                   # pair by pair, example by example\n"
     "plumbline report RUN                               # this report and its tables, from the records"
 )
-JOBS = "\nplumbline run commerce-smollm2                     # all four jobs of the shop in one run"
 NEXT = (
     "To read next: in RUN, tables/ holds every table as CSV and LaTeX, evaluations/ every answer with its parts, "
     "samples.jsonl every rollout of training. In Plumbline's documentation, docs/reports.md says how each figure is "
@@ -182,6 +181,4 @@ NEXT = (
 
 def _again(view: View) -> str:
     resume = "" if view.finished else "\nplumbline run RUN/recipe.yaml --out RUN --resume       # go on with this run"
-    task = view.run.recipe.task
-    rest = JOBS if task is not None and task.name == "commerce" else ""
-    return f"<pre>{html(COMMANDS + rest + resume)}</pre>{paragraph(NEXT)}"
+    return f"<pre>{html(COMMANDS + resume)}</pre>{paragraph(NEXT)}"

@@ -316,7 +316,7 @@ function frame(page, place) {
   const controls = page.match(/<(input|select|textarea)/g)?.length ?? 0;
   shown.style.height = `${Math.min(26, 7 + 3.8 * controls)}rem`;  // nobody can measure what is inside
   shown.srcdoc = `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Form</title>` +
-    `<link rel="stylesheet" href="page/form.css"></head><body inert>${page}</body></html>`;
+    `<link rel="stylesheet" href="page/shown.css"></head><body inert>${page}</body></html>`;
   return shown;
 }
 

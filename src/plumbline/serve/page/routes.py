@@ -21,7 +21,7 @@ from plumbline.serve.refusals import Refusal
 FILES = {
     "/": ("index.html", "text/html"),
     "/page/page.css": ("page.css", "text/css"),
-    "/page/form.css": ("form.css", "text/css"),
+    "/page/shown.css": ("shown.css", "text/css"),
     "/page/page.js": ("page.js", "text/javascript"),
     "/page/icon.svg": ("icon.svg", "image/svg+xml"),
 }

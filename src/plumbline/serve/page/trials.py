@@ -1,7 +1,7 @@
 """Examples of the tasks that served models were trained on, and verdicts on answers to them, as plain JSON values.
 
 A task is opened when the page first asks for it. Nothing is built: a task whose records are not there has no examples,
-and says so; so does one whose code a model's card names (see `plumbline.config.imports`). What stands beside a score are the
+and says so; so does one whose code a model's card names (see `config.imports`). What stands beside a score are the
 best control (floor) and the oracle (ceiling) on the first examples of the same stratum.
 """
 
@@ -16,7 +16,7 @@ from plumbline.evaluation.summary import part_means
 from plumbline.records import Evaluation, Example
 from plumbline.runs.cards import Card
 from plumbline.runs.remote import local_model
-from plumbline.tasks import silent
+from plumbline.tasks import find_opener, silent
 from plumbline.tasks.task import Showing, Sketched, Task, Telling
 from plumbline.training.judging import judge
 
@@ -151,8 +151,8 @@ class Trials:
             source = local_model(self.sources[model])
             card = Card.read(source)
             kind = card.tasks[name]["name"] if card is not None and card.tasks else name
-            # No browser is started for somebody who asks over HTTP: both executors give the same score.
-            options = {"executor": "direct"} if kind == "forms" else {}
+            # Nothing heavy, such as a browser, is started for somebody who asks over HTTP.
+            options = getattr(find_opener(kind), "served", {})
             self._tasks[key] = open_task_for(str(source), name, options, None, silent)
         return self._tasks[key]
 

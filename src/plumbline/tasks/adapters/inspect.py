@@ -17,7 +17,7 @@ def to_inspect(task: Task, split: str = "test", limit: int | None = None) -> Any
         DataError: there is no such split, or its records are malformed.
 
     Example:
-        inspect_ai.eval(to_inspect(plumbline.open_task("forms")), model="hf/local", model_args={"model_path": "./mine"})
+        inspect_ai.eval(to_inspect(task), model="hf/local", model_args={"model_path": "./mine"})
     """
     try:
         import inspect_ai

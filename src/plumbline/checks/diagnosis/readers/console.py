@@ -1,4 +1,4 @@
-"""What a trainer printed, amid everything else that it printed: five forms, of which a log has one.
+"""What a trainer printed, amid everything else that it printed: five kinds, of which a log has one.
 
     {'loss': 0.1, 'grad_norm': '2.4', ...}      transformers, TRL, ms-swift, OpenRLHF; progress bars give the steps
     step:3 - critic/score/mean:0.25 - ...       verl
@@ -80,7 +80,7 @@ class _Run:
 
 
 def find(path: Path) -> Path | None:
-    """A text with lines of one of the forms; in a folder the only file that has some.
+    """A text with lines of one kind; in a folder the only file that has some.
 
     Raises:
         DataError: there are several; it lists them.

@@ -61,9 +61,9 @@ def _spellings(name: str) -> tuple[str, ...]:
     # `Training Loss`, `Grad. Norm` and `LR` are for people.
     plain = re.sub(r"\s+", "_", name.lower().replace(". ", " "))
     slashed = re.sub(r"(?<=[a-z])\.(?=[a-z])", "/", plain)
-    forms = (name, plain, slashed)
+    spellings = (name, plain, slashed)
     # `train_mean_nll` is a name of its own.
-    return tuple(dict.fromkeys(form for one in forms for form in (one, re.sub(r"^train[/_]", "", one))))
+    return tuple(dict.fromkeys(spelled for one in spellings for spelled in (one, re.sub(r"^train[/_]", "", one))))
 
 
 @cache

@@ -9,7 +9,7 @@ from plumbline.checks.diagnosis.finding import Finding
 from plumbline.checks.diagnosis.history import History
 
 LITTLE = 0.2
-"""Of an epoch; the commerce log stopped at 0.135."""
+"""Of an epoch; one team's log stopped at 0.135."""
 
 
 def look(history: History) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from plumbline.evaluation.comparison import compare
 from plumbline.evaluation.statistics import direction
 
 FEW = 50
-"""Examples: under them a difference of a tenth is rarely more than noise (the forms log read 25 as a regression)."""
+"""Examples: under them a difference of a tenth is rarely more than noise (a team read 25 as a regression)."""
 
 
 def look(history: History) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ SPIKE = 10.0
 AROUND = 10
 """Steps before and after one that it is compared with."""
 HIGH = 2.0
-"""The commerce log's limit of the norm, below which no spike is counted."""
+"""One team's log's limit of the norm, below which no spike is counted."""
 CLIP = 1.0
 """The clip of trainers that say nothing else (TRL, transformers)."""
 

@@ -11,7 +11,7 @@ from plumbline.checks.diagnosis.history import History
 from plumbline.checks.diagnosis.trends import finite
 
 MOST = 0.5
-"""The commerce log's limit: sustained above it, a run is to be stopped."""
+"""One team's log's limit: sustained above it, a run is to be stopped."""
 TOP, LOW = 0.9, 0.1
 """Of the most that can be earned: equal groups that earn more are solved, and too hard where they earn less."""
 WINDOW = 10

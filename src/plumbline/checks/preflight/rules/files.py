@@ -16,7 +16,7 @@ SECONDS = 10
 
 
 def ignored(before: Before) -> Iterator[Finding]:
-    """The forms log lost jobs so: what packs a working tree for a cluster leaves out what git ignores."""
+    """A team lost jobs so: what packs a working tree for a cluster leaves out what git ignores."""
     wanted = {
         path: key
         for path, key in needed(before.recipe, before.file)

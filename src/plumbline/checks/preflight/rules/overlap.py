@@ -14,14 +14,14 @@ from plumbline.records import Example
 MOST = 50_000
 """Examples of a task whose texts are compared."""
 SOME, MANY = 0.02, 0.1
-"""Shares of a split with a twin in train, from which on its figures are worth less, and nothing. Of the commerce task's
-own records 1 % have one, by chance."""
+"""Shares of a split with a twin in train, from which on its figures are worth less, and nothing. Of records
+that are drawn apart 1 % have one, by chance."""
 ENTITY = re.compile(
     r"(^|_)(id|uuid|customer|user|patient|author|session|conversation|review|order|document|source|url)$", re.IGNORECASE
 )
 """Columns that name what a row is about."""
 FEW_ROWS = 5.0
-"""Rows of an entity, on average, up to which a split would keep them together: a shop's orders of one customer, and not
+"""Rows of an entity, on average, up to which a split would keep them together: the orders of one customer, and not
 its reviews of one product."""
 
 

@@ -14,19 +14,19 @@ from plumbline.records import Evaluation
 from plumbline.runs.evaluations import EvaluationKey, read_evaluation
 
 SCATTER = 0.3
-"""Standard deviation of the difference of two answers' rewards to one prompt: the commerce log's single rewards had
+"""Standard deviation of the difference of two answers' rewards to one prompt: one team's single rewards had
 0.31, and differences of answers that are alike by half scatter as much."""
 FEW_INSIDE = 30
 """Examples of an evaluation inside RL, which shows a course and decides nothing."""
 HALF, LITTLE, FEW_PROMPTS = 0.5, 0.2, 50
 """Epochs of a task's prompts that RL draws, under which it is noted and, in a long run, warned of; and prompts in all.
-The commerce log plateaued at 0.135 epochs and under 50 prompts a task, the forms log trained on 25 of 992."""
+One team's log plateaued at 0.135 epochs and under 50 prompts a task, another team's log trained on 25 of 992."""
 LONG = 100
 """Steps from which on nobody takes a run for a trial."""
 FEW_OF_KIND = 5
 FEW_ANSWERS = 4
 EQUAL = 0.5
-"""Share of groups with equal rewards, the commerce log's limit."""
+"""Share of groups with equal rewards, one team's limit."""
 
 
 def noticeable(n: int) -> float:
