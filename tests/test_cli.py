@@ -191,7 +191,7 @@ def test_score_says_how_much_it_covers_and_of_training_rows(plumbline, data, tmp
 
     def score(lines, *arguments):
         answers.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return plumbline("score", "--completions", answers, "--data", data, *arguments)
+        return plumbline("score", "--task", "commerce", "--completions", answers, "--data", data, *arguments)
 
     code, out, err = score(golds["val"][:5], "--json")
     summary = json.loads(out)
@@ -232,7 +232,9 @@ def test_compare_of_two_files_and_of_what_cannot_be_compared(plumbline, data, tm
     _, out, _ = plumbline("compare", tmp_path / "constant.json", tmp_path / "oracle.json")
     assert f"{paired['before']:.3f}" in out
     assert " 1.000 " in out, "both means stand beside the difference, on a terminal of 80 columns"
-    plumbline("eval", "oracle", "--data", data, "--split", "test", "--out", tmp_path / "test.json")
+    plumbline(
+        "eval", "oracle", "--task", "commerce", "--data", data, "--split", "test", "--out", tmp_path / "test.json"
+    )
     code, _, err = plumbline("compare", tmp_path / "constant.json", tmp_path / "test.json")
     assert code == 1
     assert "share 0 examples" in err
@@ -281,7 +283,7 @@ def test_recipe_lists_prints_and_overrides(plumbline):
         (["eval", "./no/such/model"], "there is no model directory at ./no/such/model"),
         (["eval", "models/not-fetched"], "fetch a model (`plumbline get` lists them)"),
         (["eval", "oracle", "--task", "comerce"], "did you mean commerce?"),
-        (["eval", "oracle", "--split", "dev"], "no split 'dev'"),
+        (["eval", "oracle", "--task", "commerce", "--split", "dev"], "no split 'dev'"),
         (["report", "nowhere"], "nowhere is not a run directory"),
         (["compare", "nowhere", "nowhere"], "nowhere is not a run directory"),
     ],

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from plumbline.errors import DataError, RecipeError, TrainingStopped
-from plumbline.evaluation.command import TASK, open_task_for
+from plumbline.evaluation.command import open_task_for
 from plumbline.evaluation.named import compare_paths
 from plumbline.recipe import RlSection, find, load, parse, task_section
 from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score, Step, Trajectory
@@ -136,7 +136,8 @@ def test_a_recipe_of_several_tasks_is_read_back_as_it_was_written(tmp_path):
     (tmp_path / "again.yaml").write_text(recipe.to_yaml())
     assert load(tmp_path / "again.yaml") == recipe
     assert list(recipe.each_task) == ["letters", "words"]
-    assert parse({"name": "one", "model": {"name": "x"}}).each_task[""].name == TASK
+    with pytest.raises(RecipeError, match="names its task"):
+        parse({"name": "one", "model": {"name": "x"}})
 
 
 def test_the_example_of_the_guide_is_a_recipe():

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from plumbline.config.imports import trust, typed
+from plumbline.config.imports import plugins, trust, typed
 
 ANSWERS, TASK, MODEL, OUTPUT = "How it is decoded", "The task", "How the model is opened", "What is written and printed"
 """Headings in the help of commands that have many options."""
@@ -65,12 +65,13 @@ Checked = Annotated[
     str,
     typer.Argument(metavar="RECIPE|RUN", help="A recipe's file or name; a run's folder; or another trainer's records."),
 ]
+_TASKS = ", ".join(sorted({"jsonl", *plugins("plumbline.tasks")}))
 TaskName = Annotated[
     str,
     typer.Option(
         "--task",
         rich_help_panel=TASK,
-        help="An installed one, module:name of yours, or a recipe. Of a model of several tasks: the name of one.",
+        help=f"{_TASKS}, module:name of yours, or a recipe. Of a model of several tasks: the name of one.",
     ),
 ]
 Data = Annotated[
