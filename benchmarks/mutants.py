@@ -1,7 +1,7 @@
 """What the tests catch: small faults put into the code that decides what a result means, and whether a test fails.
 
     python benchmarks/mutants.py --seed 0 --n 300
-    python benchmarks/mutants.py --n 100 --only tasks/commerce/extraction/rubric.py
+    python benchmarks/mutants.py --n 100 --only plumbline_commerce/extraction/rubric.py
 
 A mutant is one fault: a comparison, an operator, a constant or a condition changed, a statement or a guard taken out,
 two arguments swapped. `--n` of those that the files in `TESTS` allow are drawn by `--seed` and tried on a copy of the
@@ -26,20 +26,24 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "src" / "plumbline"
+SOURCES = (ROOT / "src", *sorted(ROOT.glob("environments/*/src")))
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.txt")
 SECONDS = 180  # tests that take longer have met a fault that does not end
 TESTS = {
-    "evaluation/statistics.py": ("tests/evaluation/test_statistics.py", "tests/evaluation/test_evaluate.py"),
-    "algorithms/**/*.py": ("tests/training/test_objective.py", "tests/algorithms", "tests/training/test_credit.py"),
-    "policies/token_law.py": ("tests/policies/test_token_law.py",),
-    "runs/run.py": ("tests/runs/test_run.py", "tests/runs/test_changes.py", "tests/test_claims.py"),
-    "tasks/forms/rubric.py": (
+    "plumbline/evaluation/statistics.py": ("tests/evaluation/test_statistics.py", "tests/evaluation/test_evaluate.py"),
+    "plumbline/algorithms/**/*.py": (
+        "tests/training/test_objective.py",
+        "tests/algorithms",
+        "tests/training/test_credit.py",
+    ),
+    "plumbline/policies/token_law.py": ("tests/policies/test_token_law.py",),
+    "plumbline/runs/run.py": ("tests/runs/test_run.py", "tests/runs/test_changes.py", "tests/test_claims.py"),
+    "plumbline_forms/rubric.py": (
         "environments/forms/tests/test_rubric.py",
         "-k",
         "not (train or held or thousand or fast)",
     ),
-    "tasks/commerce/extraction/rubric.py": (
+    "plumbline_commerce/extraction/rubric.py": (
         "environments/commerce/tests/test_answers.py",
         "environments/commerce/tests/test_extraction.py",
     ),
@@ -95,6 +99,11 @@ def faults(node: Any) -> Iterator[ast.AST]:
         yield ast.Pass()
 
 
+def named(path: Path) -> str:
+    """A file below the folder of sources that holds it."""
+    return path.relative_to(next(folder for folder in SOURCES if folder in path.parents)).as_posix()
+
+
 def mutants(path: Path) -> Iterator[tuple[str, str, str]]:
     """Of each fault of a file: where it is, what it is, and the source that has it."""
     lines = path.read_text().splitlines()
@@ -104,7 +113,7 @@ def mutants(path: Path) -> Iterator[tuple[str, str, str]]:
         for fault in faults(node):
             holder[key] = fault
             what = " -> ".join(ast.unparse(one).split("\n")[0].strip() for one in (node, fault))
-            what = f"{path.relative_to(PACKAGE)}: {lines[at.lineno - 1].strip()}: {what}"
+            what = f"{named(path)}: {lines[at.lineno - 1].strip()}: {what}"
             yield f"{at.lineno}:{at.col_offset}", what, ast.unparse(tree)
             holder[key] = node
 
@@ -114,8 +123,9 @@ def passes(tree: Path, tests: Sequence[str]) -> bool:
     if (child := os.fork()) == 0:
         signal.alarm(SECONDS)
         os.chdir(tree)
-        sys.path[:0] = [str(tree / "src"), str(tree)]
-        os.environ["PYTHONPATH"] = str(tree / "src")
+        sources = [str(tree / folder.relative_to(ROOT)) for folder in SOURCES]
+        sys.path[:0] = [*sources, str(tree)]
+        os.environ["PYTHONPATH"] = os.pathsep.join(sources)
         output = os.open("output.txt", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         _ = os.dup2(output, 1), os.dup2(output, 2)
         os._exit(pytest.main(["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile", "ci", *tests]))
@@ -129,7 +139,7 @@ def main() -> None:
     parser.add_argument("--only", choices=TESTS, help="draw from these files alone")
     asked = parser.parse_args()
     names = [asked.only] if asked.only else TESTS
-    tests = {file: TESTS[name] for name in names for file in sorted(PACKAGE.glob(name))}
+    tests = {file: TESTS[name] for name in names for folder in SOURCES for file in sorted(folder.glob(name))}
     found = [(file, *mutant) for file in tests for mutant in mutants(file)]
     drawn = [found[at] for at in sorted(random.Random(asked.seed).sample(range(len(found)), min(asked.n, len(found))))]
     same = set(EQUIVALENT.read_text().splitlines())
@@ -138,7 +148,7 @@ def main() -> None:
     verdicts: dict[Path, Counter[str]] = {file: Counter() for file in tests}
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
-        for name in ("src", "tests", "recipes"):
+        for name in ("src", "environments", "tests"):
             shutil.copytree(ROOT / name, tree / name)
         shutil.copy2(ROOT / "pyproject.toml", tree)
         for number, (file, where, what, source) in enumerate(drawn):
@@ -153,7 +163,7 @@ def main() -> None:
             if verdict == "survived":
                 print(verdict, where, what, flush=True)
     for file, counts in verdicts.items():
-        print(file.relative_to(PACKAGE), *(f"{counts[name]} {name}" for name in ("caught", "equivalent", "survived")))
+        print(named(file), *(f"{counts[name]} {name}" for name in ("caught", "equivalent", "survived")))
 
 
 if __name__ == "__main__":

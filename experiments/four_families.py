@@ -7,7 +7,7 @@
     python -m experiments.four_families long --seeds 0 1 2                  # one tiny flow, 2,000 steps of GRPO
     python -m experiments.four_families tables                              # docs/four-families-*.md
 
-The arms are data: four_families.yaml says what they set over recipes/four-families/. An arm begins with its family's
+The arms are data: four_families.yaml says what they set over four-families/. An arm begins with its family's
 SFT model of the same seed, which is trained first where it is not there. What is finished is not done again; a run that
 was killed goes on from its last checkpoint. Arms are evaluated on the same examples, with floor and ceiling beside.
 """
@@ -45,7 +45,7 @@ from plumbline.tasks import open_task
 from plumbline.training.pipeline import run_recipe
 
 HERE = Path(__file__).parent
-RECIPES = HERE.parent / "recipes" / "four-families"
+RECIPES = HERE / "four-families"
 COUNTED = 16
 """Prompts on which the forward passes of an answer are counted."""
 

@@ -11,7 +11,7 @@
     python experiments/grpo_real.py collect                                       # finished arms -> grpo_real.jsonl
     python experiments/grpo_real.py table                                         # as in docs/grpo-on-real-models.md
 
-The arms are data: grpo_real.yaml says what they set over recipes/commerce-smollm2-extraction.yaml. All have the same
+The arms are data: grpo_real.yaml says what they set over the recipe commerce-smollm2-extraction. All have the same
 held-out prompts; arms of one seed see the same training prompts in the same order, by whichever trainer.
 """
 

@@ -41,12 +41,12 @@ class Letters:
         right = set(text) == {example.reference["letter"]} and len(text) <= LENGTH
         return Outcome(how="strict"), RUBRIC.score({"share": len(text) / LENGTH if right else 0.0})
 
-    def demonstration(self, example: Example, seed: int) -> str:  # noqa: ARG002 - every demonstration is the gold answer
+    def demonstration(self, example: Example, seed: int) -> str:
         """The gold answer."""
         assert example.gold is not None
         return example.gold
 
 
-def open_letters(options: Mapping[str, Any], folder: Path, progress: Callable[..., None]) -> Letters:  # noqa: ARG001
+def open_letters(options: Mapping[str, Any], folder: Path, progress: Callable[..., None]) -> Letters:
     """Open the task; it has no options."""
     return Letters()
