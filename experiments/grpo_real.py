@@ -251,7 +251,7 @@ def same_batch(source: str, dtype: str, threads: int) -> str:
     from plumbline.records import Step, Trajectory
 
     overrides = [f"model.name={source}", f"model.dtype={dtype}", f"model.threads={threads}"]
-    recipe = load(RECIPE, [*ALONE, *overrides, "rl.prompts_per_step=2", "rl.steps=1", "rl.credit=answer"])
+    recipe = load(RECIPE, [*ALONE, *overrides, "rl.prompts_per_step=2", "rl.steps=1"])
     assert recipe.rl is not None
     limit, count = recipe.sampling.max_tokens, 2 * recipe.rl.group_size
     with tempfile.TemporaryDirectory() as place:
@@ -338,12 +338,12 @@ def best_rule() -> str:
 
 
 def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
-    """Signal and noise of one batch under both ways to credit, and how alike the gradients of two halves are."""
+    """Signal and noise of one batch, and how alike the gradients of two halves are."""
     import tempfile
 
     from plumbline.policies import open_policy
     from plumbline.tasks.source import Source
-    from plumbline.training.credit import credit, locate_items
+    from plumbline.training.credit import credit
     from plumbline.training.rollouts import collect
 
     recipe = load(RECIPE, [*ALONE, f"model.name={source}", f"model.threads={threads}"])
@@ -362,12 +362,8 @@ def measure_signal(source: str, prompts: int, copies: int, threads: int) -> str:
         f"{source}: {prompts} x {copies} answers, reward {np.nanmean(rewards):.3f}, spread within a group "
         f"{np.mean([np.nanstd(group.rewards()) for group in groups]):.3f}, entropy {entropy:.3f} nats a token\n"
     )
-    for kind in ("answer", "items"):
-        section = recipe.rl.model_copy(update={"credit": kind})
-        items = {"": locate_items(task, policy)} if kind == "items" else None
-        gradients = group_gradients(policy, credit(groups, section, np.random.default_rng(0), items), copies)
-        text += f"\nrl.credit: {kind}. {halves(gradients @ gradients.T, copies)}\n"
-    return text
+    gradients = group_gradients(policy, credit(groups, recipe.rl, np.random.default_rng(0)), copies)
+    return f"{text}\n{halves(gradients @ gradients.T, copies)}\n"
 
 
 def group_gradients(policy: Any, credits_: list[Any], copies: int) -> Any:
@@ -379,7 +375,8 @@ def group_gradients(policy: Any, credits_: list[Any], copies: int) -> Any:
         part = [c for c in credits_[number * copies : (number + 1) * copies] if not c.is_idle]
         if part:
             terms = policy.score([turn for c in part for turn in c.turns])
-            given = terms.logprobs.new_tensor(np.concatenate([c.term_advantages() * c.weight for c in part]))
+            lengths = [sum(len(turn.logprobs) for turn in c.turns) for c in part]
+            given = terms.logprobs.new_tensor(np.repeat([c.advantage * c.weight for c in part], lengths))
             (-(terms.logprobs * given).sum()).backward()
         watched.add(number)
     for weight in policy.trainable().values():

@@ -22,7 +22,7 @@ from plumbline.runs.evaluations import read_evaluation, write_evaluation
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source
-from plumbline.tasks.task import episode_of, itemised, turns_of
+from plumbline.tasks.task import episode_of, turns_of
 from plumbline.training.credit import credit
 from plumbline.training.noise import independent_parts
 from plumbline.training.optimiser import Optimiser
@@ -246,7 +246,6 @@ def test_denominators_count_the_tokens_of_all_turns(normaliser, expected):
     credits_ = credit([group], section, np.random.default_rng(0), turns=3)
     np.testing.assert_allclose([c.weight for c in credits_], expected)
     assert [len(c.turns) for c in credits_] == [2, 1]
-    assert len(credits_[0].term_advantages()) == 5
     assert {c.prompt for c in credits_} == {np.array([1, 0]).tobytes()}, "one group, whatever later turns ask"
 
 
@@ -272,7 +271,8 @@ def test_an_advantage_goes_to_every_turn_and_groups_stay_whole(family, folders, 
 
     plain = opened(family, folders, scoring="rows")
     scored = plain.score([turn for c in credits_ for turn in c.turns])
-    given = torch.tensor(np.concatenate([c.term_advantages() for c in credits_]), dtype=torch.float32)
+    counts = [sum(len(turn.logprobs) for turn in c.turns) for c in credits_]
+    given = torch.tensor(np.repeat([c.advantage for c in credits_], counts), dtype=torch.float32)
     (-scored.logprobs * given).sum().div(12 * 4 * 2).backward()
     for name, weight in plain.trainable().items():
         torch.testing.assert_close(gradients[0][name], weight.grad, atol=2e-6, rtol=1e-3)
@@ -325,15 +325,6 @@ def test_rows_of_one_turn_are_as_they_were(tiny_policy, tmp_path):
     write_evaluation(tmp_path / "e.json", found)
     assert not any(f'"{name}"' in (tmp_path / "e.json").read_text() for name in ("turns", "asked", "cut"))
     assert read_evaluation(tmp_path / "e.json") == found
-
-
-def test_items_need_episodes_of_one_turn():
-    class Items(Asks):
-        def items(self, completion, score):
-            return {}
-
-    with pytest.raises(RecipeError, match="needs episodes of one turn; toy asks up to 2 times"):
-        itemised(Items({}))
 
 
 def test_a_task_that_asks_once_has_an_episode_of_one_turn():

@@ -166,7 +166,6 @@ def test_every_recipe_that_comes_along_is_valid(name):
         ("autoregressive", {"rl": {"steps": 1, "kl": "closed"}}, "of family autoregressive, but rl.kl: closed"),
         ("masked", {"sampling": {"kernel": "marginal"}}, "sampling.kernel is read by flow only"),
         ("masked", {"model": {"decoder": "lean"}}, "model.decoder is read by autoregressive only"),
-        ("masked", {"rl": {"steps": 1, "credit": "items"}}, "rl.credit: items is read by autoregressive"),
         ("slots", {"sampling": {"selector": "ancestral"}}, "sampling.selector: Input should be 'plackett_luce'"),
         ("slots", {"model": {"attention": "prefix"}}, "model.attention is read by masked and flow only"),
         ("slots", {"rl": {"steps": 1, "algorithm": "espo"}}, "rl.algorithm: espo is for masked"),

@@ -1,7 +1,6 @@
 """Several tasks in one run: each has its share of every step, and figures, floors and ceilings of its own."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import yaml
 from plumbline.errors import DataError, RecipeError, TrainingStopped
 from plumbline.evaluation.command import open_task_for
 from plumbline.evaluation.named import compare_paths
-from plumbline.recipe import RlSection, find, load, parse, task_section
+from plumbline.recipe import find, load, parse, task_section
 from plumbline.records import Example, Group, Outcome, Rollout, Sampling, Score, Step, Trajectory
 from plumbline.reports.terminal import sweep_table
 from plumbline.reports.verdict import run_verdict
@@ -21,7 +20,6 @@ from plumbline.runs.evaluations import EvaluationKey
 from plumbline.runs.run import Run
 from plumbline.tasks import open_task
 from plumbline.tasks.source import Source, shares
-from plumbline.training.credit import credit
 from plumbline.training.metrics import _rewards
 from plumbline.training.pipeline import run_recipe
 from plumbline.training.rl import _collect
@@ -427,15 +425,6 @@ def test_tasks_are_drawn_in_one_call_and_each_as_if_it_were_alone(tiny_policy, m
             key=key,
         )
         assert [rollout.text for rollout in alone.rollouts] == [rollout.text for rollout in one.rollouts]
-
-
-def test_credit_by_items_is_given_where_a_task_itemises_and_by_answer_elsewhere():
-    groups = [group("a", {"x": 1.0}), group("b", {"x": 1.0})]
-    poor = Rollout(turns=groups[0].rollouts[0].turns, outcome=Outcome(), score=Score(total=0.0))
-    groups = [replace(one, rollouts=(one.rollouts[0], poor)) for one in groups]
-    found = {"a": lambda rollout: {"x": (rollout.reward, [slice(0, 0)])}}  # it decides no term of these answers
-    given = credit(groups, RlSection(steps=1, credit="items"), np.random.default_rng(0), found)
-    assert [one.is_idle for one in given] == [True, True, False, False]
 
 
 def test_a_task_of_a_recipe_is_named_by_its_path_and_its_name():

@@ -25,14 +25,14 @@ from plumbline.evaluation.evaluate import ORACLE, references
 from plumbline.evaluation.models import ModelOptions, check_name, evaluate_model
 from plumbline.policies.policy import Policy, Sampler
 from plumbline.recipe import Recipe, section
-from plumbline.records import Evaluation, Example, Item, Message, Request, Sampling, Score, Trajectory
+from plumbline.records import Evaluation, Example, Message, Request, Sampling, Trajectory
 from plumbline.runs.live import LiveView
 from plumbline.runs.published import published
 from plumbline.runs.remote import folder_for, is_address, join, local_model
 from plumbline.runs.run import Observer, Run, Silent
 from plumbline.runs.trackers import open_trackers
 from plumbline.tasks.precheck import HOSTILE
-from plumbline.tasks.task import Itemised, Task
+from plumbline.tasks.task import Task
 from plumbline.training.pipeline import run_recipe
 from plumbline.training.rollouts import collect
 
@@ -307,7 +307,7 @@ class TaskLaws:
     controls: Mapping[str, float]
     """Mean reward of each control."""
     raised: tuple[str, ...]
-    """Texts on which the verifier raised, or itemised more than the reward or outside of the text: none."""
+    """Texts on which the verifier raised: none."""
 
 
 def check_task(task: Task, split: str, *, hostile: Sequence[str] = HOSTILE) -> TaskLaws:
@@ -320,8 +320,6 @@ def check_task(task: Task, split: str, *, hostile: Sequence[str] = HOSTILE) -> T
             try:
                 _, score = task.judge(example, text)
                 assert 0 <= score.total <= 1
-                if isinstance(task, Itemised):
-                    _check_items(task.items(text, score), text, score)
             except Exception as error:  # noqa: BLE001 - that it raised at all is what is measured
                 raised.append(f"{text[:20]!r}: {type(error).__name__}: {error}")
     return TaskLaws(
@@ -329,9 +327,3 @@ def check_task(task: Task, split: str, *, hostile: Sequence[str] = HOSTILE) -> T
         controls={name: e.mean_reward for name, e in evaluations.items() if name != ORACLE},
         raised=tuple(raised),
     )
-
-
-def _check_items(items: Mapping[str, Item], text: str, score: Score) -> None:
-    assert all(item.earned >= 0 for item in items.values())
-    assert sum(item.earned for item in items.values()) <= score.total + 1e-9
-    assert all(0 <= start <= end <= len(text) for item in items.values() for start, end in item.spans)

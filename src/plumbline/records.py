@@ -243,15 +243,6 @@ class Failure:
         return f"{self.cause}: {self.detail}"
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One item of a reward: what it added to the total, and which characters of the completion decide it."""
-
-    earned: float
-    spans: tuple[tuple[int, int], ...]
-    """[start, end) of each stretch of characters."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rollout:
     """An episode and what became of it: its turns, an outcome and a score, or a failure with its cause.

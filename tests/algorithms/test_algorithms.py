@@ -194,9 +194,9 @@ def test_controls_without_rl_are_an_error():
 
 
 def test_the_denominator_and_the_credit_are_the_algorithms_own():
-    rewards = np.array([[0.2], [0.6], [np.nan]])
-    assert Grpo().advantages(rewards)[:, 0].tolist() == pytest.approx([-0.2, 0.2, 0.0])
-    scaled = Grpo(scale_advantages="group").advantages(rewards)[:, 0]
+    rewards = np.array([0.2, 0.6, np.nan])
+    assert Grpo().advantages(rewards).tolist() == pytest.approx([-0.2, 0.2, 0.0])
+    scaled = Grpo(scale_advantages="group").advantages(rewards)
     assert scaled[1] == pytest.approx(0.2 / (np.std([0.2, 0.6], ddof=1) + 1e-4))
     assert Cispo().weights([5, 3], 20).tolist() == pytest.approx([1 / 8] * 2)
     assert Grpo().weights([5, 3], 20).tolist() == pytest.approx([1 / 40] * 2)

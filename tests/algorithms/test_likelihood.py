@@ -192,12 +192,12 @@ def test_a_weighted_likelihood_by_hand():
 
 def test_wd1_weights_sum_to_zero_and_order_like_the_rewards():
     rewards = np.array([0.1, 0.9, np.nan, 0.4])
-    given = Wd1().advantages(rewards[:, None])[:, 0]
+    given = Wd1().advantages(rewards)
     assert given.sum() == pytest.approx(0)
     assert given[2] == 0
     assert given[1] > given[3] > given[0]
     for nothing in (np.ones(4), np.array([0.1, 0.1 + 1e-8]), np.array([0.3, np.nan]), np.full(4, np.nan)):
-        assert (Wd1().advantages(nothing[:, None]) == 0).all(), "no signal, exactly no credit"
+        assert (Wd1().advantages(nothing) == 0).all(), "no signal, exactly no credit"
 
 
 def test_spg_raises_the_lower_bound_and_lowers_the_upper_one():

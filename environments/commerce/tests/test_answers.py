@@ -1,7 +1,6 @@
 """The same answer in many forms, from a table; and properties that hold for every text."""
 
 import json
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from plumbline.tasks.text.json_strict import strict_json
 from plumbline_commerce.database.gold import ANCHORS, MAX_SPAN
 from plumbline_commerce.extraction.meaning import _WRITTEN, _folded, _forms, meanings, words
 from plumbline_commerce.extraction.prompt import EXPLAINED
-from plumbline_commerce.extraction.rubric import RUBRIC, items, judge
+from plumbline_commerce.extraction.rubric import RUBRIC, judge
 from plumbline_commerce.extraction.schema import CATEGORIES, ISSUES, JSON_SCHEMA, KEYS, SENTIMENTS, fits
 
 TABLE = yaml.safe_load(Path(__file__).with_name("answers.yaml").read_text(encoding="utf-8"))
@@ -86,7 +85,6 @@ def test_a_right_answer_as_a_whole_written_otherwise(case):
         text = text.replace(old, new)
     score = judge(GOLD, REVIEW, text, "lenient")[1]
     assert score.total == pytest.approx(case["total"])
-    assert sum(item.earned for item in items(text, score).values()) <= score.total + 1e-12
 
 
 def test_no_form_stands_for_two_values():
@@ -224,10 +222,5 @@ def test_no_text_earns_less_when_it_is_read_leniently(commerce):
         assert 0 <= strict <= lenient + 1e-12 <= 1 + 1e-9, text
         valid += strict_json(text) is not None
         more += lenient > strict > 0
-        found = commerce.items(text, score)
-        rest = score.total - sum(item.earned for item in found.values())
-        assert -1e-9 <= rest <= score.total + 1e-9
-        spans = sorted(span for item in found.values() for span in item.spans)
-        assert all(one[1] <= other[0] for one, other in pairwise(spans))
     assert valid > 750
     assert more > 450, "the forms that only the lenient reading takes are many"

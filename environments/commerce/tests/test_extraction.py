@@ -13,8 +13,7 @@ from plumbline.api import HOSTILE, check_task
 from plumbline.errors import RecipeError
 from plumbline.tasks import open_task
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline.tasks.text.json_strict import member_spans, strict_json
-from plumbline_commerce.extraction.rubric import RUBRIC, items, judge, said
+from plumbline_commerce.extraction.rubric import RUBRIC, judge, said
 from plumbline_commerce.extraction.schema import CATEGORIES, JSON_SCHEMA, KEYS, SENTIMENTS, fits
 from plumbline_commerce.extraction.sloppy import sloppily
 from plumbline_commerce.options import Sloppiness
@@ -362,78 +361,6 @@ class TestSomeKeysOnly:
     def test_keys_that_cannot_be_asked_for(self, tmp_path, keys):
         with pytest.raises(RecipeError, match="keys"):
             open_task("commerce", {"keys": keys}, tmp_path)
-
-
-def test_items_are_the_judged_values_and_where_they_stand():
-    answer = {**GOLD, "sentiment": "neutro", "sentiment_score": 1.25}
-    text = json.dumps(answer, ensure_ascii=False)
-    score = judge(GOLD, REVIEW, text, "lenient")[1]
-    found = items(text, score)
-    whole = score.total - sum(item.earned for item in found.values())
-    assert whole == pytest.approx(0.0), "exact is worth nothing here, and it is the only part without a place"
-    assert found["sentiment"].earned == 0
-    assert found["sentiment_score"].earned == pytest.approx(0.07 * 0.5)
-    assert {name: [text[a:b] for a, b in item.spans] for name, item in found.items() if name != "churn_risk"} == {
-        "sentiment": ['"sentiment": "neutro"'],
-        "sentiment_score": ['"sentiment_score": 1.25'],
-        "complaint_category": ['"complaint_category": "entrega_atrasada"'],
-        "issues": ['"delivery_issue": true', '"product_issue": true', '"service_issue": true'],
-        "would_recommend": ['"would_recommend": null'],
-        "delay_days": ['"delay_days": 12'],
-        "main_complaint": ['"main_complaint": "Demorou 12 dias a mais"'],
-    }
-
-
-def test_items_of_what_is_not_valid_json_or_lacks_a_key_are_the_whole_answers():
-    fenced = f"```json\n{json.dumps(GOLD)}\n```"
-    assert items(fenced, judge(GOLD, REVIEW, fenced, "lenient")[1]) == {}
-    fewer = json.dumps({key: value for key, value in GOLD.items() if key not in {"product_issue", "sentiment"}})
-    found = items(fewer, judge(GOLD, REVIEW, fewer, "lenient")[1])
-    assert "issues" not in found
-    assert "sentiment" not in found
-    asked = {"sentiment": "negativo", "main_complaint": None}
-    text = '{"main_complaint": null, "sentiment": "negativo"}'
-    score = judge(asked, REVIEW, text, "strict")[1]
-    found = items(text, score)
-    assert {name: item.spans for name, item in found.items()} == {
-        "main_complaint": ((1, 23),),
-        "sentiment": ((25, 48),),
-    }
-    assert sum(item.earned for item in found.values()) == pytest.approx(1 - 0.15 / 0.47)
-
-
-def test_an_item_stands_where_its_key_does_however_that_is_written():
-    text = json.dumps({"complaintCategory": "Entrega atrasada", "Sentiment": "neutro"} | {"delay days": "12 dias"})
-    score = judge(GOLD, REVIEW, text, "lenient")[1]
-    found = items(text, score)
-    assert {name: [text[a:b] for a, b in item.spans] for name, item in found.items()} == {
-        "complaint_category": ['"complaintCategory": "Entrega atrasada"'],
-        "sentiment": ['"Sentiment": "neutro"'],
-        "delay_days": ['"delay days": "12 dias"'],
-    }
-    assert sum(item.earned for item in found.values()) == pytest.approx(score.total)
-    assert found["complaint_category"].earned == pytest.approx(0.2 * 0.9)
-    assert found["sentiment"].earned == 0
-
-
-@given(st.dictionaries(st.sampled_from(KEYS), st.text() | st.none() | st.floats(allow_nan=False) | st.booleans()))
-def test_members_are_found_where_they_stand(values):
-    text = "\n " + json.dumps(values, ensure_ascii=False, indent=1) + " "
-    if strict_json(text) != values:  # an infinity
-        return
-    spans = member_spans(text)
-    assert {key: json.loads("{" + text[a:b] + "}") for key, (a, b) in spans.items()} == {
-        key: {key: value} for key, value in values.items()
-    }
-
-
-@pytest.mark.parametrize("text", [*HOSTILE, "[1]", '{"a": 1} x', "{'a': 1}", "{" * 100_000, '{"a": ' * 100_000])
-def test_what_is_no_object_has_no_members(text):
-    assert member_spans(text) == {}
-
-
-def test_of_a_key_that_stands_twice_the_last_counts():
-    assert member_spans('{"a":1, "a" : [2]}') == {"a": (8, 17)}
 
 
 @pytest.mark.parametrize("key", ["sentiment_score", "churn_risk", "delay_days"])

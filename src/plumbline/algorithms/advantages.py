@@ -34,27 +34,15 @@ def advantages(rewards: NDArray[np.float64], scale: Scale = "none") -> NDArray[n
         rewards: [G], NaN where a rollout could not be judged.
         scale: "group" divides by the standard deviation (with Bessel's correction, as TRL does).
     """
-    return advantages_by_item(rewards[:, None], scale)[:, 0]
-
-
-def advantages_by_item(earned_gk: NDArray[np.float64], scale: Scale = "none") -> NDArray[np.float64]:
-    """Advantages [G, K] of the items that rewards are the sums of: each against the group's mean of the same item.
-
-    Each row adds up to the rollout's advantage.
-
-    Args:
-        earned_gk: [G, K], a row of NaN where a rollout could not be judged.
-        scale: as in `advantages`.
-    """
-    if not any(has_signal(item) for item in earned_gk.T):
-        return np.zeros_like(earned_gk)
-    centred_gk = earned_gk - np.nanmean(earned_gk, axis=0)
+    if not has_signal(rewards):
+        return np.zeros_like(rewards)
+    centred = rewards - np.nanmean(rewards)
     if scale == "group":
-        centred_gk = centred_gk / (np.nanstd(earned_gk.sum(axis=1), ddof=1) + 1e-4)
-    return np.nan_to_num(centred_gk)
+        centred = centred / (np.nanstd(rewards, ddof=1) + 1e-4)
+    return np.nan_to_num(centred)
 
 
 def shuffled(groups: Sequence[NDArray[np.float64]], rng: np.random.Generator) -> list[NDArray[np.float64]]:
-    """Advantages ([G] or [G, K]) dealt at random over all rollouts of the batch: a control that cannot learn."""
+    """Advantages [G] dealt at random over all rollouts of the batch: a control that cannot learn."""
     flat = rng.permutation(np.concatenate(list(groups)))
     return list(np.split(flat, np.cumsum([len(group) for group in groups])[:-1]))

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from plumbline.algorithms.advantages import Scale, advantages_by_item
+from plumbline.algorithms.advantages import Scale, advantages
 from plumbline.algorithms.likelihood.bound import Looks, bound_views
 from plumbline.algorithms.likelihood.trajectory import trajectory_views
 from plumbline.algorithms.likelihood.views import Scores, View
@@ -62,11 +62,6 @@ class Algorithm(Section, ABC):
         """Whether it scores what was sampled, so that the sampler's records are the old log-probabilities."""
         return self.likelihood == "trajectory"
 
-    @property
-    def by_term(self) -> bool:
-        """Whether the terms of one rollout may have advantages of their own (`rl.credit: items`)."""
-        return False
-
     def check(self, sampling: Sampling) -> None:
         """Refuse a sampling law that it cannot learn from.
 
@@ -74,9 +69,9 @@ class Algorithm(Section, ABC):
             ValueError: says which key to change.
         """
 
-    def advantages(self, earned_gk: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Advantages [G, K] of what the rollouts of a group earned by item; a row of NaN was not judged and gets 0."""
-        return advantages_by_item(earned_gk, self.scale_advantages)
+    def advantages(self, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Advantages [G] of the rewards of a group; NaN was not judged and gets 0."""
+        return advantages(rewards, self.scale_advantages)
 
     def weights(self, lengths: Sequence[int], max_tokens: int) -> NDArray[np.float64]:
         """The weight [n] of each term of a rollout (see `objective.weights`)."""

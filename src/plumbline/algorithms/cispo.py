@@ -37,11 +37,6 @@ class Cispo(Algorithm):
     clip_high: float = Field(default=0.2, gt=0)
     """The weight of a token rises to 1 + clip_high and no further."""
 
-    @property
-    def by_term(self) -> bool:
-        """See `Algorithm.by_term`."""
-        return True
-
     def surrogate(self, scored: Scored) -> Losses:
         """See `Algorithm.surrogate`."""
 

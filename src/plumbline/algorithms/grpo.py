@@ -47,11 +47,6 @@ class Grpo(Clipped):
         """See `Clipped.level`."""
         return self.ratio
 
-    @property
-    def by_term(self) -> bool:
-        """See `Algorithm.by_term`."""
-        return self.ratio == "token"
-
     def check(self, sampling: Sampling) -> None:
         """See `Algorithm.check`."""
         most = sampling.most_steps

@@ -49,15 +49,14 @@ class Wd1(Algorithm):
     scale_advantages: Literal["none"] = "none"
     """The softmax is the scale."""
 
-    def advantages(self, earned_gk: NDArray[np.float64]) -> NDArray[np.float64]:
+    def advantages(self, rewards: NDArray[np.float64]) -> NDArray[np.float64]:
         """See `Algorithm.advantages`."""
-        rewards = earned_gk.sum(axis=1)
-        result = np.zeros_like(earned_gk)
+        result = np.zeros_like(rewards)
         if has_signal(rewards):
             judged = ~np.isnan(rewards)
             centred = rewards[judged] - rewards[judged].mean()
             up, down = np.exp(centred - centred.max()), np.exp(-centred - (-centred).max())
-            result[judged, 0] = up / up.sum() - down / down.sum()
+            result[judged] = up / up.sum() - down / down.sum()
         return result
 
     def views(self, policy: Scores, trajectories: Sequence[Trajectory], rng: np.random.Generator) -> list[View]:

@@ -16,7 +16,7 @@ from plumbline.recipe import Recipe, names
 from plumbline.records import Example
 from plumbline.runs.run import Run
 from plumbline.tasks import NOWHERE, find_opener, open_task, task_names
-from plumbline.tasks.task import Itemised, Prechecked, Replayable, Task, itemised
+from plumbline.tasks.task import Prechecked, Replayable, Task
 
 Splits = Mapping[str, Sequence[Example]]
 COMMON = frozenset({"train", "val", "test"})
@@ -136,15 +136,13 @@ def check_task(recipe: Recipe, task: Task) -> None:
 
 
 def check_any(recipe: Recipe, tasks: Sequence[Task]) -> None:
-    """Refuse what a recipe wants and none of its tasks has: episodes that can be replayed, rewards by items.
+    """Refuse what a recipe wants and none of its tasks has: episodes that can be replayed.
 
     Raises:
         RecipeError, DataError: says what is lacking.
     """
     if recipe.evaluation.replays and not any(isinstance(task, Replayable) for task in tasks):
         check_replayable(tasks[0], recipe.evaluation.replays)
-    if recipe.rl is not None and recipe.rl.credit == "items" and not any(isinstance(task, Itemised) for task in tasks):
-        itemised(tasks[0])
 
 
 def check_gold(recipe: Recipe, train: Sequence[Example]) -> None:

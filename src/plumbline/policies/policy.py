@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import RecipeError
 from plumbline.policies.memory import Say
 from plumbline.records import Message, Request, Sampling, Trajectory
 
@@ -89,29 +88,6 @@ class Demonstration:
     def num_targets(self) -> int:
         """How many tokens the loss counts."""
         return sum(self.is_target)
-
-
-@runtime_checkable
-class Locates(Protocol):
-    """A policy that knows which of an answer's terms wrote which characters of its text."""
-
-    def first_terms(self, trajectory: Trajectory, characters: Sequence[int]) -> list[int]:
-        """For each place in the text, the first term whose token begins there or later (the number of terms: none)."""
-        ...
-
-
-def locating(policy: Policy) -> Locates:
-    """The policy as one that knows which of its choices wrote which characters.
-
-    Raises:
-        RecipeError: it does not.
-    """
-    if not isinstance(policy, Locates):
-        raise RecipeError(
-            f"rl.credit: items needs a policy that knows which choice wrote which character; {policy.family} does not",
-            "set rl.credit to answer",
-        )
-    return policy
 
 
 @runtime_checkable

@@ -12,6 +12,7 @@ OPTIONS = ("ratio", "objective", "clip_low", "clip_high", "scale_advantages", "n
 NAMES = {"trajectory": "grpo", "diffu": "diffu_grpo", "coupled": "coupled_grpo"}
 CONTROLS = {"temperature": "score_temperature"}
 GONE = {
+    "rl.credit": "every token of an answer has the answer's advantage; credit by values was no better on a real model",
     "rl.kl_target": "rl.beta is the weight of the KL in every step",
     "rl.mask_truncated": "sampling.max_tokens is the longest answer, and `check` says when it is too short",
     "controls.tokens_only": "controls.score_temperature scores at another temperature than was sampled at",

@@ -246,9 +246,6 @@ class RlSection(Section):
     tis: float | None = Field(default=None, ge=1)
     """Weight losses by min(learner before the update / sampler, this cap), for example 2 (`algorithms.objective`); only
     with `old: rescored`, because against recorded ones the ratio has this factor already."""
-    credit: Literal["answer", "items"] = "answer"
-    """answer: all of its tokens get the answer's advantage; items: what single values earn is credited to the tokens
-    that wrote them (see `plumbline.training.credit`)."""
     patience: PositiveInt = 10
     """Stop when this many steps in a row gave no group with a signal (the check no-signal; see `checks`)."""
     max_gap: float = Field(default=0.1, gt=0)
@@ -294,11 +291,6 @@ class RlSection(Section):
             raise ValueError(
                 "rl.tis weights by learner / sampler, which the ratio to recorded log-probabilities has in it already: "
                 "set rl.old: rescored, or leave out rl.tis"
-            )
-        if self.credit == "items" and not how.by_term:
-            raise ValueError(
-                "rl.credit: items gives tokens of one answer different advantages, so it needs an rl.algorithm with a "
-                "ratio of tokens over exact trajectories: grpo (ratio: token) or cispo"
             )
         if self.kl == "closed" and not how.exact:
             raise ValueError("rl.kl: closed sums over the choices of sampled steps; a bound has rl.kl: sampled")

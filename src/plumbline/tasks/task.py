@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence, S
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from plumbline.errors import DataError, RecipeError
-from plumbline.records import Example, Failure, Frame, Headline, Item, Message, Mistake, Outcome, Score
+from plumbline.errors import DataError
+from plumbline.records import Example, Failure, Frame, Headline, Message, Mistake, Outcome, Score
 from plumbline.tasks.episode import Episode, OneTurn
 
 Control = Callable[[Sequence[Example]], list[str]]
@@ -23,7 +23,7 @@ class Task(Protocol):
     have no gold answers has no oracle.
 
     What a task may have besides: `Episodic`, `Guided`, `Threaded`, `Grouped`, `Headlined`, `Replayable`, `Continued`,
-    `Itemised`, `Prechecked`, `Sharing`, `Showing`, `Sketched`, `Telling`.
+    `Prechecked`, `Sharing`, `Showing`, `Sketched`, `Telling`.
     """
 
     name: str
@@ -164,18 +164,6 @@ class Showing(Protocol):
 
 
 @runtime_checkable
-class Itemised(Protocol):
-    """A task that can say which characters of a completion decide which items of its reward."""
-
-    def items(self, completion: str, score: Score) -> Mapping[str, Item]:
-        """The items of a score that single stretches of the completion decide, by name; the rest is the whole's.
-
-        What they earned adds up to at most the total. Never raises, whatever the text.
-        """
-        ...
-
-
-@runtime_checkable
 class Prechecked(Protocol):
     """A task whose verifier is somebody's own code, to be tried before anything is trained."""
 
@@ -231,25 +219,6 @@ class Sharing(Protocol):
     def elsewhere(self, ids: Collection[str]) -> str:
         """Whose examples these are, and how to ask for them; of the splits that were read, empty for unknown ids."""
         ...
-
-
-def itemised(task: Task) -> Itemised:
-    """The task as one that itemises its rewards.
-
-    Raises:
-        RecipeError: it does not, or its episodes have several turns, of which only the last has items.
-    """
-    if turns_of(task) > 1:
-        raise RecipeError(
-            f"rl.credit: items needs episodes of one turn; {task.name} asks up to {turns_of(task)} times",
-            "set rl.credit to answer, or let the task ask once (an option of many: task.options.attempts: 1)",
-        )
-    if not isinstance(task, Itemised):
-        raise RecipeError(
-            f"rl.credit: items needs a task that says which characters decide what; {task.name} does not",
-            "set rl.credit to answer",
-        )
-    return task
 
 
 def headline_of(task: Task) -> Headline | None:

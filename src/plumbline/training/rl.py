@@ -20,7 +20,7 @@ from plumbline.seeds import generator
 from plumbline.tasks.source import Source
 from plumbline.tasks.task import turns_of
 from plumbline.training.ahead import drawing
-from plumbline.training.credit import credit, locate_by_task
+from plumbline.training.credit import credit
 from plumbline.training.judging import check_failures
 from plumbline.training.metrics import sample_rows, step_metrics
 from plumbline.training.noise import smoothed_ratio
@@ -55,14 +55,12 @@ def train_rl(
 
     Raises:
         DataError: a task has no examples, or a prompt exceeds the context.
-        RecipeError: credit by items, where no task has any or the policy cannot tell where they stand.
         TrainingStopped: going on would make the result false (see `guards`), or a check or a watch rule says so.
     """
     recipe, section = run.recipe, run.recipe.rl
     assert section is not None
     if not all(source.examples.values()):
         raise DataError("there is nothing to train on: the training split is empty")
-    items = locate_by_task(source.tasks, policy) if section.credit == "items" else None
     turns = max(map(turns_of, source.tasks.values()))
     optimiser = Optimiser(policy.trainable(), section.optimiser, section.steps, RATES[STAGE])
     optimiser.passes.tell(run, STAGE, policy)
@@ -87,7 +85,7 @@ def train_rl(
             laps.lap("rollouts")
 
             shuffle = generator(recipe.seed, STAGE, "shuffle", step)
-            credits_ = credit(drawn.groups, section, shuffle, items, recipe.controls, turns)
+            credits_ = credit(drawn.groups, section, shuffle, recipe.controls, turns)
             update = update_policy(policy, optimiser, credits_, recipe, step)
             policy.publish(done)
             laps.lap("update")

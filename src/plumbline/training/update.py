@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -221,8 +220,6 @@ def _loss(terms: Terms, batch: _Batch, indices: Sequence[int], sums: _Sums) -> T
         old = terms.recorded if section.recorded else terms.logprobs.detach()
     given = terms.logprobs.new_tensor([(c.advantage, c.weight) for c in credited])
     advantage, weight = given[terms.owner].unbind(1)
-    if section.credit == "items":  # every view is a whole trajectory (`Algorithm.by_term`, `Locates`)
-        advantage = terms.logprobs.new_tensor(np.concatenate([c.term_advantages() for c in credited]))
     scored = Scored(
         new=terms.logprobs,
         old=old,

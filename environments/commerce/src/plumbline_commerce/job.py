@@ -14,7 +14,7 @@ import numpy as np
 
 from plumbline.config.imports import named
 from plumbline.errors import DataError
-from plumbline.records import Example, Item, Message, Outcome, Score
+from plumbline.records import Example, Message, Outcome, Score
 from plumbline.storage import open_regular
 from plumbline.tasks.rubric import Rubric
 from plumbline.tasks.task import Control
@@ -94,8 +94,6 @@ class Job:
     """The answer that supervised training shows, under a seed; None shows the gold answer."""
     said: Callable[[Path], Callable[[Example, str], Set[Hashable]]] | None = None
     """See `plumbline.tasks.task.Telling.said`, for records in this folder; None takes an answer's words for it."""
-    items: Callable[[str, Score], Mapping[str, Item]] | None = None
-    """See `plumbline.tasks.task.Itemised.items`; None gives the whole reward to the whole answer."""
 
 
 def job_named(name: str) -> Job:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from plumbline.errors import DataError
-from plumbline.records import Example, Headline, Item, Outcome, Score
+from plumbline.records import Example, Headline, Outcome, Score
 from plumbline.storage import read_jsonl
 from plumbline.tasks import Progress, silent
 from plumbline.tasks.task import Control, gold_of
@@ -150,10 +150,6 @@ class CommerceTask:
     def said(self, example: Example, completion: str) -> Set[Hashable] | None:
         """See `Telling.said`."""
         return self._said(example, completion) if self._said else None
-
-    def items(self, completion: str, score: Score) -> Mapping[str, Item]:
-        """See `Itemised.items`."""
-        return self.job.items(completion, score) if self.job.items else {}
 
     def demonstration(self, example: Example, seed: int) -> str:
         """See `Task.demonstration`."""

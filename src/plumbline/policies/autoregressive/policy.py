@@ -6,7 +6,6 @@ A trajectory is a single step that holds the whole answer, the token that ends i
 the sum over its tokens of log p(token | prompt, earlier tokens) under `token_law`, and it is exact.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -140,16 +139,6 @@ class AutoregressivePolicy(PretrainedPolicy):
             finish="stop" if stopped else "length",
             version=self.version,
         )
-
-    def first_terms(self, trajectory: Trajectory, characters: Sequence[int]) -> list[int]:
-        """See `Locates.first_terms`; by bisection, because only decoding tells how long a text is."""
-        tokens = trajectory.tokens.tolist()
-
-        def length(count: int) -> int:
-            # A character of several tokens decodes to U+FFFD until it is whole.
-            return len(self.chat.text(tokens[:count]).rstrip("\ufffd"))
-
-        return [bisect_left(range(len(tokens)), place, key=length) for place in characters]
 
     def batches(self, trajectories: Sequence[Trajectory], tokens_per_pass: int) -> list[list[int]]:
         """See `Policy.batches`: of each prompt as many as are cheapest together, and small ones of several prompts."""

@@ -10,7 +10,6 @@ def _refuse(constant: str) -> NoReturn:
 
 
 _DECODE = json.JSONDecoder(parse_constant=_refuse).raw_decode
-_BEGINS = re.compile(r'[\s,]*"').match
 _MAY_BE_INFINITE = re.compile(r"[eE]\+?\d{3}|\d{200}").search
 
 
@@ -38,28 +37,6 @@ def strict_json(text: str) -> Any:
     text = text.strip()
     found = valid_at(text, 0)
     return found[0] if found is not None and found[1] == len(text) else None
-
-
-def member_spans(text: str) -> dict[str, tuple[int, int]]:
-    """Where the members of a JSON object stand: [start, end) characters, from the key's quote to the value's end.
-
-    Returns:
-        Of a key that stands twice, the place of the last, whose value counts. Nothing where the text as a whole is no
-        valid object. Never raises.
-    """
-    if not isinstance(strict_json(text), dict):
-        return {}
-    spans: dict[str, tuple[int, int]] = {}
-    at = text.index("{") + 1
-    while (member := _BEGINS(text, at)) is not None:
-        start = member.end() - 1
-        key, colon = _DECODE(text, start)
-        value = text.index(":", colon) + 1
-        while text[value].isspace():
-            value += 1
-        _, at = _DECODE(text, value)
-        spans[key] = start, at
-    return spans
 
 
 def _holds_infinity(value: Any) -> bool:

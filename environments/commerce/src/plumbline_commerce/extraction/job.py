@@ -62,5 +62,4 @@ JOB = Job(
     identity=identity,
     demonstration=demonstration,
     said=lambda _folder: lambda _example, completion: rubric.said(completion),
-    items=rubric.items,
 )

@@ -14,14 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plumbline.records import Item, Outcome, Score
+from plumbline.records import Outcome, Score
 from plumbline.tasks.rubric import Part, Rubric
 from plumbline.tasks.text.json_schema import Schema
-from plumbline.tasks.text.json_strict import member_spans
 from plumbline.tasks.text.lenient_json import Reading, read_json, strict_json
 from plumbline.tasks.text.repairs import in_order
 from plumbline_commerce.database.gold import MAX_SPAN
-from plumbline_commerce.extraction.meaning import meanings, names, words
+from plumbline_commerce.extraction.meaning import meanings, words
 from plumbline_commerce.extraction.schema import ISSUES, JSON_SCHEMA, KEYS, fits, is_number
 
 RUBRIC = Rubric(
@@ -91,22 +90,6 @@ def said(completion: str) -> frozenset[tuple[str, str]]:
     read = read_json(completion, SCHEMA, coerced=False)
     meant = meanings(read.value, read.repairs, {})[0] if isinstance(read.value, dict) else {}
     return frozenset((key, repr(value)) for key, value in meant.items())
-
-
-def items(completion: str, score: Score) -> dict[str, Item]:
-    """What each judged value adds to a score, and where it stands; nothing where the completion is no valid JSON.
-
-    Left out are `exact`, which all values decide, and values whose key is not there.
-    """
-    places = member_spans(completion)
-    spans = {key: places[name] for key, name in names(places).items()}
-    earned = RUBRIC.earned(score.parts)
-    keys = {name: ISSUES if name == "issues" else (key,) for name, key in KEY_OF.items() if name in earned}
-    return {
-        name: Item(earned[name], tuple(spans[key] for key in judged))
-        for name, judged in keys.items()
-        if all(key in spans for key in judged)
-    }
 
 
 def _strict_parts(reference: Mapping[str, Any], review: str, completion: str) -> Mapping[str, float | None]:
