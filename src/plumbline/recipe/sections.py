@@ -36,8 +36,8 @@ DATE = "2024-07-26"
 class TaskSection(Section):
     """Which task, and its own options (checked by the task when it is opened, before anything is trained)."""
 
-    name: str
-    """One of `plumbline.tasks.task_names`, or `module:Class` for a task of yours."""
+    name: str = "jsonl"
+    """One of `plumbline.tasks.task_names`, or `module:Class` for a task of yours; by default rows and a function."""
     options: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -312,7 +312,7 @@ class Recipe(Section):
     controls: ControlsSection = ControlsSection()
     seed: int = 0
     task: TaskSection | None = None
-    """None where there are `tasks`."""
+    """None is jsonl, where there are no `tasks`."""
     tasks: dict[TaskName, SharedTaskSection] | None = None
     """Several tasks in one run, by names of your choice; instead of `task`. All else of the recipe holds for each. One
     that is set to null is left out, which takes it away from a recipe that is extended."""
@@ -341,9 +341,7 @@ class Recipe(Section):
             return values
         if isinstance(tasks := values.get("tasks"), dict):
             return {**values, "tasks": {name: one for name, one in tasks.items() if one is not None}}
-        if values.get("task") is None and tasks is None:
-            raise ValueError("task: a recipe names its task, as task: {name: NAME}, or several as tasks")
-        return values
+        return values if values.get("task") is not None or tasks is not None else {**values, "task": TaskSection()}
 
     @model_validator(mode="after")
     def _tasks_fit(self) -> Self:

@@ -20,6 +20,6 @@ class AutoregressiveModel(PretrainedModel):
 
 OPTIONS = FamilyOptions(
     model=AutoregressiveModel,
-    reads=frozenset({"rl.credit"}),
+    reads=frozenset(),
     policy="plumbline.policies.autoregressive.policy:AutoregressivePolicy",
 )
