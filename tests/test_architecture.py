@@ -258,22 +258,22 @@ def entries() -> int:
 
 
 BUDGETS = {
-    "checks": 9581,
+    "checks": 9579,
     "plumbline_forms": 9272,
-    "policies": 8160,
-    "plumbline_commerce": 7392,
+    "policies": 8141,
+    "plumbline_commerce": 7376,
     "reports": 3617,
-    "tasks": 3592,
+    "tasks": 3561,
     "serve": 2442,
     "runs": 2365,
     "engines": 2245,
-    "training": 2156,
+    "training": 2100,
     "plumbline_miniwob": 1860,
     "evaluation": 1365,
-    "cli": 1298,
-    "recipe": 1041,
-    "modules": 847,
-    "algorithms": 539,
+    "cli": 1299,
+    "recipe": 1032,
+    "modules": 836,
+    "algorithms": 527,
     "config": 394,
 }
 """The most code lines of each package. Whoever deletes lowers them; nobody raises one without lowering another."""

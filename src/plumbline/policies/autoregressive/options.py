@@ -20,6 +20,5 @@ class AutoregressiveModel(PretrainedModel):
 
 OPTIONS = FamilyOptions(
     model=AutoregressiveModel,
-    reads=frozenset(),
     policy="plumbline.policies.autoregressive.policy:AutoregressivePolicy",
 )
