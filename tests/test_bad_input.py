@@ -144,8 +144,8 @@ def test_a_bad_input_is_one_message_and_leaves_nothing(plumbline, untouched, ask
 
 
 BLOCKED = [
-    ("torch", "eval models/plain", "a model needs torch, which is not installed", "train"),
-    ("transformers", "eval models/plain", "a model needs transformers", "train"),
+    ("torch", "eval models/plain --task commerce", "a model needs torch, which is not installed", "train"),
+    ("transformers", "eval models/plain --task commerce", "a model needs transformers", "train"),
     ("torch", "run commerce-tiny --out new", "a model needs torch", "train"),
     ("torch", "sweep commerce-tiny --vary seed=0,1 --out new", "a model needs torch", "train"),
     ("peft", "run commerce-v4.1 --out new --set model.name=models/plain", "a model needs peft", "train"),
@@ -188,7 +188,7 @@ def test_a_gpu_that_is_not_there_is_said_before_anything_is_built(plumbline, unt
 
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     for command in (
-        "eval models/plain --device cuda",
+        "eval models/plain --task commerce --device cuda",
         "run commerce-tiny --out new --set model.device=cuda",
         "run commerce-tiny --out new --set model.device=cuda:3",
     ):
@@ -251,7 +251,14 @@ def test_what_a_model_wrote_is_no_error(plumbline, monkeypatch, text):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize(
-    "command", ["recipe", "recipe commerce-tiny", "eval oracle", "eval oracle --json", "eval --help"]
+    "command",
+    [
+        "recipe",
+        "recipe commerce-tiny",
+        "eval oracle --task commerce",
+        "eval oracle --task commerce --json",
+        "eval --help",
+    ],
 )
 def test_a_full_device_is_said(place, command):
     """In a process of its own, with the buffers of one: what the interpreter writes at its end counts as well."""
@@ -280,6 +287,6 @@ def test_an_odd_environment_is_no_error(place, variables):
 def test_a_file_that_begins_with_a_byte_order_mark_is_read(plumbline, place, tmp_path):
     """The mark says nothing, and many editors write it."""
     (tmp_path / "answers.jsonl").write_bytes(b"\xef\xbb\xbf" + (place / "good.jsonl").read_bytes())
-    status, out, _ = plumbline(f"score --completions {tmp_path / 'answers.jsonl'} --json")
+    status, out, _ = plumbline(f"score --task commerce --completions {tmp_path / 'answers.jsonl'} --json")
     assert status == 0
     assert '"n": 1' in out

@@ -116,18 +116,18 @@ def test_eval_of_the_oracle_and_each_control_prints_one_object(plumbline, data, 
 @pytest.mark.parametrize("name", ["oracle", "blank"])
 def test_eval_of_one_example_is_json(plumbline, data, name):
     """With one example a control may equal the oracle, and the skill is null then: NaN is no JSON."""
-    code, out, _ = plumbline("eval", name, "--data", data, "--n", 1, "--json")
+    code, out, _ = plumbline("eval", name, "--task", "commerce", "--data", data, "--n", 1, "--json")
     assert code == 0
     assert json.loads(out, parse_constant=pytest.fail)["n"] == 1
 
 
 def test_eval_of_a_model_directory(plumbline, data, tiny_folder, tmp_path):
-    arguments = ("--data", data, "--limit", 3, "--max-tokens", 4, "--out", tmp_path / "e.json")
-    code, _, err = plumbline("eval", tiny_folder, *arguments)
+    task, arguments = ("--task", "commerce"), ("--limit", 3, "--max-tokens", 4, "--out", tmp_path / "e.json")
+    code, _, err = plumbline("eval", tiny_folder, *task, "--data", data, *arguments)
     assert code == 1
     assert "3 of 3 prompts do not fit" in err, "the tiny model's context is shorter than these prompts"
     build_commerce(CommerceOptions(**OPTIONS, instructions="short"), tmp_path / "short")
-    code, out, _ = plumbline("eval", tiny_folder, "--data", tmp_path / "short", *arguments[2:], "--json")
+    code, out, _ = plumbline("eval", tiny_folder, *task, "--data", tmp_path / "short", *arguments, "--json")
     assert code == 0
     summary = json.loads(out)
     assert summary["n"] == 3
@@ -155,7 +155,7 @@ def test_eval_of_a_gguf_file(plumbline, tiny_folder, tmp_path):
     from tests.gguf_files import write_gguf
 
     build_commerce(CommerceOptions(**OPTIONS, instructions="short"), tmp_path / "short")
-    arguments = ("--data", tmp_path / "short", "--limit", 3, "--max-tokens", 4, "--json")
+    arguments = ("--task", "commerce", "--data", tmp_path / "short", "--limit", 3, "--max-tokens", 4, "--json")
     found = [
         json.loads(plumbline("eval", model, *arguments)[1])
         for model in (tiny_folder, write_gguf(tiny_folder, tmp_path / "tiny.gguf"))
@@ -221,7 +221,7 @@ def test_score_says_how_much_it_covers_and_of_training_rows(plumbline, data, tmp
 
 def test_compare_of_two_files_and_of_what_cannot_be_compared(plumbline, data, tmp_path):
     for name in ("oracle", "constant"):
-        plumbline("eval", name, "--data", data, "--out", tmp_path / f"{name}.json")
+        plumbline("eval", name, "--task", "commerce", "--data", data, "--out", tmp_path / f"{name}.json")
     code, out, _ = plumbline("compare", tmp_path / "constant.json", tmp_path / "oracle.json", "--json")
     assert code == 0
     paired = json.loads(out)["comparisons"]["evaluation"]
@@ -280,8 +280,8 @@ def test_recipe_lists_prints_and_overrides(plumbline):
     [
         (["run", "commerce-tiny", "--set", "rl.stepz=7"], "unknown key rl.stepz (did you mean steps?)"),
         (["run", "no-such-recipe"], "no recipe named no-such-recipe"),
-        (["eval", "./no/such/model"], "there is no model directory at ./no/such/model"),
-        (["eval", "models/not-fetched"], "fetch a model (`plumbline get` lists them)"),
+        (["eval", "./no/such/model", "--task", "commerce"], "there is no model directory at ./no/such/model"),
+        (["eval", "models/not-fetched", "--task", "commerce"], "fetch a model (`plumbline get` lists them)"),
         (["eval", "oracle", "--task", "comerce"], "did you mean commerce?"),
         (["eval", "oracle", "--task", "commerce", "--split", "dev"], "no split 'dev'"),
         (["report", "nowhere"], "nowhere is not a run directory"),

@@ -318,7 +318,8 @@ def test_fifty_runs_are_listed_without_torch_in_three_times_what_one_takes(tmp_p
             began = f"2026-02-17T12:00:{seed:02d}+00:00"
             stored(folder / f"v{seed:02d}", values, began=began, rl=RL | {"beta": seed / 100})
         code = (
-            f"import sys; sys.argv[1:] = ['runs', {str(folder)!r}, '--json']; from plumbline import cli; cli.main();"
+            f"import sys; sys.argv[1:] = ['runs', {str(folder)!r}, '--json'];"
+            "from plumbline.cli.main import main; main();"
             "assert not set(sys.modules) & {'torch', 'transformers'}"
         )
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -46,6 +46,7 @@ def test_references_alone_are_forgotten_and_their_neighbours_kept(tmp_path):
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).touch()
         (folder / "data" / "own.csv").touch()
+        (folder / "data" / "manifest.json").write_text('{"files": ["commerce.db"]}')
     (folder / "evaluations" / "reference.txt").rename(folder / "evaluations" / "reference.val.txt")
     with start(folder, steps=7):
         pass

@@ -939,7 +939,7 @@ def test_draws_are_those_of_their_seed_and_name(seed: int) -> None:
 
 def test_the_document_shows_this_database(database: Path, rows: list[dict[str, Any]]) -> None:
     """The table and the reviews of docs/commerce-data.md are those of seed 42."""
-    text = (Path(__file__).parents[2] / "docs" / "commerce-data.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[1] / "docs" / "commerce-data.md").read_text(encoding="utf-8")
     shown = [json.loads(line) for line in text.splitlines() if line.startswith('{"product_category"')]
     assert len(shown) == 10
     for review in shown:

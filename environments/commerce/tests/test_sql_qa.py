@@ -176,7 +176,7 @@ print((most() - before) >> 10)
 def test_memory_is_bounded(untouched):
     """In a process of its own, because what a process once had it keeps."""
     command = [sys.executable, "-c", MEMORY, untouched]
-    found = subprocess.run(command, check=True, capture_output=True, text=True, cwd=HERE.parents[1])
+    found = subprocess.run(command, check=True, capture_output=True, text=True, cwd=HERE.parents[2])
     assert 0 < int(found.stdout) < 2 * HEAP >> 20, "MiB"
 
 

@@ -61,7 +61,7 @@ def each_task(spec: EvaluationSpec) -> dict[str, EvaluationSpec]:
         return {name: replace(spec, task=name) for name in card.tasks}
     if card is not None and _own_task(card, spec.task, spec.model) is not None:
         return {"": spec}
-    name = spec.task or _no_task(spec.model)
+    name = spec.task or _no_task(spec.model, spec.model_options)
     variants = variants_of(name, spec.options, records_folder(name, spec.data))
     each = {label: replace(spec, task=name, options=options) for label, options in variants.items()}
     # A control is often of one job only.
@@ -114,7 +114,7 @@ def open_task_for(model: str, name: str, options: Mapping[str, Any], data: Path 
     card = Card.read(model)
     own = None if card is None else _own_task(card, name, model)
     if card is None or own is None:
-        name = name or _no_task(model)
+        name = name or _no_task(model, ModelOptions())
         return open_task(name, options, records_folder(name, data), progress)
     label, task = own
     if data is not None:
@@ -125,7 +125,8 @@ def open_task_for(model: str, name: str, options: Mapping[str, Any], data: Path 
     return open_task(task.name, {**task.options, **options}, folder, progress)
 
 
-def _no_task(model: str) -> str:
+def _no_task(model: str, options: ModelOptions) -> str:
+    check_name(model, None, options)
     raise RecipeError(
         f"nothing says which task {model} is evaluated on", f"add --task with one of {', '.join(task_names())}"
     )

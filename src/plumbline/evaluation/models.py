@@ -85,25 +85,31 @@ class ModelOptions:
         return self.temperature or 0.0
 
 
-def check_name(model: str, task: Task, options: ModelOptions) -> None:
+def check_name(model: str, task: Task | None, options: ModelOptions) -> None:
     """Refuse a name that is no model's, before records are built for it and before a hub is asked.
+
+    Args:
+        model: its name.
+        task: what it is asked; None where nothing says so, and then the controls of all tasks are known.
+        options: how it is opened.
 
     Raises:
         RecipeError: it looks like a misspelt reference, or is a control of another task.
         ModelError, DataError: no model can be opened there (see `check_model`).
     """
-    if model == ORACLE or model in task.controls:
+    controls = {name for one in task_names() for name in controls_of(one, {})} if task is None else set(task.controls)
+    if model == ORACLE or model in controls:
         return
     if options.is_remote:
         check_address(str(options.engine), "--engine")
         return
     if "/" not in model and not Path(model).exists():
-        close = difflib.get_close_matches(model.casefold(), (ORACLE, *task.controls), n=1, cutoff=0.75)
+        close = difflib.get_close_matches(model.casefold(), (ORACLE, *sorted(controls)), n=1, cutoff=0.75)
         models = "a model is a directory, a GGUF file, or a hub name such as org/model"
         if close:
             raise RecipeError(f"there is no model and no control named {model}", f"did you mean {close[0]}? {models}")
         for other in task_names():
-            if other != task.name and model in controls_of(other, {}):
+            if task is not None and other != task.name and model in controls_of(other, {}):
                 raise RecipeError(
                     f"{model} is a control of the task {other}, and the task is {task.name}",
                     f"add --task {other}, or give one of {', '.join((ORACLE, *task.controls))}; {models}",
