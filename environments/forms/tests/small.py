@@ -3,10 +3,8 @@
 from plumbline_forms.executors.direct import DirectExecutor
 from plumbline_forms.executors.executor import Case
 from plumbline_forms.plans.actions import Plan, Submit
-from plumbline_forms.site.view import View
-from plumbline_forms.suite.declaration import Form, InOrder, Page
-from plumbline_forms.suite.drawing import whole
-from plumbline_forms.suite.fields import (
+from plumbline_forms.site.page import View
+from plumbline_forms.suite.catalogue import (
     area,
     box,
     boxes,
@@ -25,6 +23,8 @@ from plumbline_forms.suite.fields import (
     time,
     url,
 )
+from plumbline_forms.suite.declaration import Form, InOrder, Page
+from plumbline_forms.suite.drawing import whole
 
 ANY = whole(1, 2)
 FILES = frozenset({"cv.pdf", "b.pdf", "photo.png"})

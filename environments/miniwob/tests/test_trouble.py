@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.errors import RecipeError
 from plumbline.records import Failure
-from plumbline_forms.driver.driven import Hung
+from plumbline_forms.driver.chromium import Hung
 from plumbline_miniwob import pages
 from plumbline_miniwob.browser import engine
 from plumbline_miniwob.browser.pool import Limits, Pool

@@ -2,8 +2,12 @@
 request that a browser would send. Tens of times as fast as anything with a browser in it, and checked against one.
 """
 
+import mimetypes
+import re
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import quote_plus, urljoin, urlsplit
 
 from plumbline.records import Failure
 from plumbline_forms.executors.executor import OK, Attempt, Case, Execution, Limits
@@ -20,11 +24,264 @@ from plumbline_forms.executors.operations import (
     form_ahead,
     resolve,
 )
-from plumbline_forms.executors.page import Control, parse_page
-from plumbline_forms.executors.request import ELSEWHERE, encode, target_of
-from plumbline_forms.executors.visit import NotSentError, Visit
+from plumbline_forms.executors.page import URLENCODED, Control, FormOwner, PageModel, parse_page
 from plumbline_forms.plans.actions import Action, Done, Plan
 from plumbline_forms.site.site import Response, Site
+from plumbline_forms.values import PICKED, TYPED, held, invalid, typed
+
+# -- request -------------------------------------------------------------------------------------------------------
+
+ELSEWHERE = "not sent, its address is not one of this site"
+_BOUNDARY = "----PlumblineFormBoundary"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a form: a value, or the name of a file ("" for a file control that was left empty)."""
+
+    name: str
+    value: str
+    is_file: bool = False
+
+
+def stub(name: str) -> bytes:
+    """The content of a file of this name: no file is ever read, because a plan names it."""
+    return f"Plumbline stub for {name}\n".encode("utf-8", "replace")
+
+
+def target_of(how: FormOwner, path: str) -> str | None:
+    """The path that a form on a page of the site is sent to; None where that is no address of the site."""
+    try:
+        parts = urlsplit(urljoin(f"http://site{path}", how.action.strip()))
+    except ValueError:
+        return None
+    return parts.path if (parts.scheme, parts.netloc) == ("http", "site") else None
+
+
+def encode(entries: Sequence[Entry], enctype: str = URLENCODED) -> tuple[str, bytes]:
+    """Content type and body, urlencoded or multipart."""
+    if enctype != "multipart/form-data":
+        pairs = (f"{_form(entry.name)}={_form(_crlf(entry.value))}" for entry in entries)
+        return "application/x-www-form-urlencoded", "&".join(pairs).encode("ascii")
+    boundary = _BOUNDARY
+    while any(boundary in entry.value for entry in entries):
+        boundary += "x"
+    body = bytearray()
+    for entry in entries:
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{_part(entry.name)}"'
+        content = _crlf(entry.value).encode("utf-8", "replace")
+        if entry.is_file:
+            kind = mimetypes.guess_type(entry.value)[0] or "application/octet-stream"
+            head += f'; filename="{_part(entry.value)}"\r\nContent-Type: {kind}'
+            content = stub(entry.value) if entry.value else b""
+        body += f"{head}\r\n\r\n".encode("utf-8", "replace") + content + b"\r\n"
+    body += f"--{boundary}--\r\n".encode("ascii")
+    return f"multipart/form-data; boundary={boundary}", bytes(body)
+
+
+def _form(text: str) -> str:
+    if text.isascii() and text.isalnum():  # nearly every name, and most values
+        return text
+    return quote_plus(text, safe="*", errors="replace").replace("~", "%7E")
+
+
+def _crlf(text: str) -> str:
+    return re.sub(r"\r\n?|\n", "\r\n", text)
+
+
+def _part(text: str) -> str:
+    return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+
+
+# -- visit ---------------------------------------------------------------------------------------------------------
+
+ENTERED = (TYPED | PICKED) - {"textarea"}
+"""Kinds of which Enter sends a form without a button only where it has no other."""
+
+
+class NotSentError(Exception):
+    """Pressing Enter does not send a form; the message says why."""
+
+
+class Visit:
+    """The state of one page. Every operation gives an `Attempt`; none raises."""
+
+    def __init__(self, model: PageModel) -> None:
+        self.model = model
+        self.texts: dict[int, str] = {}
+        self.ticked = {control.index for control in model.controls if control.checked}
+        self.chosen: dict[int, tuple[int, ...]] = {}
+        self.attached: dict[int, tuple[str, ...]] = {}
+        self.edited: set[int] = set()
+        self.last: Control | None = None
+        """The control that was used last: it has the focus."""
+
+    # -- what is on the page ------------------------------------------------------------------------------------
+
+    def text(self, control: Control) -> str:
+        """What a typed control holds."""
+        return self.texts.get(control.index, control.value)
+
+    def enabled(self, control: Control) -> bool:
+        """Whether a control is not disabled; only such controls are checked and sent."""
+        if control.disabled:
+            return False
+        return not control.conditions or all(self.shows(place) for place in control.conditions)
+
+    def usable(self, control: Control) -> bool:
+        """Whether a control is shown and not disabled."""
+        return self.enabled(control) and not control.hidden
+
+    def shows(self, place: int) -> bool:
+        """Whether the conditional part at this place of the page is shown."""
+        return self._shown(place, frozenset())
+
+    def _shown(self, place: int, above: frozenset[int]) -> bool:
+        if place in above:  # parts that show one another are never shown
+            return False
+        condition = self.model.conditions[place]
+        return any(
+            value in condition.values
+            for control in self.model.controls
+            if control.name == condition.name and not control.disabled
+            if all(self._shown(outer, above | {place}) for outer in control.conditions)
+            for value in self._values(control)
+        )
+
+    def _values(self, control: Control) -> tuple[str, ...]:
+        """What a control contributes to the form."""
+        if control.kind in {"checkbox", "radio"}:
+            return (control.value,) if control.index in self.ticked else ()
+        if control.kind in {"select", "multiselect"}:
+            chosen = self.chosen.get(control.index, control.chosen)
+            return tuple(control.choices[place].value for place in chosen if not control.choices[place].disabled)
+        if control.kind == "file":
+            return self.attached.get(control.index, ())
+        return (self.text(control),)
+
+    # -- operations ---------------------------------------------------------------------------------------------
+
+    def apply(self, operation: Enter | Choose | Tick | Put | Touch | Push) -> Attempt:
+        """Do to a control what an operation asks for."""
+        control = operation.control
+        place = control.index
+        if not self.usable(control):
+            return _hidden(control)
+        self.last = control
+        match operation:
+            case Enter(_, text, clear):
+                self.edited.add(place)
+                entered = typed(control.kind, text, self.model.language)
+                before = "" if clear or control.kind in PICKED else self.text(control)
+                result = held(control.kind, before + entered.value, control.attributes)
+                self.texts[place] = result.value
+                if entered.refused or result.refused:
+                    return Attempt("refused", f"{control.called} takes no such {control.kind}")
+            case Choose(_, option, on) if control.kind == "multiselect":
+                there = self.chosen.get(place, control.chosen)
+                self.chosen[place] = tuple(sorted({*there, option} if on else {*there} - {option}))
+            case Choose(_, option):
+                self.chosen[place] = (option,)
+            case Tick(_, on):
+                ticks = place not in self.ticked if on is None else on
+                if control.kind == "radio":
+                    self.ticked -= {one.index for one in self._group(control)}
+                (self.ticked.add if ticks else self.ticked.discard)(place)
+            case Put(_, name):
+                several = self.attached.get(place, ()) if "multiple" in control.attributes else ()
+                self.attached[place] = (*(one for one in several if one != name), name)
+            case Push() if control.does == "reset" and control.form is not None:
+                for one in self._of(control.form):
+                    for state in (self.texts, self.chosen, self.attached):
+                        state.pop(one.index, None)
+                    (self.ticked.add if one.checked else self.ticked.discard)(one.index)
+                    self.edited.discard(one.index)
+        return OK
+
+    def _of(self, form: int | None) -> list[Control]:
+        return [control for control in self.model.controls if control.form == form]
+
+    def _group(self, radio: Control) -> list[Control]:
+        """The radio buttons of which one can be checked."""
+        alike = (one for one in self._of(radio.form) if one.kind == "radio" and one.name == radio.name)
+        return list(alike) if radio.name else [radio]
+
+    # -- sending ------------------------------------------------------------------------------------------------
+
+    def form_in_use(self) -> int | None:
+        """The form that a user who names no button sends: that of the control that was used last, else the first with
+        a button; None where the page has none."""
+        if self.last is not None and self.last.form is not None:
+            return self.last.form
+        forms = range(len(self.model.forms))
+        return next((form for form in forms if self.model.submits(form)), 0 if self.model.forms else None)
+
+    def default_button(self, form: int) -> Control | None:
+        """The button that sends a form when Enter is pressed.
+
+        Raises:
+            NotSentError: Enter sends nothing: the button is disabled, or the form has several texts and no button.
+        """
+        buttons = self.model.submits(form)
+        if buttons and not self.enabled(buttons[0]):
+            raise NotSentError(_hidden(buttons[0]).reason)
+        if not buttons and sum(control.kind in ENTERED for control in self._of(form)) > 1:
+            raise NotSentError("the form has no button that sends it")
+        return buttons[0] if buttons else None
+
+    def problem(self, form: int = 0, button: Control | None = None) -> str:
+        """Why a browser would not send the form: the first control that breaks a constraint; "" where none does."""
+        if not self.model.submission(form, button).validates:
+            return ""
+        for control in self._of(form):
+            if control.kind in {"button", "hidden"} or control.barred or not self.enabled(control):
+                continue
+            if why := self._invalid(control):
+                return f"{control.called}: {why}"
+        return ""
+
+    def _invalid(self, control: Control) -> str:
+        required = "required" in control.attributes
+        if control.kind == "radio":
+            group = self._group(control)
+            required = bool(control.name) and any("required" in one.attributes for one in group)
+            return "missing" if required and not any(one.index in self.ticked for one in group) else ""
+        if required and self._missing(control):
+            return "missing"
+        if not control.is_typed:
+            return ""
+        return invalid(control.kind, self.text(control), control.attributes, edited=control.index in self.edited)
+
+    def _missing(self, control: Control) -> bool:
+        """Whether a control is empty. An option without a value is a choice, unless it is the list's placeholder."""
+        if control.kind == "select":
+            chosen = self.chosen.get(control.index, control.chosen)
+            return not chosen or (chosen == (0,) and control.placeholder)
+        if control.kind == "multiselect":
+            return not self.chosen.get(control.index, control.chosen)
+        return not any(self._values(control)) and control.index not in self.ticked
+
+    def entries(self, form: int = 0, button: Control | None = None) -> list[Entry]:
+        """What a browser would send: the entry list of a form, with its button."""
+        entries: list[Entry] = []
+        for control in self._of(form):
+            if not control.name or not self.enabled(control) or (control.kind == "button" and control is not button):
+                continue
+            values = self._values(control)
+            if control.kind == "file":
+                entries += [Entry(control.name, value, is_file=True) for value in values or ("",)]
+            elif control.kind == "button":
+                entries.append(Entry(control.name, control.value))
+            else:
+                entries += [Entry(control.name, value) for value in values]
+        return entries
+
+
+def _hidden(control: Control) -> Attempt:
+    return Attempt("refused", f"{control.called} is not shown now")
+
+
+# -- direct --------------------------------------------------------------------------------------------------------
 
 _REDIRECTS = 5
 
@@ -106,18 +363,6 @@ class _Session:
         found = resolve(actions[0], model, self.case.view.form.path, self.case.files, self.limits, near)
         self.named = getattr(found, "control", self.named)
         match found:
-            case Enter():
-                return self.visit.enter(found)
-            case Choose():
-                return self.visit.choose(found)
-            case Tick():
-                return self.visit.tick(found)
-            case Put():
-                return self.visit.put(found)
-            case Touch():
-                return self.visit.touch(found)
-            case Push():
-                return self.visit.push(found)
             case Send(button):
                 return self._send(button)
             case Return():
@@ -127,12 +372,14 @@ class _Session:
                 return OK
             case Attempt():
                 return found
+            case _:
+                return self.visit.apply(found)
 
     def _send(self, button: Control | None) -> Attempt:
         """Send a form, unless a browser would not."""
         visit = self.visit
         if button is not None and not visit.usable(button):
-            return visit.touch(Touch(button))
+            return visit.apply(Touch(button))
         form = button.form if button is not None else visit.form_in_use()
         if form is None:
             return Attempt("not found", "there is no form on this page")
@@ -148,8 +395,6 @@ class _Session:
         how = self.visit.model.submission(form, button)
         if (path := target_of(how, self.path)) is None:
             return Attempt("refused", ELSEWHERE)
-        if how.method == "dialog":
-            return OK
         if how.method == "get":
             self._open(path)
             return OK
@@ -161,12 +406,12 @@ class _Session:
     def _return(self) -> Attempt:
         """Enter sends the form from most controls, and breaks the line in a text of several."""
         last = self.visit.last
-        if last is None or last.kind in {"select", "multiselect", "file", "color"}:
+        if last is None or last.kind in {"select", "multiselect", "file"}:
             return OK
         if last.kind == "button":
-            return self.visit.push(Push(last))
+            return self.visit.apply(Push(last))
         if last.kind == "textarea":
-            return self.visit.enter(Enter(last, "\n", clear=False))
+            return self.visit.apply(Enter(last, "\n", clear=False))
         if last.form is None:
             return OK
         try:

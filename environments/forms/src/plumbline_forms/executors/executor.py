@@ -10,9 +10,8 @@ from typing import Literal, Protocol
 
 from plumbline.records import Failure
 from plumbline_forms.plans.actions import Plan
-from plumbline_forms.site.receipts import Receipt
-from plumbline_forms.site.site import Site
-from plumbline_forms.site.view import View
+from plumbline_forms.site.page import View
+from plumbline_forms.site.site import Receipt, Site
 
 Status = Literal["ok", "not found", "refused"]
 

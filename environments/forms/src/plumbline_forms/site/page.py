@@ -2,12 +2,50 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from html import escape
 
-from plumbline_forms.site.receipts import Entries
-from plumbline_forms.site.validation import shown_by
-from plumbline_forms.site.view import View
-from plumbline_forms.suite.declaration import Field, Language, Page
+from plumbline_forms.suite.declaration import Field, Form, Language, Page
+
+Entries = Mapping[str, tuple[str, ...]]
+"""Values by name, in the order received; a name sent twice has two values."""
+
+# -- view ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """What decides the bytes of a form's pages.
+
+    Views are compared by identity, so that rendered pages can be kept by view; keep one for each example.
+    """
+
+    form: Form
+    prefilled: Mapping[str, str] = field(default_factory=dict)
+    """What typed fields and selects come with, by field name."""
+    stars: bool = False
+    """Whether labels of required fields end in a star."""
+
+    def default(self, one: Field) -> str:
+        """What a field is served with."""
+        return self.prefilled.get(one.name, one.default)
+
+    def untouched(self, one: Field) -> tuple[str, ...]:
+        """What the page sends for a shown field that nobody touched; () where that is nothing."""
+        default = self.default(one)
+        if one.kind == "select":
+            known = default in {option.value for option in one.options}
+            return (default if known else "" if one.blank is not None else one.options[0].value,)
+        if one.kind == "checkbox":
+            return ("on",) if default == "on" else ()
+        if one.kind in {"radio", "checkboxes", "multiselect"}:
+            return (default,) if default else ()
+        if one.kind == "file":
+            return ()
+        return (default,)
+
+
+# -- page ----------------------------------------------------------------------------------------------------------
 
 WORDS: Mapping[Language, Mapping[str, str]] = {
     "en": {
@@ -48,6 +86,13 @@ SCRIPT = """(() => {
 })();"""
 """Shows a conditional part while its condition holds; what is not shown is disabled, so it is not sent."""
 _TYPES = {"multiselect": "select", "checkboxes": "checkbox"}
+
+
+def shown_by(one: Field, entries: Entries) -> bool:
+    """Whether a page with these entries shows the field."""
+    if one.shown_if is None:
+        return True
+    return any(value in one.shown_if.values for value in entries.get(one.shown_if.name, ()))
 
 
 def render_page(

@@ -13,14 +13,148 @@ as red, dark_blue) or "r=Red|b=Dark blue", `shown_if` "device=own_laptop|thin_cl
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
-from plumbline_forms.suite.declaration import Adds, Condition, Draw, Field, Form, InOrder, Multiplies, Page, Rule
-from plumbline_forms.suite.drawing import DRAWS
-from plumbline_forms.suite.fields import FIELDS, shown
+from plumbline_forms.suite.declaration import (
+    Adds,
+    Condition,
+    Draw,
+    Field,
+    Form,
+    InOrder,
+    Multiplies,
+    Option,
+    Page,
+    Rule,
+    Value,
+)
+from plumbline_forms.suite.drawing import DRAWS, Drawing, agreed, flag, one_of, some_of
+
+# -- fields --------------------------------------------------------------------------------------------------------
+
+
+def slug(text: str) -> str:
+    """A name for a text: lower case, digits, underscores."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().casefold()
+    return re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
+
+
+def options(texts: str) -> tuple[Option, ...]:
+    """Options from "Red|Dark blue" (sent as red, dark_blue) or "r=Red|b=Dark blue"."""
+    pairs = [text.split("=", 1) if "=" in text else (slug(text), text) for text in texts.split("|")]
+    return tuple(Option(value, text) for value, text in pairs)
+
+
+def shown(name: str, *values: str) -> Condition:
+    """Shown while the field has one of these values; without values, while the box is ticked."""
+    return Condition(name, values or ("on",))
+
+
+def text(label: str, draw: Draw, **more: Any) -> Field:
+    """A line of text."""
+    return Field(**{"name": slug(label), "label": label, "kind": "text", "draw": draw, **more})
+
+
+def area(label: str, draw: Draw, **more: Any) -> Field:
+    """Several lines of text."""
+    return text(label, draw, kind="textarea", **more)
+
+
+def email(label: str, draw: Draw, **more: Any) -> Field:
+    """An e-mail address."""
+    return text(label, draw, kind="email", **more)
+
+
+def tel(label: str, draw: Draw, **more: Any) -> Field:
+    """A telephone number."""
+    return text(label, draw, kind="tel", **more)
+
+
+def url(label: str, draw: Draw, **more: Any) -> Field:
+    """A web address."""
+    return text(label, draw, kind="url", **more)
+
+
+def number(label: str, draw: Draw, minimum: str | None = None, maximum: str | None = None, **more: Any) -> Field:
+    """A number; whole unless a step says otherwise."""
+    return text(label, draw, kind="number", minimum=minimum, maximum=maximum, **more)
+
+
+def money(label: str, draw: Draw, **more: Any) -> Field:
+    """An amount with cents, at least 0."""
+    return number(label, draw, "0", step="0.01", **more)
+
+
+def date(label: str, draw: Draw, **more: Any) -> Field:
+    """A date."""
+    return text(label, draw, kind="date", **more)
+
+
+def time(label: str, draw: Draw, **more: Any) -> Field:
+    """A time of day."""
+    return text(label, draw, kind="time", **more)
+
+
+def password(label: str, draw: Draw, **more: Any) -> Field:
+    """A password."""
+    return text(label, draw, kind="password", **more)
+
+
+def select(label: str, texts: str, **more: Any) -> Field:
+    """A drop-down list whose first, empty option asks for a choice."""
+    given = {"blank": "-", "draw": one_of(), **more}
+    return text(label, kind="select", options=options(texts), **given)
+
+
+def multiselect(label: str, texts: str, **more: Any) -> Field:
+    """A list of which several entries may be chosen."""
+    return text(label, kind="multiselect", options=options(texts), **{"draw": some_of(1, 3), **more})
+
+
+def radio(label: str, texts: str, **more: Any) -> Field:
+    """A group of which one is chosen."""
+    return text(label, kind="radio", options=options(texts), **{"draw": one_of(), **more})
+
+
+def boxes(label: str, texts: str, **more: Any) -> Field:
+    """A group of boxes."""
+    return text(label, kind="checkboxes", options=options(texts), **{"draw": some_of(1, 3), **more})
+
+
+def box(label: str, chance: float = 0.5, **more: Any) -> Field:
+    """A box that is ticked in so many records."""
+    return text(label, kind="checkbox", **{"draw": flag(chance), **more})
+
+
+def consent(label: str, **more: Any) -> Field:
+    """A box without which the form cannot be sent."""
+    return box(label, required=True, **{"draw": agreed(), **more})
+
+
+def file(label: str, draw: Draw, **more: Any) -> Field:
+    """A file to attach."""
+    return text(label, draw, kind="file", **more)
+
+
+def hidden(name: str, default: str) -> Field:
+    """A value that the page sends by itself."""
+    return Field(name=name, label=name, kind="hidden", default=default)
+
+
+_KINDS: tuple[Callable[..., Field], ...] = (
+    text, area, email, tel, url, number, money, date, time, password, select, multiselect, radio, boxes, box, consent,
+    file, hidden,
+)  # fmt: skip
+FIELDS: Mapping[str, Callable[..., Field]] = {kind.__name__: kind for kind in _KINDS}
+"""By the names that the files of `domains` call them."""
+
+
+# -- catalogue -----------------------------------------------------------------------------------------------------
 
 VERSION = 1
 """Of the declarations and their records: other words, fields or draws are another suite."""
@@ -98,3 +232,69 @@ FORMS: Mapping[str, Form] = {
     for domain in DOMAINS
     for name, written in read_table(Path(__file__).with_name("domains") / f"{domain}.yaml").items()
 }
+
+
+# -- records -------------------------------------------------------------------------------------------------------
+
+RECORDS = 50
+"""Of each form."""
+_TRIES = 20
+
+
+def draw_record(form: Form, seed: int, index: int) -> dict[str, Value]:
+    """The values of one record by field name, None for those that are left alone.
+
+    Fields that are not shown, because of what another field got, are None; hidden fields are not part of a record.
+    """
+    for attempt in range(_TRIES):
+        values = _records_draw(form, seed, index, attempt)
+        entered = {name: value for name, value in values.items() if isinstance(value, str)}
+        if all(rule.holds(entered) for rule in form.rules):
+            return values
+    raise AssertionError(f"{form.name}: no record keeps its rules, so a draw contradicts them")
+
+
+def _records_draw(form: Form, seed: int, index: int, attempt: int) -> dict[str, Value]:
+    drawing = Drawing(generator(seed, "forms", VERSION, form.name, index, attempt), form.language)
+    for one in form.fields:
+        if one.draw is None:
+            continue
+        skipped = not is_shown(one, drawing.values) or drawing.rng.random() >= one.filled
+        drawing.now = one
+        drawing.values[one.name] = None if skipped else one.draw(drawing)
+    return drawing.values
+
+
+def is_shown(one: Field, values: Mapping[str, Value]) -> bool:
+    """Whether a field's condition holds for the values of the others."""
+    if one.shown_if is None:
+        return True
+    value = values.get(one.shown_if.name)
+    if isinstance(value, bool):
+        return value and "on" in one.shown_if.values
+    chosen = value if isinstance(value, tuple) else (value,)
+    return any(choice in one.shown_if.values for choice in chosen)
+
+
+def narrow(form: Form, most: int) -> Form:
+    """The form with its first so many visible fields only, for tiny models: another form, which the site serves so.
+
+    Rules and conditions that need a field that is gone are gone, too.
+    """
+    visible = [one.name for one in form.fields if one.kind != "hidden"][:most]
+    kept = {*visible, *(one.name for one in form.fields if one.kind == "hidden")}
+    pages = []
+    for page in form.pages:
+        fields = tuple(one for one in page.fields if one.name in kept)
+        if any(one.kind != "hidden" for one in fields):
+            pages.append(type(page)(fields, page.title))
+    return Form(
+        name=form.name,
+        domain=form.domain,
+        title=form.title,
+        pages=tuple(pages),
+        button=form.button,
+        rules=tuple(rule for rule in form.rules if set(rule.names()) <= kept),
+        language=form.language,
+        asides=form.asides,
+    )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from plumbline_forms.driver.driven import Driven, Hung, failure, within
+from plumbline_forms.driver.chromium import Driven, Hung, failure, within
 from plumbline_miniwob import pages
 from plumbline_miniwob.browser.script import script
 

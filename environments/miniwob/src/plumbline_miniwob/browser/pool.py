@@ -15,8 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plumbline.records import Failure
-from plumbline_forms.driver.chromium import find_chromium, import_playwright
-from plumbline_forms.driver.driven import Loop, broken
+from plumbline_forms.driver.chromium import Loop, broken, find_chromium, import_playwright
 from plumbline_miniwob import pages
 from plumbline_miniwob.browser.engine import Engine
 from plumbline_miniwob.world import Attempt, Played

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plumbline.records import Failure
-from plumbline_forms.driver.chromium import VIEWPORT
-from plumbline_forms.driver.driven import Driven, failure, within
+from plumbline_forms.driver.chromium import VIEWPORT, Driven, failure, within
 from plumbline_forms.executors.browser import in_page, served
-from plumbline_forms.executors.browser.course import Course
-from plumbline_forms.executors.browser.steps import hand
+from plumbline_forms.executors.browser.steps import Course, hand
 from plumbline_forms.executors.executor import Case, Execution, Limits
 from plumbline_forms.plans.actions import Plan
 from plumbline_forms.site.site import Site

@@ -7,8 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plumbline.records import Failure
-from plumbline_forms.driver.chromium import find_chromium, import_playwright
-from plumbline_forms.driver.driven import Loop, broken
+from plumbline_forms.driver.chromium import Loop, broken, find_chromium, import_playwright
 from plumbline_forms.executors.browser.engine import Engine, Settings
 from plumbline_forms.executors.executor import Case, Execution, Limits
 from plumbline_forms.plans.actions import Plan

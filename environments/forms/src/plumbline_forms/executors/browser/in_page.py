@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from plumbline_forms.executors.browser.course import Course
-from plumbline_forms.executors.browser.steps import Stretch, stretch
+from plumbline_forms.executors.browser.steps import Course, Stretch, stretch
+from plumbline_forms.executors.direct import Entry, encode, target_of
 from plumbline_forms.executors.executor import Case, Execution, Limits
-from plumbline_forms.executors.page import form_owner, parse_page
-from plumbline_forms.executors.request import Entry, encode, target_of
+from plumbline_forms.executors.page import FormOwner, parse_page
 from plumbline_forms.plans.actions import Plan
 from plumbline_forms.site.site import Response, Site
 
@@ -91,7 +90,7 @@ def _go_on(visit: _Visit, part: Stretch, site: Site) -> None:
 
 def _submit(visit: _Visit, site: Site, result: dict[str, Any]) -> None:
     """The request for what the browser collected."""
-    how = form_owner(result["how"])
+    how = FormOwner.of(result["how"])
     path = target_of(how, visit.path)
     assert path is not None  # the hand refuses other addresses
     if how.method == "get":

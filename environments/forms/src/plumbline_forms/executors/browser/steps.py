@@ -2,11 +2,12 @@
 
 import mimetypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from plumbline_forms.executors.direct import stub
 from plumbline_forms.executors.executor import Attempt, Case, Limits
 from plumbline_forms.executors.operations import (
     Choose,
@@ -23,9 +24,36 @@ from plumbline_forms.executors.operations import (
     resolve,
 )
 from plumbline_forms.executors.page import Control, PageModel
-from plumbline_forms.executors.request import stub
-from plumbline_forms.executors.typing import typed
-from plumbline_forms.plans.actions import Action, Done
+from plumbline_forms.plans.actions import Action, Done, Plan
+from plumbline_forms.values import typed
+
+# -- course --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Course:
+    """A plan under way."""
+
+    plan: Plan
+    limits: Limits
+    attempts: list[Attempt] = field(default_factory=list)
+    cut: bool = False
+
+    @property
+    def rest(self) -> Sequence[Action]:
+        """The actions that are still to be carried out."""
+        ended = self.cut or (self.attempts and isinstance(self.plan.actions[len(self.attempts) - 1], Done))
+        return () if ended else self.plan.actions[len(self.attempts) : self.limits.steps]
+
+    def add(self, attempts: Sequence[Attempt], *, cut: bool) -> None:
+        """Note what became of the next actions, and whether the time was up after them."""
+        self.attempts += attempts
+        full = len(self.attempts) >= self.limits.steps and len(self.plan.actions) > self.limits.steps
+        done = self.attempts and isinstance(self.plan.actions[len(self.attempts) - 1], Done)
+        self.cut = cut or (full and not done)
+
+
+# -- steps ---------------------------------------------------------------------------------------------------------
 
 Step = dict[str, Any]
 """As `hand.js` reads it."""

@@ -1,0 +1,911 @@
+"""How much may be looked at to read a plan, so that every text is read in bounded time.
+
+Work is counted and not timed, so that a verdict is the same on every machine.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
+from typing import Any
+
+from plumbline_forms.plans.vocabulary import (
+    ASKING,
+    BE,
+    FILE_BUTTONS,
+    KEYS,
+    LONGEST,
+    NO,
+    OWN,
+    YES,
+    Names,
+    Word,
+    loose,
+    words_of,
+)
+
+# -- work ----------------------------------------------------------------------------------------------------------
+
+MOST_WORK = 20_000
+"""Units for one plan. Plans of oracles take under 400."""
+
+
+class TooMuchWorkError(Exception):
+    """A plan takes more work than `MOST_WORK`."""
+
+
+class Work:
+    """The work on one text. A unit is one way to understand up to a hundred characters, some ten microseconds."""
+
+    def __init__(self) -> None:
+        """Nothing is done yet."""
+        self.spent = 0
+        self.halves: dict[tuple[str, int], Any] = {}
+        """What parts of the text were read as, by their depth: they are asked for again and again."""
+
+    def look(self, characters: int, words: int = 0) -> None:
+        """Count one look at so many characters, of which so many are cut into words.
+
+        Raises:
+            TooMuchWorkError: see there.
+        """
+        self.spend(1 + characters // 100 + min(words, LONGEST) // 10)
+
+    def spend(self, units: int) -> None:
+        """Count units; see `look`."""
+        self.spent += units
+        if self.spent > MOST_WORK:
+            raise TooMuchWorkError
+
+
+# -- quotations ----------------------------------------------------------------------------------------------------
+
+QUOTES = {"'": "'", '"': '"', "“": "”", "‘": "’", "«": "»", "`": "`"}
+"""Opening quotes, and what closes them."""
+_OPEN = "[" + re.escape("".join(QUOTES)) + "]"
+_CLOSE = "[" + re.escape("".join(set(QUOTES.values()))) + "]"
+_ANY = "[" + re.escape("".join({*QUOTES, *QUOTES.values()})) + "]"
+_NO_QUOTE = rf"(?:(?!{_ANY}).|(?<=\w)['’](?=\w))"
+# A gap begins and ends with something that is no letter, so that the apostrophe of O'Dowd ends nothing.
+_GAP = re.compile(rf"{_CLOSE}(?=((?!\w){_NO_QUOTE}{{1,120}}?(?<!\w))({_OPEN}))", re.DOTALL)
+_FIRST = re.compile(rf"(?<![\w]){_OPEN}")
+_LAST = re.compile(rf"{_CLOSE}(?!\w)")
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_MEANING = {"n": "\n", "r": "\r", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
+_MOST_GAPS = 100
+_MOST_SPLIT = 12
+_CURLY = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "‘": "'", "’": "'", "‚": "'", "´": "'"})
+_BOLD = re.compile(rf"\*\*((?:(?!\*\*|{_ANY}).)+?)(:?)\*\*(:?)")
+_FILE_BUTTON = re.compile(rf"{_OPEN}({'|'.join(map(re.escape, sorted(FILE_BUTTONS, reverse=True)))}){_CLOSE}", re.I)
+_BOLD_QUOTE = re.compile(rf"\*{{1,3}}(?={_ANY})|(?<={_ANY[:-1]}])\*{{1,3}}")
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A label or a value, and where it stands in the line."""
+
+    text: str
+    start: int
+    end: int
+
+
+def quotations(text: str) -> Iterator[tuple[Argument, ...]]:
+    """Every way to take the quotations of a text apart: all of them, each way to make two, one; () where it has none.
+
+    Between two quotations stand words and no quotation marks. Time grows with the length of the text.
+    """
+    first = next((match.start() for match in _FIRST.finditer(text) if not _escaped(text, match.start())), -1)
+    last = max((match.start() for match in _LAST.finditer(text) if not _escaped(text, match.start())), default=-1)
+    if first < 0 or last <= first:
+        if first < 0:
+            yield ()
+        return
+    if _spare_quotes(text[:first]) or _spare_quotes(text[last + 1 :]):
+        return
+    gaps = [
+        (match.start(), match.start(2))
+        for match in _GAP.finditer(text, first + 1, last)
+        if not _escaped(text, match.start()) and not _escaped(text, match.start(2))
+    ]
+    gaps = gaps[-_MOST_GAPS:]
+    splits = [gaps] if 2 <= len(gaps) <= _MOST_SPLIT else []
+    for split in (*splits, *([gap] for gap in reversed(gaps)), []):
+        edges = [first, *(edge for gap in split for edge in gap), last]
+        pairs = list(zip(edges[::2], edges[1::2], strict=True))
+        if all(start < end and QUOTES.get(text[start]) == text[end] for start, end in pairs):
+            yield tuple(Argument(unquoted(text[start : end + 1]), start, end + 1) for start, end in pairs)
+
+
+def is_quoted(text: str) -> bool:
+    """Whether a text is one quotation from end to end."""
+    return len(text) > 1 and QUOTES.get(text[0]) == text[-1] and not _escaped(text, len(text) - 1)
+
+
+def unquoted(text: str) -> str:
+    """What a quotation says."""
+    return _ESCAPE.sub(lambda match: _MEANING.get(match.group(1), match.group()), text[1:-1])
+
+
+def opens(text: str) -> bool:
+    """Whether a quotation may begin somewhere, so that the text may go on in the next line."""
+    return _FIRST.search(text) is not None
+
+
+def has_quote(text: str) -> bool:
+    """Whether there is any sign that may close a quotation."""
+    return re.search(_CLOSE, text) is not None
+
+
+def plainer(text: str) -> Iterator[str]:
+    """The same with straight quotation marks, first with those in place of bold print, then without bold print."""
+    text = _BOLD_QUOTE.sub("", text.translate(_CURLY))
+    yield _BOLD.sub(r'"\1"\2\3', text)
+    yield text.replace("**", "")
+
+
+def without_file_buttons(text: str, is_label: Callable[[str], bool]) -> str:
+    """Without the quotation marks around what browsers write on file fields, which is no label of the form."""
+
+    def plain(match: re.Match[str]) -> str:
+        return match.group() if is_label(match.group(1)) else f" {match.group(1)} button "
+
+    return _FILE_BUTTON.sub(plain, text)
+
+
+def _spare_quotes(text: str) -> bool:
+    return re.search(rf"(?<!\w){_ANY}|{_ANY}(?!\w)", text) is not None
+
+
+def _escaped(text: str, at: int) -> bool:
+    """Whether an odd number of backslashes stands before a place."""
+    count = 0
+    while count < at and text[at - count - 1] == "\\":
+        count += 1
+    return count % 2 == 1
+
+
+# -- tokens --------------------------------------------------------------------------------------------------------
+
+LEADS = frozenset({"seek", "click", "navigate", "use", "select", "press", "clear"})
+"""Verbs that may only find the control for the verb that follows: "click on L and type V"."""
+
+
+_ARROWS = frozenset({"->", "→", "=>"})
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A word of the text, or an argument."""
+
+    start: int
+    end: int
+    word: Word | None
+    argument: Argument | None = None
+
+    @property
+    def roles(self) -> Mapping[str, str]:
+        """What the word may be."""
+        return {} if self.word is None else self.word.roles
+
+    def role(self, role: str) -> str | None:
+        """Which verb, noun or link it is; None where it is none."""
+        return self.roles.get(role)
+
+
+def tokens_of(text: str, arguments: Sequence[Argument]) -> list[Token] | None:
+    """The text as words and arguments; None where there are too many words between two arguments."""
+    tokens: list[Token] = []
+    at = 0
+    for one in (*arguments, None):
+        end = len(text) if one is None else one.start
+        words = words_of(text[at:end])
+        if words is None:
+            return None
+        tokens += [Token(at + word.start, at + word.end, word) for word in words]
+        if one is not None:
+            tokens.append(Token(one.start, one.end, None, one))
+            at = one.end
+    return tokens
+
+
+def verbs_of(tokens: Sequence[Token]) -> list[int]:
+    """The verbs: at the beginning of a clause, because elsewhere "input", "check" and "select" are nouns."""
+    found: list[int] = []
+    begins = True
+    subject = _may_be_subject(tokens)
+    for at, token in enumerate(tokens):
+        word = token.word
+        if word is None:
+            begins = not found  # "in the field L type V"
+        elif begins and "verb" in word.roles and not (subject and "told" in word.roles and _is_named(tokens[:at])):
+            found.append(at)
+            begins = False
+        elif word.is_sign or "join" in word.roles or (word.text in _ARROWS and not found):
+            begins = True
+        elif word.text in {"to", "para"} and found and tokens[found[-1]].role("verb") in LEADS:
+            begins = not may_be_name(tokens, at + 1)  # "use the field to enter ..."
+        elif not {"adverb", "refusal"} & word.roles.keys() and not (begins and "noun" in word.roles):
+            begins = False
+    return found
+
+
+def may_be_name(tokens: Sequence[Token], at: int) -> bool:
+    """Whether a word is the beginning of a text and no verb: "set L to Open day"."""
+    if not 0 < at < len(tokens):
+        return False
+    before, word = tokens[at - 1].word, tokens[at].word
+    return word is not None and word.is_capital and before is not None and not before.is_capital
+
+
+def _may_be_subject(tokens: Sequence[Token]) -> bool:
+    """Whether what stands before a verb may be what does it: "L changes to V" tells, "in L, the user types V" asks."""
+    first = next((token for token in tokens if "adverb" not in token.roles), None)
+    return first is not None and "link" not in first.roles
+
+
+def _is_named(before: Sequence[Token]) -> bool:
+    """Whether the last one is an argument, or what one is called."""
+    return bool(before) and (before[-1].argument is not None or "noun" in before[-1].roles)
+
+
+def is_sign(token: Token) -> bool:
+    """Whether it is punctuation."""
+    return token.word is not None and token.word.is_sign
+
+
+def is_colon(token: Token) -> bool:
+    """Whether it is a colon."""
+    return token.word is not None and token.word.text == ":"
+
+
+# -- context -------------------------------------------------------------------------------------------------------
+
+VALUE_FIRST = frozenset({"type", "append", "use", "select", "check", "uncheck", "attach", "send", "press"})
+"""Verbs whose object is what is entered: "type V into L"."""
+_CONTROL = frozenset({"field", "choice", "boxes", "upload"})
+_GIVEN = frozenset({"option", "value", "file"})
+_LABELLED, _LINKED, _OBJECT = 2.0, 2.0, 1.0
+"""What a noun, a link and being the object of the verb count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the words around an argument say of it."""
+
+    link: str = ""
+    before: str = ""
+    after: str = ""
+    is_topic: bool = False
+    """It stands before the verb: "in L, type V"."""
+    is_object: bool = False
+
+    @property
+    def nouns(self) -> frozenset[str]:
+        """What it is called."""
+        return frozenset({self.before, self.after} - {""})
+
+
+def contexts_of(tokens: Sequence[Token], places: Sequence[int], verb: int, first: int) -> list[Context]:
+    """For each argument what the words before and after it say."""
+    found = []
+    for number, place in enumerate(places):
+        earlier = places[number - 1] if number else -1
+        later = places[number + 1] if number + 1 < len(places) else len(tokens)
+        begin = max([earlier, *(at for at in (verb, first) if earlier < at < place)])
+        stop = min([later, *(at for at in (verb, first) if place < at < later)])
+        after_argument = begin == earlier and number > 0
+        before = list(tokens[begin + 1 : place])
+        if after_argument:
+            before = before[_own_tail(before) :]
+        tail = list(tokens[place + 1 : stop])
+        tail = tail[: _own_tail(tail) if stop == later and later < len(tokens) else len(tail)]
+        topic = place < verb
+        link = _link(before, counts_either=number > 0 or topic, counts_colon=after_argument)
+        is_object = not topic and not link and not any(verb < other < place for other in places)
+        found.append(Context(link, _noun_before(before), _noun_after(tail), topic, is_object))
+    return found
+
+
+def _own_tail(between: Sequence[Token]) -> int:
+    """How many words between two arguments belong to the first: up to a link or a sign, else its nouns."""
+    last = 0
+    for at, token in enumerate(between):
+        if token.role("link") is not None or token.role("join") is not None or (is_sign(token)):
+            return at
+        if token.role("noun") in _CONTROL | {"checkbox", "button"}:
+            last = at + 1
+    return last
+
+
+def _link(before: Sequence[Token], *, counts_either: bool, counts_colon: bool) -> str:
+    for token in reversed(before):
+        link = token.role("link")
+        if counts_colon and is_colon(token):
+            return "value"
+        if link in {"label", "value"} or (link == "either" and counts_either):
+            return link
+    return ""
+
+
+def _noun_before(before: Sequence[Token]) -> str:
+    for token in reversed(before):
+        if (noun := token.role("noun")) is not None:
+            return noun
+        if token.role("link") is not None or not (
+            is_sign(token) or {"called", "article", "adverb"} & token.roles.keys()
+        ):
+            return ""
+    return ""
+
+
+def _noun_after(after: Sequence[Token]) -> str:
+    for token in after:
+        if (noun := token.role("noun")) is not None:
+            return "" if noun in {"value", "file"} else noun
+        if token.role("article") is None and not (is_sign(token) and token.word and token.word.text in "(*"):
+            return ""
+    return ""
+
+
+def evidence(label: Context, value: Context, kind: str) -> tuple[bool, float]:
+    """Whether anything but the verb says that the first is the control, and how much speaks for it."""
+    value_first = kind in VALUE_FIRST
+    first, second = _leaning(label, value_first), _leaning(value, value_first)
+    says = bool(label.link or value.link or label.nouns or value.nouns or label.is_topic)
+    return says, first - second
+
+
+def _leaning(context: Context, value_first: bool) -> float:
+    """How much speaks for an argument's being the control; below 0 for being what is entered."""
+    total = 0.0
+    if context.link == "label":
+        total += _LINKED
+    elif context.link == "value":
+        total -= _LINKED
+    elif context.link == "either":
+        total += _OBJECT if value_first or context.is_topic else -_OBJECT
+    if context.nouns & _CONTROL:
+        total += _LABELLED
+    elif context.nouns & _GIVEN:
+        total -= _LABELLED
+    elif "checkbox" in context.nouns:
+        total -= _OBJECT / 2
+    if context.is_topic:
+        total += _OBJECT
+    elif context.is_object:
+        total += -_OBJECT if value_first else _OBJECT
+    return total
+
+
+# -- unquoted ------------------------------------------------------------------------------------------------------
+
+_EDGE = frozenset({"field", "choice", "boxes", "checkbox", "upload", "option", "button", "link", "form", "key"})
+"""Nouns that belong to the sentence and not to an argument without quotation marks."""
+_MOST_LINKS = 24
+_FORMS = {
+    "date": re.compile(r"(?<![\d/-])(?:\d{4}-\d{2}-\d{2}|\d{1,2}/\d{1,2}/\d{4})(?![\d/-])"),
+    "time": re.compile(r"(?<![\d:])\d{1,2}:\d{2}(?:\s?[ap]\.?m\b\.?)?(?![\d:])", re.IGNORECASE),
+    "email": re.compile(r"[^\s@<>()]+@[^\s@<>()]+\.\w+"),
+    "url": re.compile(r"[a-z]+://\S+"),
+    "file": re.compile(r"^.+?\.\w{2,5}(?!\S)"),
+}
+"""What is entered into controls of these kinds, where other words may stand around it: "the day 2026-05-24"."""
+_POSSESSED = ("'s", "’s")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a sentence is read from."""
+
+    text: str
+    names: Names
+    quoted: tuple[Argument, ...]
+    """The arguments in quotation marks."""
+    work: Work
+
+
+def mentions(text: str, names: Names) -> tuple[Argument, ...]:
+    """The labels of the form in a text, in quotation marks or not; at most the first six."""
+    found = () if names.mention is None else islice(names.mention.finditer(text[:2000]), 6)
+    return tuple(Argument(one.group(), one.start(), one.end()) for one in found)
+
+
+def completed(
+    step: Step, tokens: Sequence[Token], arguments: tuple[Argument, ...], verbs: Sequence[int], kind: str
+) -> Iterator[tuple[Argument, ...]]:
+    """The arguments, and those that stand without quotation marks."""
+    yield arguments
+    if len(arguments) > 1:
+        return
+    verb = verbs[-1]
+    is_named = bool(arguments) and step.names.kind(arguments[0].text) != ""
+    runs = [run for run in _runs(tokens, verbs) if run]
+    object_is_label = kind not in VALUE_FIRST
+    keeps_nouns = kind in {"type", "append"}
+    cores = []
+    for start, stop in runs:
+        if is_named and start <= verb:
+            continue  # what is entered follows the verb, if it has no quotation marks
+        is_object = start > verb and tokens[start - 1].argument is None
+        linked = next((token.role("link") for token in tokens[start:stop] if token.role("link") is not None), None)
+        is_label = not is_named and (not is_object or object_is_label or (linked == "label" and not arguments))
+        end = _without_leading_words(tokens, start, stop) if is_object and arguments else stop
+        core = _core(step, tokens[start:end], is_label=is_label, keeps_nouns=is_object and keeps_nouns)
+        is_free = start <= verb or (is_object and (not object_is_label or not is_named or stop < len(tokens)))
+        is_free = is_free or (is_object and _says_it_is(tokens[verb]))
+        if core is not None and (is_free or _is_tied(step, tokens[start:stop], core)):
+            cores.append(core)
+    if len(arguments) + len(cores) <= 2 and cores:
+        yield tuple(sorted((*arguments, *cores), key=lambda one: one.start))
+    if arguments:
+        return
+    labels = mentions(step.text, step.names)
+    for start, stop in runs:
+        if start <= verb:
+            continue
+        inner = range(start + 1, stop - 1)
+        links = [at for at in inner if tokens[at].role("link") is not None or is_colon(tokens[at])]
+        for at in links[-_MOST_LINKS:]:
+            if any(one.start < tokens[at].start < one.end for one in labels):
+                continue
+            left = _core(step, tokens[start:at], is_label=object_is_label, keeps_nouns=keeps_nouns)
+            right = _core(step, tokens[at + 1 : stop], is_label=not object_is_label, keeps_nouns=object_is_label)
+            if left is None or right is None or (is_colon(tokens[at]) and not step.names.kind(left.text)):
+                continue  # "Change date: May 4" is a line of a list and no step
+            yield left, right
+
+
+def _says_it_is(verb: Token) -> bool:
+    return verb.word is not None and verb.word.text.rpartition(" ")[2] in BE
+
+
+def alone(text: str, kind: str) -> str:
+    """What is entered into a control whose entries have a form of their own, without the words around it."""
+    pattern = _FORMS.get(kind)
+    found = pattern.findall(text) if pattern is not None and " " in text else []
+    return found[0] if len(found) == 1 else text
+
+
+def _is_tied(step: Step, tokens: Sequence[Token], core: Argument) -> bool:
+    """Whether something ties words to the argument before them: "set L to V", "L: V", but not "L because it is so"."""
+    before = [token for token in tokens if token.start < core.start]
+    tied = any(
+        token.role("link") is not None or (is_sign(token) and token.word and token.word.text in ":-–—")
+        for token in before
+    )
+    is_figure = " " not in core.text and any(letter.isdigit() for letter in core.text)
+    return tied or is_figure or step.names.knows(core.text) or core.text.casefold() in YES | NO
+
+
+def _without_leading_words(tokens: Sequence[Token], start: int, stop: int) -> int:
+    """Where a stretch ends without the words that belong to what follows it: "V", of "V in the field called 'L'"."""
+    at = stop
+    while at > start + 1 and stop < len(tokens):
+        roles = tokens[at - 1].roles
+        if "link" in roles:
+            stop = at - 1
+        elif not roles.keys() & {"article", "noun", "called", "adverb"} and not is_sign(tokens[at - 1]):
+            break
+        at -= 1
+    return stop
+
+
+def _runs(tokens: Sequence[Token], verbs: Sequence[int]) -> list[tuple[int, int]]:
+    """Stretches of words between verbs and arguments."""
+    edges = [-1, *(at for at, token in enumerate(tokens) if token.argument is not None or at in verbs), len(tokens)]
+    return [(start + 1, stop) for start, stop in pairwise(edges) if stop > start + 1]
+
+
+def _core(step: Step, tokens: Sequence[Token], *, is_label: bool, keeps_nouns: bool) -> Argument | None:
+    """What is left of a stretch without articles, links and nouns around it; None where nothing is."""
+    text = step.text
+
+    def knows(said: str) -> bool:
+        step.work.look(len(said))
+        return step.names.knows(said) or said.casefold().rstrip(".,; ") in KEYS
+
+    start, stop = 0, len(tokens)
+    articled = False
+    while start < stop and not knows(text[tokens[start].start : tokens[stop - 1].end]):
+        roles = tokens[start].roles
+        noun = roles.get("noun")
+        strips = noun in _EDGE | {"file"} and (articled or is_label or not keeps_nouns)
+        strips = strips or (noun == "value" and articled and not is_label)
+        said = text[tokens[start].start : tokens[start].end]
+        is_name = not is_label and said[0].isupper() and not ("noun" in roles and said.isupper())  # but "the URL ..."
+        if is_name or _sticks(text, tokens[start:stop], 0):
+            break  # "type The Beatles"
+        if roles.keys() & {"article", "called", "adverb", "join", "link"} or is_sign(tokens[start]):
+            articled = articled or "article" in roles
+            start += 1
+        elif strips and start + 1 < stop:
+            start += 1
+        else:
+            break
+    while stop > start and not knows(text[tokens[start].start : tokens[stop - 1].end]):
+        roles = tokens[stop - 1].roles
+        strips = roles.get("noun") in _EDGE and not keeps_nouns and stop > start + 1
+        if (not is_label and text[tokens[stop - 1].start].isupper()) or _sticks(text, tokens[start:stop], -1):
+            break
+        if is_sign(tokens[stop - 1]) or strips or roles.keys() & {"article", "link", "join", "called", "adverb"}:
+            stop -= 1
+        else:
+            break
+    if start == stop:
+        state = next((token for token in reversed(tokens) if not is_sign(token)), None)
+        if is_label or state is None or state.word is None or state.word.text not in YES | NO:
+            return None
+        return Argument(text[state.start : state.end], state.start, state.end)  # "set L to on"
+    first, last = tokens[start].start, tokens[stop - 1].end
+    found = Argument(text[first:last].replace("\\n", "\n"), first, last)
+    if knows(found.text) and (is_label or not step.names.has(found.text)):
+        return found
+    left = tokens[start:stop]
+    before = tokens[start - 1].word if start else None
+    # "Type your full name", "type the user's name": which name that is, is not said.
+    describes = before is not None and before.text in OWN
+    nouns = [token for token in left if "noun" not in token.roles]
+    describes = describes or (articled and all(token.word and token.word.text.endswith(_POSSESSED) for token in nouns))
+    is_noun = not keeps_nouns and all(token.role("noun") in _EDGE for token in left)
+    return None if (describes and not is_label) or is_noun or {"doubt", "refusal"} & left[0].roles.keys() else found
+
+
+def _sticks(text: str, tokens: Sequence[Token], at: int) -> bool:
+    """Whether a sign belongs to what is entered: "+55 11", "$500", "5%", "(555) 366", the end of its last sentence."""
+    token = tokens[at]
+    if token.word is None or token.word.text[0].isalnum() or len(tokens) == 1:
+        return False
+    core = text[tokens[0].start : tokens[-1].end]
+    if token.word.text in "()":
+        return core.index(")") < len(core) - 1 if at == 0 and ")" in core else at == -1 and "(" in core[1:]
+    if at == 0:
+        return token.word.text in "+-−#@$€£" and tokens[1].start == token.end
+    if token.word.text == "." and tokens[-2].end == token.start:
+        ends = text[token.end :].strip() == ""
+        return core[-2:] != ".." and (not ends or re.search(r"[.!?](?:\s|\\n)", core[:-1]) is not None)
+    return token.word.text in "%€$£+!'\"" and tokens[-2].end == token.start
+
+
+# -- sentence ------------------------------------------------------------------------------------------------------
+
+_FILLS = frozenset({"type", "append", "use", "set", "vary", "select", "check", "uncheck", "attach"})
+_PURPOSES = frozenset({"send", "idle", "click", "seek", "navigate", "press", "done"})
+"""Verbs that say what a step is for where they follow "to": "click on L to send the form"."""
+_SEVERAL = frozenset({"select", "check", "uncheck", "attach", "click", "set", "use", "append"})
+"""Verbs with more than one value in a sentence: "check A and B"."""
+_ALONE = frozenset({"select", "check", "uncheck", "click"})
+"""Those that may leave out the group: "check A and B" where the form says whose options they are."""
+_MOST_UNKNOWN = 8
+_NAMED, _OFFERED = 5.0, 3.0
+"""What a label of the form and an option of the control count, beside the words (`context.py`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A step, taken apart."""
+
+    verb: str
+    label: str
+    """The only argument, or the one that names the control; "" where there is none."""
+    values: tuple[str, ...] = ()
+    nouns: frozenset[str] = frozenset()
+    """What the arguments are called: field, option, button and so on."""
+    quoted: bool = True
+    """Whether the label stands in quotation marks."""
+    rank: float = 0.0
+
+
+def sentences(text: str, names: Names, work: Work) -> list[Sentence] | None:
+    """Take a step apart.
+
+    Args:
+        text: without its marker; at most some thousands of characters.
+        names: of the form's controls.
+        work: where each look is counted.
+
+    Returns:
+        Its sentences, [] where it says that nothing is to be done ("leave L empty"), None where it is not understood.
+
+    Raises:
+        TooMuchWorkError: see there.
+    """
+    return _sentences(without_file_buttons(text, names.has), names, 3, work)
+
+
+def _sentences(text: str, names: Names, depth: int, work: Work) -> list[Sentence] | None:
+    work.spend(1)
+    # A text of forty quotation marks asks for its halves half a million times.
+    if (text, depth) not in work.halves:
+        work.halves[text, depth] = _best(text, names, depth, work)
+    return work.halves[text, depth]  # type: ignore[no-any-return]
+
+
+def _best(text: str, names: Names, depth: int, work: Work) -> list[Sentence] | None:
+    best: list[Sentence] | None = None
+    rank, leaves_no_doubt = 0.0, False
+    for number, arguments in enumerate(quotations(text)):
+        work.look(len(text), words=0 if number else len(text))
+        if number == 0 and _is_open(text, arguments):
+            return None
+        if number == 1 and leaves_no_doubt:
+            break
+        if number > 0 and len(arguments) == 1 and not names.has(arguments[0].text):
+            continue  # two quotations that leave open which is which are not one long label instead
+        if number > 0 and any(_quotes_label(one.text, names) for one in arguments):
+            continue  # nor is a second clause a part of what is entered
+        leaves_no_doubt = leaves_no_doubt or (number == 0 and _is_clear(text, arguments, names))
+        for chosen in (*_with_mentions(text, arguments, names), arguments):
+            found = _read(Step(text, names, arguments, work), chosen, depth)
+            if found is not None:
+                worth = min((one.rank for one in found), default=0.0)
+                if best is None or worth > rank:
+                    best, rank = found, worth
+    return best
+
+
+def _is_open(text: str, arguments: tuple[Argument, ...]) -> bool:
+    """Whether a step leaves open what is to be done: "if needed, ...", "type A or B", "type A into L, not into M"."""
+    tokens = tokens_of(text, arguments) or []
+    if _asks(tokens):
+        return True
+    verbs = verbs_of(tokens)
+    doubts = [at for at, token in enumerate(tokens) if token.role("doubt") is not None]
+    refusals = [at for at, token in enumerate(tokens) if token.role("refusal") is not None]
+    if not verbs or not (doubts or refusals):
+        return False
+    if len(arguments) > 1:
+        return bool(doubts) or refusals[0] > verbs[0]
+    return bool(doubts) and doubts[0] < verbs[0]
+
+
+def _asks(tokens: Sequence[Token]) -> bool:
+    """Whether it is a question ("could you ..." asks for the same as "please")."""
+    said = [token.word.text for token in tokens if token.word is not None and (token.roles or token.word.text == "?")]
+    return bool(said) and said[-1] == "?" and said[0].partition(" ")[0] in ASKING and not said[0].endswith("you")
+
+
+def _is_clear(text: str, arguments: tuple[Argument, ...], names: Names) -> bool:
+    """Whether these are the quotations, and no part of a text: three or more, a label among them, known words between.
+
+    "Replace 'A' with 'B' in 'L'" is not the text "A' with 'B", whether or not it is understood.
+    """
+    tokens = tokens_of(text, arguments) or []
+    at = [place for place, token in enumerate(tokens) if token.argument is not None]
+    between = [token for token in tokens[at[0] : at[-1]] if token.argument is None] if at else []
+    whole = all(
+        not any(sign in QUOTES and sign != "'" for sign in one.text) and " '" not in one.text for one in arguments
+    )
+    known = all(token.roles or is_sign(token) for token in between)
+    return len(arguments) > 2 and whole and known and any(names.has(one.text) for one in arguments)
+
+
+def _quotes_label(text: str, names: Names) -> bool:
+    """Whether a label of the form stands in quotation marks within a text."""
+    return any(
+        text[: one.start][-1:] in QUOTES and is_quoted(text[one.start - 1 : one.end + 1])
+        for one in mentions(text, names)
+    )
+
+
+def _with_mentions(text: str, arguments: tuple[Argument, ...], names: Names) -> Iterator[tuple[Argument, ...]]:
+    """The arguments and one label of the form that stands outside of quotation marks."""
+    if not _is_list_of(tokens_of(text, arguments) or (), arguments):
+        return
+    for mention in mentions(text, names):
+        if any(loose(mention.text) == loose(one.text) for one in arguments):
+            continue  # "type your full name into 'Full name'"
+        if all(mention.end <= one.start or mention.start >= one.end for one in arguments):
+            yield tuple(sorted((*arguments, mention), key=lambda one: one.start))
+
+
+def _read(step: Step, arguments: tuple[Argument, ...], depth: int) -> list[Sentence] | None:
+    step.work.look(len(step.text))
+    tokens = tokens_of(step.text, arguments)
+    if tokens is None:
+        return None
+    verbs = verbs_of(tokens)
+    if not verbs:
+        return _by_means(step, tokens, arguments)
+    if (purpose := _purpose(tokens, verbs[0])) is not None and len(arguments) > 0:
+        return _read(replace(step, text=step.text[:purpose].rstrip()), arguments, depth)
+    busy = [at for at in verbs if tokens[at].role("verb") != "idle"]
+    refused = [at for at, token in enumerate(tokens) if token.role("refusal") is not None]
+    if not busy or (refused and refused[0] < busy[0]):
+        return []
+    if len(busy) > 1 and not _is_one(tokens, busy):
+        if _says_no_more(step, tokens, busy) and (found := _one(step, tokens, arguments, busy[:1], "verb")) is not None:
+            return [found]
+        return _split(step, tokens[busy[1]].start, "", depth)
+    found = _one(step, tokens, arguments, busy, "verb")
+    if found is not None and _has_all(found):
+        return [found]
+    if len(busy) > 1:
+        return _split(step, tokens[busy[1]].start, "", depth)
+    other = _by_means(step, tokens, arguments) or _gapped(step, tokens, busy[0], depth)
+    return [found] if found is not None and other is None else other
+
+
+def _by_means(step: Step, tokens: Sequence[Token], arguments: tuple[Argument, ...]) -> list[Sentence] | None:
+    """The sentence of what is to be done by something that the table has: "give consent by ticking L"."""
+    at = next((at for at, token in enumerate(tokens) if token.role("means") is not None), 0)
+    if at == 0 or tokens[0].argument is not None or tokens[0].roles.keys() & {"article", "noun", "link"}:
+        return None
+    if any(token.word is not None and token.word.text in BE for token in tokens[:at]):
+        return None  # "all is sent by clicking L" tells, and asks for nothing
+    found = _one(step, tokens, arguments, [at], "means")
+    return None if found is None else [found]
+
+
+def _says_no_more(step: Step, tokens: Sequence[Token], busy: Sequence[int]) -> bool:
+    """Whether what looks like a second clause may be text: "type I switch on Mondays. Check the lamp into L"."""
+    names_nothing = all(token.argument is None for token in tokens[busy[1] :]) and step.names.mention is not None
+    goes = {"click", "press", "send", *(["navigate"] if "://" in step.text else [])}
+    return names_nothing and not goes & {tokens[at].role("verb") for at in busy[1:]}
+
+
+def _gapped(step: Step, tokens: Sequence[Token], verb: int, depth: int) -> list[Sentence] | None:
+    """Two clauses that share the verb: "type V into L and W into M"."""
+    places = [at for at, token in enumerate(tokens) if token.argument is not None]
+    if len(places) != 4 or places[0] < verb or not _is_list(tokens[places[1] + 1 : places[2]]):
+        return None
+    said = step.text[tokens[verb].start : tokens[verb].end]
+    return _split(step, tokens[places[2]].start, said + " ", depth)
+
+
+def _is_one(tokens: Sequence[Token], busy: Sequence[int]) -> bool:
+    """Whether all verbs but the last only find the control for it: "click on L, clear it and type V"."""
+    kinds = [tokens[at].role("verb") or "" for at in busy]
+    if kinds == ["seek", "click"] or kinds == ["seek", "press"]:
+        return True
+    between = sum(token.argument is not None for token in tokens[busy[0] : busy[-1]])
+    return LEADS.issuperset(kinds[:-1]) and kinds[-1] in _FILLS and (len(busy) == 2 or between < 2)
+
+
+def _purpose(tokens: Sequence[Token], verb: int) -> int | None:
+    """Where a clause begins that only says what the step is for; nothing is entered in it."""
+    for at in range(verb + 1, len(tokens) - 1):
+        word = tokens[at].word
+        is_for = word is not None and word.text in {"to", "para", "in order to", "so as to"}
+        rest = tokens[at + 1 :]
+        is_verb = rest[0].role("verb") in _PURPOSES and not may_be_name(tokens, at + 1)
+        if is_for and is_verb and not any(token.argument for token in rest):
+            return tokens[at].start
+    return None
+
+
+def _split(step: Step, at: int, verb: str, depth: int) -> list[Sentence] | None:
+    """Both halves of a line that says two things: each has to be understood by itself."""
+    if depth == 0:
+        return None
+    first = _sentences(step.text[:at], step.names, depth - 1, step.work)
+    second = _sentences(verb + step.text[at:], step.names, depth - 1, step.work)
+    return None if first is None or second is None else first + second
+
+
+def _one(
+    step: Step, tokens: Sequence[Token], arguments: tuple[Argument, ...], verbs: Sequence[int], role: str
+) -> Sentence | None:
+    """The sentence of the last of these verbs; the earlier ones only find the control."""
+    kind = tokens[verbs[-1]].role(role) or ""
+    begins = [tokens[at].start for at in verbs]
+    best: Sentence | None = None
+    for chosen in completed(step, tokens, arguments, verbs, kind):
+        step.work.look(len(step.text))
+        again = tokens_of(step.text, chosen) if len(chosen) > len(arguments) else tokens
+        assert again is not None
+        places = [at for at, token in enumerate(again) if token.start in begins]
+        found = _assigned(step, again, places, kind)
+        if found is not None and (best is None or _merit(found) > _merit(best)):
+            best = found
+    return best
+
+
+def _merit(said: Sentence) -> tuple[bool, float, int]:
+    """What of two readings is better: one that has what its verb needs, then the likelier, then the shorter label."""
+    return _has_all(said), said.rank, -len(said.label)
+
+
+def _has_all(said: Sentence) -> bool:
+    return bool(said.values) or said.verb not in _FILLS - _ALONE
+
+
+# -- which argument is which -------------------------------------------------------------------------------------
+
+
+def _assigned(step: Step, tokens: Sequence[Token], verbs: Sequence[int], kind: str) -> Sentence | None:
+    names, verb, first = step.names, verbs[-1], verbs[0]
+    places = [at for at, token in enumerate(tokens) if token.argument is not None]
+    arguments = [argument for at in places if (argument := tokens[at].argument) is not None]
+    if kind in {"ensure", "keep"} and (len(arguments) < 2 or kind == "keep"):
+        return _state(tokens, arguments)
+    said = {token.word.text for token in tokens if token.word is not None}
+    if kind == "ensure":
+        kind = "select" if said & (YES | NO) else "set"
+    if kind == "vary":
+        if not any(token.role("link") == "either" for token in tokens):
+            return None
+        kind = "set"
+    if any({"refusal", "doubt"} & token.roles.keys() for token in tokens):
+        return None
+    unknown = sum(
+        1 for at, token in enumerate(tokens) if token.word and not token.word.roles and token.word.text.isalpha()
+    )
+    if unknown > _MOST_UNKNOWN:
+        return None
+    contexts = contexts_of(tokens, places, verb, first)
+    nouns = frozenset(noun for context in contexts for noun in context.nouns)
+    nouns |= {name for token in tokens[verb + 1 :] if not places and (name := token.role("noun")) is not None}
+    if kind in {"check", "uncheck"} and "due" in tokens[verb].roles:
+        nouns |= {"state"}  # "the button should be enabled" asks for no click
+    penalty = unknown / 4
+    if len(arguments) < 2:
+        if not arguments:
+            return Sentence(kind, "", (), nouns, rank=-_MOST_UNKNOWN - penalty)
+        name, is_quoted = arguments[0].text, arguments[0] in step.quoted
+        known = _NAMED if names.knows(name) else 0.0
+        return Sentence(kind, name, (), nouns, is_quoted, known - penalty - (not is_quoted) / 8)
+    groups = [[0]]
+    for index in range(1, len(arguments)):
+        if _is_list(tokens[places[index - 1] + 1 : places[index]]):
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    if len(groups) == 1 and kind in _ALONE and all(names.knows(one.text) for one in arguments):
+        return Sentence(kind, "", tuple(one.text for one in arguments), nouns, rank=_NAMED - penalty)
+    if len(groups) != 2 or (len(arguments) > 2 and kind not in _SEVERAL):
+        return None
+    found: list[Sentence] = []
+    for label, others in (groups, groups[::-1]):
+        if len(label) > 1:
+            continue
+        name = arguments[label[0]].text
+        given = [arguments[other] for other in others]
+        values = tuple(one.text if one in step.quoted else alone(one.text, names.kind(name)) for one in given)
+        says, strength = evidence(contexts[label[0]], contexts[others[0]], kind)
+        if names.kind(name):
+            strength, says = strength + _NAMED, True
+        says_option = all(names.items_of(name, value) for value in values)
+        if says_option:
+            strength, says = strength + _OFFERED, True
+        elif names.offers.get(loose(name)):
+            strength -= _NAMED  # what is no option may be a list of them, or more than one clause
+        is_quoted_label = arguments[label[0]] in step.quoted
+        if not names.kind(name) and not is_quoted_label and any(map(names.kind, values)):
+            continue  # "give consent by L": words are no label where a label of the form stands beside them
+        if names.kind(name) == "checkbox" and kind != "press" and any(_is_stray(arguments[at], step) for at in others):
+            continue
+        if kind == "click" and not says_option and any(arguments[other] not in step.quoted for other in others):
+            continue
+        if says:
+            found.append(Sentence(kind, name, values, nouns, is_quoted_label, strength - penalty))
+    found.sort(key=lambda one: -one.rank)
+    if not found or found[0].rank + penalty <= 0 or (len(found) == 2 and found[0].rank == found[1].rank):
+        return None
+    return found[0]
+
+
+def _is_stray(value: Argument, step: Step) -> bool:
+    """Whether words beside the label of a single box say nothing of it: "check L because it is required"."""
+    return value not in step.quoted and value.text.casefold() not in YES | NO
+
+
+def _state(tokens: Sequence[Token], arguments: Sequence[Argument]) -> Sentence:
+    """A box that is to be ticked in the end, or not to be: "make sure that L is checked"."""
+    said = {token.word.text for token in tokens if token.word is not None}
+    if len(arguments) != 1 or not said & (YES | NO) or any(token.role("doubt") is not None for token in tokens):
+        return Sentence("idle", "", rank=-_MOST_UNKNOWN)
+    is_refused = any(token.role("refusal") is not None for token in tokens)
+    return Sentence("uncheck" if bool(said & NO) != is_refused else "check", arguments[0].text)
+
+
+def _is_list_of(tokens: Sequence[Token], arguments: Sequence[Argument]) -> bool:
+    """Whether there is one argument, or none, or all are items of one list."""
+    places = [at for at, token in enumerate(tokens) if token.argument is not None]
+    return len(arguments) < 2 or all(_is_list(tokens[at + 1 : after]) for at, after in pairwise(places))
+
+
+def _is_list(between: Sequence[Token]) -> bool:
+    return bool(between) and all(
+        token.word is not None and (token.word.text in {",", ";", "/"} or "join" in token.word.roles)
+        for token in between
+    )
