@@ -3,8 +3,6 @@
 import mimetypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from plumbline_forms.executors.direct import stub
@@ -57,12 +55,6 @@ class Course:
 
 Step = dict[str, Any]
 """As `hand.js` reads it."""
-
-
-@cache
-def hand() -> str:
-    """The source of the hand, an expression whose value is its functions."""
-    return (files(__package__) / "hand.js").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
