@@ -29,7 +29,6 @@ from plumbline_forms.plans.sentences import (
     Work,
     has_quote,
     is_quoted,
-    is_sign,
     mentions,
     opens,
     plainer,
@@ -39,7 +38,7 @@ from plumbline_forms.plans.sentences import (
     unquoted,
     verbs_of,
 )
-from plumbline_forms.plans.vocabulary import KEYS, NO, SUBMIT_WORDS, UNKNOWN, YES, Names, Word, folded, loose, words_of
+from plumbline_forms.plans.vocabulary import KEYS, NO, SUBMIT_WORDS, UNKNOWN, YES, Names, Token, folded, loose, words_of
 from plumbline_forms.suite.declaration import TYPED
 
 # -- meaning -------------------------------------------------------------------------------------------------------
@@ -237,14 +236,14 @@ def _read_chain(text: str, names: Names) -> list[Action] | None:
     prefix = _PREFIX.match(text)
     assert prefix is not None
     at = prefix.end()
-    verb: Word | None = None
+    verb: Token | None = None
     given: list[tuple[str, str]] = []
     while (match := _NAME.match(text, at)) is not None:
         arguments, at = _arguments(text, match.end())
         if arguments is None:
             return None
         said = _verb(_HUMPS.sub(" ", match.group(1).rpartition(".")[2]))
-        kind = "seek" if said is None else said.name("verb")
+        kind = "seek" if said is None else said.role("verb")
         if kind == "seek":
             given += [("label" if key in {"", "name"} else key, value) for key, value in arguments]
         else:
@@ -348,13 +347,13 @@ def _arguments(text: str, at: int) -> tuple[list[tuple[str, str]] | None, int]:
     return (given, at + 1) if at < len(text) else (None, at)
 
 
-def _verb(name: str) -> Word | None:
+def _verb(name: str) -> Token | None:
     """The verb that a name begins with, whatever stands before it ("browser_click", "input_text")."""
     words = words_of(name[:60].replace(".", " ")) or ()
     return next((word for word in words if "verb" in word.roles), None)
 
 
-def _read(verb: Word, given: Given, names: Names) -> list[Action] | None:
+def _read(verb: Token, given: Given, names: Names) -> list[Action] | None:
     """What a call comes to: parameters say which argument is the control, or else the form's labels do."""
     labels: list[str] = []
     values: list[str] = []
@@ -372,7 +371,7 @@ def _read(verb: Word, given: Given, names: Names) -> list[Action] | None:
             return None
         others.remove(labels[0])
     values += others
-    kind = verb.name("verb")
+    kind = verb.role("verb")
     if values and values[-1].casefold() in KEYS and (kind == "press" or (kind == "type" and not labels)):
         return [Press(values[-1])]
     if len(labels) > 1 and kind in _TAKES_OPTION and not values:
@@ -388,15 +387,15 @@ def _read(verb: Word, given: Given, names: Names) -> list[Action] | None:
 
 def _noun(text: str) -> str:
     words = words_of(text[:60]) or ()
-    return words[0].name("noun") if len(words) == 1 else ""
+    return words[0].role("noun") if len(words) == 1 else ""
 
 
 def _part(key: str) -> str:
     """Whether what a parameter is given is the control or what is entered; "" where it is neither."""
     words = words_of(_HUMPS.sub(" ", key)) or ()
-    if key in _LABELS or any(word.name("noun") in _CONTROLS for word in words):
+    if key in _LABELS or any(word.role("noun") in _CONTROLS for word in words):
         return "label"
-    if key in _VALUES or any(word.name("noun") in {"value", "option", "file"} for word in words):
+    if key in _VALUES or any(word.role("noun") in {"value", "option", "file"} for word in words):
         return "value"
     return ""
 
@@ -566,7 +565,7 @@ def _topic_after(line: str, said: tuple[Action, ...] | None, topic: str, names: 
         return ""
     roles = _TITLE_ROLES | ({"verb", "link"} if _is_title(line) else frozenset())
     tokens = tokens_of(cut(line)[1], named) or []
-    only = all(token.argument is not None or is_sign(token) or token.roles.keys() & roles for token in tokens)
+    only = all(token.argument is not None or token.is_sign or token.roles.keys() & roles for token in tokens)
     return named[0].text if only else ""
 
 

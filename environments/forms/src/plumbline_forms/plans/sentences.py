@@ -1,28 +1,20 @@
-"""How much may be looked at to read a plan, so that every text is read in bounded time.
+"""One step as a sentence: its verb, its arguments, and which of two arguments is the control.
 
-Work is counted and not timed, so that a verdict is the same on every machine.
+Three things say which argument names the control: the words around it ("into the 'L' field", "the option 'V'"), the
+verb ("type V", but "set L"), and, where the form is known, its labels. They are added up; where they say nothing, or
+as much for the one as for the other, nothing is read. A sentence is never completed by what it does not say.
+
+Work is counted and not timed, so that every text is read in bounded time, and a verdict is the same on every machine.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Any
 
-from plumbline_forms.plans.vocabulary import (
-    ASKING,
-    BE,
-    FILE_BUTTONS,
-    KEYS,
-    LONGEST,
-    NO,
-    OWN,
-    YES,
-    Names,
-    Word,
-    loose,
-    words_of,
-)
+from plumbline_forms.plans import vocabulary
+from plumbline_forms.plans.vocabulary import ASKING, BE, KEYS, NO, OWN, YES, Argument, Names, Token, loose, words_of
 
 # -- work ----------------------------------------------------------------------------------------------------------
 
@@ -49,7 +41,7 @@ class Work:
         Raises:
             TooMuchWorkError: see there.
         """
-        self.spend(1 + characters // 100 + min(words, LONGEST) // 10)
+        self.spend(1 + characters // 100 + min(words, vocabulary.LONGEST) // 10)
 
     def spend(self, units: int) -> None:
         """Count units; see `look`."""
@@ -76,17 +68,9 @@ _MOST_GAPS = 100
 _MOST_SPLIT = 12
 _CURLY = str.maketrans({"“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "‘": "'", "’": "'", "‚": "'", "´": "'"})
 _BOLD = re.compile(rf"\*\*((?:(?!\*\*|{_ANY}).)+?)(:?)\*\*(:?)")
-_FILE_BUTTON = re.compile(rf"{_OPEN}({'|'.join(map(re.escape, sorted(FILE_BUTTONS, reverse=True)))}){_CLOSE}", re.I)
+_FILE_BUTTONS = "|".join(map(re.escape, sorted(vocabulary.FILE_BUTTONS, reverse=True)))
+_FILE_BUTTON = re.compile(rf"{_OPEN}({_FILE_BUTTONS}){_CLOSE}", re.IGNORECASE)
 _BOLD_QUOTE = re.compile(rf"\*{{1,3}}(?={_ANY})|(?<={_ANY[:-1]}])\*{{1,3}}")
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """A label or a value, and where it stands in the line."""
-
-    text: str
-    start: int
-    end: int
 
 
 def quotations(text: str) -> Iterator[tuple[Argument, ...]]:
@@ -164,32 +148,10 @@ def _escaped(text: str, at: int) -> bool:
     return count % 2 == 1
 
 
-# -- tokens --------------------------------------------------------------------------------------------------------
+# -- words and arguments ----------------------------------------------------------------------------------------------
 
 LEADS = frozenset({"seek", "click", "navigate", "use", "select", "press", "clear"})
 """Verbs that may only find the control for the verb that follows: "click on L and type V"."""
-
-
-_ARROWS = frozenset({"->", "→", "=>"})
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A word of the text, or an argument."""
-
-    start: int
-    end: int
-    word: Word | None
-    argument: Argument | None = None
-
-    @property
-    def roles(self) -> Mapping[str, str]:
-        """What the word may be."""
-        return {} if self.word is None else self.word.roles
-
-    def role(self, role: str) -> str | None:
-        """Which verb, noun or link it is; None where it is none."""
-        return self.roles.get(role)
 
 
 def tokens_of(text: str, arguments: Sequence[Argument]) -> list[Token] | None:
@@ -197,13 +159,12 @@ def tokens_of(text: str, arguments: Sequence[Argument]) -> list[Token] | None:
     tokens: list[Token] = []
     at = 0
     for one in (*arguments, None):
-        end = len(text) if one is None else one.start
-        words = words_of(text[at:end])
+        words = words_of(text[at : len(text) if one is None else one.start])
         if words is None:
             return None
-        tokens += [Token(at + word.start, at + word.end, word) for word in words]
+        tokens += [Token(at + word.start, at + word.end, word.text, word.roles, word.is_capital) for word in words]
         if one is not None:
-            tokens.append(Token(one.start, one.end, None, one))
+            tokens.append(Token(one.start, one.end, argument=one))
             at = one.end
     return tokens
 
@@ -212,50 +173,31 @@ def verbs_of(tokens: Sequence[Token]) -> list[int]:
     """The verbs: at the beginning of a clause, because elsewhere "input", "check" and "select" are nouns."""
     found: list[int] = []
     begins = True
-    subject = _may_be_subject(tokens)
+    # What stands before a verb may be what does it: "L changes to V" tells, "in L, the user types V" asks.
+    first = next((token for token in tokens if "adverb" not in token.roles), None)
+    subject = first is not None and "link" not in first.roles
     for at, token in enumerate(tokens):
-        word = token.word
-        if word is None:
+        before = tokens[at - 1] if at else None
+        named = before is not None and (before.argument is not None or "noun" in before.roles)
+        if token.argument is not None:
             begins = not found  # "in the field L type V"
-        elif begins and "verb" in word.roles and not (subject and "told" in word.roles and _is_named(tokens[:at])):
+        elif begins and "verb" in token.roles and not (subject and "told" in token.roles and named):
             found.append(at)
             begins = False
-        elif word.is_sign or "join" in word.roles or (word.text in _ARROWS and not found):
+        elif token.is_sign or "join" in token.roles or (token.text in {"->", "→", "=>"} and not found):
             begins = True
-        elif word.text in {"to", "para"} and found and tokens[found[-1]].role("verb") in LEADS:
+        elif token.text in {"to", "para"} and found and tokens[found[-1]].role("verb") in LEADS:
             begins = not may_be_name(tokens, at + 1)  # "use the field to enter ..."
-        elif not {"adverb", "refusal"} & word.roles.keys() and not (begins and "noun" in word.roles):
+        elif not {"adverb", "refusal"} & token.roles.keys() and not (begins and "noun" in token.roles):
             begins = False
     return found
 
 
 def may_be_name(tokens: Sequence[Token], at: int) -> bool:
     """Whether a word is the beginning of a text and no verb: "set L to Open day"."""
-    if not 0 < at < len(tokens):
+    if not 0 < at < len(tokens) or tokens[at - 1].argument is not None:
         return False
-    before, word = tokens[at - 1].word, tokens[at].word
-    return word is not None and word.is_capital and before is not None and not before.is_capital
-
-
-def _may_be_subject(tokens: Sequence[Token]) -> bool:
-    """Whether what stands before a verb may be what does it: "L changes to V" tells, "in L, the user types V" asks."""
-    first = next((token for token in tokens if "adverb" not in token.roles), None)
-    return first is not None and "link" not in first.roles
-
-
-def _is_named(before: Sequence[Token]) -> bool:
-    """Whether the last one is an argument, or what one is called."""
-    return bool(before) and (before[-1].argument is not None or "noun" in before[-1].roles)
-
-
-def is_sign(token: Token) -> bool:
-    """Whether it is punctuation."""
-    return token.word is not None and token.word.is_sign
-
-
-def is_colon(token: Token) -> bool:
-    """Whether it is a colon."""
-    return token.word is not None and token.word.text == ":"
+    return tokens[at].is_capital and not tokens[at - 1].is_capital
 
 
 # -- context -------------------------------------------------------------------------------------------------------
@@ -270,19 +212,14 @@ _LABELLED, _LINKED, _OBJECT = 2.0, 2.0, 1.0
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the words around an argument say of it."""
+    """What the words around an argument say: whether it is the control, or what is entered."""
 
-    link: str = ""
-    before: str = ""
-    after: str = ""
-    is_topic: bool = False
+    link: str
+    nouns: frozenset[str]
+    """What it is called."""
+    is_topic: bool
     """It stands before the verb: "in L, type V"."""
-    is_object: bool = False
-
-    @property
-    def nouns(self) -> frozenset[str]:
-        """What it is called."""
-        return frozenset({self.before, self.after} - {""})
+    is_object: bool
 
 
 def contexts_of(tokens: Sequence[Token], places: Sequence[int], verb: int, first: int) -> list[Context]:
@@ -302,7 +239,8 @@ def contexts_of(tokens: Sequence[Token], places: Sequence[int], verb: int, first
         topic = place < verb
         link = _link(before, counts_either=number > 0 or topic, counts_colon=after_argument)
         is_object = not topic and not link and not any(verb < other < place for other in places)
-        found.append(Context(link, _noun_before(before), _noun_after(tail), topic, is_object))
+        nouns = frozenset({_noun_before(before), _noun_after(tail)} - {""})
+        found.append(Context(link, nouns, topic, is_object))
     return found
 
 
@@ -310,7 +248,7 @@ def _own_tail(between: Sequence[Token]) -> int:
     """How many words between two arguments belong to the first: up to a link or a sign, else its nouns."""
     last = 0
     for at, token in enumerate(between):
-        if token.role("link") is not None or token.role("join") is not None or (is_sign(token)):
+        if {"link", "join"} & token.roles.keys() or token.is_sign:
             return at
         if token.role("noun") in _CONTROL | {"checkbox", "button"}:
             last = at + 1
@@ -320,7 +258,7 @@ def _own_tail(between: Sequence[Token]) -> int:
 def _link(before: Sequence[Token], *, counts_either: bool, counts_colon: bool) -> str:
     for token in reversed(before):
         link = token.role("link")
-        if counts_colon and is_colon(token):
+        if counts_colon and token.text == ":":
             return "value"
         if link in {"label", "value"} or (link == "either" and counts_either):
             return link
@@ -329,20 +267,18 @@ def _link(before: Sequence[Token], *, counts_either: bool, counts_colon: bool) -
 
 def _noun_before(before: Sequence[Token]) -> str:
     for token in reversed(before):
-        if (noun := token.role("noun")) is not None:
-            return noun
-        if token.role("link") is not None or not (
-            is_sign(token) or {"called", "article", "adverb"} & token.roles.keys()
-        ):
+        if "noun" in token.roles:
+            return token.role("noun")
+        if "link" in token.roles or not (token.is_sign or {"called", "article", "adverb"} & token.roles.keys()):
             return ""
     return ""
 
 
 def _noun_after(after: Sequence[Token]) -> str:
     for token in after:
-        if (noun := token.role("noun")) is not None:
+        if noun := token.role("noun"):
             return "" if noun in {"value", "file"} else noun
-        if token.role("article") is None and not (is_sign(token) and token.word and token.word.text in "(*"):
+        if "article" not in token.roles and token.text not in {"(", "*"}:
             return ""
     return ""
 
@@ -427,12 +363,12 @@ def completed(
         if is_named and start <= verb:
             continue  # what is entered follows the verb, if it has no quotation marks
         is_object = start > verb and tokens[start - 1].argument is None
-        linked = next((token.role("link") for token in tokens[start:stop] if token.role("link") is not None), None)
+        linked = next((token.role("link") for token in tokens[start:stop] if "link" in token.roles), "")
         is_label = not is_named and (not is_object or object_is_label or (linked == "label" and not arguments))
         end = _without_leading_words(tokens, start, stop) if is_object and arguments else stop
         core = _core(step, tokens[start:end], is_label=is_label, keeps_nouns=is_object and keeps_nouns)
         is_free = start <= verb or (is_object and (not object_is_label or not is_named or stop < len(tokens)))
-        is_free = is_free or (is_object and _says_it_is(tokens[verb]))
+        is_free = is_free or (is_object and tokens[verb].text.rpartition(" ")[2] in BE)
         if core is not None and (is_free or _is_tied(step, tokens[start:stop], core)):
             cores.append(core)
     if len(arguments) + len(cores) <= 2 and cores:
@@ -444,19 +380,15 @@ def completed(
         if start <= verb:
             continue
         inner = range(start + 1, stop - 1)
-        links = [at for at in inner if tokens[at].role("link") is not None or is_colon(tokens[at])]
+        links = [at for at in inner if "link" in tokens[at].roles or tokens[at].text == ":"]
         for at in links[-_MOST_LINKS:]:
             if any(one.start < tokens[at].start < one.end for one in labels):
                 continue
             left = _core(step, tokens[start:at], is_label=object_is_label, keeps_nouns=keeps_nouns)
             right = _core(step, tokens[at + 1 : stop], is_label=not object_is_label, keeps_nouns=object_is_label)
-            if left is None or right is None or (is_colon(tokens[at]) and not step.names.kind(left.text)):
+            if left is None or right is None or (tokens[at].text == ":" and not step.names.kind(left.text)):
                 continue  # "Change date: May 4" is a line of a list and no step
             yield left, right
-
-
-def _says_it_is(verb: Token) -> bool:
-    return verb.word is not None and verb.word.text.rpartition(" ")[2] in BE
 
 
 def alone(text: str, kind: str) -> str:
@@ -469,10 +401,7 @@ def alone(text: str, kind: str) -> str:
 def _is_tied(step: Step, tokens: Sequence[Token], core: Argument) -> bool:
     """Whether something ties words to the argument before them: "set L to V", "L: V", but not "L because it is so"."""
     before = [token for token in tokens if token.start < core.start]
-    tied = any(
-        token.role("link") is not None or (is_sign(token) and token.word and token.word.text in ":-–—")
-        for token in before
-    )
+    tied = any("link" in token.roles or token.text in {":", "-", "–", "—"} for token in before)
     is_figure = " " not in core.text and any(letter.isdigit() for letter in core.text)
     return tied or is_figure or step.names.knows(core.text) or core.text.casefold() in YES | NO
 
@@ -484,7 +413,7 @@ def _without_leading_words(tokens: Sequence[Token], start: int, stop: int) -> in
         roles = tokens[at - 1].roles
         if "link" in roles:
             stop = at - 1
-        elif not roles.keys() & {"article", "noun", "called", "adverb"} and not is_sign(tokens[at - 1]):
+        elif not roles.keys() & {"article", "noun", "called", "adverb"} and not tokens[at - 1].is_sign:
             break
         at -= 1
     return stop
@@ -515,7 +444,7 @@ def _core(step: Step, tokens: Sequence[Token], *, is_label: bool, keeps_nouns: b
         is_name = not is_label and said[0].isupper() and not ("noun" in roles and said.isupper())  # but "the URL ..."
         if is_name or _sticks(text, tokens[start:stop], 0):
             break  # "type The Beatles"
-        if roles.keys() & {"article", "called", "adverb", "join", "link"} or is_sign(tokens[start]):
+        if roles.keys() & {"article", "called", "adverb", "join", "link"} or tokens[start].is_sign:
             articled = articled or "article" in roles
             start += 1
         elif strips and start + 1 < stop:
@@ -527,13 +456,13 @@ def _core(step: Step, tokens: Sequence[Token], *, is_label: bool, keeps_nouns: b
         strips = roles.get("noun") in _EDGE and not keeps_nouns and stop > start + 1
         if (not is_label and text[tokens[stop - 1].start].isupper()) or _sticks(text, tokens[start:stop], -1):
             break
-        if is_sign(tokens[stop - 1]) or strips or roles.keys() & {"article", "link", "join", "called", "adverb"}:
+        if tokens[stop - 1].is_sign or strips or roles.keys() & {"article", "link", "join", "called", "adverb"}:
             stop -= 1
         else:
             break
     if start == stop:
-        state = next((token for token in reversed(tokens) if not is_sign(token)), None)
-        if is_label or state is None or state.word is None or state.word.text not in YES | NO:
+        state = next((token for token in reversed(tokens) if not token.is_sign), None)
+        if is_label or state is None or state.text not in YES | NO:
             return None
         return Argument(text[state.start : state.end], state.start, state.end)  # "set L to on"
     first, last = tokens[start].start, tokens[stop - 1].end
@@ -541,11 +470,10 @@ def _core(step: Step, tokens: Sequence[Token], *, is_label: bool, keeps_nouns: b
     if knows(found.text) and (is_label or not step.names.has(found.text)):
         return found
     left = tokens[start:stop]
-    before = tokens[start - 1].word if start else None
     # "Type your full name", "type the user's name": which name that is, is not said.
-    describes = before is not None and before.text in OWN
+    describes = start > 0 and tokens[start - 1].text in OWN
     nouns = [token for token in left if "noun" not in token.roles]
-    describes = describes or (articled and all(token.word and token.word.text.endswith(_POSSESSED) for token in nouns))
+    describes = describes or (articled and all(token.text.endswith(_POSSESSED) for token in nouns))
     is_noun = not keeps_nouns and all(token.role("noun") in _EDGE for token in left)
     return None if (describes and not is_label) or is_noun or {"doubt", "refusal"} & left[0].roles.keys() else found
 
@@ -553,17 +481,17 @@ def _core(step: Step, tokens: Sequence[Token], *, is_label: bool, keeps_nouns: b
 def _sticks(text: str, tokens: Sequence[Token], at: int) -> bool:
     """Whether a sign belongs to what is entered: "+55 11", "$500", "5%", "(555) 366", the end of its last sentence."""
     token = tokens[at]
-    if token.word is None or token.word.text[0].isalnum() or len(tokens) == 1:
+    if not token.text or token.text[0].isalnum() or len(tokens) == 1:
         return False
     core = text[tokens[0].start : tokens[-1].end]
-    if token.word.text in "()":
+    if token.text in "()":
         return core.index(")") < len(core) - 1 if at == 0 and ")" in core else at == -1 and "(" in core[1:]
     if at == 0:
-        return token.word.text in "+-−#@$€£" and tokens[1].start == token.end
-    if token.word.text == "." and tokens[-2].end == token.start:
+        return token.text in "+-−#@$€£" and tokens[1].start == token.end
+    if token.text == "." and tokens[-2].end == token.start:
         ends = text[token.end :].strip() == ""
         return core[-2:] != ".." and (not ends or re.search(r"[.!?](?:\s|\\n)", core[:-1]) is not None)
-    return token.word.text in "%€$£+!'\"" and tokens[-2].end == token.start
+    return token.text in "%€$£+!'\"" and tokens[-2].end == token.start
 
 
 # -- sentence ------------------------------------------------------------------------------------------------------
@@ -649,8 +577,8 @@ def _is_open(text: str, arguments: tuple[Argument, ...]) -> bool:
     if _asks(tokens):
         return True
     verbs = verbs_of(tokens)
-    doubts = [at for at, token in enumerate(tokens) if token.role("doubt") is not None]
-    refusals = [at for at, token in enumerate(tokens) if token.role("refusal") is not None]
+    doubts = [at for at, token in enumerate(tokens) if "doubt" in token.roles]
+    refusals = [at for at, token in enumerate(tokens) if "refusal" in token.roles]
     if not verbs or not (doubts or refusals):
         return False
     if len(arguments) > 1:
@@ -660,7 +588,7 @@ def _is_open(text: str, arguments: tuple[Argument, ...]) -> bool:
 
 def _asks(tokens: Sequence[Token]) -> bool:
     """Whether it is a question ("could you ..." asks for the same as "please")."""
-    said = [token.word.text for token in tokens if token.word is not None and (token.roles or token.word.text == "?")]
+    said = [token.text for token in tokens if token.roles or token.text == "?"]
     return bool(said) and said[-1] == "?" and said[0].partition(" ")[0] in ASKING and not said[0].endswith("you")
 
 
@@ -675,7 +603,7 @@ def _is_clear(text: str, arguments: tuple[Argument, ...], names: Names) -> bool:
     whole = all(
         not any(sign in QUOTES and sign != "'" for sign in one.text) and " '" not in one.text for one in arguments
     )
-    known = all(token.roles or is_sign(token) for token in between)
+    known = all(token.roles or token.is_sign for token in between)
     return len(arguments) > 2 and whole and known and any(names.has(one.text) for one in arguments)
 
 
@@ -709,7 +637,7 @@ def _read(step: Step, arguments: tuple[Argument, ...], depth: int) -> list[Sente
     if (purpose := _purpose(tokens, verbs[0])) is not None and len(arguments) > 0:
         return _read(replace(step, text=step.text[:purpose].rstrip()), arguments, depth)
     busy = [at for at in verbs if tokens[at].role("verb") != "idle"]
-    refused = [at for at, token in enumerate(tokens) if token.role("refusal") is not None]
+    refused = [at for at, token in enumerate(tokens) if "refusal" in token.roles]
     if not busy or (refused and refused[0] < busy[0]):
         return []
     if len(busy) > 1 and not _is_one(tokens, busy):
@@ -727,10 +655,10 @@ def _read(step: Step, arguments: tuple[Argument, ...], depth: int) -> list[Sente
 
 def _by_means(step: Step, tokens: Sequence[Token], arguments: tuple[Argument, ...]) -> list[Sentence] | None:
     """The sentence of what is to be done by something that the table has: "give consent by ticking L"."""
-    at = next((at for at, token in enumerate(tokens) if token.role("means") is not None), 0)
+    at = next((at for at, token in enumerate(tokens) if "means" in token.roles), 0)
     if at == 0 or tokens[0].argument is not None or tokens[0].roles.keys() & {"article", "noun", "link"}:
         return None
-    if any(token.word is not None and token.word.text in BE for token in tokens[:at]):
+    if any(token.text in BE for token in tokens[:at]):
         return None  # "all is sent by clicking L" tells, and asks for nothing
     found = _one(step, tokens, arguments, [at], "means")
     return None if found is None else [found]
@@ -754,7 +682,7 @@ def _gapped(step: Step, tokens: Sequence[Token], verb: int, depth: int) -> list[
 
 def _is_one(tokens: Sequence[Token], busy: Sequence[int]) -> bool:
     """Whether all verbs but the last only find the control for it: "click on L, clear it and type V"."""
-    kinds = [tokens[at].role("verb") or "" for at in busy]
+    kinds = [tokens[at].role("verb") for at in busy]
     if kinds == ["seek", "click"] or kinds == ["seek", "press"]:
         return True
     between = sum(token.argument is not None for token in tokens[busy[0] : busy[-1]])
@@ -764,8 +692,7 @@ def _is_one(tokens: Sequence[Token], busy: Sequence[int]) -> bool:
 def _purpose(tokens: Sequence[Token], verb: int) -> int | None:
     """Where a clause begins that only says what the step is for; nothing is entered in it."""
     for at in range(verb + 1, len(tokens) - 1):
-        word = tokens[at].word
-        is_for = word is not None and word.text in {"to", "para", "in order to", "so as to"}
+        is_for = tokens[at].text in {"to", "para", "in order to", "so as to"}
         rest = tokens[at + 1 :]
         is_verb = rest[0].role("verb") in _PURPOSES and not may_be_name(tokens, at + 1)
         if is_for and is_verb and not any(token.argument for token in rest):
@@ -786,7 +713,7 @@ def _one(
     step: Step, tokens: Sequence[Token], arguments: tuple[Argument, ...], verbs: Sequence[int], role: str
 ) -> Sentence | None:
     """The sentence of the last of these verbs; the earlier ones only find the control."""
-    kind = tokens[verbs[-1]].role(role) or ""
+    kind = tokens[verbs[-1]].role(role)
     begins = [tokens[at].start for at in verbs]
     best: Sentence | None = None
     for chosen in completed(step, tokens, arguments, verbs, kind):
@@ -818,7 +745,7 @@ def _assigned(step: Step, tokens: Sequence[Token], verbs: Sequence[int], kind: s
     arguments = [argument for at in places if (argument := tokens[at].argument) is not None]
     if kind in {"ensure", "keep"} and (len(arguments) < 2 or kind == "keep"):
         return _state(tokens, arguments)
-    said = {token.word.text for token in tokens if token.word is not None}
+    said = {token.text for token in tokens}
     if kind == "ensure":
         kind = "select" if said & (YES | NO) else "set"
     if kind == "vary":
@@ -827,14 +754,12 @@ def _assigned(step: Step, tokens: Sequence[Token], verbs: Sequence[int], kind: s
         kind = "set"
     if any({"refusal", "doubt"} & token.roles.keys() for token in tokens):
         return None
-    unknown = sum(
-        1 for at, token in enumerate(tokens) if token.word and not token.word.roles and token.word.text.isalpha()
-    )
+    unknown = sum(1 for token in tokens if not token.roles and token.text.isalpha())
     if unknown > _MOST_UNKNOWN:
         return None
     contexts = contexts_of(tokens, places, verb, first)
     nouns = frozenset(noun for context in contexts for noun in context.nouns)
-    nouns |= {name for token in tokens[verb + 1 :] if not places and (name := token.role("noun")) is not None}
+    nouns |= {name for token in tokens[verb + 1 :] if not places and (name := token.role("noun"))}
     if kind in {"check", "uncheck"} and "due" in tokens[verb].roles:
         nouns |= {"state"}  # "the button should be enabled" asks for no click
     penalty = unknown / 4
@@ -891,10 +816,10 @@ def _is_stray(value: Argument, step: Step) -> bool:
 
 def _state(tokens: Sequence[Token], arguments: Sequence[Argument]) -> Sentence:
     """A box that is to be ticked in the end, or not to be: "make sure that L is checked"."""
-    said = {token.word.text for token in tokens if token.word is not None}
-    if len(arguments) != 1 or not said & (YES | NO) or any(token.role("doubt") is not None for token in tokens):
+    said = {token.text for token in tokens}
+    if len(arguments) != 1 or not said & (YES | NO) or any("doubt" in token.roles for token in tokens):
         return Sentence("idle", "", rank=-_MOST_UNKNOWN)
-    is_refused = any(token.role("refusal") is not None for token in tokens)
+    is_refused = any("refusal" in token.roles for token in tokens)
     return Sentence("uncheck" if bool(said & NO) != is_refused else "check", arguments[0].text)
 
 
@@ -905,7 +830,4 @@ def _is_list_of(tokens: Sequence[Token], arguments: Sequence[Argument]) -> bool:
 
 
 def _is_list(between: Sequence[Token]) -> bool:
-    return bool(between) and all(
-        token.word is not None and (token.word.text in {",", ";", "/"} or "join" in token.word.roles)
-        for token in between
-    )
+    return bool(between) and all(token.text in {",", ";", "/"} or "join" in token.roles for token in between)

@@ -33,50 +33,13 @@ from plumbline_forms.plans.reader import (
     read_steps,
 )
 from plumbline_forms.plans.sentences import TooMuchWorkError, Work
-from plumbline_forms.plans.vocabulary import SUBMIT_WORDS, Names, names_of
+from plumbline_forms.plans.vocabulary import DATA, SUBMIT_WORDS, Names, names_of
 from plumbline_forms.suite.declaration import Language
 
 # -- write ---------------------------------------------------------------------------------------------------------
 
 Quote = Callable[[str], str]
-_TEMPLATES: Mapping[Language, Mapping[str, str]] = {
-    "en": {
-        "marker": "Step {}: ",
-        "navigate": "Navigate to {}",
-        "type": "Type {} into the {} field",
-        "append": "Append {} to the {} field",
-        "select": "Select {} from the {} field",
-        "check": "Check the {} checkbox",
-        "check option": "Check {} in the {} group",
-        "uncheck": "Uncheck the {} checkbox",
-        "uncheck option": "Uncheck {} in the {} group",
-        "attach": "Attach {} to the {} field",
-        "click": "Click on {}",
-        "click field": "Click on the {} field",
-        "click box": "Click on the {} checkbox",
-        "submit": "Click the Submit button",
-        "button": "Click the {} button",
-        "press": "Press {}",
-    },
-    "pt": {
-        "marker": "Passo {}: ",
-        "navigate": "Acesse {}",
-        "type": "Digite {} no campo {}",
-        "append": "Acrescente {} ao campo {}",
-        "select": "Selecione {} no campo {}",
-        "check": "Marque a caixa {}",
-        "check option": "Marque {} no grupo {}",
-        "uncheck": "Desmarque a caixa {}",
-        "uncheck option": "Desmarque {} no grupo {}",
-        "attach": "Anexe {} ao campo {}",
-        "click": "Clique em {}",
-        "click field": "Clique no campo {}",
-        "click box": "Clique na caixa de seleção {}",
-        "submit": "Clique no botão Enviar",
-        "button": "Clique no botão {}",
-        "press": "Pressione {}",
-    },
-}
+_TEMPLATES: Mapping[Language, Mapping[str, str]] = DATA["steps"]
 
 
 def write_steps(actions: Sequence[Action], language: Language = "en") -> str:

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from plumbline.errors import PlumblineError
-from plumbline_forms.site.page import Entries, View, render_page, render_receipt, shown_by
-from plumbline_forms.suite.declaration import Field, Form, InOrder, Language, Page
+from plumbline_forms.site.page import WORDS, Entries, View, render_page, render_receipt, shown_by
+from plumbline_forms.suite.declaration import Field, Form, InOrder, Page
 from plumbline_forms.values import (
     UnreadPatternError,
     is_date,
@@ -143,33 +143,6 @@ def grouped(pairs: Pairs) -> dict[str, tuple[str, ...]]:
 
 # -- validation ----------------------------------------------------------------------------------------------------
 
-_TEXTS: Mapping[Language, Mapping[str, str]] = {
-    "en": {
-        "missing": "Please fill in this field.",
-        "kind": "This is not a valid entry.",
-        "option": "Please choose one of the options.",
-        "once": "Only one entry is possible here.",
-        "length": "The text is too short or too long.",
-        "range": "The value is out of range.",
-        "ending": "Files of this type are not accepted.",
-        "order": "This lies before the earlier entry.",
-        "sum": "The total does not add up.",
-        "unknown": "The form has no such field.",
-    },
-    "pt": {
-        "missing": "Preencha este campo.",
-        "kind": "O valor não é válido.",
-        "option": "Escolha uma das opções.",
-        "once": "Só é possível um valor aqui.",
-        "length": "O texto é curto ou longo demais.",
-        "range": "O valor está fora do intervalo.",
-        "ending": "Arquivos deste tipo não são aceitos.",
-        "order": "Fica antes do valor anterior.",
-        "sum": "O total não fecha.",
-        "unknown": "O formulário não tem este campo.",
-    },
-}
-
 _VALID: Mapping[str, Callable[[str], bool]] = {
     "email": is_email,
     "url": is_url,
@@ -181,7 +154,7 @@ _VALID: Mapping[str, Callable[[str], bool]] = {
 
 def check_page(form: Form, page: Page, entries: Entries, files: Entries) -> dict[str, str]:
     """Messages by field name for what is wrong with a page's entries; empty where it is accepted."""
-    texts = _TEXTS[form.language]
+    texts = WORDS[form.language]
     fields = {one.name: one for one in page.fields}
     errors = {name: texts["unknown"] for name in (*entries, *files) if name not in fields}
     for one in page.fields:
