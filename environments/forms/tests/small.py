@@ -40,7 +40,7 @@ def small_form(*, language="en", rules=(), **changes):
         "mail": email("Email", ANY, name="mail"),
         "phone": tel("Phone", ANY, named_by="placeholder"),
         "site": url("Site", ANY, named_by="aria"),
-        "count": number("Count", ANY, "2", "10", step="2"),
+        "count": number("Count", ANY, minimum="2", maximum="10", step="2"),
         "start": date("Start", ANY, minimum="2020-01-01"),
         "end": date("End", ANY),
         "hour": time("Hour", ANY, named_by="name"),

@@ -22,7 +22,7 @@ from plumbline_forms.plans.actions import (
     elements_of,
 )
 from plumbline_forms.plans.reader import MAX_STEPS, read_step, read_steps
-from plumbline_forms.plans.reader import _read_read as _read
+from plumbline_forms.plans.reader import _read_body as _read
 from plumbline_forms.plans.sentences import Work, sentences
 from plumbline_forms.plans.vocabulary import UNKNOWN
 from plumbline_forms.plans.writer import read_plan, write_agent, write_steps

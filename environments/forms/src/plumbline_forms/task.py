@@ -219,7 +219,7 @@ class FormsTask:
         """See `Guided`: the demonstration and, where plans may fail, the gold plan after one that has sent nothing.
 
         Careless recordings fail by themselves. Faultless ones never do, and would leave second plans untrained: there a
-        plan with a learner's mistakes (`misreading.py`) stands before the page's reply. It is read, and not learnt. No
+        plan with a learner's mistakes (`corruptions.py`) stands before the page's reply. It is read, and not learnt. No
         browser is asked what failing plans come to.
         """
         shown = self.demonstration(example, seed)

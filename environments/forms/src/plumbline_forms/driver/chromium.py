@@ -20,18 +20,11 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable
 _NOWHERE = "http://127.0.0.1:9"
 """The discard port, to which browsers do not connect: the proxy of every address but the site's."""
 _FLAGS = (
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--disable-breakpad",
+    *("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"),
+    *("--disable-component-update", "--disable-dev-shm-usage", "--disable-breakpad"),
     # Nobody looks at these pages: what serves the eye or a way back only costs time (a third of an episode); so does
     # a new frame for every document of one site (a fifth).
-    "--in-process-gpu",
-    "--disable-site-isolation-trials",
+    *("--in-process-gpu", "--disable-site-isolation-trials"),
     "--disable-features=BackForwardCache,PaintHolding,Prerender2,RenderDocument",
 )
 VIEWPORT: "ViewportSize" = {"width": 320, "height": 240}

@@ -10,28 +10,17 @@ from dataclasses import dataclass
 from urllib.parse import quote_plus, urljoin, urlsplit
 
 from plumbline.records import Failure
+from plumbline_forms.executors import operations as does
 from plumbline_forms.executors.executor import OK, Attempt, Case, Execution, Limits
-from plumbline_forms.executors.operations import (
-    Choose,
-    Enter,
-    Go,
-    Push,
-    Put,
-    Return,
-    Send,
-    Tick,
-    Touch,
-    form_ahead,
-    resolve,
-)
+from plumbline_forms.executors.operations import form_ahead, resolve
 from plumbline_forms.executors.page import URLENCODED, Control, FormOwner, PageModel, parse_page
 from plumbline_forms.plans.actions import Action, Done, Plan
-from plumbline_forms.site.site import Response, Site
+from plumbline_forms.site.site import Site
 from plumbline_forms.values import PICKED, TYPED, held, invalid, typed
 
 # -- request -------------------------------------------------------------------------------------------------------
 
-ELSEWHERE = "not sent, its address is not one of this site"
+_REDIRECTS = 5
 _BOUNDARY = "----PlumblineFormBoundary"
 
 
@@ -47,15 +36,6 @@ class Entry:
 def stub(name: str) -> bytes:
     """The content of a file of this name: no file is ever read, because a plan names it."""
     return f"Plumbline stub for {name}\n".encode("utf-8", "replace")
-
-
-def target_of(how: FormOwner, path: str) -> str | None:
-    """The path that a form on a page of the site is sent to; None where that is no address of the site."""
-    try:
-        parts = urlsplit(urljoin(f"http://site{path}", how.action.strip()))
-    except ValueError:
-        return None
-    return parts.path if (parts.scheme, parts.netloc) == ("http", "site") else None
 
 
 def encode(entries: Sequence[Entry], enctype: str = URLENCODED) -> tuple[str, bytes]:
@@ -91,6 +71,40 @@ def _crlf(text: str) -> str:
 
 def _part(text: str) -> str:
     return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+
+
+class Tab:
+    """The page of an episode that is open, without a browser."""
+
+    def __init__(self, site: Site, case: Case) -> None:
+        """Begin an episode; nothing is loaded yet."""
+        self.site, self.episode = site, site.open(case.view)
+        self.base = self.path = site.address(self.episode, case.view)
+        self.html = b""
+
+    def load(self, path: str, kind: str = "", body: bytes | None = None) -> None:
+        """Ask for a page, or send a form there, and follow redirects."""
+        response = self.site.handle("GET" if body is None else "POST", path, kind, body or b"")
+        for _ in range(_REDIRECTS):
+            if response.status != 303:
+                break
+            path = response.headers["location"]
+            response = self.site.handle("GET", path)
+        self.path, self.html = path, response.body
+
+    def send(self, how: FormOwner, entries: Sequence[Entry]) -> bool:
+        """Send a form of this page; whether its address is one of the site."""
+        try:
+            parts = urlsplit(urljoin(f"http://site{self.path}", how.action.strip()))
+        except ValueError:
+            return False
+        if (parts.scheme, parts.netloc) != ("http", "site"):
+            return False
+        if how.method == "get":
+            self.load(parts.path)
+        else:
+            self.load(self.site.receiver(parts.path, self.path), *encode(entries, how.enctype))
+        return True
 
 
 # -- visit ---------------------------------------------------------------------------------------------------------
@@ -161,7 +175,7 @@ class Visit:
 
     # -- operations ---------------------------------------------------------------------------------------------
 
-    def apply(self, operation: Enter | Choose | Tick | Put | Touch | Push) -> Attempt:
+    def apply(self, operation: does.Enter | does.Choose | does.Tick | does.Put | does.Touch | does.Push) -> Attempt:
         """Do to a control what an operation asks for."""
         control = operation.control
         place = control.index
@@ -169,7 +183,7 @@ class Visit:
             return _hidden(control)
         self.last = control
         match operation:
-            case Enter(_, text, clear):
+            case does.Enter(_, text, clear):
                 self.edited.add(place)
                 entered = typed(control.kind, text, self.model.language)
                 before = "" if clear or control.kind in PICKED else self.text(control)
@@ -177,20 +191,20 @@ class Visit:
                 self.texts[place] = result.value
                 if entered.refused or result.refused:
                     return Attempt("refused", f"{control.called} takes no such {control.kind}")
-            case Choose(_, option, on) if control.kind == "multiselect":
+            case does.Choose(_, option, on) if control.kind == "multiselect":
                 there = self.chosen.get(place, control.chosen)
                 self.chosen[place] = tuple(sorted({*there, option} if on else {*there} - {option}))
-            case Choose(_, option):
+            case does.Choose(_, option):
                 self.chosen[place] = (option,)
-            case Tick(_, on):
+            case does.Tick(_, on):
                 ticks = place not in self.ticked if on is None else on
                 if control.kind == "radio":
                     self.ticked -= {one.index for one in self._group(control)}
                 (self.ticked.add if ticks else self.ticked.discard)(place)
-            case Put(_, name):
+            case does.Put(_, name):
                 several = self.attached.get(place, ()) if "multiple" in control.attributes else ()
                 self.attached[place] = (*(one for one in several if one != name), name)
-            case Push() if control.does == "reset" and control.form is not None:
+            case does.Push() if control.does == "reset" and control.form is not None:
                 for one in self._of(control.form):
                     for state in (self.texts, self.chosen, self.attached):
                         state.pop(one.index, None)
@@ -283,8 +297,6 @@ def _hidden(control: Control) -> Attempt:
 
 # -- direct --------------------------------------------------------------------------------------------------------
 
-_REDIRECTS = 5
-
 
 class DirectExecutor:
     """See `executor.Executor`. Holds nothing between plans; one may be used by several threads."""
@@ -298,7 +310,7 @@ class DirectExecutor:
 
     def run(self, case: Case, plans: Sequence[Plan]) -> list[Execution | Failure]:
         """See `Executor.run`."""
-        return [self._one(case, plan) for plan in plans]
+        return [self._carried_out(case, plan)[0] for plan in plans]
 
     def close(self) -> None:
         """See `Executor.close`; there is nothing to give back."""
@@ -307,68 +319,51 @@ class DirectExecutor:
         """The pages that a plan came to, as they were served, each with what its controls held when it was left."""
         return self._carried_out(case, plan)[1]
 
-    def _one(self, case: Case, plan: Plan) -> Execution:
-        return self._carried_out(case, plan)[0]
-
     def _carried_out(self, case: Case, plan: Plan) -> tuple[Execution, list[tuple[bytes, Visit]]]:
-        episode = self.site.open(case.view)
+        session = _Session(self.site, case)
+        attempts: list[Attempt] = []
+        until, cut = time.monotonic() + self.limits.seconds, False
         try:
-            session = _Session(self.site, self.site.address(episode, case.view), case, self.limits)
-            attempts, cut = self._carry_out(session, plan)
-            receipts = self.site.receipts(episode)
+            session.load(session.base)
+            for place, action in enumerate(plan.actions):
+                if cut := len(attempts) >= self.limits.steps or time.monotonic() > until:
+                    break
+                attempts.append(session.act(plan.actions[place:], case, self.limits))
+                if isinstance(action, Done):
+                    break
+            receipts = self.site.receipts(session.episode)
         finally:
-            self.site.close(episode)
+            self.site.close(session.episode)
         return Execution(tuple(attempts), receipts, session.visit.model.text, cut), session.visits
 
-    def _carry_out(self, session: "_Session", plan: Plan) -> tuple[list[Attempt], bool]:
-        attempts: list[Attempt] = []
-        until = time.monotonic() + self.limits.seconds
-        for place, action in enumerate(plan.actions):
-            if len(attempts) >= self.limits.steps or time.monotonic() > until:
-                return attempts, True
-            attempts.append(session.act(plan.actions[place:]))
-            if isinstance(action, Done):
-                break
-        return attempts, False
 
+class _Session(Tab):
+    """A user at the site: what the controls of the open page hold, and of those before it."""
 
-class _Session:
-    """A user at the site: the page that is open, and where it is."""
-
-    def __init__(self, site: Site, address: str, case: Case, limits: Limits) -> None:
-        self.site, self.base, self.case, self.limits = site, address, case, limits
-        self.path = address
+    def __init__(self, site: Site, case: Case) -> None:
+        super().__init__(site, case)
         self.visits: list[tuple[bytes, Visit]] = []
-        self._open(address)
 
-    def _open(self, path: str) -> None:
-        self._show(path, self.site.handle("GET", path))
-
-    def _show(self, path: str, response: Response) -> None:
-        """Follow redirects to a page, and show it."""
-        for _ in range(_REDIRECTS):
-            if response.status != 303:
-                break
-            path = response.headers["location"]
-            response = self.site.handle("GET", path)
-        self.path = path
-        self.visit = Visit(parse_page(response.body))
+    def load(self, path: str, kind: str = "", body: bytes | None = None) -> None:
+        """See `Tab.load`."""
+        super().load(path, kind, body)
+        self.visit = Visit(parse_page(self.html))
         self.named: Control | None = None
-        self.visits.append((response.body, self.visit))
+        self.visits.append((self.html, self.visit))
 
-    def act(self, actions: Sequence[Action]) -> Attempt:
+    def act(self, actions: Sequence[Action], case: Case, limits: Limits) -> Attempt:
         """Carry out the first of the actions that are left."""
         model = self.visit.model
         near = form_ahead(actions, model, self.named)
-        found = resolve(actions[0], model, self.case.view.form.path, self.case.files, self.limits, near)
+        found = resolve(actions[0], model, case.view.form.path, case.files, limits, near)
         self.named = getattr(found, "control", self.named)
         match found:
-            case Send(button):
+            case does.Send(button):
                 return self._send(button)
-            case Return():
+            case does.Return():
                 return self._return()
-            case Go(rest):
-                self._open(self.base + rest)
+            case does.Go(rest):
+                self.load(self.base + rest)
                 return OK
             case Attempt():
                 return found
@@ -379,7 +374,7 @@ class _Session:
         """Send a form, unless a browser would not."""
         visit = self.visit
         if button is not None and not visit.usable(button):
-            return visit.apply(Touch(button))
+            return visit.apply(does.Touch(button))
         form = button.form if button is not None else visit.form_in_use()
         if form is None:
             return Attempt("not found", "there is no form on this page")
@@ -389,19 +384,8 @@ class _Session:
             return Attempt("refused", f"not sent, {error}")
         if why := visit.problem(form, button):
             return Attempt("refused", f"not sent, {why}")
-        return self._submit(form, button)
-
-    def _submit(self, form: int, button: Control | None) -> Attempt:
-        how = self.visit.model.submission(form, button)
-        if (path := target_of(how, self.path)) is None:
-            return Attempt("refused", ELSEWHERE)
-        if how.method == "get":
-            self._open(path)
-            return OK
-        kind, body = encode(self.visit.entries(form, button), how.enctype)
-        path = self.site.receiver(path, self.path)
-        self._show(path, self.site.handle("POST", path, kind, body))
-        return OK
+        sent = self.send(visit.model.submission(form, button), visit.entries(form, button))
+        return OK if sent else Attempt("refused", "not sent, its address is not one of this site")
 
     def _return(self) -> Attempt:
         """Enter sends the form from most controls, and breaks the line in a text of several."""
@@ -409,9 +393,9 @@ class _Session:
         if last is None or last.kind in {"select", "multiselect", "file"}:
             return OK
         if last.kind == "button":
-            return self.visit.apply(Push(last))
+            return self.visit.apply(does.Push(last))
         if last.kind == "textarea":
-            return self.visit.apply(Enter(last, "\n", clear=False))
+            return self.visit.apply(does.Enter(last, "\n", clear=False))
         if last.form is None:
             return OK
         try:

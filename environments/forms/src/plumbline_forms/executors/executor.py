@@ -1,7 +1,7 @@
 """What an executor is: many plans for one form in, for each what happened and what the server received out.
 
 The direct executor (direct.py) and those that drive a browser (browser/) differ in nothing that a rubric could see:
-all follow `operations.py` for what an action comes to, and `typing.py` for what a typed text becomes.
+all follow `operations.py` for what an action comes to, and `values.py` for what a typed text becomes.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """What an action comes to on a page: which control, and what is done to it. The same for every executor.
 
 Finding the control that a label means needs the page and nothing else, so it is done once, here. What depends on what
-a user did before (is the control shown, is the box ticked) is left to whoever carries the operation out: `visit.py`,
+a user did before (is the control shown, is the box ticked) is left to whoever carries the operation out: `direct.py`,
 which keeps the state itself, or a browser, which has it.
 """
 
@@ -14,19 +14,8 @@ from urllib.parse import urlsplit
 
 from plumbline_forms.executors.executor import OK, Attempt, Limits
 from plumbline_forms.executors.page import Control, PageModel
-from plumbline_forms.plans.actions import (
-    Action,
-    Attach,
-    Check,
-    Click,
-    Done,
-    Navigate,
-    Press,
-    Select,
-    Submit,
-    Type,
-    Uncheck,
-)
+from plumbline_forms.plans import actions as plan
+from plumbline_forms.plans.actions import Action
 from plumbline_forms.plans.vocabulary import SUBMIT_WORDS, folded, loose
 from plumbline_forms.values import PICKED, TYPED
 
@@ -278,24 +267,24 @@ def resolve(
         The operation, or how it ended where there is none to carry out.
     """
     match action:
-        case Type():
+        case plan.Type():
             return _type(action, model, limits, near)
-        case Select(label, option):
+        case plan.Select(label, option):
             target = _target(model, label, _CHOSEN, near)
             return target if isinstance(target, Attempt) else _choose(target, option, on=True)
-        case Check() | Uncheck():
+        case plan.Check() | plan.Uncheck():
             return _tick(action, model, near)
-        case Attach():
+        case plan.Attach():
             return _attach(action, model, files, near)
-        case Click(label):
+        case plan.Click(label):
             return _click(label, model, near)
-        case Submit(label):
+        case plan.Submit(label):
             return _submit(label, model, near)
-        case Press(keys):
+        case plan.Press(keys):
             return _press(keys)
-        case Navigate(url):
+        case plan.Navigate(url):
             return _go(url, path)
-        case Done():
+        case plan.Done():
             return OK
 
 
@@ -315,14 +304,14 @@ def form_ahead(actions: Sequence[Action], model: PageModel, last: Control | None
     filled: int | None = None
     for action in actions:
         match action:
-            case Submit(label) | Click(label):
-                button = find_button(model, label, whole=isinstance(action, Click))
+            case plan.Submit(label) | plan.Click(label):
+                button = find_button(model, label, whole=isinstance(action, plan.Click))
                 if isinstance(button, Control):
                     return button.form
-            case Type(label) | Select(label) | Check(label) | Uncheck(label) | Attach(label):
+            case plan.Type(label) | plan.Select(label) | plan.Check(label) | plan.Uncheck(label) | plan.Attach(label):
                 forms = [target.members[0].form for target in namesakes(model, label)]
                 filled = forms[0] if len(set(forms)) == 1 and filled is None else filled
-        if isinstance(action, Submit | Press | Navigate | Done):
+        if isinstance(action, plan.Submit | plan.Press | plan.Navigate | plan.Done):
             break
     return filled if filled is not None else last.form if last is not None else None
 
@@ -332,7 +321,7 @@ def _target(model: PageModel, label: str, kinds: frozenset[str], near: int | Non
     return Attempt("not found", found) if isinstance(found, str) else found
 
 
-def _type(action: Type, model: PageModel, limits: Limits, near: int | None) -> Operation | Attempt:
+def _type(action: plan.Type, model: PageModel, limits: Limits, near: int | None) -> Operation | Attempt:
     target = _target(model, action.label, _TYPED, near)
     if isinstance(target, Attempt):
         return target
@@ -366,8 +355,8 @@ def _choose(target: Target, option: str, *, on: bool) -> Operation | Attempt:
     return Choose(control, control.choices.index(choice), on)
 
 
-def _tick(action: Check | Uncheck, model: PageModel, near: int | None) -> Operation | Attempt:
-    on = isinstance(action, Check)
+def _tick(action: plan.Check | plan.Uncheck, model: PageModel, near: int | None) -> Operation | Attempt:
+    on = isinstance(action, plan.Check)
     target = _target(model, action.label, _TICKED if not action.option else _TICKED | _CHOSEN, near)
     if isinstance(target, Attempt):
         return target
@@ -386,7 +375,7 @@ def _ticked(control: Control, *, on: bool) -> Operation | Attempt:
     return Tick(control, on)
 
 
-def _attach(action: Attach, model: PageModel, files: frozenset[str], near: int | None) -> Operation | Attempt:
+def _attach(action: plan.Attach, model: PageModel, files: frozenset[str], near: int | None) -> Operation | Attempt:
     target = _target(model, action.label, frozenset({"file"}), near)
     if isinstance(target, Attempt):
         return target

@@ -26,20 +26,10 @@ if TYPE_CHECKING:
 MOST = 12
 """Pages of one plan; what is between the first ones and the last is left out where there would be more."""
 _ACTIVE = "script,style,link,meta,base,iframe,frame,object,embed,img,picture,svg,video,audio,template,noscript"
-_KEPT = {
-    "accept",
-    "aria-hidden",
-    "aria-label",
-    "aria-labelledby",
-    "checked",
-    "class",
-    "cols",
-    "colspan",
-    "disabled",
-    "for",
-}
-_KEPT |= {"hidden", "id", "label", "lang", "max", "maxlength", "min", "minlength", "multiple", "name", "placeholder"}
-_KEPT |= {"readonly", "required", "role", "rows", "rowspan", "selected", "step", "title", "type", "value"}
+_NAMES = """accept aria-hidden aria-label aria-labelledby checked class cols colspan disabled for hidden id label lang
+    max maxlength min minlength multiple name placeholder readonly required role rows rowspan selected step title type
+    value"""
+_KEPT = frozenset(_NAMES.split())
 """Attributes that say how a page looks or what it holds; all others run, load or send something."""
 
 

@@ -102,7 +102,7 @@ class Plan:
     actions: tuple[Action, ...]
     how: str = "steps"
     """steps, json or none; +unread where a line or an action was not understood, +cut where it was too long;
-    none+costly where reading it takes more than `work.MOST_WORK`."""
+    none+costly where reading it takes more than `sentences.MOST_WORK`."""
     unread: int = 0
     """Lines that claim to be steps, or actions, that were not understood."""
     idle: int = 0

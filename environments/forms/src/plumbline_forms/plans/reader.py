@@ -7,22 +7,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal
 
-from plumbline_forms.plans.actions import (
-    Action,
-    Attach,
-    Check,
-    Click,
-    Done,
-    Element,
-    Fill,
-    Navigate,
-    Plan,
-    Press,
-    Select,
-    Submit,
-    Type,
-    Uncheck,
-)
+from plumbline_forms.plans import actions as plan
+from plumbline_forms.plans.actions import Action, Element, Fill, Plan
 from plumbline_forms.plans.sentences import (
     Sentence,
     TooMuchWorkError,
@@ -68,7 +54,7 @@ def actions_of(said: Sentence, text: str, names: Names) -> list[Action] | None:
     if said.values:
         return _entries(said, names) if said.label else _of_each(said, text, names)
     if said.verb == "navigate" and URL.fullmatch(said.label):
-        return [Navigate(said.label)]
+        return [plan.Navigate(said.label)]
     if said.verb in {"click", "seek", "navigate"}:
         return _click(said, text, names)
     if said.verb == "press":
@@ -76,28 +62,30 @@ def actions_of(said: Sentence, text: str, names: Names) -> list[Action] | None:
     if said.verb == "send":
         sends_itself = not said.quoted or "form" in said.nouns
         if loose(said.label) in names.buttons and said.label:
-            return [Submit(said.label)]
-        return None if "file" in said.nouns else [Submit("" if sends_itself or not said.label else said.label)]
+            return [plan.Submit(said.label)]
+        return None if "file" in said.nouns else [plan.Submit("" if sends_itself or not said.label else said.label)]
     if not said.label:
         return [] if said.verb in {"set", "type", "use", "clear"} and not opens(text) else None
     kind = names.kind(said.label)
     if said.verb in {"select", "check", "uncheck", "use", "attach"} and (
         "button" in said.nouns or loose(said.label) in names.buttons
     ):
-        return None if "state" in said.nouns else [Submit(said.label)]
+        return None if "state" in said.nouns else [plan.Submit(said.label)]
     if said.verb in {"select", "check", "uncheck", "click"} and (group := names.group_of_all(said.label)):
         return _entries(replace(said, label=group, values=(said.label,)), names)
     if said.verb == "select" or (said.verb in {"set", "use"} and names.group_of(said.label)):
         return _single_choice(said, kind, names)
     if said.verb in {"check", "uncheck"}:
-        tick = Check if said.verb == "check" else Uncheck
+        tick = plan.Check if said.verb == "check" else plan.Uncheck
         group = names.group_of(said.label)
         return [tick(group, said.label) if group and names.kind(group) in _LISTS else tick(said.label)]
     if said.verb == "clear":
         is_box = kind == "checkbox" or (not kind and "checkbox" in said.nouns)
-        return [Uncheck(said.label)] if is_box else [Type(said.label, "")] if kind in TYPED or not kind else None
+        return (
+            [plan.Uncheck(said.label)] if is_box else [plan.Type(said.label, "")] if kind in TYPED or not kind else None
+        )
     if said.verb == "attach" and not kind and _FILE_NAME.fullmatch(said.label) and names.only("file"):
-        return [Attach(names.only("file"), said.label)]
+        return [plan.Attach(names.only("file"), said.label)]
     return None
 
 
@@ -115,28 +103,32 @@ def _entries(said: Sentence, names: Names) -> list[Action] | None:
     if len(values) > 1 and not (is_file or kind in {"multiselect", "checkboxes", ""}):
         return None
     if said.verb == "type" and not (is_file and "file" in said.nouns):
-        return [Type(label, values[0])]
+        return [plan.Type(label, values[0])]
     if said.verb == "append" and not is_file and kind not in _SELECTS and len(values) == 1:
-        return [Type(label, values[0], clear=False)]
+        return [plan.Type(label, values[0], clear=False)]
     if said.verb == "attach" or (said.verb in {"type", "append", "send", "select", "use", "set"} and is_file):
-        return [Attach(label, value) for value in values]
+        return [plan.Attach(label, value) for value in values]
     if said.verb in {"select", "check", "use", "set"} and kind in _PICKED:
-        return [Type(label, values[0])]
+        return [plan.Type(label, values[0])]
     if said.verb in {"check", "uncheck"}:
-        return [(Check if said.verb == "check" else Uncheck)(label, value) for value in values]
+        return [(plan.Check if said.verb == "check" else plan.Uncheck)(label, value) for value in values]
     if said.verb == "press":
         if values[0].casefold() not in KEYS:
-            return [Type(label, values[0])] if kind in TYPED else None
-        return [Click(label, "box")] if kind == "checkbox" and values[0].casefold() in _SPACE else [Press(values[0])]
+            return [plan.Type(label, values[0])] if kind in TYPED else None
+        return (
+            [plan.Click(label, "box")]
+            if kind == "checkbox" and values[0].casefold() in _SPACE
+            else [plan.Press(values[0])]
+        )
     if said.verb == "click" or said.verb == "select":
-        return [_ticked(label, value) if kind == "checkbox" else Select(label, value) for value in values]
+        return [_ticked(label, value) if kind == "checkbox" else plan.Select(label, value) for value in values]
     if said.verb in {"use", "set", "append"}:
         if kind == "checkbox" or (not kind and "checkbox" in said.nouns):
             return [_ticked(label, value) for value in values]
         chosen = kind in _SELECTS or (not kind and said.nouns & {"choice", "boxes", "option"})
         if len(values) > 1 and not chosen:
             return None
-        return [Select(label, value) if chosen else Type(label, value) for value in values]
+        return [plan.Select(label, value) if chosen else plan.Type(label, value) for value in values]
     return None
 
 
@@ -144,17 +136,17 @@ def _ticked(label: str, value: str) -> Action:
     """A single box that is said to be so; what is neither yes nor no is left to fail."""
     said = folded(value)
     if said in NO:
-        return Uncheck(label)
-    return Check(label) if said in YES else Check(label, value)
+        return plan.Uncheck(label)
+    return plan.Check(label) if said in YES else plan.Check(label, value)
 
 
 def _single_choice(said: Sentence, kind: str, names: Names) -> list[Action]:
     if group := names.group_of(said.label):
-        return [(Check if names.kind(group) == "checkboxes" else Select)(group, said.label)]
+        return [(plan.Check if names.kind(group) == "checkboxes" else plan.Select)(group, said.label)]
     offered = loose(said.label) in names.options
     if kind == "checkbox" or (not kind and not offered and "checkbox" in said.nouns):
-        return [Check(said.label)]
-    return [Click(said.label, _what(said.nouns))]
+        return [plan.Check(said.label)]
+    return [plan.Click(said.label, _what(said.nouns))]
 
 
 def _click(said: Sentence, text: str, names: Names) -> list[Action] | None:
@@ -162,12 +154,12 @@ def _click(said: Sentence, text: str, names: Names) -> list[Action] | None:
     if not said.label:
         if said.verb != "click" or opens(text):
             return None if said.verb == "click" else []
-        return [Submit()] if "button" in said.nouns else None
+        return [plan.Submit()] if "button" in said.nouns else None
     if generic or "button" in said.nouns:
-        return [Submit("" if generic else said.label)]
+        return [plan.Submit("" if generic else said.label)]
     if (group := names.group_of(said.label)) and names.kind(group) in _LISTS:  # an open list is clicked, too
-        return [Select(group, said.label)]
-    return [Click(said.label, _what(said.nouns))]
+        return [plan.Select(group, said.label)]
+    return [plan.Click(said.label, _what(said.nouns))]
 
 
 def _what(nouns: frozenset[str]) -> Literal["", "field", "box"]:
@@ -178,13 +170,13 @@ def _what(nouns: frozenset[str]) -> Literal["", "field", "box"]:
 
 def _press(said: Sentence, text: str, names: Names) -> list[Action] | None:
     if not said.label:
-        return [Submit()] if "button" in said.nouns else None
+        return [plan.Submit()] if "button" in said.nouns else None
     label = said.label if said.quoted else said.label.rstrip(".,; ")
     key = label.casefold()
     generic = not said.quoted and key in SUBMIT_WORDS
     if key not in KEYS and (generic or "button" in said.nouns or loose(said.label) in names.buttons):
         return _click(said, text, names)
-    return [Press(label)]
+    return [plan.Press(label)]
 
 
 # -- calls ---------------------------------------------------------------------------------------------------------
@@ -288,7 +280,7 @@ def read_object(item: Mapping[str, Any], elements: Sequence[Element], names: Nam
         return None
     name, parameters = call
     if name.casefold() in _ENDS:
-        return [Done(next((text for _, text in _texts(parameters)), ""))]
+        return [plan.Done(next((text for _, text in _texts(parameters)), ""))]
     verb = _verb(_HUMPS.sub(" ", name))
     if verb is None:
         return None
@@ -373,7 +365,7 @@ def _read(verb: Token, given: Given, names: Names) -> list[Action] | None:
     values += others
     kind = verb.role("verb")
     if values and values[-1].casefold() in KEYS and (kind == "press" or (kind == "type" and not labels)):
-        return [Press(values[-1])]
+        return [plan.Press(values[-1])]
     if len(labels) > 1 and kind in _TAKES_OPTION and not values:
         labels, values = labels[:1], labels[1:]
     if len(labels) > 1:
@@ -434,7 +426,7 @@ _FENCE = re.compile(r"`{3,}\w*|`*")
 
 
 COSTLY = Plan((), "none+costly")
-"""A plan that takes more than `work.MOST_WORK`."""
+"""A plan that takes more than `sentences.MOST_WORK`."""
 
 
 def read_steps(text: str, names: Names = UNKNOWN) -> Plan:
@@ -462,7 +454,7 @@ def _read_all(text: str, names: Names, work: Work) -> Plan:
         said = read_line(line, names, work)
         if topic and (about := _about(topic, line, said, names, work)) is not None:
             said = about
-        elif said == (Submit(),) and at + 1 < len(steps) and _heads(line, steps[at + 1], names, work):
+        elif said == (plan.Submit(),) and at + 1 < len(steps) and _heads(line, steps[at + 1], names, work):
             said = ()
         topic = _topic_after(line, said, topic, names)
         unread += said is None and topic == "" and claims(line)
@@ -554,7 +546,7 @@ def _topic_after(line: str, said: tuple[Action, ...] | None, topic: str, names: 
     It is the one that was just clicked on, or that a line names which asks for nothing ("2. **Full name**").
     """
     if said:
-        clicked = said[0].label if len(said) == 1 and isinstance(said[0], Click) else ""
+        clicked = said[0].label if len(said) == 1 and isinstance(said[0], plan.Click) else ""
         if names.kind(clicked) not in {"", "checkbox"}:
             return clicked
         return topic if names.kind(topic) in {"multiselect", "checkboxes"} else ""
@@ -575,7 +567,7 @@ def _about(
     """What a line enters into the control that an earlier one named; None where it says itself what it is about."""
     body = cut(line)[1]
     if said is not None and not (
-        len(said) == 1 and isinstance(said[0], Click | Submit) and not names.knows(said[0].label)
+        len(said) == 1 and isinstance(said[0], plan.Click | plan.Submit) and not names.knows(said[0].label)
     ):
         return None
     if mentions(body, names) or opens(topic):
@@ -609,7 +601,7 @@ def read_line(line: str, names: Names = UNKNOWN, work: Work | None = None) -> tu
     """
     if len(line) > MAX_LINE:
         return None
-    said, spent = _read_read(cut(line)[1], names)
+    said, spent = _read_body(cut(line)[1], names)
     if work is not None:
         work.spend(spent)
     return said
@@ -617,7 +609,7 @@ def read_line(line: str, names: Names = UNKNOWN, work: Work | None = None) -> tu
 
 # A group of rollouts says the same things again and again, whatever their numbers.
 @lru_cache(maxsize=8192)
-def _read_read(body: str, names: Names) -> tuple[tuple[Action, ...] | None, int]:
+def _read_body(body: str, names: Names) -> tuple[tuple[Action, ...] | None, int]:
     """What a step says, and the work that it takes, which is the same where it is known from before."""
     work = Work()
     said = None
@@ -638,7 +630,7 @@ def _read_text(text: str, names: Names, work: Work) -> tuple[Action, ...] | None
     if (done := _DONE.fullmatch(text)) is not None and (action := _done(done.group("rest"))) is not None:
         return (action,)
     if (url := _navigates(text, names)) is not None:
-        return (Navigate(url),)
+        return (plan.Navigate(url),)
     if (called := read_call(text, names)) is not None:
         return tuple(called)
     said = sentences(text, names, work)
@@ -650,22 +642,22 @@ def _read_text(text: str, names: Names, work: Work) -> tuple[Action, ...] | None
         if entered is None:
             return None
         actions += entered
-    if any(len(value) > MAX_VALUE for action in actions for value in _read_texts(action)):
+    if any(len(value) > MAX_VALUE for action in actions for value in _texts_of(action)):
         return None
     return tuple(actions)
 
 
-def _read_texts(action: Action) -> list[str]:
+def _texts_of(action: Action) -> list[str]:
     return [value for name in action.__slots__ if isinstance(value := getattr(action, name), str)]
 
 
 def _done(rest: str) -> Action | None:
     text = rest.lstrip(":.,;! ")
     if is_quoted(text) or not text:
-        return Done(unquoted(text) if text else "")
+        return plan.Done(unquoted(text) if text else "")
     failed = text.removeprefix(_FAILED).lstrip(":.,; ")
     if failed != text and (is_quoted(failed) or not failed):
-        return Done(unquoted(failed) if failed else "", success=False)
+        return plan.Done(unquoted(failed) if failed else "", success=False)
     return None
 
 

@@ -505,7 +505,7 @@ _ALONE = frozenset({"select", "check", "uncheck", "click"})
 """Those that may leave out the group: "check A and B" where the form says whose options they are."""
 _MOST_UNKNOWN = 8
 _NAMED, _OFFERED = 5.0, 3.0
-"""What a label of the form and an option of the control count, beside the words (`context.py`)."""
+"""What a label of the form and an option of the control count, beside the words."""
 
 
 @dataclass(frozen=True, slots=True)

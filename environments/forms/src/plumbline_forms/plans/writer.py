@@ -5,21 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from plumbline.tasks.text.json_values import values_in, whole
-from plumbline_forms.plans.actions import (
-    Action,
-    Attach,
-    Check,
-    Click,
-    Done,
-    Element,
-    Navigate,
-    Plan,
-    Press,
-    Select,
-    Submit,
-    Type,
-    Uncheck,
-)
+from plumbline_forms.plans import actions as plan
+from plumbline_forms.plans.actions import Action, Element, Plan
 from plumbline_forms.plans.reader import (
     AROUND_URL,
     COSTLY,
@@ -38,7 +25,6 @@ from plumbline_forms.suite.declaration import Language
 
 # -- write ---------------------------------------------------------------------------------------------------------
 
-Quote = Callable[[str], str]
 _TEMPLATES: Mapping[Language, Mapping[str, str]] = DATA["steps"]
 
 
@@ -66,37 +52,31 @@ def _escaped(text: str) -> str:
     return f"'{inner}'"
 
 
-def _sentence(action: Action, language: Language, quote: Quote) -> str:
-    words = _TEMPLATES[language]
+def _sentence(action: Action, language: Language, quote: Callable[[str], str]) -> str:
     match action:
-        case Navigate(url):
+        case plan.Navigate(url):
             simple = "/" in url and url.isascii() and url.isprintable() and not set(url) & set(" '\"`*\\")
-            return words["navigate"].format(url if simple and url == url.strip(AROUND_URL) else quote(url))
-        case Type(label, text, clear):
-            return words["type" if clear else "append"].format(quote(text), quote(label))
-        case Select(label, option):
-            return words["select"].format(quote(option), quote(label))
-        case Check(label, option):
-            return _boxed(words, "check", label, option, quote)
-        case Uncheck(label, option):
-            return _boxed(words, "uncheck", label, option, quote)
-        case Attach(label, file):
-            return words["attach"].format(quote(file), quote(label))
-        case Click(label, what):
-            return words[f"click {what}" if what else "click"].format(quote(label))
-        case Submit(label):
-            return words["button"].format(quote(label)) if label else words["submit"]
-        case Press(keys):
-            return words["press"].format(quote(keys))
-        case Done(text, success):
+            url = url if simple and url == url.strip(AROUND_URL) else quote(url)
+            return _TEMPLATES[language]["navigate"].format(url)
+        case plan.Done(text, success):
             state = "Done" if success else "Done without success"
             return f"{state}: {quote(text)}" if text else state
-
-
-def _boxed(words: Mapping[str, str], verb: str, label: str, option: str, quote: Quote) -> str:
-    if option:
-        return words[f"{verb} option"].format(quote(option), quote(label))
-    return words[verb].format(quote(label))
+        case plan.Type(label, text, clear):
+            said = ["type" if clear else "append", text, label]
+        case plan.Select(label, option):
+            said = ["select", option, label]
+        case plan.Check(label, option) | plan.Uncheck(label, option):
+            verb = "check" if isinstance(action, plan.Check) else "uncheck"
+            said = [f"{verb} option", option, label] if option else [verb, label]
+        case plan.Attach(label, file):
+            said = ["attach", file, label]
+        case plan.Click(label, what):
+            said = [f"click {what}".rstrip(), label]
+        case plan.Submit(label):
+            said = ["button", label] if label else ["submit"]
+        case plan.Press(keys):
+            said = ["press", keys]
+    return _TEMPLATES[language][said[0]].format(*map(quote, said[1:]))
 
 
 # -- agent ---------------------------------------------------------------------------------------------------------
@@ -104,10 +84,8 @@ def _boxed(words: Mapping[str, str], verb: str, label: str, option: str, quote: 
 ACTIONS_PER_OUTPUT = 4
 """How many actions browser agents carry out at once; they drop what is beyond without a word."""
 _NAMES = {
-    "go_to_url": "navigate",
-    "open_url": "navigate",
-    "click_element": "click",
-    "click_element_by_index": "click",
+    **dict.fromkeys(("go_to_url", "open_url"), "navigate"),
+    **dict.fromkeys(("click_element", "click_element_by_index"), "click"),
     "input_text": "input",
     "select_dropdown_option": "select_dropdown",
 }
@@ -147,59 +125,49 @@ def read_plan(text: str, elements: Sequence[Element]) -> Plan:
     text = whole(text)
     names = names_of(tuple(elements))
     values = values_in(text[:MAX_CHARACTERS], MAX_STEPS)
-    outputs = [value for value in values if _is_output(value)]
+    outputs = [value for value in values if isinstance(value, dict) and isinstance(value.get("action"), list | dict)]
+    items: Sequence[tuple[Any, Action | None]] = [(one, None) for one in action_objects(values)]
+    items = _of_outputs(outputs) if outputs else items
+    actions: list[Action] = []
+    unread, idle, work = 0, 0, Work()
+    found: tuple[Action, ...] | None
     try:
-        read = _read_outputs(outputs, elements) if outputs else _read_objects(values, elements, names, Work())
+        for item, claimed in items:
+            if claimed is not None and _stands_for(claimed, item, elements):
+                found = (claimed,)
+            elif isinstance(item, str):
+                found = read_line(item, names, work)
+            elif (action := _read(item, elements)) is not None:
+                found = (action,)
+            elif outputs and _IDLE.issuperset(item):
+                found = ()
+            else:
+                found = None if outputs else _spoken(item, names, work)
+                if not found and (called := read_object(item, elements, names)) is not None:
+                    found = tuple(called)
+            idle, unread = idle + (found == ()), unread + (found is None)
+            actions += found or ()
+            if len(actions) > MAX_STEPS:
+                break
     except TooMuchWorkError:
         return COSTLY
-    if read is None:
+    if not outputs and not actions:
         return read_steps(text, names)
-    actions, unread, idle = read
-    cut = len(text) > MAX_CHARACTERS or len(actions) > MAX_STEPS
-    how = "json" if actions else "none"
-    return Plan(tuple(actions[:MAX_STEPS]), how + ("+unread" if unread else "") + ("+cut" if cut else ""), unread, idle)
+    how = ("json" if actions else "none") + ("+unread" if unread else "")
+    how += "+cut" if len(text) > MAX_CHARACTERS or len(actions) > MAX_STEPS else ""
+    return Plan(tuple(actions[:MAX_STEPS]), how, unread, idle)
 
 
-def _read_outputs(outputs: Sequence[Mapping[str, Any]], elements: Sequence[Element]) -> tuple[list[Action], int, int]:
-    """The actions of AgentOutput objects, and how many were not understood and how many change nothing."""
-    actions: list[Action] = []
-    unread = idle = 0
-    names = names_of(tuple(elements))
+def _of_outputs(outputs: Sequence[Mapping[str, Any]]) -> list[tuple[Any, Action | None]]:
+    """The actions of AgentOutput objects, each with the step that the goal spells out where their numbers agree."""
+    found: list[tuple[Any, Action | None]] = []
     for output in outputs:
-        given = output["action"]
+        given, goal = output["action"], output.get("next_goal")
         items = [item for item in (given if isinstance(given, list) else [given]) if isinstance(item, dict)]
-        goal = output.get("next_goal")
-        sentences = _sentences(goal if isinstance(goal, str) else "", len(items))
-        for item, sentence in zip(items, sentences, strict=True):
-            if sentence is not None and _stands_for(sentence, item, elements):
-                actions.append(sentence)
-                continue
-            read = _read(item, elements)
-            found = [read] if read is not None else [] if _IDLE.issuperset(item) else read_object(item, elements, names)
-            idle, unread = idle + (found == []), unread + (found is None and bool(item))
-            actions += found or []
-    return actions, unread, idle
-
-
-def _read_objects(
-    values: Sequence[Any], elements: Sequence[Element], names: Names, work: Work
-) -> tuple[list[Action], int, int] | None:
-    """The actions of other objects, and of sentences in a list; None where there is none."""
-    actions: list[Action] = []
-    unread = idle = 0
-    for item in action_objects(values):
-        if isinstance(item, str):
-            found = read_line(item, names, work)
-        else:
-            action = _read(item, elements)
-            found = (action,) if action is not None else _spoken(item, names, work)
-            if not found and (called := read_object(item, elements, names)) is not None:
-                found = tuple(called)
-        idle, unread = idle + (found == ()), unread + (found is None)
-        actions += found or ()
-        if len(actions) > MAX_STEPS:
-            break
-    return (actions, unread, idle) if actions else None
+        lines = goal.split("\n") if isinstance(goal, str) and goal else []
+        steps = [read_step(line) for line in lines] if len(lines) == len(items) else [None] * len(items)
+        found += zip(items, steps, strict=True)
+    return found
 
 
 def _spoken(item: Mapping[str, Any], names: Names, work: Work) -> tuple[Action, ...] | None:
@@ -208,41 +176,31 @@ def _spoken(item: Mapping[str, Any], names: Names, work: Work) -> tuple[Action, 
     return read_line(texts[0], names, work) if len(texts) == 1 else None
 
 
-def _is_output(value: object) -> bool:
-    return isinstance(value, dict) and isinstance(value.get("action"), list | dict)
-
-
-def _sentences(goal: str, count: int) -> list[Action | None]:
-    """The steps that a goal spells out, one for each action; None for each where their numbers differ."""
-    lines = goal.split("\n")
-    return [read_step(line) for line in lines] if goal and len(lines) == count else [None] * count
-
-
 # -- from steps to actions with numbers --------------------------------------------------------------------------
 
 
 def _project(action: Action, elements: Sequence[Element]) -> dict[str, Any]:
     match action:
-        case Navigate(url):
+        case plan.Navigate(url):
             return {"navigate": {"url": url, "new_tab": False}}
-        case Type(label, text, clear):
+        case plan.Type(label, text, clear):
             return {"input": {"index": _index(elements, label), "text": text, "clear": clear}}
-        case Select(label, option):
+        case plan.Select(label, option):
             index = _index(elements, label, option)
-            if _at(elements, index).option:  # of a radio group: clicked, not chosen from a list
+            if elements[index - 1].option:  # of a radio group: clicked, not chosen from a list
                 return {"click": {"index": index}}
             return {"select_dropdown": {"index": index, "text": option}}
-        case Check(label, option) | Uncheck(label, option):
+        case plan.Check(label, option) | plan.Uncheck(label, option):
             return {"click": {"index": _index(elements, label, option)}}
-        case Attach(label, file):
+        case plan.Attach(label, file):
             return {"upload_file": {"index": _index(elements, label), "path": file}}
-        case Click(label):
+        case plan.Click(label):
             return {"click": {"index": _index(elements, label)}}
-        case Submit(label):
+        case plan.Submit(label):
             return {"click": {"index": _button(elements, label)}}
-        case Press(keys):
+        case plan.Press(keys):
             return {"send_keys": {"keys": keys}}
-        case Done(text, success):
+        case plan.Done(text, success):
             return {"done": {"text": text, "success": success, "files_to_display": []}}
 
 
@@ -255,17 +213,12 @@ def _index(elements: Sequence[Element], label: str, option: str = "") -> int:
 
 
 def _button(elements: Sequence[Element], label: str) -> int:
-    buttons = [element for element in elements if element.kind == "button"]
-    for element in buttons:
-        if element.label == label:
-            return element.index
+    buttons = {element.label: element.index for element in reversed(elements) if element.kind == "button"}
+    if label in buttons:
+        return buttons[label]
     if label.casefold() in {"", *SUBMIT_WORDS}:
-        return buttons[-1].index
+        return max(buttons.values())
     raise ValueError(f"no button is named {label!r}: an agent can only act on what it sees")
-
-
-def _at(elements: Sequence[Element], index: int) -> Element:
-    return elements[index - 1]
 
 
 # -- from actions with numbers to steps --------------------------------------------------------------------------
@@ -288,33 +241,33 @@ def _read(item: Mapping[str, Any], elements: Sequence[Element]) -> Action | None
     name = _NAMES.get(name, name)
     texts = {key: value for key, value in values.items() if isinstance(value, str) and len(value) <= MAX_VALUE}
     if name == "navigate":
-        return Navigate(texts["url"]) if "url" in texts else None
+        return plan.Navigate(texts["url"]) if "url" in texts else None
     if name == "send_keys":
-        return Press(texts["keys"]) if texts.get("keys") else None
+        return plan.Press(texts["keys"]) if texts.get("keys") else None
     if name == "done":
-        return Done(texts.get("text", ""), values.get("success") is not False)
+        return plan.Done(texts.get("text", ""), values.get("success") is not False)
     index = values.get("index")
     if isinstance(index, str) and index.isascii() and index.isdecimal() and len(index) < 6:
         index = int(index)
     if type(index) is not int or not 1 <= index <= len(elements):
         return None
-    element = _at(elements, index)
+    element = elements[index - 1]
     if name == "click":
         return _click(element)
     if name == "input" and "text" in texts:
-        return Type(element.label, texts["text"], clear=values.get("clear") is not False)
+        return plan.Type(element.label, texts["text"], clear=values.get("clear") is not False)
     if name == "select_dropdown" and "text" in texts:
-        return Select(element.label, texts["text"])
+        return plan.Select(element.label, texts["text"])
     if name == "upload_file" and "path" in texts:
-        return Attach(element.label, texts["path"])
+        return plan.Attach(element.label, texts["path"])
     return None
 
 
 def _click(element: Element) -> Action:
     if element.kind == "button":
-        return Submit(element.label)
+        return plan.Submit(element.label)
     if element.kind == "radio":
-        return Select(element.label, element.option)
+        return plan.Select(element.label, element.option)
     if element.kind == "checkboxes":
-        return Check(element.label, element.option)
-    return Click(element.label, "box" if element.kind == "checkbox" else "field")
+        return plan.Check(element.label, element.option)
+    return plan.Click(element.label, "box" if element.kind == "checkbox" else "field")

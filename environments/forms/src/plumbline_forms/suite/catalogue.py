@@ -15,6 +15,7 @@ as red, dark_blue) or "r=Red|b=Dark blue", `shown_if` "device=own_laptop|thin_cl
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,70 +61,19 @@ def text(label: str, draw: Draw, **more: Any) -> Field:
     return Field(**{"name": slug(label), "label": label, "kind": "text", "draw": draw, **more})
 
 
-def area(label: str, draw: Draw, **more: Any) -> Field:
-    """Several lines of text."""
-    return text(label, draw, kind="textarea", **more)
+area, email, tel, url = (partial(text, kind=kind) for kind in ("textarea", "email", "tel", "url"))
+date, time, password, file = (partial(text, kind=kind) for kind in ("date", "time", "password", "file"))
+number, money = partial(text, kind="number"), partial(text, kind="number", minimum="0", step="0.01")
 
 
-def email(label: str, draw: Draw, **more: Any) -> Field:
-    """An e-mail address."""
-    return text(label, draw, kind="email", **more)
+def choice(label: str, texts: str, **more: Any) -> Field:
+    """A control with options."""
+    return text(label, options=options(texts), **more)
 
 
-def tel(label: str, draw: Draw, **more: Any) -> Field:
-    """A telephone number."""
-    return text(label, draw, kind="tel", **more)
-
-
-def url(label: str, draw: Draw, **more: Any) -> Field:
-    """A web address."""
-    return text(label, draw, kind="url", **more)
-
-
-def number(label: str, draw: Draw, minimum: str | None = None, maximum: str | None = None, **more: Any) -> Field:
-    """A number; whole unless a step says otherwise."""
-    return text(label, draw, kind="number", minimum=minimum, maximum=maximum, **more)
-
-
-def money(label: str, draw: Draw, **more: Any) -> Field:
-    """An amount with cents, at least 0."""
-    return number(label, draw, "0", step="0.01", **more)
-
-
-def date(label: str, draw: Draw, **more: Any) -> Field:
-    """A date."""
-    return text(label, draw, kind="date", **more)
-
-
-def time(label: str, draw: Draw, **more: Any) -> Field:
-    """A time of day."""
-    return text(label, draw, kind="time", **more)
-
-
-def password(label: str, draw: Draw, **more: Any) -> Field:
-    """A password."""
-    return text(label, draw, kind="password", **more)
-
-
-def select(label: str, texts: str, **more: Any) -> Field:
-    """A drop-down list whose first, empty option asks for a choice."""
-    given = {"blank": "-", "draw": one_of(), **more}
-    return text(label, kind="select", options=options(texts), **given)
-
-
-def multiselect(label: str, texts: str, **more: Any) -> Field:
-    """A list of which several entries may be chosen."""
-    return text(label, kind="multiselect", options=options(texts), **{"draw": some_of(1, 3), **more})
-
-
-def radio(label: str, texts: str, **more: Any) -> Field:
-    """A group of which one is chosen."""
-    return text(label, kind="radio", options=options(texts), **{"draw": one_of(), **more})
-
-
-def boxes(label: str, texts: str, **more: Any) -> Field:
-    """A group of boxes."""
-    return text(label, kind="checkboxes", options=options(texts), **{"draw": some_of(1, 3), **more})
+# The first, empty option of a drop-down list asks for a choice.
+select, radio = partial(choice, kind="select", blank="-", draw=one_of()), partial(choice, kind="radio", draw=one_of())
+multiselect, boxes = (partial(choice, kind=kind, draw=some_of(1, 3)) for kind in ("multiselect", "checkboxes"))
 
 
 def box(label: str, chance: float = 0.5, **more: Any) -> Field:
@@ -131,14 +81,8 @@ def box(label: str, chance: float = 0.5, **more: Any) -> Field:
     return text(label, kind="checkbox", **{"draw": flag(chance), **more})
 
 
-def consent(label: str, **more: Any) -> Field:
-    """A box without which the form cannot be sent."""
-    return box(label, required=True, **{"draw": agreed(), **more})
-
-
-def file(label: str, draw: Draw, **more: Any) -> Field:
-    """A file to attach."""
-    return text(label, draw, kind="file", **more)
+# A box without which the form cannot be sent.
+consent = partial(box, required=True, draw=agreed())
 
 
 def hidden(name: str, default: str) -> Field:
@@ -146,11 +90,11 @@ def hidden(name: str, default: str) -> Field:
     return Field(name=name, label=name, kind="hidden", default=default)
 
 
-_KINDS: tuple[Callable[..., Field], ...] = (
-    text, area, email, tel, url, number, money, date, time, password, select, multiselect, radio, boxes, box, consent,
-    file, hidden,
-)  # fmt: skip
-FIELDS: Mapping[str, Callable[..., Field]] = {kind.__name__: kind for kind in _KINDS}
+FIELDS: Mapping[str, Callable[..., Field]] = {
+    "text": text, "area": area, "email": email, "tel": tel, "url": url, "number": number, "money": money, "date": date,
+    "time": time, "password": password, "select": select, "multiselect": multiselect, "radio": radio, "boxes": boxes,
+    "box": box, "consent": consent, "file": file, "hidden": hidden,
+}  # fmt: skip
 """By the names that the files of `domains` call them."""
 
 
