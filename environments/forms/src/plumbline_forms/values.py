@@ -50,16 +50,6 @@ def read_limit(text: str) -> int | None:
     return int(match.group(1)) if match else None
 
 
-def is_date(text: str) -> bool:
-    """Whether a text is an ISO date that the calendar has."""
-    return _scalar("date", text) is not None
-
-
-def is_time(text: str) -> bool:
-    """Whether it is HH:MM, HH:MM:SS, or that with a fraction of a second."""
-    return _scalar("time", text) is not None
-
-
 def _scalar(kind: str, text: str) -> Decimal | None:
     """A value as a number: days, or milliseconds since midnight; None where it is no value of the kind."""
     if kind == "number":
@@ -183,6 +173,13 @@ def _is_host(text: str, *, needed: bool, special: bool) -> bool:
     return all(number < 256 for number in numbers[:-1]) and numbers[-1] < 256 ** (5 - len(parts))
 
 
+def is_valid(kind: str, text: str) -> bool:
+    """Whether a text has the form that controls of a kind send."""
+    if kind in {"email", "url"}:
+        return is_email(text) if kind == "email" else is_url(text)
+    return kind not in _STEPS or _scalar(kind, text) is not None
+
+
 def _ascii_host(address: str) -> str:
     """An address with its host in the ASCII form of internationalised names, as browsers send it."""
     local, _, host = address.rpartition("@")
@@ -262,7 +259,7 @@ def sanitised(kind: str, value: str) -> str:
         value = value.replace("\n", "").replace("\r", "")
         value = value.strip(_BLANK) if kind in {"email", "url"} else value
         return _ascii_host(value) if kind == "email" else value
-    return value if kind not in _STEPS or _scalar(kind, value) is not None else ""
+    return value if is_valid(kind, value) else ""
 
 
 def typed(kind: str, text: str, language: str = "en", maxlength: int | None = None) -> Typed:
@@ -312,7 +309,7 @@ def invalid(kind: str, text: str, attributes: Mapping[str, str], *, edited: bool
     if kind in _STEPS:
         found = range_problem(kind, text, *(attributes.get(name) for name in ("min", "max", "step", "value")))
         return f"out of range ({found})" if found else ""
-    if (kind == "email" and not is_email(text)) or (kind == "url" and not is_url(text)):
+    if not is_valid(kind, text):
         return f"not a valid {kind}"
     if kind != "textarea" and (pattern := attributes.get("pattern")) is not None:
         try:

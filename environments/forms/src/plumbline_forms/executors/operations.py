@@ -246,12 +246,7 @@ Operation = Enter | Choose | Tick | Put | Touch | Send | Push | Return | Go
 
 
 def resolve(
-    action: Action,
-    model: PageModel,
-    path: str,
-    files: frozenset[str],
-    limits: Limits,
-    near: int | None = None,
+    action: Action, model: PageModel, path: str, files: frozenset[str], limits: Limits, near: int | None = None
 ) -> Operation | Attempt:
     """What an action comes to on a page.
 

@@ -19,17 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 from plumbline.errors import PlumblineError
 from plumbline_forms.site.page import WORDS, Entries, View, render_page, render_receipt, shown_by
 from plumbline_forms.suite.declaration import Field, Form, InOrder, Page
-from plumbline_forms.values import (
-    UnreadPatternError,
-    is_date,
-    is_email,
-    is_time,
-    is_url,
-    matches,
-    range_problem,
-    read_decimal,
-    utf16_length,
-)
+from plumbline_forms.values import UnreadPatternError, is_valid, matches, range_problem, utf16_length
 
 # -- receipts ------------------------------------------------------------------------------------------------------
 
@@ -143,14 +133,6 @@ def grouped(pairs: Pairs) -> dict[str, tuple[str, ...]]:
 
 # -- validation ----------------------------------------------------------------------------------------------------
 
-_VALID: Mapping[str, Callable[[str], bool]] = {
-    "email": is_email,
-    "url": is_url,
-    "date": is_date,
-    "time": is_time,
-    "number": lambda text: read_decimal(text) is not None,
-}
-
 
 def check_page(form: Form, page: Page, entries: Entries, files: Entries) -> dict[str, str]:
     """Messages by field name for what is wrong with a page's entries; empty where it is accepted."""
@@ -195,8 +177,7 @@ def _problem(one: Field, entries: Entries, files: Entries) -> str:
 
 
 def _typed_problem(one: Field, value: str) -> str:
-    valid = _VALID.get(one.kind)
-    if valid is not None and not valid(value):
+    if not is_valid(one.kind, value):
         return "kind"
     if one.kind != "textarea" and ("\n" in value or "\r" in value):
         return "kind"

@@ -21,19 +21,8 @@ from typing import Any
 
 from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
-from plumbline_forms.suite.declaration import (
-    Adds,
-    Condition,
-    Draw,
-    Field,
-    Form,
-    InOrder,
-    Multiplies,
-    Option,
-    Page,
-    Rule,
-    Value,
-)
+from plumbline_forms.suite import declaration
+from plumbline_forms.suite.declaration import Condition, Field, Form, Option, Page, Value
 from plumbline_forms.suite.drawing import DRAWS, Drawing, agreed, flag, one_of, some_of
 
 # -- fields --------------------------------------------------------------------------------------------------------
@@ -56,7 +45,7 @@ def shown(name: str, *values: str) -> Condition:
     return Condition(name, values or ("on",))
 
 
-def text(label: str, draw: Draw, **more: Any) -> Field:
+def text(label: str, draw: declaration.Draw, **more: Any) -> Field:
     """A line of text."""
     return Field(**{"name": slug(label), "label": label, "kind": "text", "draw": draw, **more})
 
@@ -106,10 +95,10 @@ DOMAINS = ("academic", "business", "creative", "technology", "finance", "health"
 HELD_OUT = ("thesis-defence", "trade-show-booth", "palco-do-festival", "mortgage-precheck", "device-return")
 """Five forms of five domains, one a wizard and one in Portuguese, of which training never sees a record."""
 
-_RULES: Mapping[str, Callable[[list[str]], Rule]] = {
-    "in_order": lambda names: InOrder(*names),
-    "adds": lambda names: Adds(tuple(names[:-1]), names[-1]),
-    "multiplies": lambda names: Multiplies((names[0], names[1]), *names[2:]),
+_RULES: Mapping[str, Callable[[list[str]], declaration.Rule]] = {
+    "in_order": lambda names: declaration.InOrder(*names),
+    "adds": lambda names: declaration.Adds(tuple(names[:-1]), names[-1]),
+    "multiplies": lambda names: declaration.Multiplies((names[0], names[1]), *names[2:]),
 }
 
 
@@ -138,7 +127,7 @@ def _field(form: str, written: dict[str, Any]) -> Field:
         raise ValueError(f"form {form}: the {kind} {label!r} cannot be read: {error!r}") from error
 
 
-def _draw(written: str | dict[str, Any]) -> Draw:
+def _draw(written: str | dict[str, Any]) -> declaration.Draw:
     if isinstance(written, str):
         name, *given = written.split()
         named = {}

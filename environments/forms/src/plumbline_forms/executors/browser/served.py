@@ -25,12 +25,7 @@ Watch = Callable[[int, Action, Attempt | None], Awaitable[None]]
 
 
 async def carry_out(
-    page: "Page",
-    site: Site,
-    address: str,
-    case: Case,
-    course: Course,
-    watch: Watch | None = None,
+    page: "Page", site: Site, address: str, case: Case, course: Course, watch: Watch | None = None
 ) -> Execution:
     """Carry out a plan in an episode of its own.
 
