@@ -3,13 +3,15 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
-
-from jinja2 import Environment, FileSystemLoader
+from typing import TYPE_CHECKING, Any
 
 from plumbline.tasks.tables import read_table
 from plumbline_forms.suite.declaration import Field, Form, Language
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 Entries = Mapping[str, tuple[str, ...]]
 """Values by name, in the order received; a name sent twice has two values."""
@@ -49,10 +51,6 @@ class View:
 
 WORDS: Mapping[Language, Mapping[str, str]] = read_table(Path(__file__).with_name("words.yaml"))
 """What pages say besides the declaration, messages about wrong entries included."""
-_PAGES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True, lstrip_blocks=True
-)
-_PAGES.filters["json"] = lambda values: json.dumps(values, ensure_ascii=False)
 
 
 def shown_by(one: Field, entries: Entries) -> bool:
@@ -92,4 +90,14 @@ def render_receipt(view: View) -> str:
 
 def _rendered(view: View, **given: Any) -> str:
     words = WORDS[view.form.language]
-    return _PAGES.get_template("page.html.j2").render(form=view.form, words=words, stars=view.stars, **given)
+    return _template().render(form=view.form, words=words, stars=view.stars, **given)
+
+
+@cache
+def _template() -> "Template":
+    from jinja2 import Environment, FileSystemLoader
+
+    folder = FileSystemLoader(Path(__file__).parent)
+    pages = Environment(loader=folder, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    pages.filters["json"] = lambda values: json.dumps(values, ensure_ascii=False)
+    return pages.get_template("page.html.j2")
