@@ -10,7 +10,7 @@ _TITLE = "<form method=post><label>Title <input name=t required></label>"
 _BUTTONS = _TITLE + (
     "<button name=do value=draft formnovalidate>Save draft</button><button name=do value=publish>Publish</button>"
     "<input type=reset value=Clear name=do><button type=button name=do value=x>Preview</button>"
-    "</form>"
+    '<input type=image name=at alt=Map src="data:,"><input type=image title=Point src="data:,"></form>'
 )
 _LOG_IN = (
     "<form method=post><label>Email <input name=email></label><label>Password <input name=pw type=password></label>"
@@ -33,6 +33,12 @@ CASES = {
     # Buttons.
     "named": (_BUTTONS, (Type("Title", "a"), Submit("Publish")), [("t", "a"), ("do", "publish")]),
     "formnovalidate": (_BUTTONS, (Submit("Publish"), Submit("Save draft")), [("t", ""), ("do", "draft")]),
+    "image": (_BUTTONS, (Type("Title", "a"), Submit("Map")), [("t", "a"), ("at.x", "0"), ("at.y", "0")]),
+    "image by its title, without a name": (
+        _BUTTONS,
+        (Type("Title", "a"), Submit("Point")),
+        [("t", "a"), ("x", "0"), ("y", "0")],
+    ),
     "plain": (_BUTTONS, (Submit("Preview"), Click("Preview")), None),
     "reset": (_BUTTONS, (Type("Title", "a"), Submit("Clear"), Submit("Publish")), None),
     "default by Enter": (_BUTTONS, (Type("Title", "a"), Press("Enter")), [("t", "a"), ("do", "draft")]),
@@ -188,11 +194,11 @@ CASES = {
         (Check("Post"), Type("Mail", "1"), Submit("Send")),
         [("post", "1"), ("mail", ""), ("b", "1")],
     ),
-    "labels around choices and texts": (
+    "labels around choices, texts and suggestions": (
         _FORM + "<label>Way<i> <select name=a><option>x<option>y</select></i></label><label>Why <b><textarea name=b>t"
-        "</textarea></b></label>" + _SEND,
-        (Select("Way", "y"), Type("Why", "1"), Submit("Send")),
-        [("a", "y"), ("b", "1")],
+        "</textarea></b></label><label>Who <input name=c list=d><datalist id=d><option>z</datalist></label>" + _SEND,
+        (Select("Way", "y"), Type("Why", "1"), Select("Who", "z"), Submit("Send")),
+        [("a", "y"), ("b", "1"), ("c", "z")],
     ),
     "texts that are not rendered": (
         _FORM + "<label>A <input name=a></label><label>B <input name=b style='color: red; display:none'></label>"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from environments.forms.tests.pages import at_page
-from plumbline_forms.plans.actions import Submit, Type
+from plumbline_forms.plans.actions import Select, Submit, Type
 from plumbline_forms.values import (
     PICKED,
     TYPED,
@@ -14,6 +14,7 @@ from plumbline_forms.values import (
     invalid,
     is_url,
     matches,
+    read_pattern,
     sanitised,
     typed,
 )
@@ -36,9 +37,16 @@ def test_a_pattern_means_what_javascript_means(pattern, good, bad):
     assert (matches(pattern, good), matches(pattern, bad)) == (True, False)
 
 
-@pytest.mark.parametrize(
-    "pattern", ["[0-9-()]", "a|b", "(a+)+b", "(?=a)a", "\\p{L}", "[!!]", "[z-a]", "a" * 3000, "(", "a*a*"]
-)
+ERRONEOUS = "[0-9-()] [a-zA-Z0-9-]+ [(]\\d+[)] [{}] [a|b] [/]"
+
+
+@pytest.mark.parametrize("pattern", ERRONEOUS.split())
+def test_an_erroneous_pattern_is_ignored(pattern):
+    assert read_pattern(pattern) is None
+    assert matches(pattern, "anything")
+
+
+@pytest.mark.parametrize("pattern", ["a|b", "(a+)+b", "(?=a)a", "\\p{L}", "[!!]", "[z-a]", "a" * 3000, "(", "a*a*"])
 def test_a_pattern_that_is_not_read_here_is_refused_in_words(pattern):
     with pytest.raises(UnreadPatternError, match="its pattern"):
         matches(pattern, "a")
@@ -61,6 +69,7 @@ VALUES = [
     ("text", {"maxlength": "3"}, "a😀😀", "a😀", ""),
     ("text", {"maxlength": " +3px"}, "abcdef", "abc", ""),
     ("text", {"minlength": "4"}, "a😀", "a😀", "too short"),
+    ("tel", {"pattern": "[0-9-() ]+"}, "ext. 12", "ext. 12", ""),
     ("textarea", {"maxlength": "4"}, "a\r\nbcd", "a\nbc", ""),
     ("textarea", {"pattern": "a"}, "b", "b", ""),
     ("email", {}, " a@b.co ", "a@b.co", ""),
@@ -132,3 +141,24 @@ def test_a_text_is_read_in_the_language_of_the_page_once(text, sent):
 )
 def test_addresses(address, right):
     assert is_url(address) == right
+
+
+_SUGGESTS = (
+    '<label>Part <input name="p" list="l"{}></label><datalist id="l"><option value="Blink&gt;DOM">DOM</option>'
+    '<option label="Forms" value="Blink&gt;Forms"><option>CSS<option disabled>Old<option value="">Any</datalist>'
+)
+
+
+@pytest.mark.parametrize(
+    ("option", "sent"), [("Blink>DOM", "Blink>DOM"), ("DOM", "Blink>DOM"), ("forms", "Blink>Forms"), ("CSS", "CSS")]
+)
+def test_a_suggestion_is_typed(option, sent):
+    assert at_page(_SUGGESTS.format(""), Select("Part", option), Submit())[0] == [("p", sent)]
+
+
+def test_what_is_no_suggestion_cannot_be_selected():
+    for option in ("HTML", "Old", "Any"):
+        assert at_page(_SUGGESTS.format(""), Select("Part", option))[1][0].status == "not found"
+    assert at_page(_SUGGESTS.format(" type=password"), Select("Part", "CSS"))[1][0].status == "refused"
+    assert at_page(_SUGGESTS.format(" readonly"), Select("Part", "DOM"))[1][0].status == "refused"
+    assert at_page('<label>Part <input name="p"></label>', Select("Part", "DOM"))[1][0].status == "refused"

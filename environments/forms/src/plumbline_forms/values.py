@@ -204,18 +204,23 @@ _ATOM = rf"(?:[^\\^$.*+?()\[\]{{}}|]|\\[\\^$.*+?()[\]{{}}|/dw]|\[\^?(?:{_MEMBER}
 _TIMES = r"(?:\{\d{1,3}\})?"
 _STRETCH = rf"(?:{_ATOM}{_TIMES}|\((?:{_ATOM}{_TIMES})+\){_TIMES})*"
 _DOUBLED = re.compile(r"([!#%*+,.:;<=>?@])\1")  # JavaScript reserves them in classes
+_ERRONEOUS = re.compile(rf"(?<!\\)\[\^?(?:{_MEMBER}(?:-{_MEMBER})?+)*+(?:-(?!-)|[(){{}}/|])", re.ASCII)
 _READ = re.compile(rf"{_STRETCH}(?:{_ATOM}(?:[?*+]|\{{\d{{1,3}},\d{{0,3}}\}}){_STRETCH})?", re.ASCII)
 
 
 @lru_cache(maxsize=512)
-def read_pattern(pattern: str) -> re.Pattern[str]:
+def read_pattern(pattern: str) -> re.Pattern[str] | None:
     """The attribute pattern: letters, classes and groups with fixed counts, and one piece of any length.
+
+    None for a class with a sign that JavaScript wants escaped there ("[0-9-()]"): a browser ignores such a pattern.
 
     Python and JavaScript read such a pattern alike, and it takes no long on any text.
 
     Raises:
         UnreadPatternError: it is more than that.
     """
+    if len(pattern) < 1000 and _ERRONEOUS.search(pattern):
+        return None
     if len(pattern) > 1000 or _DOUBLED.search(pattern) or _READ.fullmatch(pattern) is None:
         raise UnreadPatternError(f"its pattern {pattern[:40]!r} is not read here")
     try:
@@ -230,7 +235,8 @@ def matches(pattern: str, text: str) -> bool:
     Raises:
         UnreadPatternError: see `read_pattern`.
     """
-    return read_pattern(pattern).fullmatch(text) is not None
+    compiled = read_pattern(pattern)
+    return compiled is None or compiled.fullmatch(text) is not None
 
 
 # -- what a control holds ---------------------------------------------------------------------------------------------

@@ -279,7 +279,12 @@ class Visit:
         """What a browser would send: the entry list of a form, with its button."""
         entries: list[Entry] = []
         for control in self._of(form):
-            if not control.name or not self.enabled(control) or (control.kind == "button" and control is not button):
+            if not self.enabled(control) or (control.kind == "button" and control is not button):
+                continue
+            if control.does == "image":
+                prefix = f"{control.name}." if control.name else ""
+                entries += [Entry(f"{prefix}x", "0"), Entry(f"{prefix}y", "0")]
+            if not control.name or control.does == "image":
                 continue
             values = self._values(control)
             if control.kind == "file":

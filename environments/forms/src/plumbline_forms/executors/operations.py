@@ -337,12 +337,17 @@ def _choose(target: Target, option: str, *, on: bool) -> Operation | Attempt:
         if member is None:
             return Attempt("not found", f"{target.label!r} has no option {option[:60]!r}")
         return _ticked(member, on=on)
-    if target.kind not in {"select", "multiselect"}:
+    suggests = target.kind in _TYPED and bool(control.choices) and on
+    if target.kind not in {"select", "multiselect"} and not suggests:
         return Attempt("refused", f"{target.label!r} is a {target.kind}: it has no options")
     offered = tuple(sorted(control.choices, key=lambda one: one.disabled))
     choice = _best(option, offered, lambda one: (one.text, one.value))
     if choice is None:
         return Attempt("not found", f"{target.label!r} has no option {option[:60]!r}")
+    if suggests and "readonly" in control.attributes:
+        return Attempt("refused", f"{target.label!r} cannot be changed")
+    if suggests:
+        return Enter(control, choice.value, clear=True)
     if choice.disabled:
         return Attempt("refused", f"the option {option[:60]!r} cannot be chosen")
     if target.kind == "select" and not on:
@@ -405,7 +410,7 @@ def _submit(label: str, model: PageModel, near: int | None) -> Operation | Attem
 
 
 def _pressed(button: Control) -> Operation:
-    sends = button.does == "submit" and button.form is not None
+    sends = button.does in {"submit", "image"} and button.form is not None
     return Send(button) if sends else Push(button)
 
 

@@ -17,7 +17,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from plumbline.errors import DataError
 from plumbline_forms.values import PICKED, TYPED, read_limit, sanitised
 
-_OTHERS = frozenset({"hidden", "checkbox", "radio", "file", "button", "reset", "submit"}) | frozenset(
+_OTHERS = frozenset({"hidden", "checkbox", "radio", "file", "button", "reset", "submit", "image"}) | frozenset(
     {"month", "week", "datetime-local", "range", "color"}
 )
 """Types of inputs that take no text here; the last five are in no form, and stay as they are."""
@@ -58,7 +58,7 @@ class Control:
     value: str = ""
     checked: bool = False
     choices: tuple[Choice, ...] = ()
-    """Options of a select."""
+    """Options of a select, suggestions of an input."""
     chosen: tuple[int, ...] = ()
     """Places of the choices that are selected at first."""
     attributes: Mapping[str, str] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Control:
     barred: bool = False
     """Whether it is read-only, so that no constraint is checked."""
     does: str = "submit"
-    """What a click on a button does: submit, reset or button."""
+    """What a click on a button does: submit, reset, button, or image, which submits with coordinates."""
     aliases: tuple[str, ...] = ()
     """Further names of a button: its value, title and the like."""
     placeholder: bool = False
@@ -143,7 +143,7 @@ class PageModel:
     def submits(self, form: int) -> tuple[Control, ...]:
         """The submit buttons of a form; the first is its default button."""
         buttons = (one for one in self.controls if one.kind == "button" and one.form == form)
-        return tuple(one for one in buttons if one.does == "submit")
+        return tuple(one for one in buttons if one.does in {"submit", "image"})
 
 
 @lru_cache(maxsize=512)
@@ -234,7 +234,7 @@ class _Nodes:
         if kind == "input":
             kind = attributes.get("type", "text").lower()
             kind = kind if kind in TYPED - {"textarea"} or kind in PICKED or kind in _OTHERS else "text"
-            kind = "button" if kind in {"submit", "reset"} else kind
+            kind = "button" if kind in {"submit", "reset", "image"} else kind
         conditions, group, around = [], "", ""
         disabled, hidden = "disabled" in attributes, node.mem_id in self.hiding
         styled, inside, below = node.mem_id in self.styled, True, node
@@ -280,7 +280,12 @@ class _Nodes:
         if kind == "textarea":
             # The parser dropped the first line break already, as browsers do.
             return replace(control, value=node.text().replace("\r\n", "\n"))
-        return replace(control, value=sanitised(kind, control.value)) if control.is_typed else control
+        if not control.is_typed:
+            return control
+        listed = self.named.get(attributes.get("list", "")) if kind != "password" else None
+        offered = _list(control, listed).choices if listed is not None and listed.tag == "datalist" else ()
+        choices = tuple(one for one in offered if one.value and not one.disabled)
+        return replace(control, value=sanitised(kind, control.value), choices=choices)
 
 
 def _list(control: Control, node: LexborNode) -> Control:
@@ -307,11 +312,14 @@ def _button(control: Control, node: LexborNode, aria: str) -> Control:
     """A button with what it does, and what it may be called: what a user reads on it first."""
     attributes = control.attributes
     kind = attributes.get("type", "").lower()
-    does = kind if kind in {"reset", "button"} else "submit"
+    is_image = kind == "image" and node.tag == "input"
+    does = kind if kind in {"reset", "button"} or is_image else "submit"
     value, title = attributes.get("value", ""), attributes.get("title", "")
     if node.tag == "button":
         pictures = " ".join(image.attributes.get("alt") or "" for image in node.css("img")).strip()
         names = [_text(node), pictures, aria, title, value, control.label]
+    elif is_image:
+        names = [attributes.get("alt", ""), aria, title, value, control.name, control.label]
     else:
         value = attributes.get("value", {"submit": "Submit", "reset": "Reset"}.get(does, ""))  # as Chromium writes
         names = [value, aria, title, control.label]
