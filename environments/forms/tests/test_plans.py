@@ -23,7 +23,8 @@ from plumbline_forms.plans.actions import (
 )
 from plumbline_forms.plans.reader import MAX_STEPS, read_step, read_steps
 from plumbline_forms.plans.reader import _read_body as _read
-from plumbline_forms.plans.sentences import Work, sentences
+from plumbline_forms.plans.sentences import sentences
+from plumbline_forms.plans.tokens import Work
 from plumbline_forms.plans.vocabulary import UNKNOWN
 from plumbline_forms.plans.writer import read_plan, write_agent, write_steps
 from plumbline_forms.suite.catalogue import FORMS

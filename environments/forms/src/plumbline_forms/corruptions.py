@@ -1,4 +1,4 @@
-"""The gold plan as somebody in a hurry would have recorded it: things left out, nothing wrong in what is there."""
+"""Plans with something wrong or left out: careless recordings, and plans of a model that misreads the page."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,7 +8,8 @@ import numpy as np
 from plumbline_forms.options import Sloppiness
 from plumbline_forms.plans.actions import Action, Attach, Check, Element, Fill, Select, Submit, Type, Uncheck
 
-# -- sloppy --------------------------------------------------------------------------------------------------------
+# -- careless recordings ----------------------------------------------------------------------------------------------
+# The gold plan as somebody in a hurry would have recorded it: things left out, nothing wrong in what is there.
 
 
 def sloppily(actions: Sequence[Action], sloppiness: Sloppiness, rng: np.random.Generator) -> list[Action]:
@@ -30,7 +31,11 @@ def sloppily(actions: Sequence[Action], sloppiness: Sloppiness, rng: np.random.G
     return kept
 
 
-# -- misreading ----------------------------------------------------------------------------------------------------
+# -- misread pages ----------------------------------------------------------------------------------------------------
+# Plans as a small model writes them for a form that it has not seen: what the page says is misread or miscopied.
+#
+# The mistakes of trained models: the right label with the action of another kind of control, a label for its
+# neighbour's or for an option of its own, letters lost in copying, the second of several files left out.
 
 MOST = 3
 """Mistakes of a plan."""

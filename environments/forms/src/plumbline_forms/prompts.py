@@ -17,7 +17,7 @@ from plumbline_forms.suite.catalogue import is_shown
 from plumbline_forms.suite.declaration import Field, Form, Language, Value
 from plumbline_forms.values import MONTHS
 
-# -- telling -------------------------------------------------------------------------------------------------------
+# -- how a value is told ----------------------------------------------------------------------------------------------
 
 _BOOLS: Mapping[Language, tuple[str, str]] = {"en": ("no", "yes"), "pt": ("não", "sim")}
 

@@ -227,7 +227,12 @@ def _in_order(mine: Sequence[str], wanted: Sequence[str]) -> int:
     return row[-1]
 
 
-# -- seed_rubric ---------------------------------------------------------------------------------------------------
+# -- the rubric of the log --------------------------------------------------------------------------------------------
+# seed-v6: the rubric of the forms log's tables, for figures that are compared with them. It does not judge well.
+#
+# 0.4 for words of success on the last page, 0.4 for what the plan says that it typed, 0.2 for the share of its actions
+# that raised no error. It never looks at what the server received, pays for sending an empty form, and pays a perfect
+# plan no more than one that types after the form is gone: that is what it is here to show.
 
 SEED_RUBRIC = Rubric(
     "forms-seed-v6",
@@ -301,7 +306,7 @@ def _plain(text: str) -> str:
     return text.casefold().replace(" ", "_").strip()
 
 
-# -- mistakes ------------------------------------------------------------------------------------------------------
+# -- which fields are wrong, in words ---------------------------------------------------------------------------------
 
 NOTHING = "(nothing)"
 _MOST_REASONS = 6
@@ -340,7 +345,7 @@ def _text(value: Canonical) -> str:
     return (value if isinstance(value, str) else ", ".join(value)) or NOTHING
 
 
-# -- headline ------------------------------------------------------------------------------------------------------
+# -- what evaluations put first ---------------------------------------------------------------------------------------
 
 RECEIVED = Headline(
     figures=(

@@ -15,7 +15,7 @@ from typing import Any
 from plumbline.tasks.text.json_values import values_in, whole
 from plumbline_forms.plans import actions as forms
 from plumbline_forms.plans.reader import action_objects, claims, cleaned, cut, read_line, read_object
-from plumbline_forms.plans.sentences import TooMuchWorkError, Work, plainer, quotations
+from plumbline_forms.plans.tokens import TooMuchWorkError, Work, plainer, quotations
 from plumbline_forms.plans.vocabulary import SUBMIT_WORDS, Names, loose, names_of
 from plumbline_miniwob.actions import Act, Named, Point, Ref, Target, from_json, key_named, target_json
 from plumbline_miniwob.grammar import NOWHERE, OWN, PAUSE, SCROLLED, Page, read_pieces, read_step

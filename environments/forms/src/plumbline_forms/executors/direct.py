@@ -18,7 +18,7 @@ from plumbline_forms.plans.actions import Action, Done, Plan
 from plumbline_forms.site.site import Site
 from plumbline_forms.values import PICKED, TYPED, held, invalid, typed
 
-# -- request -------------------------------------------------------------------------------------------------------
+# -- the request that a browser sends ---------------------------------------------------------------------------------
 
 _REDIRECTS = 5
 _BOUNDARY = "----PlumblineFormBoundary"
@@ -107,7 +107,7 @@ class Tab:
         return True
 
 
-# -- visit ---------------------------------------------------------------------------------------------------------
+# -- one page while a user is at it -----------------------------------------------------------------------------------
 
 ENTERED = (TYPED | PICKED) - {"textarea"}
 """Kinds of which Enter sends a form without a button only where it has no other."""

@@ -19,7 +19,11 @@ from plumbline_forms.plans.actions import Action
 from plumbline_forms.plans.vocabulary import SUBMIT_WORDS, folded, loose
 from plumbline_forms.values import PICKED, TYPED
 
-# -- locate --------------------------------------------------------------------------------------------------------
+# -- which control a label means --------------------------------------------------------------------------------------
+# Which control a label means: as a user would look for it, and never by a guess between two.
+#
+# In this order: the label as it is written, the label without punctuation and accents, the control's own name, and at
+# last all words of what was asked for among the words of exactly one label.
 
 _WORDS = re.compile(r"[^\W_]+")
 RADIOS, BOXES, OPTION = "radio group", "box group", "option"
@@ -164,7 +168,7 @@ def _targets(model: PageModel) -> list[Target]:
     return targets
 
 
-# -- operations ----------------------------------------------------------------------------------------------------
+# -- what is done to it -----------------------------------------------------------------------------------------------
 
 _TYPED = TYPED | PICKED
 _CHOSEN = frozenset({"select", "multiselect", RADIOS, BOXES})

@@ -1,4 +1,4 @@
-"""The pages of a form as a plan leaves them, to be looked at: nothing in them does anything."""
+"""A plan to be looked at: the pages as it leaves them, and a strip of pictures. Nothing in the pages does anything."""
 
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from playwright.async_api import Page, ViewportSize
 
 
-# -- filled --------------------------------------------------------------------------------------------------------
+# -- pages as a plan leaves them --------------------------------------------------------------------------------------
 
 MOST = 12
 """Pages of one plan; what is between the first ones and the last is left out where there would be more."""
@@ -100,7 +100,7 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
-# -- film ----------------------------------------------------------------------------------------------------------
+# -- a strip of pictures ----------------------------------------------------------------------------------------------
 
 _SIZE: "ViewportSize" = {"width": 720, "height": 540}
 _LOADS = (Submit, Press, Navigate)

@@ -102,14 +102,18 @@ class Plan:
     actions: tuple[Action, ...]
     how: str = "steps"
     """steps, json or none; +unread where a line or an action was not understood, +cut where it was too long;
-    none+costly where reading it takes more than `sentences.MOST_WORK`."""
+    none+costly where reading it takes more than `tokens.MOST_WORK`."""
     unread: int = 0
     """Lines that claim to be steps, or actions, that were not understood."""
     idle: int = 0
     """Steps or actions that were understood and change nothing on a page: "wait", "leave it empty", a screenshot."""
 
 
-# -- elements ------------------------------------------------------------------------------------------------------
+# -- elements ---------------------------------------------------------------------------------------------------------
+# The controls of a form as a browser agent sees them: numbered from 1, page after page, each option by itself.
+#
+# A browser's own state numbers what is on the screen; this is the same list made from the declaration, so that a plan
+# can be written before any page was opened. Fields that are shown only later have their numbers from the start.
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +151,8 @@ def elements_of(form: Form) -> tuple[Element, ...]:
     return tuple(found)
 
 
-# -- oracle --------------------------------------------------------------------------------------------------------
+# -- the plan of an oracle --------------------------------------------------------------------------------------------
+# The plan of somebody who knows every value and every kind of control: it is accepted and right, by construction.
 
 ADDRESS = "http://127.0.0.1:5050"
 """What prompts and plans call the site; executors go to wherever it really is."""

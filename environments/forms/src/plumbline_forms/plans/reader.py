@@ -1,4 +1,4 @@
-"""What a sentence comes to on a form: the actions that it asks for."""
+"""Reads plain-text steps, calls and objects into typed actions. Never raises, whatever the text."""
 
 import json
 import re
@@ -9,17 +9,15 @@ from typing import Any, Literal
 
 from plumbline_forms.plans import actions as plan
 from plumbline_forms.plans.actions import Action, Element, Fill, Plan
-from plumbline_forms.plans.sentences import (
-    Sentence,
+from plumbline_forms.plans.sentences import Sentence, mentions, sentences
+from plumbline_forms.plans.tokens import (
     TooMuchWorkError,
     Work,
     has_quote,
     is_quoted,
-    mentions,
     opens,
     plainer,
     quotations,
-    sentences,
     tokens_of,
     unquoted,
     verbs_of,
@@ -27,7 +25,7 @@ from plumbline_forms.plans.sentences import (
 from plumbline_forms.plans.vocabulary import KEYS, NO, SUBMIT_WORDS, UNKNOWN, YES, Names, Token, folded, loose, words_of
 from plumbline_forms.suite.declaration import TYPED
 
-# -- meaning -------------------------------------------------------------------------------------------------------
+# -- what a sentence comes to -----------------------------------------------------------------------------------------
 
 URL = re.compile(r"[a-z][a-z0-9+.-]{0,30}://[^\s<>'\"`]+", re.IGNORECASE)
 _SELECTS = frozenset({"select", "multiselect", "radio", "checkboxes"})
@@ -179,7 +177,11 @@ def _press(said: Sentence, text: str, names: Names) -> list[Action] | None:
     return [plan.Press(label)]
 
 
-# -- calls ---------------------------------------------------------------------------------------------------------
+# -- calls and objects ------------------------------------------------------------------------------------------------
+# Actions that are written as calls or objects: `page.getByLabel("L").fill("V")`, `{"action": "type", "target": "L"}`.
+#
+# Their names are the verbs of sentences ("select_option", "selectOption"), their parameters say which argument is the
+# control. Where neither they nor the form's labels do, nothing is read.
 
 _NAMING = (
     *("action", "action_type", "actionType", "tool", "tool_name", "function", "command", "method", "operation", "op"),
@@ -392,7 +394,7 @@ def _part(key: str) -> str:
     return ""
 
 
-# -- read ----------------------------------------------------------------------------------------------------------
+# -- lines ------------------------------------------------------------------------------------------------------------
 
 MAX_CHARACTERS = 60_000
 """Of a completion; what is beyond is not read."""
@@ -426,7 +428,7 @@ _FENCE = re.compile(r"`{3,}\w*|`*")
 
 
 COSTLY = Plan((), "none+costly")
-"""A plan that takes more than `sentences.MOST_WORK`."""
+"""A plan that takes more than `tokens.MOST_WORK`."""
 
 
 def read_steps(text: str, names: Names = UNKNOWN) -> Plan:

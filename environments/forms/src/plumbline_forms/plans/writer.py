@@ -1,4 +1,7 @@
-"""Writes typed actions as plain-text steps, in English or Portuguese, such that reading gives the same actions."""
+"""Writes typed actions as plain-text steps or as the JSON of browser agents, and reads what a model wrote in either.
+
+Reading gives the same actions as were written.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +22,11 @@ from plumbline_forms.plans.reader import (
     read_step,
     read_steps,
 )
-from plumbline_forms.plans.sentences import TooMuchWorkError, Work
+from plumbline_forms.plans.tokens import TooMuchWorkError, Work
 from plumbline_forms.plans.vocabulary import DATA, SUBMIT_WORDS, Names, names_of
 from plumbline_forms.suite.declaration import Language
 
-# -- write ---------------------------------------------------------------------------------------------------------
+# -- steps ------------------------------------------------------------------------------------------------------------
 
 _TEMPLATES: Mapping[Language, Mapping[str, str]] = DATA["steps"]
 
@@ -79,7 +82,13 @@ def _sentence(action: Action, language: Language, quote: Callable[[str], str]) -
     return _TEMPLATES[language][said[0]].format(*map(quote, said[1:]))
 
 
-# -- agent ---------------------------------------------------------------------------------------------------------
+# -- agents' JSON -----------------------------------------------------------------------------------------------------
+# The JSON of browser agents (AgentOutput) and its bridge to the plain-text steps, without loss both ways.
+#
+# An agent's actions name elements by number, and say `click` for a box, a radio and a button alike. So a step is not
+# always to be had back from its action. What keeps the bridge exact is `next_goal`: each output carries the sentences
+# of its actions there. Reading believes a sentence only if it stands for exactly the action beside it; if not, the
+# action counts as it is. So foreign JSON is read by its actions alone, and nothing can be claimed in prose.
 
 ACTIONS_PER_OUTPUT = 4
 """How many actions browser agents carry out at once; they drop what is beyond without a word."""

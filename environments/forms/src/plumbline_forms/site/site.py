@@ -21,7 +21,7 @@ from plumbline_forms.site.page import WORDS, Entries, View, render_page, render_
 from plumbline_forms.suite.declaration import Field, Form, InOrder, Page
 from plumbline_forms.values import UnreadPatternError, is_valid, matches, range_problem, utf16_length
 
-# -- receipts ------------------------------------------------------------------------------------------------------
+# -- what the server received -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def submission_of(receipts: Sequence[Receipt]) -> Submission | None:
     return None
 
 
-# -- body ----------------------------------------------------------------------------------------------------------
+# -- bodies of requests -----------------------------------------------------------------------------------------------
 
 Pairs = list[tuple[str, str]]
 MAX_FIELDS = 500
@@ -203,7 +203,7 @@ def _file_problem(one: Field, entries: Entries, files: Entries) -> str:
     return "" if all(name.lower().endswith(one.accept) for name in names) or not one.accept else "ending"
 
 
-# -- application ---------------------------------------------------------------------------------------------------
+# -- somebody else's application in place of the site's own pages -----------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from plumbline_forms.suite import declaration
 from plumbline_forms.suite.declaration import Condition, Field, Form, Option, Page, Value
 from plumbline_forms.suite.drawing import DRAWS, Drawing, agreed, flag, one_of, some_of
 
-# -- fields --------------------------------------------------------------------------------------------------------
+# -- constructors of fields -------------------------------------------------------------------------------------------
 
 
 def slug(text: str) -> str:
@@ -167,7 +167,10 @@ FORMS: Mapping[str, Form] = {
 }
 
 
-# -- records -------------------------------------------------------------------------------------------------------
+# -- records ----------------------------------------------------------------------------------------------------------
+# Records: the values that one example asks to enter, drawn from a seed, a form's name and an index.
+#
+# A record satisfies every constraint of its form, so that the server accepts it; no two records of a form are the same.
 
 RECORDS = 50
 """Of each form."""

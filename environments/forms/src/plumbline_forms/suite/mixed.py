@@ -1,7 +1,7 @@
 """Forms that are made up for training, so that a model learns to read a form and not to know twenty of them.
 
-A form is put together from fields of others. Some fields are of another kind, and labels are dealt anew or coined
-(`coined.py`): a label then says nothing about what to do with its control, and only the page does.
+A form is put together from fields of others. Some fields are of another kind, and labels are dealt anew or coined:
+a label then says nothing about what to do with its control, and only the page does.
 """
 
 import re
@@ -19,7 +19,12 @@ from plumbline_forms.suite.catalogue import slug
 from plumbline_forms.suite.declaration import CHOSEN, Condition, Draw, Field, Form, Kind, Language, Option, Page, Value
 from plumbline_forms.suite.drawing import Drawing, ascii_of, code, papers
 
-# -- coined --------------------------------------------------------------------------------------------------------
+# -- coined words -----------------------------------------------------------------------------------------------------
+# Labels, choices and entries that no form has, put together from words.
+#
+# A model that has seen a few hundred labels over and over writes those from memory, and "Area in square metre" where a
+# new form says metres. Labels that come once each it can only copy. Some labels of a form begin with the same word
+# ("Permit", "Permit email"), because the shorter of two such labels is taken for the longer.
 
 COINED, BY_KIND, SAME_HEAD, CHOICES, ENTRIES, FILES = 0.85, 0.7, 0.35, 0.75, 0.5, 0.7
 """Of fields: a coined label; of labels: an ending that fits the control, and the first thing of one before; of an
@@ -189,7 +194,7 @@ _ENTRIES: Mapping[str, Draw] = {
 }
 
 
-# -- mixed ---------------------------------------------------------------------------------------------------------
+# -- forms of fields of others ----------------------------------------------------------------------------------------
 
 FEWEST, MOST = 4, 16
 """Fields of a form, before those that would say the same twice are left out."""
