@@ -37,14 +37,12 @@ from plumbline_forms.agent.prompt import given_of
 from plumbline_forms.agent.served import AgentServed, Planning
 from plumbline_forms.build import values_of, write_gold
 from plumbline_forms.driver.chromium import find_chromium
+from plumbline_forms.executors.direct import stub
 from plumbline_forms.executors.executor import Execution
-from plumbline_forms.executors.request import stub
-from plumbline_forms.mistakes import mistakes_of
-from plumbline_forms.plans.actions import Plan
-from plumbline_forms.plans.oracle import ADDRESS
-from plumbline_forms.rubric import expected, score
-from plumbline_forms.site.receipts import submission_of
+from plumbline_forms.plans.actions import ADDRESS, Plan
+from plumbline_forms.rubric import expected, mistakes_of, score
 from plumbline_forms.site.serve import listen, serve
+from plumbline_forms.site.site import submission_of
 from plumbline_forms.suite.declaration import InOrder
 from plumbline_forms.task import FormsTask, open_forms
 

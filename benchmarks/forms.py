@@ -25,13 +25,13 @@ from plumbline_forms.executors.browser.executor import BrowserExecutor
 from plumbline_forms.executors.direct import DirectExecutor
 from plumbline_forms.executors.executor import Case, Execution
 from plumbline_forms.plans.actions import Check, Plan, Select, Submit, Type
+from plumbline_forms.site.page import View
 from plumbline_forms.site.serve import serve
 from plumbline_forms.site.site import Site
-from plumbline_forms.site.view import View
+from plumbline_forms.suite.catalogue import area, consent, date, email, number, radio, select, tel, text
 from plumbline_forms.suite.declaration import Form
 from plumbline_forms.suite.declaration import Page as FormPage
 from plumbline_forms.suite.drawing import whole
-from plumbline_forms.suite.fields import area, consent, date, email, number, radio, select, tel, text
 
 STATES = "AC|AL|AP|AM|BA|CE|DF|ES|GO|MA|MT|MS|MG|PA|PB|PR|PE|PI|RJ|RN|RS|RO|RR|SC|SP|SE|TO"
 ANY = whole(1, 2)  # the benchmark enters its own values
@@ -51,8 +51,8 @@ FORM = Form(
                 email("E-mail", ANY, required=True),
                 tel("Telefone", ANY),
                 date("Nascimento", ANY),
-                number("Renda", ANY, "0", step="0.01"),
-                number("Dependentes", ANY, "0", "20"),
+                number("Renda", ANY, minimum="0", step="0.01"),
+                number("Dependentes", ANY, minimum="0", maximum="20"),
                 select("Estado", STATES),
                 area("Mensagem", ANY),
                 radio("Contato", "Telefone fixo|Celular|Mensagem de texto"),

@@ -7,11 +7,13 @@ from dataclasses import replace
 import numpy as np
 
 from plumbline_forms.plans.actions import (
+    ADDRESS,
     Action,
     Attach,
     Check,
     Click,
     Done,
+    Element,
     Fill,
     Navigate,
     Press,
@@ -20,8 +22,6 @@ from plumbline_forms.plans.actions import (
     Type,
     Uncheck,
 )
-from plumbline_forms.plans.elements import Element
-from plumbline_forms.plans.oracle import ADDRESS
 from plumbline_forms.suite.declaration import Form
 
 _TEXTS = (

@@ -152,9 +152,7 @@ class Receiver:
         return None
 
     def take(self, view, kind, body):
-        from plumbline_forms.site.application import Taken
-        from plumbline_forms.site.body import grouped, read_body
-        from plumbline_forms.site.site import Response
+        from plumbline_forms.site.site import Response, Taken, grouped, read_body
 
         entries, files = read_body(kind, body)
         self.received.append([list(each) for each in entries + files])
@@ -188,11 +186,11 @@ def browsing(request):
 @pytest.mark.parametrize("number", inputs("page.html"))
 def test_a_form_sends_what_a_browser_sends(number, browsing):
     from plumbline_forms.executors.executor import Case
-    from plumbline_forms.plans.read import read_steps
-    from plumbline_forms.site.view import View
+    from plumbline_forms.plans.reader import read_steps
+    from plumbline_forms.site.page import View
+    from plumbline_forms.suite.catalogue import text
     from plumbline_forms.suite.declaration import Form, Page
     from plumbline_forms.suite.drawing import whole
-    from plumbline_forms.suite.fields import text
 
     folder = folder_of(number)
     executor, receiver = browsing

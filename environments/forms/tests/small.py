@@ -3,10 +3,8 @@
 from plumbline_forms.executors.direct import DirectExecutor
 from plumbline_forms.executors.executor import Case
 from plumbline_forms.plans.actions import Plan, Submit
-from plumbline_forms.site.view import View
-from plumbline_forms.suite.declaration import Form, InOrder, Page
-from plumbline_forms.suite.drawing import whole
-from plumbline_forms.suite.fields import (
+from plumbline_forms.site.page import View
+from plumbline_forms.suite.catalogue import (
     area,
     box,
     boxes,
@@ -25,6 +23,8 @@ from plumbline_forms.suite.fields import (
     time,
     url,
 )
+from plumbline_forms.suite.declaration import Form, InOrder, Page
+from plumbline_forms.suite.drawing import whole
 
 ANY = whole(1, 2)
 FILES = frozenset({"cv.pdf", "b.pdf", "photo.png"})
@@ -40,7 +40,7 @@ def small_form(*, language="en", rules=(), **changes):
         "mail": email("Email", ANY, name="mail"),
         "phone": tel("Phone", ANY, named_by="placeholder"),
         "site": url("Site", ANY, named_by="aria"),
-        "count": number("Count", ANY, "2", "10", step="2"),
+        "count": number("Count", ANY, minimum="2", maximum="10", step="2"),
         "start": date("Start", ANY, minimum="2020-01-01"),
         "end": date("End", ANY),
         "hour": time("Hour", ANY, named_by="name"),

@@ -7,9 +7,8 @@ from environments.forms.tests.pages import CASES, carry_out
 from environments.forms.tests.small import ANY, small_form, visit
 from plumbline_forms.executors.direct import DirectExecutor
 from plumbline_forms.executors.executor import Case, Limits
-from plumbline_forms.executors.locate import find
+from plumbline_forms.executors.operations import find
 from plumbline_forms.executors.page import parse_page
-from plumbline_forms.executors.typing import read_date, read_number, read_time, typed
 from plumbline_forms.plans.actions import (
     Attach,
     Check,
@@ -23,11 +22,11 @@ from plumbline_forms.plans.actions import (
     Type,
     Uncheck,
 )
+from plumbline_forms.site.page import View
 from plumbline_forms.site.site import Site
-from plumbline_forms.site.view import View
-from plumbline_forms.suite.catalogue import FORMS
+from plumbline_forms.suite.catalogue import FORMS, number, text
 from plumbline_forms.suite.declaration import Form, Page
-from plumbline_forms.suite.fields import number, text
+from plumbline_forms.values import read_date, read_number, read_time, typed
 from tests.work import most_work
 
 
@@ -63,9 +62,9 @@ def test_an_untouched_form_sends_what_a_browser_would():
 @pytest.mark.parametrize("view", [View(form) for form in FORMS.values()], ids=list(FORMS))
 def test_untouched_is_what_the_declaration_says(view):
     """The rubric's idea of an untouched page and the page's own are the same."""
-    from plumbline_forms.executors.visit import Visit
+    from plumbline_forms.executors.direct import Visit
     from plumbline_forms.site.page import render_page
-    from plumbline_forms.suite.records import is_shown
+    from plumbline_forms.suite.catalogue import is_shown
 
     for number_, page in enumerate(view.form.pages, 1):
         visited = Visit(parse_page(render_page(view, number_).encode()))
@@ -231,7 +230,7 @@ def test_required_controls_of_every_kind_block():
     result, arrived = visit(form)
     assert arrived is None
     assert "Production title" in result.attempts[0].reason
-    from plumbline_forms.suite.fields import consent, file, radio, select
+    from plumbline_forms.suite.catalogue import consent, file, radio, select
 
     fields = {
         "Ok": (consent("Ok"), Check("Ok")),

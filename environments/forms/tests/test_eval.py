@@ -18,9 +18,9 @@ from plumbline.records import Frame, Mistake
 from plumbline.runs.run import Silent
 from plumbline.tasks import open_task
 from plumbline.tasks.task import Replayable
-from plumbline_forms.headline import RECEIVED, SEED_V6
+from plumbline_forms.rubric import RECEIVED, SEED_V6
 
-FILM = "plumbline_forms.executors.film"
+FILM = "plumbline_forms.executors.pictures"
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,11 @@ from selectolax.lexbor import LexborHTMLParser
 from environments.forms.tests.small import ANY, FILES, small_form
 from plumbline_forms.executors.direct import DirectExecutor
 from plumbline_forms.executors.executor import Case
-from plumbline_forms.executors.filled import MOST, filled
+from plumbline_forms.executors.pictures import MOST, filled
 from plumbline_forms.plans.actions import Attach, Check, Navigate, Plan, Select, Type, Uncheck
-from plumbline_forms.site.receipts import submission_of
-from plumbline_forms.site.view import View
-from plumbline_forms.suite.fields import area
+from plumbline_forms.site.page import View
+from plumbline_forms.site.site import submission_of
+from plumbline_forms.suite.catalogue import area
 
 HOSTILE = "\"><img src=x onerror=alert(1)></textarea></script><script>alert(1)</script>'&\0\ud800"
 
@@ -32,8 +32,8 @@ def test_the_last_page_before_sending_holds_what_is_sent(forms, split):
 
 
 def _plan(forms, example):
-    from plumbline_forms.plans.agent import read_plan
-    from plumbline_forms.plans.elements import elements_of
+    from plumbline_forms.plans.actions import elements_of
+    from plumbline_forms.plans.writer import read_plan
 
     return read_plan(forms.demonstration(example, 0), elements_of(forms.view_of(example).form))
 

@@ -10,15 +10,23 @@ import yaml
 from plumbline_forms.build import values_of
 from plumbline_forms.executors.direct import DirectExecutor
 from plumbline_forms.executors.executor import Case
-from plumbline_forms.plans.actions import Attach, Check, Navigate, Plan, Select, Submit, Type, Uncheck
-from plumbline_forms.plans.agent import read_plan
-from plumbline_forms.plans.elements import elements_of
-from plumbline_forms.plans.oracle import plan_for
-from plumbline_forms.plans.write import write_step
-from plumbline_forms.site.view import View
+from plumbline_forms.plans.actions import (
+    Attach,
+    Check,
+    Navigate,
+    Plan,
+    Select,
+    Submit,
+    Type,
+    Uncheck,
+    elements_of,
+    plan_for,
+)
+from plumbline_forms.plans.writer import read_plan, write_step
+from plumbline_forms.site.page import View
+from plumbline_forms.suite.catalogue import options
 from plumbline_forms.suite.declaration import Field, Form, Page
 from plumbline_forms.suite.drawing import whole
-from plumbline_forms.suite.fields import options
 
 PHRASINGS = yaml.safe_load(Path(__file__).with_name("phrasings.yaml").read_text(encoding="utf-8"))
 KINDS = {

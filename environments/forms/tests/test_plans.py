@@ -19,14 +19,14 @@ from plumbline_forms.plans.actions import (
     Submit,
     Type,
     Uncheck,
+    elements_of,
 )
-from plumbline_forms.plans.agent import read_plan, write_agent
-from plumbline_forms.plans.elements import elements_of
-from plumbline_forms.plans.labels import UNKNOWN
-from plumbline_forms.plans.read import MAX_STEPS, _read, read_step, read_steps
-from plumbline_forms.plans.sentence import sentences
-from plumbline_forms.plans.work import Work
-from plumbline_forms.plans.write import write_steps
+from plumbline_forms.plans.reader import MAX_STEPS, read_step, read_steps
+from plumbline_forms.plans.reader import _read_body as _read
+from plumbline_forms.plans.sentences import sentences
+from plumbline_forms.plans.tokens import Work
+from plumbline_forms.plans.vocabulary import UNKNOWN
+from plumbline_forms.plans.writer import read_plan, write_agent, write_steps
 from plumbline_forms.suite.catalogue import FORMS
 from tests.work import calls, work
 

@@ -19,18 +19,14 @@ from plumbline.tasks import open_task
 from plumbline.training.judging import judge as judge_safely
 from plumbline_forms import rubric
 from plumbline_forms.build import values_of, write_gold
-from plumbline_forms.canonical import canonical, gold
 from plumbline_forms.executors.executor import Case
-from plumbline_forms.plans.actions import Attach, Check, Click, Done, Plan, Select, Submit, Type, Uncheck
-from plumbline_forms.plans.oracle import plan_for
-from plumbline_forms.plans.read import read_steps
-from plumbline_forms.plans.write import write_steps
-from plumbline_forms.rubric import RUBRIC, closeness, expected, needed, score, wasted
-from plumbline_forms.site.view import View
-from plumbline_forms.suite.catalogue import FORMS
+from plumbline_forms.plans.actions import Attach, Check, Click, Done, Plan, Select, Submit, Type, Uncheck, plan_for
+from plumbline_forms.plans.reader import read_steps
+from plumbline_forms.plans.writer import write_steps
+from plumbline_forms.rubric import RUBRIC, canonical, closeness, expected, gold, needed, score, wasted
+from plumbline_forms.site.page import View
+from plumbline_forms.suite.catalogue import FORMS, area, box, boxes, consent, date, draw_record, select, tel, text, url
 from plumbline_forms.suite.declaration import Form, Page
-from plumbline_forms.suite.fields import area, box, boxes, consent, date, select, tel, text, url
-from plumbline_forms.suite.records import draw_record
 from tests.work import most_work, work
 
 CEILINGS = {

@@ -10,17 +10,13 @@ from urllib.parse import urlencode
 import pytest
 
 from environments.forms.tests.small import ordered_form, small_form
+from plumbline_forms.executors.direct import Entry, encode
 from plumbline_forms.executors.page import parse_page
-from plumbline_forms.executors.request import Entry, encode
 from plumbline_forms.site import serve as serving
 from plumbline_forms.site import site as site_module
-from plumbline_forms.site.body import read_body
-from plumbline_forms.site.page import render_page
-from plumbline_forms.site.receipts import submission_of
+from plumbline_forms.site.page import View, render_page
 from plumbline_forms.site.serve import REFUSED, listen, serve
-from plumbline_forms.site.site import MAX_BODY, MAX_RECEIPTS, Site, SiteError
-from plumbline_forms.site.validation import check_page
-from plumbline_forms.site.view import View
+from plumbline_forms.site.site import MAX_BODY, MAX_RECEIPTS, Site, SiteError, check_page, read_body, submission_of
 from plumbline_forms.suite.catalogue import FORMS
 
 URLENCODED = "application/x-www-form-urlencoded"
@@ -165,7 +161,7 @@ def test_a_wizard_goes_page_by_page_and_is_complete_at_its_end():
         *(Entry(n, v) for n, v in (("arrival", "2026-09-01"), ("departure", "2026-12-20"), ("housing", "dormitory"))),
         Entry("transcript", "t.pdf", is_file=True),
     ]
-    done = site.handle("POST", path + "/3", *encode(third, multipart=True))
+    done = site.handle("POST", path + "/3", *encode(third, "multipart/form-data"))
     assert done.headers["location"] == path + "/received"
     found = submission_of(site.close(episode))
     assert found.entries["student_name"] == ("A",)
@@ -230,14 +226,14 @@ def test_a_body_survives_its_encoding():
     ]
     for multipart in (True, False):
         sent = odd if multipart else odd[:3]
-        entries, files = read_body(*encode(sent, multipart=multipart))
+        entries, files = read_body(*encode(sent, "multipart/form-data" if multipart else ""))
         wanted = [
             (one.name.replace("\n", "\r\n" if not multipart else "\n"), one.value.replace("\n", "\r\n"))
             for one in odd[:3]
         ]
         assert entries == [*wanted[:2], (odd[2].name, odd[2].value)]
         assert files == ([("f", 'ü".pdf')] if multipart else [])
-    assert read_body(*encode([Entry("f", "", True)], multipart=True)) == ([], [])
+    assert read_body(*encode([Entry("f", "", True)], "multipart/form-data")) == ([], [])
 
 
 def post(address, path, body):

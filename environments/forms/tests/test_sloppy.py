@@ -6,9 +6,8 @@ import pytest
 
 from plumbline.errors import RecipeError
 from plumbline.tasks import open_task
-from plumbline_forms.plans.actions import Fill, Submit
-from plumbline_forms.plans.agent import read_plan
-from plumbline_forms.plans.elements import elements_of
+from plumbline_forms.plans.actions import Fill, Submit, elements_of
+from plumbline_forms.plans.writer import read_plan
 
 FORMS = ["library-card", "gallery-volunteer", "site-safety", "curso-de-extensao"]
 

@@ -14,11 +14,21 @@ from plumbline.seeds import generator
 from plumbline.storage import dumps
 from plumbline.tasks import open_task
 from plumbline_forms.suite import catalogue
-from plumbline_forms.suite.catalogue import DOMAINS, FORMS, HELD_OUT, read_form
+from plumbline_forms.suite.catalogue import (
+    DOMAINS,
+    FORMS,
+    HELD_OUT,
+    RECORDS,
+    draw_record,
+    is_shown,
+    narrow,
+    read_form,
+    select,
+    shown,
+    text,
+)
 from plumbline_forms.suite.declaration import Adds, Field, Form, InOrder, Kind, Multiplies, Page
 from plumbline_forms.suite.drawing import Drawing, ascii_of, whole
-from plumbline_forms.suite.fields import select, shown, text
-from plumbline_forms.suite.records import RECORDS, draw_record, is_shown, narrow
 
 NOISE = dict.fromkeys(
     ("labels", "dates", "options", "numbers", "stars", "prefilled", "newlines", "order", "asides"), 0.6

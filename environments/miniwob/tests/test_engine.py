@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import pytest
 
 from plumbline.records import Failure
+from plumbline_forms.driver import pool as driver
+from plumbline_forms.driver.pool import Seat
 from plumbline_miniwob import pages
-from plumbline_miniwob.browser import engine as engine_module
-from plumbline_miniwob.browser.engine import Engine, Seat
+from plumbline_miniwob.browser.pool import Limits, Pool
 
 
 class Page:
@@ -26,24 +27,27 @@ class Page:
 
 @pytest.fixture
 def engine(monkeypatch):
-    """An engine without a browser."""
+    """A pool without a browser."""
     monkeypatch.setattr(pages, "address", lambda task: f"file:///{task}.html")
-    found = Engine(SimpleNamespace(Error=RuntimeError), "", keep=3, at_once=1, recycle=100, seconds=1)
+    monkeypatch.setattr(pages, "folder", lambda: None)
+    monkeypatch.setattr(driver, "find_chromium", lambda: "")
+    monkeypatch.setattr(driver, "import_playwright", lambda: SimpleNamespace(Error=RuntimeError))
+    found = Pool(Limits(seconds=1), keep=3, at_once=1, recycle=100)
+    found.begin()
 
-    async def browser(gone):
+    async def browser():
         return None
 
     async def opened(_):
-        found.open += 1
         return Seat(None, Page(found.open))
 
-    monkeypatch.setattr(found.driven, "browser", browser)
-    monkeypatch.setattr(found, "_open", opened)
+    monkeypatch.setattr(found, "browser", browser)
+    monkeypatch.setattr(found, "new_seat", opened)
     return found
 
 
 def turn(engine, episode, ends=False):
-    return asyncio.run(engine.one("enter-text", "", ends, episode))["page"]
+    return asyncio.run(engine._evaluate("enter-text", "", ends, 1, episode))["page"]
 
 
 def test_copies_that_go_on_turn_by_turn_have_a_page_each_while_there_are_pages(engine):
@@ -60,15 +64,15 @@ def test_the_page_of_an_episode_that_has_ended_is_free_for_the_next_one(engine):
 def test_a_browser_that_gives_no_page_is_ended_and_the_episode_is_a_failure(engine, monkeypatch):
     ended = []
 
-    async def never(gone):
+    async def never():
         await asyncio.sleep(30)
 
     async def end():
         ended.append(True)
 
-    monkeypatch.setattr(engine_module, "_STARTING", 0.05)
-    monkeypatch.setattr(engine.driven, "browser", never)
-    monkeypatch.setattr(engine.driven, "end", end)
-    found = asyncio.run(asyncio.wait_for(engine.one("enter-text", "", False, None), 5))
+    monkeypatch.setattr(driver, "_STARTING", 0.05)
+    monkeypatch.setattr(engine, "browser", never)
+    monkeypatch.setattr(engine, "end", end)
+    found = asyncio.run(asyncio.wait_for(engine.twice(lambda: engine._evaluate("enter-text", "", False, 1)), 5))
     assert isinstance(found, Failure)
     assert (found.cause, ended) == ("hang", [True, True])

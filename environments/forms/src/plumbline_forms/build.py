@@ -14,19 +14,14 @@ from plumbline.errors import DataError
 from plumbline.records import Example
 from plumbline.seeds import generator
 from plumbline_forms.options import FormsOptions
-from plumbline_forms.plans.actions import Action
-from plumbline_forms.plans.agent import write_agent
-from plumbline_forms.plans.elements import elements_of
-from plumbline_forms.plans.oracle import plan_for
-from plumbline_forms.plans.write import write_steps
-from plumbline_forms.prompts import document_text, messages, values_text
-from plumbline_forms.site.application import Application
-from plumbline_forms.site.view import View
-from plumbline_forms.suite.catalogue import FORMS, HELD_OUT, VERSION
+from plumbline_forms.plans.actions import Action, elements_of, plan_for
+from plumbline_forms.plans.writer import write_agent, write_steps
+from plumbline_forms.prompts import document_text, messages, tell, values_text
+from plumbline_forms.site.page import View
+from plumbline_forms.site.site import Application
+from plumbline_forms.suite.catalogue import FORMS, HELD_OUT, VERSION, draw_record, is_shown, narrow
 from plumbline_forms.suite.declaration import TYPED, Form, Value
 from plumbline_forms.suite.mixed import mixed_forms
-from plumbline_forms.suite.records import draw_record, is_shown, narrow
-from plumbline_forms.telling import tell
 
 SEEN = ("train", "val", "test")
 HELD_OUT_FORMS = "held-out-forms"

@@ -10,12 +10,11 @@ from plumbline.seeds import generator
 from plumbline.tasks.controls import blank, echo
 from plumbline.tasks.task import Control
 from plumbline_forms.build import values_of, write_gold
-from plumbline_forms.plans.actions import Action, Attach, Check, Fill, Navigate, Select, Submit, Type
-from plumbline_forms.plans.oracle import ADDRESS, plan_for
-from plumbline_forms.plans.write import write_steps
-from plumbline_forms.site.view import View
+from plumbline_forms.plans.actions import ADDRESS, Action, Attach, Check, Fill, Navigate, Select, Submit, Type, plan_for
+from plumbline_forms.plans.writer import write_steps
+from plumbline_forms.site.page import View
+from plumbline_forms.suite.catalogue import RECORDS, draw_record, is_shown
 from plumbline_forms.suite.declaration import Form, Value
-from plumbline_forms.suite.records import RECORDS, draw_record, is_shown
 
 _TOLD = re.compile(r"^- (.+?): (.+)$", re.MULTILINE)
 """A line of what is to be entered: a label and a value."""

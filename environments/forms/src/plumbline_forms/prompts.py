@@ -1,6 +1,8 @@
 """The prompt of an example: what to enter, as values or in a document, and what the page and the plan look like."""
 
+import datetime
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,87 @@ import numpy as np
 from plumbline.records import Message
 from plumbline.tasks.tables import read_table
 from plumbline_forms.executors.executor import Execution
-from plumbline_forms.plans.elements import elements_of
-from plumbline_forms.plans.oracle import ADDRESS
-from plumbline_forms.suite.declaration import Field, Form, Language
-from plumbline_forms.telling import Told
+from plumbline_forms.options import Noise
+from plumbline_forms.plans.actions import ADDRESS, elements_of
+from plumbline_forms.suite.catalogue import is_shown
+from plumbline_forms.suite.declaration import Field, Form, Language, Value
+from plumbline_forms.values import MONTHS
+
+# -- how a value is told ----------------------------------------------------------------------------------------------
+
+_BOOLS: Mapping[Language, tuple[str, str]] = {"en": ("no", "yes"), "pt": ("não", "sim")}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One field as the instructions have it."""
+
+    label: str
+    value: str
+
+
+def tell(form: Form, values: Mapping[str, Value], noise: Noise, rng: np.random.Generator, *, stars: bool) -> list[Told]:
+    """Every field that a record fills in, or says no to, in the order of the page or another."""
+    told = []
+    for one in form.fields:
+        value = values.get(one.name)
+        if one.kind == "hidden" or value is None or not is_shown(one, values):
+            continue
+        label = one.alias if one.alias and rng.random() < noise.labels else one.label
+        star = " *" if stars and one.required else ""
+        told.append(Told(label + star, _value(one, value, form.language, noise, rng)))
+    if rng.random() < noise.order:
+        told = [told[index] for index in rng.permutation(len(told))]
+    return told
+
+
+def _value(one: Field, value: Value, language: Language, noise: Noise, rng: np.random.Generator) -> str:
+    if isinstance(value, bool):
+        return _BOOLS[language][value]
+    if isinstance(value, tuple):
+        texts = value if one.kind == "file" else tuple(one.text_of(option) for option in value)
+        return "; ".join(_choice(text, noise, rng) if one.kind != "file" else text for text in texts)
+    text = value or ""
+    if one.options:
+        return _choice(one.text_of(text), noise, rng)
+    if one.kind == "date" and rng.random() < noise.dates:
+        return _date(text, language, rng)
+    if one.kind == "number" and rng.random() < noise.numbers:
+        return _number(text, language)
+    if one.kind == "text" and ", " in text and rng.random() < noise.newlines:
+        return text.replace(", ", ",\n", 1)
+    return text
+
+
+def _choice(text: str, noise: Noise, rng: np.random.Generator) -> str:
+    if rng.random() >= noise.options:
+        return text
+    return (text.lower(), text.upper(), text.replace("-", " "))[int(rng.integers(3))]
+
+
+def _date(text: str, language: Language, rng: np.random.Generator) -> str:
+    day = datetime.date.fromisoformat(text)
+    month = MONTHS[language][day.month - 1]
+    styles: tuple[str, ...]
+    if language == "pt":
+        styles = (f"{day:%d/%m/%Y}", f"{day.day} de {month} de {day.year}", f"{day:%d.%m.%Y}")
+    else:
+        styles = (
+            *(f"{day:%m/%d/%Y}", f"{month} {day.day}, {day.year}", f"{day.day} {month[:3]} {day.year}"),
+            f"{day:%Y/%m/%d}",
+        )
+    return styles[int(rng.integers(len(styles)))]
+
+
+def _number(text: str, language: Language) -> str:
+    whole, point, cents = text.partition(".")
+    grouped = f"{int(whole):,}"
+    if language == "pt":
+        return grouped.replace(",", ".") + ("," + cents if point else "")
+    return grouped + point + cents
+
+
+# -- prompts -------------------------------------------------------------------------------------------------------
 
 _TEXTS: Mapping[Language, Mapping[str, Any]] = read_table(Path(__file__).with_name("prompts.yaml"))
 MOST_FAILED, MOST_READ = 8, 400

@@ -8,18 +8,60 @@ has not said what is to be done. Without a complete form at the server there is 
 were carried out, not for a page that says thank you, not for what the plan says.
 """
 
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
-from plumbline.records import Score
+from plumbline.records import Figure, Headline, Mistake, Score
 from plumbline.tasks.rubric import Part, Rubric
-from plumbline_forms.canonical import Canonical, canonical, gold
-from plumbline_forms.executors.executor import Execution
-from plumbline_forms.plans.actions import Fill, Plan
-from plumbline_forms.site.receipts import Entries, Submission, submission_of
-from plumbline_forms.site.view import View
-from plumbline_forms.suite.declaration import Field, Value
-from plumbline_forms.suite.records import is_shown
+from plumbline_forms.executors.executor import Attempt, Execution
+from plumbline_forms.plans.actions import Action, Attach, Check, Fill, Plan, Select, Type
+from plumbline_forms.site.page import Entries, View
+from plumbline_forms.site.site import Submission, submission_of
+from plumbline_forms.suite.catalogue import is_shown
+from plumbline_forms.suite.declaration import Field, Form, Value
+from plumbline_forms.suite.drawing import plain
+from plumbline_forms.values import read_decimal
+
+# -- canonical forms: what two entries of a kind have in common when they say the same -----------------------------
+
+Canonical = str | tuple[str, ...]
+_PHONE = re.compile(r"[^\d+]")
+_HOST = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*://[^/?#]*)(.*)", re.DOTALL)
+
+
+def gold(one: Field, value: Value) -> Canonical:
+    """The canonical form of a record's value."""
+    if isinstance(value, bool):
+        return ("on",) if value else ()
+    if isinstance(value, tuple):
+        return tuple(sorted(value))
+    return canonical(one, () if value is None else (value,))
+
+
+def canonical(one: Field, values: tuple[str, ...]) -> Canonical:
+    """The canonical form of what was received for a field."""
+    if one.kind in {"checkbox", "checkboxes", "multiselect", "file"}:
+        return tuple(sorted(value for value in values if value))
+    text = values[0] if values else ""
+    if one.kind in {"select", "radio", "time", "date", "password", "hidden"}:
+        return text
+    if one.kind == "number":
+        number = read_decimal(text)
+        return text if number is None else plain(number) if -50 < number.adjusted() < 50 else f"{number:E}"
+    if one.kind == "email":
+        return text.strip().casefold()
+    if one.kind == "tel":
+        return _PHONE.sub("", text)
+    folded = " ".join(unicodedata.normalize("NFKC", text).split())
+    if one.kind == "url" and (parts := _HOST.fullmatch(folded)):
+        return parts.group(1).casefold() + parts.group(2).rstrip("/")
+    return folded
+
+
+# -- what the server received ------------------------------------------------------------------------------------------
 
 RUBRIC = Rubric(
     "forms-received",
@@ -183,3 +225,152 @@ def _in_order(mine: Sequence[str], wanted: Sequence[str]) -> int:
         for place, other in enumerate(wanted, 1):
             before, row[place] = row[place], before + 1 if word == other else max(row[place], row[place - 1])
     return row[-1]
+
+
+# -- the rubric of the log --------------------------------------------------------------------------------------------
+# seed-v6: the rubric of the forms log's tables, for figures that are compared with them. It does not judge well.
+#
+# 0.4 for words of success on the last page, 0.4 for what the plan says that it typed, 0.2 for the share of its actions
+# that raised no error. It never looks at what the server received, pays for sending an empty form, and pays a perfect
+# plan no more than one that types after the form is gone: that is what it is here to show.
+
+SEED_RUBRIC = Rubric(
+    "forms-seed-v6",
+    2,  # 1 read fewer phrasings of a plan
+    parts=(
+        Part("task_completion", 0.4, "the last page has words of success"),
+        Part("field_accuracy", 0.4, "what the plan says that it typed resembles the right values"),
+        Part("execution_completeness", 0.2, "the share of the actions that raised no error"),
+    ),
+)
+_WORDS = ("successfully submitted", "thank you", "submission received", "form submitted", "success", "com sucesso")
+_LONGEST = 2000
+"""Characters of a text that is compared; the time that it takes grows with the square."""
+
+
+def seed_score(form: Form, values: Mapping[str, Value], plan: Plan, execution: Execution) -> Score:
+    """Judge a plan as version 6 of that rubric did."""
+    done = list(zip(plan.actions, execution.attempts, strict=False))
+    if not done:
+        return SEED_RUBRIC.score(dict.fromkeys(SEED_RUBRIC.names, 0.0))
+    ran = [action for action, attempt in done if _ran(action, attempt)]
+    claims = _claims(ran)
+    wanted = {one.label: value for one in form.fields if (value := values.get(one.name)) is not None}
+    alike = [_alike(value, claims.get(label.casefold(), [])) for label, value in wanted.items()]
+    text = execution.text.casefold()
+    return SEED_RUBRIC.score(
+        {
+            "task_completion": float(any(word in text for word in _WORDS)),
+            "field_accuracy": sum(alike) / len(alike) if alike else 0.0,
+            "execution_completeness": len(ran) / len(plan.actions),
+        }
+    )
+
+
+def _ran(action: Action, attempt: Attempt) -> bool:
+    """Whether an action counts as carried out: a click always, and an action on a page that is gone, too."""
+    return attempt.status != "refused" or not isinstance(action, Fill)
+
+
+def _claims(actions: list[Action]) -> dict[str, list[str]]:
+    """What a plan says that it entered, by label."""
+    claims: dict[str, list[str]] = {}
+    for action in actions:
+        match action:
+            case Type(label, text):
+                claims[label.casefold()] = [text]
+            case Select(label, option) | Attach(label, option):
+                claims.setdefault(label.casefold(), []).append(option)
+            case Check(label, option):
+                claims.setdefault(label.casefold(), []).append(option or "true")
+            case _:
+                pass
+    return claims
+
+
+def _alike(value: Value, claimed: list[str]) -> float:
+    if not claimed:
+        return 0.0
+    if isinstance(value, bool):
+        return float(value == (claimed[-1].casefold() in {"true", "yes", "sim", "on"}))
+    if isinstance(value, tuple):
+        mine, wanted = {_plain(text) for text in claimed}, {_plain(text) for text in value}
+        return len(mine & wanted) / len(mine | wanted)
+    first, second = (value or "").casefold().strip()[:_LONGEST], claimed[-1].casefold().strip()[:_LONGEST]
+    if not first or not second:
+        return 0.0
+    return SequenceMatcher(None, first, second).ratio()
+
+
+def _plain(text: str) -> str:
+    return text.casefold().replace(" ", "_").strip()
+
+
+# -- which fields are wrong, in words ---------------------------------------------------------------------------------
+
+NOTHING = "(nothing)"
+_MOST_REASONS = 6
+
+
+def mistakes_of(asked: Sequence[Expected], execution: Execution) -> list[Mistake]:
+    """Every field that is wrong; for a form that never arrived whole, what was refused instead."""
+    submission = submission_of(execution.receipts)
+    if submission is None:
+        return [Mistake(what="the form", expected="sent, and accepted", received=_why_not(execution))]
+    found = []
+    for one in asked:
+        source = submission.files if one.field.kind == "file" else submission.entries
+        got = canonical(one.field, source.get(one.field.name, ()))
+        if got != one.gold:
+            found.append(Mistake(what=one.field.label, expected=_text(one.gold), received=_text(got)))
+    return found
+
+
+def _why_not(execution: Execution) -> str:
+    """What the server said, else which actions failed."""
+    said = [f"{name}: {error}" for receipt in execution.receipts for name, error in receipt.errors.items()]
+    failed = [
+        f"action {number} {attempt.status}: {attempt.reason}".removesuffix(": ")
+        for number, attempt in enumerate(execution.attempts, 1)
+        if attempt.status != "ok"
+    ]
+    reasons = said or failed
+    if not reasons:
+        return "nothing was sent" if execution.attempts else "no action could be read from the answer"
+    left = len(reasons) - _MOST_REASONS
+    return "; ".join(reasons[:_MOST_REASONS]) + (f"; and {left} more" if left > 0 else "")
+
+
+def _text(value: Canonical) -> str:
+    return (value if isinstance(value, str) else ", ".join(value)) or NOTHING
+
+
+# -- what evaluations put first ---------------------------------------------------------------------------------------
+
+RECEIVED = Headline(
+    figures=(
+        Figure(key="field_accuracy", title="Field accuracy", part="fields"),
+        Figure(key="exact_form_rate", title="Exact form", part="exact", rate=True),
+        Figure(key="submitted_rate", title="Submitted", part="submitted", rate=True),
+    ),
+    stratum="form",
+    breakdown="kind",
+    prefix=KIND,
+    limits={
+        "blank": 0.05,
+        "submit-only": 0.05,
+        "type-after-submit": 0.05,
+        "constant": 0.15,
+        "shuffled-gold": 0.15,
+        "spray": 0.15,
+    },
+)
+SEED_V6 = Headline(
+    figures=(
+        Figure(key="claimed_accuracy", title="Claimed accuracy", part="field_accuracy"),
+        Figure(key="success_text_rate", title="Success text", part="task_completion", rate=True),
+        Figure(key="executed", title="Executed", part="execution_completeness"),
+    ),
+    stratum="form",
+    note="seed-v6: the rubric of the forms log's tables, which never looks at what the server received",
+)

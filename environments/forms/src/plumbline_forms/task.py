@@ -14,23 +14,19 @@ from plumbline.seeds import generator
 from plumbline.tasks import Progress
 from plumbline.tasks.episode import named, whole
 from plumbline.tasks.task import Control, gold_of
-from plumbline_forms import headline, rubric, seed_rubric
+from plumbline_forms import rubric
 from plumbline_forms.build import HELD_OUT_FORMS, Suite, gold_plan, own_suite, values_of, write_plan
 from plumbline_forms.controls import controls
+from plumbline_forms.corruptions import misread, sloppily
 from plumbline_forms.executors.executor import Case, Execution, Executor
 from plumbline_forms.formfactory.scoring import fillable, strict, two_readings
-from plumbline_forms.misreading import misread
-from plumbline_forms.mistakes import mistakes_of
 from plumbline_forms.options import FormsOptions, Sloppiness, read_options
-from plumbline_forms.plans.actions import Plan
-from plumbline_forms.plans.agent import read_plan
-from plumbline_forms.plans.elements import Element, elements_of
+from plumbline_forms.plans.actions import Element, Plan, elements_of
+from plumbline_forms.plans.writer import read_plan
 from plumbline_forms.prompts import again
-from plumbline_forms.rubric import Expected
-from plumbline_forms.site.receipts import submission_of
-from plumbline_forms.site.site import Site
-from plumbline_forms.site.view import View
-from plumbline_forms.sloppy import sloppily
+from plumbline_forms.rubric import Expected, mistakes_of
+from plumbline_forms.site.page import View
+from plumbline_forms.site.site import Site, submission_of
 from plumbline_forms.suite.declaration import Value
 
 _KEPT = 4096
@@ -110,7 +106,7 @@ class FormsTask:
 
         A further attempt takes nothing away: whoever needs one has sent nothing yet, and one that sends is the last.
         """
-        identity = (seed_rubric.SEED_RUBRIC if self.options.rubric == "seed-v6" else rubric.RUBRIC).identity
+        identity = (rubric.SEED_RUBRIC if self.options.rubric == "seed-v6" else rubric.RUBRIC).identity
         often = f":{self.turns} attempts" if self.turns > 1 else ""
         return f"{identity}:{self.suite.identity}{often}"
 
@@ -136,7 +132,7 @@ class FormsTask:
     @property
     def headline(self) -> Headline:
         """See `Headlined`."""
-        return headline.SEED_V6 if self.options.rubric == "seed-v6" else headline.RECEIVED
+        return rubric.SEED_V6 if self.options.rubric == "seed-v6" else rubric.RECEIVED
 
     def examples(self, split: str) -> Sequence[Example]:
         """See `Task.examples`."""
@@ -178,7 +174,7 @@ class FormsTask:
 
     def _score(self, prepared: _Prepared, plan: Plan, execution: Execution) -> Score:
         if self.options.rubric == "seed-v6":
-            return seed_rubric.score(prepared.case.view.form, prepared.values, plan, execution)
+            return rubric.seed_score(prepared.case.view.form, prepared.values, plan, execution)
         if prepared.raw is not None:
             return two_readings(prepared.expected, prepared.raw, plan, execution)
         return rubric.score(prepared.expected, plan, execution, len(prepared.case.view.form.pages))
@@ -196,7 +192,7 @@ class FormsTask:
             RecipeError: there is no browser.
         """
         try:
-            from plumbline_forms.executors.film import film
+            from plumbline_forms.executors.pictures import film
         except ImportError as error:
             raise missing("a replay, which is filmed in a browser,", error, RecipeError, extra="browser") from error
         prepared = self._prepare(example)
@@ -204,7 +200,7 @@ class FormsTask:
 
     def shown(self, example: Example, completion: str) -> Sequence[str]:
         """See `Showing`; by the direct executor, whichever one judges."""
-        from plumbline_forms.executors.filled import filled  # here, because it needs an extra
+        from plumbline_forms.executors.pictures import filled
 
         prepared = self._prepare(example)
         return filled(prepared.case, read_plan(completion, prepared.elements), self.executor.site)
@@ -223,7 +219,7 @@ class FormsTask:
         """See `Guided`: the demonstration and, where plans may fail, the gold plan after one that has sent nothing.
 
         Careless recordings fail by themselves. Faultless ones never do, and would leave second plans untrained: there a
-        plan with a learner's mistakes (`misreading.py`) stands before the page's reply. It is read, and not learnt. No
+        plan with a learner's mistakes (`corruptions.py`) stands before the page's reply. It is read, and not learnt. No
         browser is asked what failing plans come to.
         """
         shown = self.demonstration(example, seed)

@@ -14,10 +14,9 @@ from selectolax.lexbor import LexborHTMLParser
 
 from plumbline.records import Request, Sampling
 from plumbline.serve.served import Asked
+from plumbline_forms.executors.direct import Visit, encode
 from plumbline_forms.executors.operations import Choose, Enter, Put, Tick
 from plumbline_forms.executors.page import parse_page
-from plumbline_forms.executors.request import encode
-from plumbline_forms.executors.visit import Visit
 
 HOST = "http://127.0.0.1:41733"
 FIRST = 7
@@ -225,7 +224,7 @@ class FakeAgent:
         if name == "input" and values["text"] == self.broken:
             return "Failed: it does not answer"
         if name == "input":
-            self.visit.enter(Enter(control, values["text"], values["clear"]))
+            self.visit.apply(Enter(control, values["text"], values["clear"]))
             return f"Typed '{values['text']}'"
         if name == "select_dropdown":
             wanted = values["text"].casefold()
@@ -238,13 +237,13 @@ class FakeAgent:
             assert values["path"] in self.files
             if control.index not in self.collects:
                 self.visit.attached.pop(control.index, None)
-            self.visit.put(Put(control, values["path"].rpartition("/")[2]))
+            self.visit.apply(Put(control, values["path"].rpartition("/")[2]))
             return f"Uploaded file {values['path']} to element {values['index']}"
         assert name == "click", name
         if control.kind == "button":
             self._send()
         elif control.kind in {"checkbox", "radio"}:
-            self.visit.tick(Tick(control, True if control.kind == "radio" else None))
+            self.visit.apply(Tick(control, True if control.kind == "radio" else None))
         return f"Clicked {control.kind} name={control.name}"
 
     def _send(self):
@@ -262,7 +261,7 @@ class FakeAgent:
             return "Plumbline: files are collected"
         for text in asked["texts"]:
             place = next(at for at, one in enumerate(control.choices) if text in {one.text, one.value})
-            self.visit.choose(Choose(control, place, on=True))
+            self.visit.apply(Choose(control, place, on=True))
         return f"Plumbline: {len(asked['texts'])} options chosen"
 
 

@@ -18,8 +18,7 @@ from plumbline_forms.agent.prompt import given_of
 from plumbline_forms.agent.served import AgentServed, Planning
 from plumbline_forms.build import values_of
 from plumbline_forms.executors.executor import Execution
-from plumbline_forms.plans.actions import Plan
-from plumbline_forms.plans.oracle import ADDRESS
+from plumbline_forms.plans.actions import ADDRESS, Plan
 from plumbline_forms.rubric import expected, score
 
 

@@ -1,11 +1,11 @@
 """Pictures of a plan."""
 
 from environments.forms.tests.small import small_form
-from plumbline_forms.driver.film import MOST
+from plumbline_forms.driver.chromium import MOST
 from plumbline_forms.executors.executor import Case
-from plumbline_forms.executors.film import film
+from plumbline_forms.executors.pictures import film
 from plumbline_forms.plans.actions import Plan, Submit, Type
-from plumbline_forms.site.view import View
+from plumbline_forms.site.page import View
 
 
 def test_a_plan_as_a_strip_of_pictures():

@@ -23,8 +23,8 @@ from plumbline_forms.plans.actions import (
     Type,
     Uncheck,
 )
+from plumbline_forms.site.page import View
 from plumbline_forms.site.site import Site
-from plumbline_forms.site.view import View
 from plumbline_forms.task import open_forms
 
 COUNTS = {"browser": (10, 40, 10), "in-page": (75, 300, 60)}

@@ -15,8 +15,8 @@ from plumbline_forms.driver.chromium import VARIABLE, find_chromium
 from plumbline_forms.executors.browser.executor import BrowserExecutor
 from plumbline_forms.executors.executor import Case, Execution, Limits
 from plumbline_forms.plans.actions import Plan, Submit, Type
+from plumbline_forms.site.page import View
 from plumbline_forms.site.site import Response, Site
-from plumbline_forms.site.view import View
 
 PLAN = Plan((Type("Name", "Ada"), Submit()))
 

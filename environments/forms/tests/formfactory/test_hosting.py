@@ -5,15 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from environments.forms.tests.formfactory.layout import PAGES
-from plumbline_forms.executors.direct import DirectExecutor
+from plumbline_forms.executors.direct import DirectExecutor, Entry, encode
 from plumbline_forms.executors.executor import Case
 from plumbline_forms.executors.page import parse_page
-from plumbline_forms.executors.request import Entry, encode
 from plumbline_forms.formfactory.hosting import Hosted
 from plumbline_forms.formfactory.pages import local_page
 from plumbline_forms.plans.actions import Attach, Check, Plan, Select, Submit, Type
+from plumbline_forms.site.page import View
 from plumbline_forms.site.site import MAX_RECEIPTS, Site
-from plumbline_forms.site.view import View
 
 
 @pytest.fixture
@@ -28,7 +27,9 @@ def visit(task, site, name, *actions, files=frozenset()):
 
 def post(site, view, entries, *, multipart=False):
     episode = site.open(view)
-    response = site.handle("POST", site.address(episode, view), *encode(entries, multipart=multipart))
+    response = site.handle(
+        "POST", site.address(episode, view), *encode(entries, "multipart/form-data" if multipart else "")
+    )
     return response, site.close(episode)
 
 
@@ -95,7 +96,7 @@ def test_parallel_submissions_lose_nothing(task, site):
 
     def send(number):
         entries = [Entry("name", f"N {number}"), Entry("courses[]", "K1"), Entry("courses[]", f"x{number}")]
-        kind, body = encode(entries, multipart=bool(number % 2))
+        kind, body = encode(entries, "multipart/form-data" if number % 2 else "")
         return site.handle("POST", site.address(episodes[number], view), kind, body).status
 
     with ThreadPoolExecutor(16) as pool:
@@ -108,7 +109,7 @@ def test_parallel_submissions_lose_nothing(task, site):
 def test_limits_hold_here_too(task, site):
     view = View(task.forms["account-opening"])
     episode = site.open(view)
-    kind, body = encode([Entry("fullName", "A")], multipart=False)
+    kind, body = encode([Entry("fullName", "A")])
     sent = [site.handle("POST", site.address(episode, view), kind, body).status for _ in range(MAX_RECEIPTS + 1)]
     assert sent == [200] * MAX_RECEIPTS + [429]
     assert len(site.close(episode)) == MAX_RECEIPTS

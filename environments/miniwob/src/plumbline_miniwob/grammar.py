@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from plumbline_forms.plans.labels import loose
-from plumbline_forms.plans.quotations import quotations
-from plumbline_forms.plans.work import Work
+from plumbline_forms.plans.tokens import Work, quotations
+from plumbline_forms.plans.vocabulary import loose
 from plumbline_miniwob.actions import MOST_PIXELS, MOST_WAIT, Act, Named, Point, Ref, Target, key_named
 from plumbline_miniwob.pieces import WORDS, Between, Phrases, Piece, pieces_of
 

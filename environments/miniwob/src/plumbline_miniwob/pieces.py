@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from plumbline.tasks.tables import read_table
-from plumbline_forms.plans.quotations import Argument
+from plumbline_forms.plans.vocabulary import Argument
 
 WORDS: Mapping[str, Any] = read_table(Path(__file__).with_name("words.yaml"))
 _NUMBER = r"-?\d{1,6}(?:\.\d{1,3})?"

@@ -14,13 +14,9 @@ from typing import Any
 
 from plumbline.tasks.text.json_values import values_in, whole
 from plumbline_forms.plans import actions as forms
-from plumbline_forms.plans import elements as forms_elements
-from plumbline_forms.plans.calls import action_objects, read_object
-from plumbline_forms.plans.labels import Names, loose, names_of
-from plumbline_forms.plans.quotations import plainer, quotations
-from plumbline_forms.plans.read import claims, cleaned, cut, read_line
-from plumbline_forms.plans.vocabulary import SUBMIT_WORDS
-from plumbline_forms.plans.work import TooMuchWorkError, Work
+from plumbline_forms.plans.reader import action_objects, claims, cleaned, cut, read_line, read_object
+from plumbline_forms.plans.tokens import TooMuchWorkError, Work, plainer, quotations
+from plumbline_forms.plans.vocabulary import SUBMIT_WORDS, Names, loose, names_of
 from plumbline_miniwob.actions import Act, Named, Point, Ref, Target, from_json, key_named, target_json
 from plumbline_miniwob.grammar import NOWHERE, OWN, PAUSE, SCROLLED, Page, read_pieces, read_step
 from plumbline_miniwob.pieces import Piece, pieces_of
@@ -163,7 +159,7 @@ def _foreign(text: str, page: Page, work: Work) -> Said | None:
 def _names(page: Page) -> Names:
     return names_of(
         tuple(
-            forms_elements.Element(one.ref, 1, _KINDS.get(one.role, "button"), one.name)
+            forms.Element(one.ref, 1, _KINDS.get(one.role, "button"), one.name)
             for one in page.elements[:200]
             if one.name and len(one.name) <= 200
         )

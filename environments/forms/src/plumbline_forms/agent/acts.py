@@ -15,7 +15,6 @@ from urllib.parse import quote
 from plumbline_forms.agent.output import Act
 from plumbline_forms.agent.state import INCOMPLETE, Scene
 from plumbline_forms.executors.executor import Attempt, Limits
-from plumbline_forms.executors.locate import Target, find
 from plumbline_forms.executors.operations import (
     Choose,
     Enter,
@@ -25,14 +24,16 @@ from plumbline_forms.executors.operations import (
     Put,
     Return,
     Send,
+    Target,
     Tick,
     Touch,
+    find,
     resolve,
 )
 from plumbline_forms.executors.page import Control, PageModel
-from plumbline_forms.executors.typing import typed
 from plumbline_forms.plans.actions import Action, Attach, Click, Select, Submit
-from plumbline_forms.plans.labels import loose
+from plumbline_forms.plans.vocabulary import loose
+from plumbline_forms.values import typed
 
 MARK = "Plumbline:"
 """What a script's result begins with when it did what it was to do."""

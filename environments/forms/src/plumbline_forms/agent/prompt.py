@@ -17,8 +17,8 @@ from plumbline_forms import prompts
 from plumbline_forms.agent.state import Scene
 from plumbline_forms.executors.executor import OK, Attempt, Execution
 from plumbline_forms.executors.page import Control
-from plumbline_forms.plans.labels import folded, loose
-from plumbline_forms.site.receipts import Receipt
+from plumbline_forms.plans.vocabulary import folded, loose
+from plumbline_forms.site.site import Receipt
 from plumbline_forms.suite.declaration import Field, Form, Kind, Language, Option, Page
 
 Surface = Literal["values", "document"]

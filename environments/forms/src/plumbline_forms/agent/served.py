@@ -30,11 +30,10 @@ from plumbline_forms.agent.output import Act, actions_of, schema_of, write_outpu
 from plumbline_forms.agent.prompt import first_prompt, form_of, further_prompt, why_not_sent
 from plumbline_forms.agent.state import Scene, is_step, read_scene
 from plumbline_forms.executors.executor import Attempt
-from plumbline_forms.executors.locate import Target, find
-from plumbline_forms.plans.actions import Done, Fill, Navigate, Plan, Submit
-from plumbline_forms.plans.agent import read_plan
-from plumbline_forms.plans.elements import elements_of
-from plumbline_forms.plans.labels import folded
+from plumbline_forms.executors.operations import Target, find
+from plumbline_forms.plans.actions import Done, Fill, Navigate, Plan, Submit, elements_of
+from plumbline_forms.plans.vocabulary import folded
+from plumbline_forms.plans.writer import read_plan
 
 _MOST_KEPT, _SECONDS = 1024, 3600.0
 """Plans that are kept at once, and how long after they were last used."""

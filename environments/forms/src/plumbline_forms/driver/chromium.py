@@ -2,13 +2,17 @@
 
 import os
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from plumbline.config.imports import missing
-from plumbline.errors import RecipeError
+from plumbline.errors import PlumblineError, RecipeError
+from plumbline.records import Frame
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Playwright, ViewportSize
+
 
 VARIABLE = "PLUMBLINE_CHROMIUM"
 """Environment variable with the path of the browser to use."""
@@ -16,18 +20,11 @@ _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable
 _NOWHERE = "http://127.0.0.1:9"
 """The discard port, to which browsers do not connect: the proxy of every address but the site's."""
 _FLAGS = (
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--disable-breakpad",
+    *("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-sync"),
+    *("--disable-component-update", "--disable-dev-shm-usage", "--disable-breakpad"),
     # Nobody looks at these pages: what serves the eye or a way back only costs time (a third of an episode); so does
     # a new frame for every document of one site (a fifth).
-    "--in-process-gpu",
-    "--disable-site-isolation-trials",
+    *("--in-process-gpu", "--disable-site-isolation-trials"),
     "--disable-features=BackForwardCache,PaintHolding,Prerender2,RenderDocument",
 )
 VIEWPORT: "ViewportSize" = {"width": 320, "height": 240}
@@ -87,3 +84,34 @@ async def launch(driver: "Playwright", path: str, address: str | None) -> "Brows
         handle_sigterm=False,
         handle_sighup=False,
     )
+
+
+MOST = 12
+"""Pictures of one strip; what is between the first ones and the last is left out where there would be more."""
+_CAPTION = 160
+
+
+def frame(caption: str, image: bytes) -> Frame:
+    """A picture [JPEG], with what was done in a line under it."""
+    return Frame(caption=caption[:_CAPTION], image=image)
+
+
+def shortened(frames: Sequence[Frame]) -> list[Frame]:
+    """The first and the last pictures of a strip that would be too long."""
+    if len(frames) <= MOST:
+        return list(frames)
+    return [*frames[: MOST // 2], *frames[-(MOST - MOST // 2) :]]
+
+
+@contextmanager
+def clear_breakdowns(broken: tuple[type[BaseException], ...]) -> Iterator[None]:
+    """Say what happened where a browser breaks down while it is filmed.
+
+    Raises:
+        PlumblineError: one of `broken` was raised.
+    """
+    try:
+        yield
+    except broken as error:
+        cause = str(error).strip().split("\n")[0][:200]
+        raise PlumblineError(f"the browser broke down while the plan was filmed: {cause}", "try it again") from error

@@ -2,31 +2,305 @@
 request that a browser would send. Tens of times as fast as anything with a browser in it, and checked against one.
 """
 
+import mimetypes
+import re
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import quote_plus, urljoin, urlsplit
 
 from plumbline.records import Failure
+from plumbline_forms.executors import operations as does
 from plumbline_forms.executors.executor import OK, Attempt, Case, Execution, Limits
-from plumbline_forms.executors.operations import (
-    Choose,
-    Enter,
-    Go,
-    Push,
-    Put,
-    Return,
-    Send,
-    Tick,
-    Touch,
-    form_ahead,
-    resolve,
-)
-from plumbline_forms.executors.page import Control, parse_page
-from plumbline_forms.executors.request import ELSEWHERE, encode, target_of
-from plumbline_forms.executors.visit import NotSentError, Visit
+from plumbline_forms.executors.operations import form_ahead, resolve
+from plumbline_forms.executors.page import URLENCODED, Control, FormOwner, PageModel, parse_page
 from plumbline_forms.plans.actions import Action, Done, Plan
-from plumbline_forms.site.site import Response, Site
+from plumbline_forms.site.site import Site
+from plumbline_forms.values import PICKED, TYPED, held, invalid, typed
+
+# -- the request that a browser sends ---------------------------------------------------------------------------------
 
 _REDIRECTS = 5
+_BOUNDARY = "----PlumblineFormBoundary"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a form: a value, or the name of a file ("" for a file control that was left empty)."""
+
+    name: str
+    value: str
+    is_file: bool = False
+
+
+def stub(name: str) -> bytes:
+    """The content of a file of this name: no file is ever read, because a plan names it."""
+    return f"Plumbline stub for {name}\n".encode("utf-8", "replace")
+
+
+def encode(entries: Sequence[Entry], enctype: str = URLENCODED) -> tuple[str, bytes]:
+    """Content type and body, urlencoded or multipart."""
+    if enctype != "multipart/form-data":
+        pairs = (f"{_form(entry.name)}={_form(_crlf(entry.value))}" for entry in entries)
+        return "application/x-www-form-urlencoded", "&".join(pairs).encode("ascii")
+    boundary = _BOUNDARY
+    while any(boundary in entry.value for entry in entries):
+        boundary += "x"
+    body = bytearray()
+    for entry in entries:
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="{_part(entry.name)}"'
+        content = _crlf(entry.value).encode("utf-8", "replace")
+        if entry.is_file:
+            kind = mimetypes.guess_type(entry.value)[0] or "application/octet-stream"
+            head += f'; filename="{_part(entry.value)}"\r\nContent-Type: {kind}'
+            content = stub(entry.value) if entry.value else b""
+        body += f"{head}\r\n\r\n".encode("utf-8", "replace") + content + b"\r\n"
+    body += f"--{boundary}--\r\n".encode("ascii")
+    return f"multipart/form-data; boundary={boundary}", bytes(body)
+
+
+def _form(text: str) -> str:
+    if text.isascii() and text.isalnum():  # nearly every name, and most values
+        return text
+    return quote_plus(text, safe="*", errors="replace").replace("~", "%7E")
+
+
+def _crlf(text: str) -> str:
+    return re.sub(r"\r\n?|\n", "\r\n", text)
+
+
+def _part(text: str) -> str:
+    return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+
+
+class Tab:
+    """The page of an episode that is open, without a browser."""
+
+    def __init__(self, site: Site, case: Case) -> None:
+        """Begin an episode; nothing is loaded yet."""
+        self.site, self.episode = site, site.open(case.view)
+        self.base = self.path = site.address(self.episode, case.view)
+        self.html = b""
+
+    def load(self, path: str, kind: str = "", body: bytes | None = None) -> None:
+        """Ask for a page, or send a form there, and follow redirects."""
+        response = self.site.handle("GET" if body is None else "POST", path, kind, body or b"")
+        for _ in range(_REDIRECTS):
+            if response.status != 303:
+                break
+            path = response.headers["location"]
+            response = self.site.handle("GET", path)
+        self.path, self.html = path, response.body
+
+    def send(self, how: FormOwner, entries: Sequence[Entry]) -> bool:
+        """Send a form of this page; whether its address is one of the site."""
+        try:
+            parts = urlsplit(urljoin(f"http://site{self.path}", how.action.strip()))
+        except ValueError:
+            return False
+        if (parts.scheme, parts.netloc) != ("http", "site"):
+            return False
+        if how.method == "get":
+            self.load(parts.path)
+        else:
+            self.load(self.site.receiver(parts.path, self.path), *encode(entries, how.enctype))
+        return True
+
+
+# -- one page while a user is at it -----------------------------------------------------------------------------------
+
+ENTERED = (TYPED | PICKED) - {"textarea"}
+"""Kinds of which Enter sends a form without a button only where it has no other."""
+
+
+class NotSentError(Exception):
+    """Pressing Enter does not send a form; the message says why."""
+
+
+class Visit:
+    """The state of one page. Every operation gives an `Attempt`; none raises."""
+
+    def __init__(self, model: PageModel) -> None:
+        self.model = model
+        self.texts: dict[int, str] = {}
+        self.ticked = {control.index for control in model.controls if control.checked}
+        self.chosen: dict[int, tuple[int, ...]] = {}
+        self.attached: dict[int, tuple[str, ...]] = {}
+        self.edited: set[int] = set()
+        self.last: Control | None = None
+        """The control that was used last: it has the focus."""
+
+    # -- what is on the page ------------------------------------------------------------------------------------
+
+    def text(self, control: Control) -> str:
+        """What a typed control holds."""
+        return self.texts.get(control.index, control.value)
+
+    def enabled(self, control: Control) -> bool:
+        """Whether a control is not disabled; only such controls are checked and sent."""
+        if control.disabled:
+            return False
+        return not control.conditions or all(self.shows(place) for place in control.conditions)
+
+    def usable(self, control: Control) -> bool:
+        """Whether a control is shown and not disabled."""
+        return self.enabled(control) and not control.hidden
+
+    def shows(self, place: int) -> bool:
+        """Whether the conditional part at this place of the page is shown."""
+        return self._shown(place, frozenset())
+
+    def _shown(self, place: int, above: frozenset[int]) -> bool:
+        if place in above:  # parts that show one another are never shown
+            return False
+        condition = self.model.conditions[place]
+        return any(
+            value in condition.values
+            for control in self.model.controls
+            if control.name == condition.name and not control.disabled
+            if all(self._shown(outer, above | {place}) for outer in control.conditions)
+            for value in self._values(control)
+        )
+
+    def _values(self, control: Control) -> tuple[str, ...]:
+        """What a control contributes to the form."""
+        if control.kind in {"checkbox", "radio"}:
+            return (control.value,) if control.index in self.ticked else ()
+        if control.kind in {"select", "multiselect"}:
+            chosen = self.chosen.get(control.index, control.chosen)
+            return tuple(control.choices[place].value for place in chosen if not control.choices[place].disabled)
+        if control.kind == "file":
+            return self.attached.get(control.index, ())
+        return (self.text(control),)
+
+    # -- operations ---------------------------------------------------------------------------------------------
+
+    def apply(self, operation: does.Enter | does.Choose | does.Tick | does.Put | does.Touch | does.Push) -> Attempt:
+        """Do to a control what an operation asks for."""
+        control = operation.control
+        place = control.index
+        if not self.usable(control):
+            return _hidden(control)
+        self.last = control
+        match operation:
+            case does.Enter(_, text, clear):
+                self.edited.add(place)
+                entered = typed(control.kind, text, self.model.language)
+                before = "" if clear or control.kind in PICKED else self.text(control)
+                result = held(control.kind, before + entered.value, control.attributes)
+                self.texts[place] = result.value
+                if entered.refused or result.refused:
+                    return Attempt("refused", f"{control.called} takes no such {control.kind}")
+            case does.Choose(_, option, on) if control.kind == "multiselect":
+                there = self.chosen.get(place, control.chosen)
+                self.chosen[place] = tuple(sorted({*there, option} if on else {*there} - {option}))
+            case does.Choose(_, option):
+                self.chosen[place] = (option,)
+            case does.Tick(_, on):
+                ticks = place not in self.ticked if on is None else on
+                if control.kind == "radio":
+                    self.ticked -= {one.index for one in self._group(control)}
+                (self.ticked.add if ticks else self.ticked.discard)(place)
+            case does.Put(_, name):
+                several = self.attached.get(place, ()) if "multiple" in control.attributes else ()
+                self.attached[place] = (*(one for one in several if one != name), name)
+            case does.Push() if control.does == "reset" and control.form is not None:
+                for one in self._of(control.form):
+                    for state in (self.texts, self.chosen, self.attached):
+                        state.pop(one.index, None)
+                    (self.ticked.add if one.checked else self.ticked.discard)(one.index)
+                    self.edited.discard(one.index)
+        return OK
+
+    def _of(self, form: int | None) -> list[Control]:
+        return [control for control in self.model.controls if control.form == form]
+
+    def _group(self, radio: Control) -> list[Control]:
+        """The radio buttons of which one can be checked."""
+        alike = (one for one in self._of(radio.form) if one.kind == "radio" and one.name == radio.name)
+        return list(alike) if radio.name else [radio]
+
+    # -- sending ------------------------------------------------------------------------------------------------
+
+    def form_in_use(self) -> int | None:
+        """The form that a user who names no button sends: that of the control that was used last, else the first with
+        a button; None where the page has none."""
+        if self.last is not None and self.last.form is not None:
+            return self.last.form
+        forms = range(len(self.model.forms))
+        return next((form for form in forms if self.model.submits(form)), 0 if self.model.forms else None)
+
+    def default_button(self, form: int) -> Control | None:
+        """The button that sends a form when Enter is pressed.
+
+        Raises:
+            NotSentError: Enter sends nothing: the button is disabled, or the form has several texts and no button.
+        """
+        buttons = self.model.submits(form)
+        if buttons and not self.enabled(buttons[0]):
+            raise NotSentError(_hidden(buttons[0]).reason)
+        if not buttons and sum(control.kind in ENTERED for control in self._of(form)) > 1:
+            raise NotSentError("the form has no button that sends it")
+        return buttons[0] if buttons else None
+
+    def problem(self, form: int = 0, button: Control | None = None) -> str:
+        """Why a browser would not send the form: the first control that breaks a constraint; "" where none does."""
+        if not self.model.submission(form, button).validates:
+            return ""
+        for control in self._of(form):
+            if control.kind in {"button", "hidden"} or control.barred or not self.enabled(control):
+                continue
+            if why := self._invalid(control):
+                return f"{control.called}: {why}"
+        return ""
+
+    def _invalid(self, control: Control) -> str:
+        required = "required" in control.attributes
+        if control.kind == "radio":
+            group = self._group(control)
+            required = bool(control.name) and any("required" in one.attributes for one in group)
+            return "missing" if required and not any(one.index in self.ticked for one in group) else ""
+        if required and self._missing(control):
+            return "missing"
+        if not control.is_typed:
+            return ""
+        return invalid(control.kind, self.text(control), control.attributes, edited=control.index in self.edited)
+
+    def _missing(self, control: Control) -> bool:
+        """Whether a control is empty. An option without a value is a choice, unless it is the list's placeholder."""
+        if control.kind == "select":
+            chosen = self.chosen.get(control.index, control.chosen)
+            return not chosen or (chosen == (0,) and control.placeholder)
+        if control.kind == "multiselect":
+            return not self.chosen.get(control.index, control.chosen)
+        return not any(self._values(control)) and control.index not in self.ticked
+
+    def entries(self, form: int = 0, button: Control | None = None) -> list[Entry]:
+        """What a browser would send: the entry list of a form, with its button."""
+        entries: list[Entry] = []
+        for control in self._of(form):
+            if not self.enabled(control) or (control.kind == "button" and control is not button):
+                continue
+            if control.does == "image":
+                prefix = f"{control.name}." if control.name else ""
+                entries += [Entry(f"{prefix}x", "0"), Entry(f"{prefix}y", "0")]
+            if not control.name or control.does == "image":
+                continue
+            values = self._values(control)
+            if control.kind == "file":
+                entries += [Entry(control.name, value, is_file=True) for value in values or ("",)]
+            elif control.kind == "button":
+                entries.append(Entry(control.name, control.value))
+            else:
+                entries += [Entry(control.name, value) for value in values]
+        return entries
+
+
+def _hidden(control: Control) -> Attempt:
+    return Attempt("refused", f"{control.called} is not shown now")
+
+
+# -- direct --------------------------------------------------------------------------------------------------------
 
 
 class DirectExecutor:
@@ -41,7 +315,7 @@ class DirectExecutor:
 
     def run(self, case: Case, plans: Sequence[Plan]) -> list[Execution | Failure]:
         """See `Executor.run`."""
-        return [self._one(case, plan) for plan in plans]
+        return [self._carried_out(case, plan)[0] for plan in plans]
 
     def close(self) -> None:
         """See `Executor.close`; there is nothing to give back."""
@@ -50,89 +324,62 @@ class DirectExecutor:
         """The pages that a plan came to, as they were served, each with what its controls held when it was left."""
         return self._carried_out(case, plan)[1]
 
-    def _one(self, case: Case, plan: Plan) -> Execution:
-        return self._carried_out(case, plan)[0]
-
     def _carried_out(self, case: Case, plan: Plan) -> tuple[Execution, list[tuple[bytes, Visit]]]:
-        episode = self.site.open(case.view)
+        session = _Session(self.site, case)
+        attempts: list[Attempt] = []
+        until, cut = time.monotonic() + self.limits.seconds, False
         try:
-            session = _Session(self.site, self.site.address(episode, case.view), case, self.limits)
-            attempts, cut = self._carry_out(session, plan)
-            receipts = self.site.receipts(episode)
+            session.load(session.base)
+            for place, action in enumerate(plan.actions):
+                if cut := len(attempts) >= self.limits.steps or time.monotonic() > until:
+                    break
+                attempts.append(session.act(plan.actions[place:], case, self.limits))
+                if isinstance(action, Done):
+                    break
+            receipts = self.site.receipts(session.episode)
         finally:
-            self.site.close(episode)
+            self.site.close(session.episode)
         return Execution(tuple(attempts), receipts, session.visit.model.text, cut), session.visits
 
-    def _carry_out(self, session: "_Session", plan: Plan) -> tuple[list[Attempt], bool]:
-        attempts: list[Attempt] = []
-        until = time.monotonic() + self.limits.seconds
-        for place, action in enumerate(plan.actions):
-            if len(attempts) >= self.limits.steps or time.monotonic() > until:
-                return attempts, True
-            attempts.append(session.act(plan.actions[place:]))
-            if isinstance(action, Done):
-                break
-        return attempts, False
 
+class _Session(Tab):
+    """A user at the site: what the controls of the open page hold, and of those before it."""
 
-class _Session:
-    """A user at the site: the page that is open, and where it is."""
-
-    def __init__(self, site: Site, address: str, case: Case, limits: Limits) -> None:
-        self.site, self.base, self.case, self.limits = site, address, case, limits
-        self.path = address
+    def __init__(self, site: Site, case: Case) -> None:
+        super().__init__(site, case)
         self.visits: list[tuple[bytes, Visit]] = []
-        self._open(address)
 
-    def _open(self, path: str) -> None:
-        self._show(path, self.site.handle("GET", path))
-
-    def _show(self, path: str, response: Response) -> None:
-        """Follow redirects to a page, and show it."""
-        for _ in range(_REDIRECTS):
-            if response.status != 303:
-                break
-            path = response.headers["location"]
-            response = self.site.handle("GET", path)
-        self.path = path
-        self.visit = Visit(parse_page(response.body))
+    def load(self, path: str, kind: str = "", body: bytes | None = None) -> None:
+        """See `Tab.load`."""
+        super().load(path, kind, body)
+        self.visit = Visit(parse_page(self.html))
         self.named: Control | None = None
-        self.visits.append((response.body, self.visit))
+        self.visits.append((self.html, self.visit))
 
-    def act(self, actions: Sequence[Action]) -> Attempt:
+    def act(self, actions: Sequence[Action], case: Case, limits: Limits) -> Attempt:
         """Carry out the first of the actions that are left."""
         model = self.visit.model
         near = form_ahead(actions, model, self.named)
-        found = resolve(actions[0], model, self.case.view.form.path, self.case.files, self.limits, near)
+        found = resolve(actions[0], model, case.view.form.path, case.files, limits, near)
         self.named = getattr(found, "control", self.named)
         match found:
-            case Enter():
-                return self.visit.enter(found)
-            case Choose():
-                return self.visit.choose(found)
-            case Tick():
-                return self.visit.tick(found)
-            case Put():
-                return self.visit.put(found)
-            case Touch():
-                return self.visit.touch(found)
-            case Push():
-                return self.visit.push(found)
-            case Send(button):
+            case does.Send(button):
                 return self._send(button)
-            case Return():
+            case does.Return():
                 return self._return()
-            case Go(rest):
-                self._open(self.base + rest)
+            case does.Go(rest):
+                self.load(self.base + rest)
                 return OK
             case Attempt():
                 return found
+            case _:
+                return self.visit.apply(found)
 
     def _send(self, button: Control | None) -> Attempt:
         """Send a form, unless a browser would not."""
         visit = self.visit
         if button is not None and not visit.usable(button):
-            return visit.touch(Touch(button))
+            return visit.apply(does.Touch(button))
         form = button.form if button is not None else visit.form_in_use()
         if form is None:
             return Attempt("not found", "there is no form on this page")
@@ -142,31 +389,18 @@ class _Session:
             return Attempt("refused", f"not sent, {error}")
         if why := visit.problem(form, button):
             return Attempt("refused", f"not sent, {why}")
-        return self._submit(form, button)
-
-    def _submit(self, form: int, button: Control | None) -> Attempt:
-        how = self.visit.model.submission(form, button)
-        if (path := target_of(how, self.path)) is None:
-            return Attempt("refused", ELSEWHERE)
-        if how.method == "dialog":
-            return OK
-        if how.method == "get":
-            self._open(path)
-            return OK
-        kind, body = encode(self.visit.entries(form, button), how.enctype)
-        path = self.site.receiver(path, self.path)
-        self._show(path, self.site.handle("POST", path, kind, body))
-        return OK
+        sent = self.send(visit.model.submission(form, button), visit.entries(form, button))
+        return OK if sent else Attempt("refused", "not sent, its address is not one of this site")
 
     def _return(self) -> Attempt:
         """Enter sends the form from most controls, and breaks the line in a text of several."""
         last = self.visit.last
-        if last is None or last.kind in {"select", "multiselect", "file", "color"}:
+        if last is None or last.kind in {"select", "multiselect", "file"}:
             return OK
         if last.kind == "button":
-            return self.visit.push(Push(last))
+            return self.visit.apply(does.Push(last))
         if last.kind == "textarea":
-            return self.visit.enter(Enter(last, "\n", clear=False))
+            return self.visit.apply(does.Enter(last, "\n", clear=False))
         if last.form is None:
             return OK
         try:

@@ -1,7 +1,7 @@
 """What an executor is: many plans for one form in, for each what happened and what the server received out.
 
 The direct executor (direct.py) and those that drive a browser (browser/) differ in nothing that a rubric could see:
-all follow `operations.py` for what an action comes to, and `typing.py` for what a typed text becomes.
+all follow `operations.py` for what an action comes to, and `values.py` for what a typed text becomes.
 """
 
 from collections.abc import Sequence
@@ -10,9 +10,8 @@ from typing import Literal, Protocol
 
 from plumbline.records import Failure
 from plumbline_forms.plans.actions import Plan
-from plumbline_forms.site.receipts import Receipt
-from plumbline_forms.site.site import Site
-from plumbline_forms.site.view import View
+from plumbline_forms.site.page import View
+from plumbline_forms.site.site import Receipt, Site
 
 Status = Literal["ok", "not found", "refused"]
 

@@ -1,38 +1,176 @@
 """What an action comes to on a page: which control, and what is done to it. The same for every executor.
 
 Finding the control that a label means needs the page and nothing else, so it is done once, here. What depends on what
-a user did before (is the control shown, is the box ticked) is left to whoever carries the operation out: `visit.py`,
+a user did before (is the control shown, is the box ticked) is left to whoever carries the operation out: `direct.py`,
 which keeps the state itself, or a browser, which has it.
 """
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from plumbline_forms.constraints import PICKED, TYPED
 from plumbline_forms.executors.executor import OK, Attempt, Limits
-from plumbline_forms.executors.locate import BOXES, OPTION, RADIOS, Target, find, find_button, namesakes
 from plumbline_forms.executors.page import Control, PageModel
-from plumbline_forms.plans.actions import (
-    Action,
-    Attach,
-    Check,
-    Click,
-    Done,
-    Navigate,
-    Press,
-    Select,
-    Submit,
-    Type,
-    Uncheck,
-)
-from plumbline_forms.plans.labels import folded, loose
-from plumbline_forms.plans.vocabulary import SUBMIT_WORDS
+from plumbline_forms.plans import actions as plan
+from plumbline_forms.plans.actions import Action
+from plumbline_forms.plans.vocabulary import SUBMIT_WORDS, folded, loose
+from plumbline_forms.values import PICKED, TYPED
+
+# -- which control a label means --------------------------------------------------------------------------------------
+# Which control a label means: as a user would look for it, and never by a guess between two.
+#
+# In this order: the label as it is written, the label without punctuation and accents, the control's own name, and at
+# last all words of what was asked for among the words of exactly one label.
+
+_WORDS = re.compile(r"[^\W_]+")
+RADIOS, BOXES, OPTION = "radio group", "box group", "option"
+"""Kinds of targets beside the kinds of controls: groups, and one option of a group by its own text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Something that a label may mean: a control, a group, or one option of a group."""
+
+    kind: str
+    label: str
+    members: tuple[Control, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    targets: tuple[Target, ...]
+    stages: tuple[Mapping[str, tuple[Target, ...]], ...]
+
+
+def find(model: PageModel, label: str, kinds: frozenset[str], near: int | None = None) -> Target | str:
+    """The target of these kinds that a label means; where only one of another kind is called so, that one.
+
+    Args:
+        model: of the page.
+        label: what is looked for.
+        kinds: of targets that fit.
+        near: the form that is preferred where several forms have such a target; None prefers the first form.
+
+    Returns:
+        The target, or why there is none.
+    """
+    index = _index(model)
+    other: Target | None = None
+    for stage, key in zip(index.stages, (folded(label), loose(label), loose(label)), strict=True):
+        found = stage.get(key, ()) if key else ()
+        fitting = _nearest([target for target in found if target.kind in kinds], near)
+        if len(fitting) == 1:
+            return fitting[0]
+        if fitting:
+            return f"several controls are called {label[:60]!r}"
+        other = other or (found[0] if len(found) == 1 else None)
+    if other is None:
+        close = _by_words(index, label, kinds)
+        if close is not None:
+            return close
+    return other or f"nothing is called {label[:60]!r}"
+
+
+def _nearest(targets: list[Target], near: int | None) -> list[Target]:
+    """Of several targets those that can be changed, and of these the ones in the preferred form."""
+    for keep in (lambda one: not (one.disabled or one.hidden or one.barred), lambda one: one.form == (near or 0)):
+        if len(targets) > 1:
+            targets = [target for target in targets if any(map(keep, target.members))] or targets
+    return targets
+
+
+def namesakes(model: PageModel, label: str) -> tuple[Target, ...]:
+    """The targets with exactly this label or name."""
+    stages, key = _index(model).stages, loose(label)
+    return stages[1].get(key) or stages[2].get(key, ()) if key else ()
+
+
+def find_button(model: PageModel, label: str, near: int | None = None, *, whole: bool = False) -> Control | str:
+    """The button with a name; what a user reads on it goes before its other names, and part of a name comes last.
+
+    Args:
+        model: of the page.
+        label: what is looked for.
+        near: the form that is preferred.
+        whole: whether a part of a name is not enough.
+
+    Returns:
+        The button, or why there is none.
+    """
+    buttons = [one for one in model.controls if one.kind == "button"]
+    words = set(_WORDS.findall(folded(label)))
+    found: list[Control] = []
+    stages: tuple[Callable[[Control], bool], ...] = (
+        lambda one: folded(one.label) == folded(label),
+        lambda one: loose(one.label) == loose(label),
+        lambda one: loose(label) in map(loose, one.aliases),
+        lambda one: not whole and words <= set(_WORDS.findall(folded(one.label))),
+    )
+    for fits in stages:
+        if found := [one for one in buttons if loose(label) and fits(one)]:
+            break
+    targets = _nearest([Target("button", one.label, (one,)) for one in found], near)
+    alike = {(one.form, one.does, one.name, one.value) for target in targets for one in target.members}
+    if len(alike) == 1:
+        return targets[0].members[0]
+    return f"{'several buttons are' if targets else 'no button is'} called {label[:60]!r}"
+
+
+def _by_words(index: _Index, label: str, kinds: frozenset[str]) -> Target | None:
+    wanted = set(_WORDS.findall(folded(label)))
+    if not wanted or len(folded(label)) < 4:
+        return None
+    close = [
+        target
+        for target in index.targets
+        if target.kind in kinds and wanted <= set(_WORDS.findall(folded(target.label)))
+    ]
+    return close[0] if len(close) == 1 else None
+
+
+@lru_cache(maxsize=512)
+def _index(model: PageModel) -> _Index:
+    targets = tuple(_targets(model))
+    exact: dict[str, list[Target]] = {}
+    rough: dict[str, list[Target]] = {}
+    names: dict[str, list[Target]] = {}
+    for target in targets:
+        first = target.members[0]
+        if target.kind == OPTION or (first.group if target.kind in {RADIOS, BOXES} else first.label):
+            exact.setdefault(folded(target.label), []).append(target)
+            rough.setdefault(loose(target.label), []).append(target)
+        if target.kind not in {OPTION, "button"}:
+            names.setdefault(loose(first.name), []).append(target)
+    stages = tuple({key: tuple(found) for key, found in stage.items()} for stage in (exact, rough, names))
+    return _Index(targets, stages)
+
+
+def _targets(model: PageModel) -> list[Target]:
+    targets: list[Target] = []
+    groups: dict[tuple[str, int | None, str], list[Control]] = {}
+    for control in model.controls:
+        if control.kind == "hidden":
+            continue
+        if control.kind in {"radio", "checkbox"}:
+            groups.setdefault((control.kind, control.form, control.name), []).append(control)
+        else:
+            targets.append(Target(control.kind, control.label or control.name, (control,)))
+    for (kind, _, name), members in groups.items():
+        if kind == "checkbox" and len(members) == 1 and not members[0].group:
+            targets.append(Target("checkbox", members[0].label or name, (members[0],)))
+            continue
+        group = RADIOS if kind == "radio" else BOXES
+        targets.append(Target(group, members[0].group or name, tuple(members)))
+        targets += [Target(OPTION, member.label or member.value, (member,)) for member in members]
+    return targets
+
+
+# -- what is done to it -----------------------------------------------------------------------------------------------
 
 _TYPED = TYPED | PICKED
-_READ_ONLY = _TYPED - {"range", "color"}
-"""Kinds that the attribute `readonly` keeps a user from changing."""
 _CHOSEN = frozenset({"select", "multiselect", RADIOS, BOXES})
 _TICKED = frozenset({"checkbox", OPTION, RADIOS, BOXES})
 _CLICKED = frozenset({"checkbox", OPTION, "button"})
@@ -112,12 +250,7 @@ Operation = Enter | Choose | Tick | Put | Touch | Send | Push | Return | Go
 
 
 def resolve(
-    action: Action,
-    model: PageModel,
-    path: str,
-    files: frozenset[str],
-    limits: Limits,
-    near: int | None = None,
+    action: Action, model: PageModel, path: str, files: frozenset[str], limits: Limits, near: int | None = None
 ) -> Operation | Attempt:
     """What an action comes to on a page.
 
@@ -133,24 +266,24 @@ def resolve(
         The operation, or how it ended where there is none to carry out.
     """
     match action:
-        case Type():
+        case plan.Type():
             return _type(action, model, limits, near)
-        case Select(label, option):
+        case plan.Select(label, option):
             target = _target(model, label, _CHOSEN, near)
             return target if isinstance(target, Attempt) else _choose(target, option, on=True)
-        case Check() | Uncheck():
+        case plan.Check() | plan.Uncheck():
             return _tick(action, model, near)
-        case Attach():
+        case plan.Attach():
             return _attach(action, model, files, near)
-        case Click(label):
+        case plan.Click(label):
             return _click(label, model, near)
-        case Submit(label):
+        case plan.Submit(label):
             return _submit(label, model, near)
-        case Press(keys):
+        case plan.Press(keys):
             return _press(keys)
-        case Navigate(url):
+        case plan.Navigate(url):
             return _go(url, path)
-        case Done():
+        case plan.Done():
             return OK
 
 
@@ -170,14 +303,14 @@ def form_ahead(actions: Sequence[Action], model: PageModel, last: Control | None
     filled: int | None = None
     for action in actions:
         match action:
-            case Submit(label) | Click(label):
-                button = find_button(model, label, whole=isinstance(action, Click))
+            case plan.Submit(label) | plan.Click(label):
+                button = find_button(model, label, whole=isinstance(action, plan.Click))
                 if isinstance(button, Control):
                     return button.form
-            case Type(label) | Select(label) | Check(label) | Uncheck(label) | Attach(label):
+            case plan.Type(label) | plan.Select(label) | plan.Check(label) | plan.Uncheck(label) | plan.Attach(label):
                 forms = [target.members[0].form for target in namesakes(model, label)]
                 filled = forms[0] if len(set(forms)) == 1 and filled is None else filled
-        if isinstance(action, Submit | Press | Navigate | Done):
+        if isinstance(action, plan.Submit | plan.Press | plan.Navigate | plan.Done):
             break
     return filled if filled is not None else last.form if last is not None else None
 
@@ -187,7 +320,7 @@ def _target(model: PageModel, label: str, kinds: frozenset[str], near: int | Non
     return Attempt("not found", found) if isinstance(found, str) else found
 
 
-def _type(action: Type, model: PageModel, limits: Limits, near: int | None) -> Operation | Attempt:
+def _type(action: plan.Type, model: PageModel, limits: Limits, near: int | None) -> Operation | Attempt:
     target = _target(model, action.label, _TYPED, near)
     if isinstance(target, Attempt):
         return target
@@ -196,7 +329,7 @@ def _type(action: Type, model: PageModel, limits: Limits, near: int | None) -> O
         return Attempt("refused", f"{target.label!r} is a {target.kind}: nothing can be typed into it")
     if len(action.text) > limits.value:
         return Attempt("refused", f"a text of {len(action.text)} characters is too long")
-    if target.kind in _READ_ONLY and "readonly" in control.attributes:
+    if "readonly" in control.attributes:
         return Attempt("refused", f"{target.label!r} cannot be changed")
     return Enter(control, action.text, action.clear)
 
@@ -215,7 +348,7 @@ def _choose(target: Target, option: str, *, on: bool) -> Operation | Attempt:
     choice = _best(option, offered, lambda one: (one.text, one.value))
     if choice is None:
         return Attempt("not found", f"{target.label!r} has no option {option[:60]!r}")
-    if suggests and target.kind in _READ_ONLY and "readonly" in control.attributes:
+    if suggests and "readonly" in control.attributes:
         return Attempt("refused", f"{target.label!r} cannot be changed")
     if suggests:
         return Enter(control, choice.value, clear=True)
@@ -226,8 +359,8 @@ def _choose(target: Target, option: str, *, on: bool) -> Operation | Attempt:
     return Choose(control, control.choices.index(choice), on)
 
 
-def _tick(action: Check | Uncheck, model: PageModel, near: int | None) -> Operation | Attempt:
-    on = isinstance(action, Check)
+def _tick(action: plan.Check | plan.Uncheck, model: PageModel, near: int | None) -> Operation | Attempt:
+    on = isinstance(action, plan.Check)
     target = _target(model, action.label, _TICKED if not action.option else _TICKED | _CHOSEN, near)
     if isinstance(target, Attempt):
         return target
@@ -246,7 +379,7 @@ def _ticked(control: Control, *, on: bool) -> Operation | Attempt:
     return Tick(control, on)
 
 
-def _attach(action: Attach, model: PageModel, files: frozenset[str], near: int | None) -> Operation | Attempt:
+def _attach(action: plan.Attach, model: PageModel, files: frozenset[str], near: int | None) -> Operation | Attempt:
     target = _target(model, action.label, frozenset({"file"}), near)
     if isinstance(target, Attempt):
         return target

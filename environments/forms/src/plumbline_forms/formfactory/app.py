@@ -18,7 +18,7 @@ from typing import Any
 
 from plumbline.errors import DataError
 from plumbline_forms.formfactory.checkout import Checkout
-from plumbline_forms.site.receipts import Entries
+from plumbline_forms.site.page import Entries
 
 STORE = "save_submission_to_json"
 """The app's function that stores a submission."""

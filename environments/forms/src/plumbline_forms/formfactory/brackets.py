@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from plumbline_forms.executors.typing import read_number, read_time
+from plumbline_forms.values import read_number, read_time
 
 _AMOUNTS = re.compile(r"\$?\s*([\d,]+)\s*(?:-|–|to)\s*\$?\s*([\d,]+)")
 _FROM = re.compile(r"\$?\s*([\d,]+)\s*\+")

@@ -6,9 +6,9 @@ from typing import Any
 
 from plumbline_forms.formfactory.table import ALIASES, KEYS, UNPLACED, Row
 from plumbline_forms.formfactory.values import Level, resolve_value, shown
-from plumbline_forms.plans.labels import folded
+from plumbline_forms.plans.vocabulary import folded
+from plumbline_forms.prompts import Told
 from plumbline_forms.suite.declaration import Field, Value
-from plumbline_forms.telling import Told
 
 
 @dataclass(frozen=True, slots=True)

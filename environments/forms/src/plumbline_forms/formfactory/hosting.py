@@ -4,10 +4,8 @@ from collections.abc import Mapping
 
 from plumbline_forms.formfactory.app import FlaskApp, Reply
 from plumbline_forms.formfactory.pages import as_text
-from plumbline_forms.site.application import Taken
-from plumbline_forms.site.receipts import Entries
-from plumbline_forms.site.site import Response
-from plumbline_forms.site.view import View
+from plumbline_forms.site.page import Entries, View
+from plumbline_forms.site.site import Response, Taken
 from plumbline_forms.suite.declaration import Form
 
 POLICY = (
@@ -20,7 +18,7 @@ _HTML = "text/html; charset=utf-8"
 
 
 class Hosted:
-    """See `plumbline_forms.site.application.Application`."""
+    """See `plumbline_forms.site.site.Application`."""
 
     def __init__(self, app: FlaskApp, pages: Mapping[str, bytes]) -> None:
         """Nothing is asked yet.

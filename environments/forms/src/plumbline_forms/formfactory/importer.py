@@ -20,11 +20,9 @@ from plumbline_forms.formfactory.hosting import Hosted
 from plumbline_forms.formfactory.pages import local_page
 from plumbline_forms.formfactory.table import ROWS, Row
 from plumbline_forms.options import FormsOptions
-from plumbline_forms.prompts import messages, values_text
-from plumbline_forms.site.page import render_page
-from plumbline_forms.site.view import View
+from plumbline_forms.prompts import Told, messages, values_text
+from plumbline_forms.site.page import View, render_page
 from plumbline_forms.suite.declaration import Draw, Field, Form, Page, Value
-from plumbline_forms.telling import Told
 
 if TYPE_CHECKING:
     from plumbline_forms.formfactory.schema import Schema

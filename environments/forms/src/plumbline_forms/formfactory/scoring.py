@@ -9,7 +9,7 @@ from plumbline_forms import rubric
 from plumbline_forms.executors.executor import Execution
 from plumbline_forms.plans.actions import Plan
 from plumbline_forms.rubric import Expected
-from plumbline_forms.site.view import View
+from plumbline_forms.site.page import View
 from plumbline_forms.suite.declaration import Value
 
 STRICT, FILLABLE = "strict", "fillable"

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from plumbline_forms.constraints import is_email, is_url, matches, range_problem, utf16_length
-from plumbline_forms.executors.typing import typed
 from plumbline_forms.formfactory.brackets import bracket
-from plumbline_forms.plans.labels import loose
+from plumbline_forms.plans.vocabulary import loose
 from plumbline_forms.suite.declaration import CHOSEN, Field, Option, Value
+from plumbline_forms.values import is_email, is_url, matches, range_problem, typed, utf16_length
 
 Level = Literal["exact", "folded", "alias", "bucket", "unfillable"]
 LEVELS: tuple[Level, ...] = ("exact", "folded", "alias", "bucket", "unfillable")

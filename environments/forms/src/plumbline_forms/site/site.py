@@ -7,21 +7,233 @@ Every episode is a world of its own: its address holds an id that only its execu
 it is closed, and nothing else is kept from request to request.
 """
 
+import re
 import secrets
 import threading
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
-from urllib.parse import urlsplit
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, urlsplit
 
 from plumbline.errors import PlumblineError
-from plumbline_forms.site.application import Application
-from plumbline_forms.site.body import grouped, read_body
-from plumbline_forms.site.page import render_page, render_receipt
-from plumbline_forms.site.receipts import Entries, Receipt
-from plumbline_forms.site.validation import check_page
-from plumbline_forms.site.view import View
+from plumbline_forms.site.page import WORDS, Entries, View, render_page, render_receipt, shown_by
+from plumbline_forms.suite.declaration import Field, Form, InOrder, Page
+from plumbline_forms.values import UnreadPatternError, is_valid, matches, range_problem, utf16_length
+
+# -- what the server received -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """One POST."""
+
+    number: int
+    """From 1, within the episode."""
+    page: int
+    """Of the wizard, from 1."""
+    entries: Entries
+    files: Entries
+    """Names of the files by control; a control without a file is not here."""
+    errors: Mapping[str, str]
+    """What the server complained about, by field name; empty where it accepted the page."""
+    complete: bool
+    """Whether the form was complete with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A complete form, all pages together."""
+
+    entries: Entries
+    files: Entries
+
+
+def submission_of(receipts: Sequence[Receipt]) -> Submission | None:
+    """The first complete form among the receipts; None where there is none.
+
+    The first, because what has been sent cannot be taken back: a clerk works on what came first, and a plan that
+    sends an empty form and a full one after it has sent an empty form.
+    """
+    pages: dict[int, Receipt] = {}
+    for receipt in receipts:
+        if receipt.errors:
+            continue
+        pages[receipt.page] = receipt
+        if receipt.complete:
+            entries: dict[str, tuple[str, ...]] = {}
+            files: dict[str, tuple[str, ...]] = {}
+            for page in sorted(pages):
+                entries |= pages[page].entries
+                files |= pages[page].files
+            return Submission(entries, files)
+    return None
+
+
+# -- bodies of requests -----------------------------------------------------------------------------------------------
+
+Pairs = list[tuple[str, str]]
+MAX_FIELDS = 500
+_PARAMETER = re.compile(r';\s*(name|filename)="([^"]*)"')
+_ESCAPES = (("%22", '"'), ("%0D", "\r"), ("%0A", "\n"))
+"""How browsers write these three in a part's name."""
+
+
+def read_body(content_type: str, body: bytes) -> tuple[Pairs, Pairs]:
+    """The entries and the files of a body, each as (name, value or file name) in the order sent.
+
+    A file control that was left empty sends a file without a name; it is left out.
+
+    Raises:
+        ValueError: another encoding, or malformed.
+    """
+    kind, _, parameters = content_type.partition(";")
+    if kind.strip().lower() == "application/x-www-form-urlencoded":
+        # latin-1 never fails, and bytes that no browser sends as they are come out wrong rather than as an error.
+        return parse_qsl(body.decode("latin-1"), keep_blank_values=True, max_num_fields=MAX_FIELDS), []
+    if kind.strip().lower() != "multipart/form-data":
+        raise ValueError(f"a form is sent urlencoded or as multipart, not as {kind.strip()[:60] or 'nothing'}")
+    found = re.search(r'boundary="?([^";,\s]{1,200})"?', parameters)
+    if found is None:
+        raise ValueError("a multipart body needs a boundary")
+    return _multipart(b"--" + found.group(1).encode("latin-1"), body)
+
+
+def _multipart(boundary: bytes, body: bytes) -> tuple[Pairs, Pairs]:
+    parts = (b"\r\n" + body).split(b"\r\n" + boundary)
+    if len(parts) < 2 or not parts[-1].startswith(b"--") or len(parts) > MAX_FIELDS:
+        raise ValueError("the multipart body is cut off, or has too many parts")
+    entries: Pairs = []
+    files: Pairs = []
+    for part in parts[1:-1]:
+        head, blank, content = part.partition(b"\r\n\r\n")
+        names = {key: _plain(value) for key, value in _PARAMETER.findall(head.decode("utf-8", "replace"))}
+        if not blank or "name" not in names:
+            raise ValueError("a part of the multipart body has no name")
+        if "filename" not in names:
+            entries.append((names["name"], content.decode("utf-8", "replace")))
+        elif names["filename"]:
+            files.append((names["name"], names["filename"]))
+    return entries, files
+
+
+def _plain(text: str) -> str:
+    for written, sign in _ESCAPES:
+        text = text.replace(written, sign)
+    return text
+
+
+def grouped(pairs: Pairs) -> dict[str, tuple[str, ...]]:
+    """Pairs by name, the values in the order sent."""
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return {name: tuple(values) for name, values in found.items()}
+
+
+# -- validation ----------------------------------------------------------------------------------------------------
+
+
+def check_page(form: Form, page: Page, entries: Entries, files: Entries) -> dict[str, str]:
+    """Messages by field name for what is wrong with a page's entries; empty where it is accepted."""
+    texts = WORDS[form.language]
+    fields = {one.name: one for one in page.fields}
+    errors = {name: texts["unknown"] for name in (*entries, *files) if name not in fields}
+    for one in page.fields:
+        problem = _problem(one, entries, files)
+        if problem:
+            errors[one.name] = texts[problem]
+    if not errors:
+        single = {name: values[0] for name, values in entries.items() if values}
+        for rule in form.rules:
+            if rule.names()[-1] in fields and not rule.holds(single):
+                errors[rule.names()[-1]] = texts["order" if isinstance(rule, InOrder) else "sum"]
+    return errors
+
+
+def _problem(one: Field, entries: Entries, files: Entries) -> str:
+    """The key of the message for one field; empty where there is nothing to complain about."""
+    if one.kind == "file":
+        return _file_problem(one, entries, files)
+    values = entries.get(one.name, ())
+    if one.kind == "hidden":
+        return "" if values == (one.default,) else "kind"
+    if one.name in files:
+        return "kind"
+    if not shown_by(one, entries):
+        return "unknown" if values else ""
+    filled = tuple(value for value in values if value)
+    if not filled:
+        return "missing" if one.required else ""
+    if one.options:
+        if (len(values) > 1 and one.kind not in {"multiselect", "checkboxes"}) or len(set(values)) != len(values):
+            return "once"
+        return "" if {option.value for option in one.options}.issuperset(values) else "option"
+    if len(values) > 1:
+        return "once"
+    if one.kind == "checkbox":
+        return "" if values == ("on",) else "kind"
+    return _typed_problem(one, filled[0].replace("\r\n", "\n"))
+
+
+def _typed_problem(one: Field, value: str) -> str:
+    if not is_valid(one.kind, value):
+        return "kind"
+    if one.kind != "textarea" and ("\n" in value or "\r" in value):
+        return "kind"
+    length = utf16_length(value)
+    if length < (one.minlength or 0) or (one.maxlength is not None and length > one.maxlength):
+        return "length"
+    try:
+        if one.pattern is not None and not matches(one.pattern, value):
+            return "kind"
+    except UnreadPatternError:  # too much work to accept the value
+        return "kind"
+    return "range" if range_problem(one.kind, value, one.minimum, one.maximum, one.step) else ""
+
+
+def _file_problem(one: Field, entries: Entries, files: Entries) -> str:
+    names = files.get(one.name, ())
+    if entries.get(one.name):
+        return "kind"  # a text where a file should be
+    if not names or not shown_by(one, entries):
+        return "missing" if one.required and shown_by(one, entries) else ""
+    if len(names) > 1 and not one.multiple:
+        return "once"
+    return "" if all(name.lower().endswith(one.accept) for name in names) or not one.accept else "ending"
+
+
+# -- somebody else's application in place of the site's own pages -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What an application received with one POST, and what it answered."""
+
+    entries: Entries
+    files: Entries
+    refused: str
+    """Why it did not take the form; "" where it did."""
+    response: "Response"
+
+
+class Application(Protocol):
+    """Forms of one page each. It keeps nothing: episodes and their receipts are the site's."""
+
+    def page(self, view: View) -> "Response":
+        """The page of a form."""
+        ...
+
+    def take(self, view: View, content_type: str, body: bytes) -> Taken:
+        """Receive a form."""
+        ...
+
+    def other(self, path: str) -> "Response | None":
+        """What lies outside of episodes (styles, pictures); None where there is nothing."""
+        ...
+
+
+# -- site ----------------------------------------------------------------------------------------------------------
 
 MAX_BODY = 1_000_000
 """Bytes of a request's body; more is refused (413)."""

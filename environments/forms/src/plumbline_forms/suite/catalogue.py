@@ -13,14 +13,81 @@ as red, dark_blue) or "r=Red|b=Dark blue", `shown_if` "device=own_laptop|thin_cl
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from plumbline.seeds import generator
 from plumbline.tasks.tables import read_table
-from plumbline_forms.suite.declaration import Adds, Condition, Draw, Field, Form, InOrder, Multiplies, Page, Rule
-from plumbline_forms.suite.drawing import DRAWS
-from plumbline_forms.suite.fields import FIELDS, shown
+from plumbline_forms.suite import declaration
+from plumbline_forms.suite.declaration import Condition, Field, Form, Option, Page, Value
+from plumbline_forms.suite.drawing import DRAWS, Drawing, agreed, flag, one_of, some_of
+
+# -- constructors of fields -------------------------------------------------------------------------------------------
+
+
+def slug(text: str) -> str:
+    """A name for a text: lower case, digits, underscores."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().casefold()
+    return re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
+
+
+def options(texts: str) -> tuple[Option, ...]:
+    """Options from "Red|Dark blue" (sent as red, dark_blue) or "r=Red|b=Dark blue"."""
+    pairs = [text.split("=", 1) if "=" in text else (slug(text), text) for text in texts.split("|")]
+    return tuple(Option(value, text) for value, text in pairs)
+
+
+def shown(name: str, *values: str) -> Condition:
+    """Shown while the field has one of these values; without values, while the box is ticked."""
+    return Condition(name, values or ("on",))
+
+
+def text(label: str, draw: declaration.Draw, **more: Any) -> Field:
+    """A line of text."""
+    return Field(**{"name": slug(label), "label": label, "kind": "text", "draw": draw, **more})
+
+
+area, email, tel, url = (partial(text, kind=kind) for kind in ("textarea", "email", "tel", "url"))
+date, time, password, file = (partial(text, kind=kind) for kind in ("date", "time", "password", "file"))
+number, money = partial(text, kind="number"), partial(text, kind="number", minimum="0", step="0.01")
+
+
+def choice(label: str, texts: str, **more: Any) -> Field:
+    """A control with options."""
+    return text(label, options=options(texts), **more)
+
+
+# The first, empty option of a drop-down list asks for a choice.
+select, radio = partial(choice, kind="select", blank="-", draw=one_of()), partial(choice, kind="radio", draw=one_of())
+multiselect, boxes = (partial(choice, kind=kind, draw=some_of(1, 3)) for kind in ("multiselect", "checkboxes"))
+
+
+def box(label: str, chance: float = 0.5, **more: Any) -> Field:
+    """A box that is ticked in so many records."""
+    return text(label, kind="checkbox", **{"draw": flag(chance), **more})
+
+
+# A box without which the form cannot be sent.
+consent = partial(box, required=True, draw=agreed())
+
+
+def hidden(name: str, default: str) -> Field:
+    """A value that the page sends by itself."""
+    return Field(name=name, label=name, kind="hidden", default=default)
+
+
+FIELDS: Mapping[str, Callable[..., Field]] = {
+    "text": text, "area": area, "email": email, "tel": tel, "url": url, "number": number, "money": money, "date": date,
+    "time": time, "password": password, "select": select, "multiselect": multiselect, "radio": radio, "boxes": boxes,
+    "box": box, "consent": consent, "file": file, "hidden": hidden,
+}  # fmt: skip
+"""By the names that the files of `domains` call them."""
+
+
+# -- catalogue -----------------------------------------------------------------------------------------------------
 
 VERSION = 1
 """Of the declarations and their records: other words, fields or draws are another suite."""
@@ -28,10 +95,10 @@ DOMAINS = ("academic", "business", "creative", "technology", "finance", "health"
 HELD_OUT = ("thesis-defence", "trade-show-booth", "palco-do-festival", "mortgage-precheck", "device-return")
 """Five forms of five domains, one a wizard and one in Portuguese, of which training never sees a record."""
 
-_RULES: Mapping[str, Callable[[list[str]], Rule]] = {
-    "in_order": lambda names: InOrder(*names),
-    "adds": lambda names: Adds(tuple(names[:-1]), names[-1]),
-    "multiplies": lambda names: Multiplies((names[0], names[1]), *names[2:]),
+_RULES: Mapping[str, Callable[[list[str]], declaration.Rule]] = {
+    "in_order": lambda names: declaration.InOrder(*names),
+    "adds": lambda names: declaration.Adds(tuple(names[:-1]), names[-1]),
+    "multiplies": lambda names: declaration.Multiplies((names[0], names[1]), *names[2:]),
 }
 
 
@@ -60,7 +127,7 @@ def _field(form: str, written: dict[str, Any]) -> Field:
         raise ValueError(f"form {form}: the {kind} {label!r} cannot be read: {error!r}") from error
 
 
-def _draw(written: str | dict[str, Any]) -> Draw:
+def _draw(written: str | dict[str, Any]) -> declaration.Draw:
     if isinstance(written, str):
         name, *given = written.split()
         named = {}
@@ -98,3 +165,72 @@ FORMS: Mapping[str, Form] = {
     for domain in DOMAINS
     for name, written in read_table(Path(__file__).with_name("domains") / f"{domain}.yaml").items()
 }
+
+
+# -- records ----------------------------------------------------------------------------------------------------------
+# Records: the values that one example asks to enter, drawn from a seed, a form's name and an index.
+#
+# A record satisfies every constraint of its form, so that the server accepts it; no two records of a form are the same.
+
+RECORDS = 50
+"""Of each form."""
+_TRIES = 20
+
+
+def draw_record(form: Form, seed: int, index: int) -> dict[str, Value]:
+    """The values of one record by field name, None for those that are left alone.
+
+    Fields that are not shown, because of what another field got, are None; hidden fields are not part of a record.
+    """
+    for attempt in range(_TRIES):
+        values = _records_draw(form, seed, index, attempt)
+        entered = {name: value for name, value in values.items() if isinstance(value, str)}
+        if all(rule.holds(entered) for rule in form.rules):
+            return values
+    raise AssertionError(f"{form.name}: no record keeps its rules, so a draw contradicts them")
+
+
+def _records_draw(form: Form, seed: int, index: int, attempt: int) -> dict[str, Value]:
+    drawing = Drawing(generator(seed, "forms", VERSION, form.name, index, attempt), form.language)
+    for one in form.fields:
+        if one.draw is None:
+            continue
+        skipped = not is_shown(one, drawing.values) or drawing.rng.random() >= one.filled
+        drawing.now = one
+        drawing.values[one.name] = None if skipped else one.draw(drawing)
+    return drawing.values
+
+
+def is_shown(one: Field, values: Mapping[str, Value]) -> bool:
+    """Whether a field's condition holds for the values of the others."""
+    if one.shown_if is None:
+        return True
+    value = values.get(one.shown_if.name)
+    if isinstance(value, bool):
+        return value and "on" in one.shown_if.values
+    chosen = value if isinstance(value, tuple) else (value,)
+    return any(choice in one.shown_if.values for choice in chosen)
+
+
+def narrow(form: Form, most: int) -> Form:
+    """The form with its first so many visible fields only, for tiny models: another form, which the site serves so.
+
+    Rules and conditions that need a field that is gone are gone, too.
+    """
+    visible = [one.name for one in form.fields if one.kind != "hidden"][:most]
+    kept = {*visible, *(one.name for one in form.fields if one.kind == "hidden")}
+    pages = []
+    for page in form.pages:
+        fields = tuple(one for one in page.fields if one.name in kept)
+        if any(one.kind != "hidden" for one in fields):
+            pages.append(type(page)(fields, page.title))
+    return Form(
+        name=form.name,
+        domain=form.domain,
+        title=form.title,
+        pages=tuple(pages),
+        button=form.button,
+        rules=tuple(rule for rule in form.rules if set(rule.names()) <= kept),
+        language=form.language,
+        asides=form.asides,
+    )

@@ -4,35 +4,19 @@ A declaration is the one source of everything else: the page that is served, the
 the prompts and the oracle's plans are all derived from it, so that every example can be solved by construction.
 """
 
-import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Literal
 
-from plumbline_forms.patterns import read_pattern
+from plumbline_forms.values import read_decimal, read_pattern
 
 if TYPE_CHECKING:
     from plumbline_forms.suite.drawing import Drawing
 
 Kind = Literal[
-    "text",
-    "textarea",
-    "email",
-    "tel",
-    "url",
-    "number",
-    "date",
-    "time",
-    "password",
-    "select",
-    "multiselect",
-    "radio",
-    "checkbox",
-    "checkboxes",
-    "file",
-    "hidden",
-]
+    "text", "textarea", "email", "tel", "url", "number", "date", "time", "password", "select", "multiselect", "radio",
+    "checkbox", "checkboxes", "file", "hidden",
+]  # fmt: skip
 Language = Literal["en", "pt"]
 NamedBy = Literal["for", "wrap", "aria", "heading", "placeholder", "name"]
 """How the page says which control a label belongs to; "name" leaves only the control's own name to go by."""
@@ -119,7 +103,7 @@ class InOrder:
         first, second = values.get(self.first, ""), values.get(self.second, "")
         if not first or not second:
             return True
-        numbers = _decimal(first), _decimal(second)
+        numbers = read_decimal(first), read_decimal(second)
         if numbers[0] is not None and numbers[1] is not None:
             return numbers[0] <= numbers[1]
         return first <= second  # ISO dates and HH:MM compare as texts
@@ -138,8 +122,8 @@ class Adds:
 
     def holds(self, values: Mapping[str, str]) -> bool:
         """Whether these entries respect it; an empty part counts as 0."""
-        total = _decimal(values.get(self.total, ""))
-        parts = [_decimal(values.get(name, "") or "0") for name in self.parts]
+        total = read_decimal(values.get(self.total, ""))
+        parts = [read_decimal(values.get(name, "") or "0") for name in self.parts]
         return total is None or None in parts or sum(part for part in parts if part is not None) == total
 
 
@@ -156,7 +140,7 @@ class Multiplies:
 
     def holds(self, values: Mapping[str, str]) -> bool:
         """Whether these entries respect it."""
-        total, first, second = (_decimal(values.get(name, "")) for name in (self.total, *self.factors))
+        total, first, second = (read_decimal(values.get(name, "")) for name in (self.total, *self.factors))
         return total is None or first is None or second is None or first * second == total
 
 
@@ -239,20 +223,3 @@ def _problem(one: Field) -> str:
     if one.pattern is not None:
         read_pattern(one.pattern)
     return ""
-
-
-def _decimal(text: str) -> Decimal | None:
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return None
-    return number if number.is_finite() else None
-
-
-def is_date(text: str) -> bool:
-    """Whether a text is an ISO date that the calendar has."""
-    try:
-        datetime.date.fromisoformat(text)
-    except ValueError:
-        return False
-    return len(text) == 10

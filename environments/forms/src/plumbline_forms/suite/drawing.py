@@ -18,24 +18,11 @@ import numpy as np
 from plumbline.tasks.tables import read_table
 from plumbline_forms.suite.declaration import Draw, Field, Language, Value
 
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """What one language draws from, see `words.yaml`."""
-
-    first: tuple[str, ...]
-    last: tuple[str, ...]
-    cities: tuple[str, ...]
-    streets: tuple[str, ...]
-    companies: tuple[str, ...]
-    forms_of_company: tuple[str, ...]
-    days: tuple[str, ...]
-
-
-_WORDS: Mapping[str, Words] = {
-    language: Words(**{key: tuple(text.split(", ")) for key, text in lists.items()})
+_WORDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    language: {key: tuple(text.split(", ")) for key, text in lists.items()}
     for language, lists in read_table(Path(__file__).with_name("words.yaml")).items()
 }
+"""What each language draws from, by list."""
 
 
 @dataclass(slots=True)
@@ -51,7 +38,7 @@ class Drawing:
     people: dict[int, tuple[str, str]] = field(default_factory=dict)
 
     @property
-    def words(self) -> Words:
+    def words(self) -> Mapping[str, tuple[str, ...]]:
         """The language's names and places."""
         return _WORDS[self.language]
 
@@ -62,7 +49,7 @@ class Drawing:
     def person(self, who: int) -> tuple[str, str]:
         """First and last name of the record's person number `who`, the same wherever the record needs them."""
         if who not in self.people:
-            self.people[who] = (self.pick(self.words.first), self.pick(self.words.last))
+            self.people[who] = (self.pick(self.words["first"]), self.pick(self.words["last"]))
         return self.people[who]
 
     def text(self, name: str) -> str:
@@ -120,12 +107,12 @@ def phone() -> Draw:
 
 def company() -> Draw:
     """The name of a company."""
-    return lambda drawing: f"{drawing.pick(drawing.words.companies)} {drawing.pick(drawing.words.forms_of_company)}"
+    return lambda drawing: " ".join(drawing.pick(drawing.words[key]) for key in ("companies", "forms_of_company"))
 
 
 def city() -> Draw:
     """A town."""
-    return lambda drawing: drawing.pick(drawing.words.cities)
+    return lambda drawing: drawing.pick(drawing.words["cities"])
 
 
 def street() -> Draw:
@@ -133,7 +120,7 @@ def street() -> Draw:
 
     def draw(drawing: Drawing) -> Value:
         house = int(drawing.rng.integers(1, 400))
-        name = drawing.pick(drawing.words.streets)
+        name = drawing.pick(drawing.words["streets"])
         return f"{name}, {house}" if drawing.language == "pt" else f"{house} {name} Street"
 
     return draw
@@ -149,7 +136,7 @@ def website() -> Draw:
     """A web address."""
 
     def draw(drawing: Drawing) -> Value:
-        name = ascii_of(drawing.pick(drawing.words.companies))
+        name = ascii_of(drawing.pick(drawing.words["companies"]))
         return f"https://{name}{drawing.rng.integers(2, 99)}.example.{drawing.pick(('com', 'org', 'net'))}/"
 
     return draw
@@ -200,7 +187,7 @@ def _filled(sentence: str, drawing: Drawing) -> str:
         elif slot == "#":
             done.append(f"{drawing.rng.integers(2, 60)}{rest}")
         elif slot == "day":
-            done.append(drawing.pick(drawing.words.days) + rest)
+            done.append(drawing.pick(drawing.words["days"]) + rest)
         else:
             done.append(drawing.pick(slot.split("|")) + rest)
     return "".join(done)

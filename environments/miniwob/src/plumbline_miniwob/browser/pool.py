@@ -6,27 +6,28 @@ the one that was not used for longest is led to another task. A page that hangs 
 it, which is tried once more in a fresh page; a second time is a counted failure.
 """
 
-import atexit
 import math
-import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plumbline.records import Failure
-from plumbline_forms.driver.chromium import find_chromium, import_playwright
-from plumbline_forms.driver.driven import Loop, broken
+from plumbline_forms.driver import pool
+from plumbline_forms.driver.pool import Seat, within
 from plumbline_miniwob import pages
-from plumbline_miniwob.browser.engine import Engine
+from plumbline_miniwob.browser.script import script
 from plumbline_miniwob.world import Attempt, Played
 
 if TYPE_CHECKING:
-    from playwright.async_api import Page
+    from playwright.async_api import Page, ViewportSize
 
 T = TypeVar("T")
 Json = Mapping[str, Any]
 """An action as `hand.js` takes it."""
+_LOADING, _USING = 20.0, 60.0
+"""Seconds that loading a page may take, and anything else with a page, such as a film."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,12 @@ class Visit:
     turns: list[tuple[Json, ...]] = field(default_factory=list)
 
 
-class Pool:
+class Pool(pool.Pool):
     """Safe to call from several threads; holds a browser from its first episode until it is closed."""
+
+    # The task's area of 160 x 210 with what may stick out of it; where a calendar or a menu opens depends on this.
+    viewport: "ViewportSize" = {"width": 500, "height": 320}  # noqa: RUF012
+    context_options: dict[str, Any] = {"timezone_id": "UTC"}  # noqa: RUF012
 
     def __init__(self, limits: Limits | None = None, *, keep: int = 32, at_once: int = 2, recycle: int = 2000) -> None:
         """Look for a browser and the pages.
@@ -99,17 +104,8 @@ class Pool:
             RecipeError: Playwright, a Chromium or the pages are missing.
         """
         pages.folder()
-        self.limits = limits if limits is not None else Limits()
-        self.at_once = at_once
-        self._settings = (import_playwright(), find_chromium(), keep, at_once, recycle, self.limits.seconds)
-        self._lock = threading.Lock()
-        self._loop: Loop | None = None
-        self._engine: Engine | None = None
-
-    @property
-    def broken(self) -> tuple[type[BaseException], ...]:
-        """What `use` raises where the browser broke down."""
-        return broken(self._settings[0])
+        super().__init__("miniwob-browser", keep=keep, at_once=at_once, recycle=recycle)
+        self.limits, self.script = limits if limits is not None else Limits(), script()
 
     def first(self, task: str, seed: str) -> First | Failure:
         """What an episode begins with.
@@ -152,8 +148,8 @@ class Pool:
         limits = asdict(self.limits)
         cut = [list(plan[: self.limits.acts + 1]) for plan in plans]
         if len(cut) > 1 and not pages.is_reloaded(task):
-            found = self._call(lambda engine: engine.group(task, work, [seed, cut, limits, shows], len(cut)))
-            if found is not None:
+            with suppress(*self.broken):
+                found = self.call(self._evaluate(task, work, [seed, cut, limits, shows], len(cut)))
                 return [_played(one) for one in found]
             # A page broke down, and which plan did that is not known: each gets a page to itself.
         alone = [self._one(task, work, [seed, [plan], limits, shows]) for plan in cut]
@@ -185,30 +181,44 @@ class Pool:
         Raises:
             playwright.async_api.Error: the browser broke down.
         """
-        return self._call(lambda engine: engine.use(task, work))
+        return self.call(self._use(task, work))
 
     def forget(self) -> None:
         """Let every page be loaded anew before its next episode."""
-        self._call(lambda engine: engine.forget())
-
-    def close(self) -> None:
-        """End the browser; the next episode would start another one."""
-        with self._lock:
-            loop, engine, self._loop, self._engine = self._loop, self._engine, None, None
-            if loop is not None and engine is not None:
-                atexit.unregister(self.close)
-                loop.stop(engine.stop(), self.broken)
+        self.call(self._forget())
 
     def _one(self, task: str, work: str, argument: Any, episode: int | None = None) -> Any:
-        return self._call(lambda engine: engine.one(task, work, argument, episode))
+        return self.call(self.twice(lambda: self._evaluate(task, work, argument, 1, episode)))
 
-    def _call(self, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
-        with self._lock:
-            if self._loop is None or self._engine is None:
-                self._loop, self._engine = Loop("miniwob-browser"), Engine(*self._settings)
-                atexit.register(self.close)
-            loop, engine = self._loop, self._engine
-        return loop.call(work(engine))
+    # -- in the loop --------------------------------------------------------------------------------------------------
+
+    async def _use(self, task: str, work: Callable[["Page"], Coroutine[Any, Any, T]]) -> T:
+        address = pages.address(task)
+
+        async def loaded(seat: Seat) -> T:
+            await within(_LOADING, seat.page.goto(address, wait_until="load"))
+            return await within(_USING, work(seat.page))
+
+        return await self.on_a_seat(loaded, task=task, keeps=False)
+
+    async def _evaluate(self, task: str, work: str, argument: Any, episodes: int, episode: int | None = None) -> Any:
+        """The result of a script in a page of a task."""
+        address = pages.address(task)
+
+        async def evaluated(seat: Seat) -> Any:
+            if seat.task != task or (pages.is_reloaded(task) and (episode is None or seat.episode != episode)):
+                seat.task, seat.episode = task, None
+                await within(_LOADING, seat.page.goto(address, wait_until="load"))
+            result = await within(episodes * self.limits.seconds + pool.GRACE, seat.page.evaluate(work, argument))
+            goes_on = episode is not None and not (result["answered"] or result["cut"])
+            seat.episode = episode if goes_on else None
+            return result
+
+        return await self.on_a_seat(evaluated, episodes, task=task, episode=episode)
+
+    async def _forget(self) -> None:
+        for seat in self.free:
+            seat.task, seat.episode = "", None
 
 
 def _first(found: Json) -> First:

@@ -1,31 +1,34 @@
-"""The browser executors: the call that every executor has, before an engine that lives in a loop of its own."""
+"""The browser executors: the call that every executor has, on a pool of warm pages."""
 
-import atexit
-import threading
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import replace
+from importlib.resources import files
+from typing import TYPE_CHECKING, TypeVar
 
 from plumbline.records import Failure
-from plumbline_forms.driver.chromium import find_chromium, import_playwright
-from plumbline_forms.driver.driven import Loop, broken
-from plumbline_forms.executors.browser.engine import Engine, Settings
+from plumbline_forms.driver.pool import GRACE, Pool, Seat, within
+from plumbline_forms.executors.browser import in_page, served
+from plumbline_forms.executors.browser.steps import Course
 from plumbline_forms.executors.executor import Case, Execution, Limits
 from plumbline_forms.plans.actions import Plan
 from plumbline_forms.site.serve import serve
 from plumbline_forms.site.site import Site
 
 if TYPE_CHECKING:
-    from playwright.async_api import Page
+    from playwright.async_api import Browser, Download, Page
 
 T = TypeVar("T")
 PAGES = 3
 """Pages that are open at once: while two keep two cores busy, a third waits for its server (10 % faster than two)."""
 RECYCLE = 200
 """Episodes after which a context is closed and another one opened."""
+_NOTES = 20
+"""Notes that are kept of one episode."""
 
 
-class BrowserExecutor:
+class BrowserExecutor(Pool):
     """See `executor.Executor`. Safe to call from several threads; holds a browser until it is closed."""
 
     def __init__(
@@ -50,49 +53,77 @@ class BrowserExecutor:
         Raises:
             RecipeError: Playwright or a Chromium is missing.
         """
-        self.name = "browser" if navigates else "in-page"
-        self.at_once = pages
+        super().__init__("browser" if navigates else "in-page", keep=pages, at_once=pages, recycle=recycle)
+        hand = (files(__package__) / "hand.js").read_text(encoding="utf-8")
+        self.script = f"window.plumblineHand = {hand};"
         self.site = site if site is not None else Site()
         self.limits = limits if limits is not None else Limits()
-        self._settings = Settings(import_playwright(), find_chromium(), pages, recycle, self.limits)
-        self._navigates = navigates
-        self._lock = threading.Lock()
-        self._loop: Loop | None = None
-        self._engine: Engine | None = None
-        self._served = ExitStack()
+        self._navigates, self._served = navigates, ExitStack()
 
-    @property
-    def broken(self) -> tuple[type[BaseException], ...]:
-        """What `use` raises where the browser broke down."""
-        return broken(self._settings.api)
+    def begin(self) -> None:
+        """See `Pool.begin`."""
+        super().begin()
+        self.address = self._served.enter_context(serve(self.site)) if self._navigates else None
+
+    def close(self) -> None:
+        """See `Executor.close`."""
+        super().close()
+        self._served.close()
 
     def run(self, case: Case, plans: Sequence[Plan]) -> list[Execution | Failure]:
         """See `Executor.run`."""
-        return self._call(lambda engine: engine.run(case, plans)) if plans else []
+        return self.call(self._run(case, plans)) if plans else []
 
-    def use(self, work: Callable[["Page", str], Coroutine[Any, Any, T]]) -> T:
-        """Do something else with a page and the site's address, such as taking pictures of a plan (`film.py`).
+    def use(self, work: Callable[["Page", str], Coroutine[None, None, T]]) -> T:
+        """Do something else with a page and the site's address, such as taking pictures of a plan (`pictures.py`).
 
         Raises:
             playwright.async_api.Error: the browser broke down.
         """
-        return self._call(lambda engine: engine.use(work))
+        return self.call(self._on_a_page(lambda seat: work(seat.page, self.address or ""), 1))
 
-    def close(self) -> None:
-        """See `Executor.close`."""
-        with self._lock:
-            loop, engine, self._loop, self._engine = self._loop, self._engine, None, None
-            if loop is not None and engine is not None:
-                atexit.unregister(self.close)
-                loop.stop(engine.stop(), self.broken)
-            self._served.close()
+    async def _run(self, case: Case, plans: Sequence[Plan]) -> list[Execution | Failure]:
+        async def alone(plan: Plan) -> Execution | Failure:
+            return await self.twice(lambda: self._on_a_page(lambda seat: self._served_plan(seat, case, plan), 1))
 
-    def _call(self, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
-        with self._lock:
-            if self._loop is None or self._engine is None:
-                self._loop = Loop("forms-browser")
-                address = self._served.enter_context(serve(self.site)) if self._navigates else None
-                self._engine = Engine(self.site, address, self._settings)
-                atexit.register(self.close)
-            loop, engine = self._loop, self._engine
-        return loop.call(work(engine))
+        async def together(some: Sequence[Plan]) -> list[Execution]:
+            return await self._on_a_page(
+                lambda seat: in_page.carry_out(seat.page, self.site, case, some, self.limits), len(some)
+            )
+
+        if self.address is not None:
+            return list(await asyncio.gather(*map(alone, plans)))
+        try:
+            return list(await together(plans))
+        except self.broken:
+            # Which of them it was is not known: each gets a page to itself.
+            found = [await self.twice(lambda plan=plan: together([plan])) for plan in plans]  # type: ignore[misc]
+            return [one if isinstance(one, Failure) else one[0] for one in found]
+
+    async def _served_plan(self, seat: Seat, case: Case, plan: Plan) -> Execution:
+        seat.notes.clear()
+        done = await served.carry_out(seat.page, self.site, self.address or "", case, Course(plan, self.limits))
+        return replace(done, notes=tuple(seat.notes[:_NOTES]))
+
+    async def _on_a_page(self, work: Callable[[Seat], Coroutine[None, None, T]], plans: int) -> T:
+        return await self.on_a_seat(lambda seat: within(plans * self.limits.seconds + GRACE, work(seat)), plans)
+
+    async def new_seat(self, browser: "Browser") -> Seat:
+        """See `Pool.new_seat`; nothing is downloaded, and no other window stays open."""
+        seat = await super().new_seat(browser)
+
+        async def cancel(download: "Download") -> None:
+            seat.notes.append(f"download: {download.suggested_filename[:100]}")
+            await download.cancel()
+
+        async def shut(other: "Page") -> None:
+            if other is not seat.page:
+                seat.notes.append(f"window: {other.url[:200]}")
+                await other.close()
+
+        seat.page.on("download", cancel)
+        seat.page.on("requestfailed", lambda one: seat.notes.append(f"not let out: {one.url[:200]} ({one.failure})"))
+        seat.context.on("page", shut)
+        if self.address is None:
+            await seat.page.goto("about:blank")
+        return seat

@@ -5,8 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from plumbline_forms.executors.browser.course import Course
-from plumbline_forms.executors.browser.steps import Stretch, stretch
+from plumbline_forms.executors.browser.steps import Course, Stretch, stretch
 from plumbline_forms.executors.executor import Attempt, Case, Execution
 from plumbline_forms.executors.page import PageModel, parse_page
 from plumbline_forms.plans.actions import Action
@@ -26,12 +25,7 @@ Watch = Callable[[int, Action, Attempt | None], Awaitable[None]]
 
 
 async def carry_out(
-    page: "Page",
-    site: Site,
-    address: str,
-    case: Case,
-    course: Course,
-    watch: Watch | None = None,
+    page: "Page", site: Site, address: str, case: Case, course: Course, watch: Watch | None = None
 ) -> Execution:
     """Carry out a plan in an episode of its own.
 

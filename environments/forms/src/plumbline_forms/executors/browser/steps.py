@@ -2,39 +2,47 @@
 
 import mimetypes
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
+from dataclasses import dataclass, field
 from typing import Any
 
+from plumbline_forms.executors import operations as does
+from plumbline_forms.executors.direct import stub
 from plumbline_forms.executors.executor import Attempt, Case, Limits
-from plumbline_forms.executors.operations import (
-    Choose,
-    Enter,
-    Go,
-    Operation,
-    Push,
-    Put,
-    Return,
-    Send,
-    Tick,
-    Touch,
-    form_ahead,
-    resolve,
-)
+from plumbline_forms.executors.operations import Operation, form_ahead, resolve
 from plumbline_forms.executors.page import Control, PageModel
-from plumbline_forms.executors.request import stub
-from plumbline_forms.executors.typing import typed
-from plumbline_forms.plans.actions import Action, Done
+from plumbline_forms.plans.actions import Action, Done, Plan
+from plumbline_forms.values import typed
+
+# -- course --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Course:
+    """A plan under way."""
+
+    plan: Plan
+    limits: Limits
+    attempts: list[Attempt] = field(default_factory=list)
+    cut: bool = False
+
+    @property
+    def rest(self) -> Sequence[Action]:
+        """The actions that are still to be carried out."""
+        ended = self.cut or (self.attempts and isinstance(self.plan.actions[len(self.attempts) - 1], Done))
+        return () if ended else self.plan.actions[len(self.attempts) : self.limits.steps]
+
+    def add(self, attempts: Sequence[Attempt], *, cut: bool) -> None:
+        """Note what became of the next actions, and whether the time was up after them."""
+        self.attempts += attempts
+        full = len(self.attempts) >= self.limits.steps and len(self.plan.actions) > self.limits.steps
+        done = self.attempts and isinstance(self.plan.actions[len(self.attempts) - 1], Done)
+        self.cut = cut or (full and not done)
+
+
+# -- steps ---------------------------------------------------------------------------------------------------------
 
 Step = dict[str, Any]
 """As `hand.js` reads it."""
-
-
-@cache
-def hand() -> str:
-    """The source of the hand, an expression whose value is its functions."""
-    return (files(__package__) / "hand.js").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,7 @@ class Stretch:
     settled: tuple[Attempt | None, ...]
     """One for each action: how it ended without the page, or None where a step tells."""
     steps: tuple[Step, ...]
-    go: Go | None
+    go: does.Go | None
     """Where the last action loads a page anew; it counts among the settled ones."""
     last: Control | None = None
     """The control that the plan named last."""
@@ -57,23 +65,16 @@ class Stretch:
             sent: whether the next step sends the form, which ends the stretch there.
         """
         found: list[Attempt] = []
-        rest = iter([*told, ("ok", "")] if sent else told)
+        rest = iter(told)
         for one in self.settled:
             if one is not None:
                 found.append(one)
-                continue
-            step = next(rest, None)
-            if step is None:
-                break
-            status, reason = step
-            found.append(Attempt(status, reason))  # type: ignore[arg-type]  # the hand knows these three words alone
-        # What follows a sent form was settled for a page that is gone; it is looked at again on the next one.
-        return _until_sent(found, self.settled, len(told)) if sent else found
-
-
-def _until_sent(found: list[Attempt], settled: Sequence[Attempt | None], told: int) -> list[Attempt]:
-    open_places = [place for place, one in enumerate(settled) if one is None]
-    return found[: open_places[told] + 1]
+            elif (step := next(rest, None)) is not None:
+                found.append(Attempt(*step))  # type: ignore[arg-type]  # the hand knows these three words alone
+            else:
+                # What follows a sent form was settled for a page that is gone; it is looked at on the next one.
+                return [*found, Attempt("ok")] if sent else found
+        return found
 
 
 def stretch(
@@ -100,7 +101,7 @@ def stretch(
     for place, action in enumerate(actions):
         near = form_ahead(actions[place:], model, last)
         found = resolve(action, model, case.view.form.path, case.files, limits, near)
-        if isinstance(found, Go):
+        if isinstance(found, does.Go):
             return Stretch((*settled, Attempt("ok")), tuple(steps), found)
         if isinstance(found, Attempt):
             settled.append(found)
@@ -110,49 +111,33 @@ def stretch(
         settled.append(None)
         steps.append(step_of(found, model))
         last = getattr(found, "control", last)
-        if pauses and isinstance(found, Push):
+        if pauses and isinstance(found, does.Push):
             break
     return Stretch(tuple(settled), tuple(steps), None, last)
 
 
 def step_of(operation: Operation, model: PageModel) -> Step:
     """An operation as the hand reads it; a reason that it gives calls controls what the direct executor calls them."""
+    called = [one.called for one in model.controls]
     match operation:
-        case Enter(control, text, clear):
+        case does.Send(button):
+            return {"op": "send", "button": button.index if button is not None else None, "called": called}
+        case does.Return():
+            return {"op": "return", "called": called}
+        case does.Go():
+            raise AssertionError("loading a page is no step on it")
+    control = operation.control
+    at = {"op": type(operation).__name__.lower(), "index": control.index, "called": control.called}
+    match operation:
+        case does.Enter(_, text, clear):
             # Length is the browser's business; what a date or a number means on this page is the law of typing.
             entered = typed(control.kind, text, model.language)
-            return {
-                "op": "enter",
-                **_at(control),
-                "text": entered.value,
-                "clear": clear,
-                "refused": entered.refused,
-            }
-        case Choose(control, place, on):
-            return {"op": "choose", **_at(control), "place": place, "on": on}
-        case Tick(control, on):
-            return {"op": "tick", **_at(control), "on": on}
-        case Put(control, name):
+            return {**at, "text": entered.value, "clear": clear, "refused": entered.refused}
+        case does.Choose(_, place, on):
+            return {**at, "place": place, "on": on}
+        case does.Tick(_, on):
+            return {**at, "on": on}
+        case does.Put(_, name):
             kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-            return {
-                "op": "put",
-                **_at(control),
-                "name": name,
-                "type": kind,
-                "content": stub(name).decode("utf-8", "replace"),
-            }
-        case Touch(control):
-            return {"op": "touch", **_at(control)}
-        case Push(control):
-            return {"op": "push", **_at(control)}
-        case Send(button):
-            pressed = button.index if button is not None else None
-            return {"op": "send", "button": pressed, "called": [one.called for one in model.controls]}
-        case Return():
-            return {"op": "return", "called": [one.called for one in model.controls]}
-        case Go():
-            raise AssertionError("loading a page is no step on it")
-
-
-def _at(control: Control) -> Step:
-    return {"index": control.index, "called": control.called}
+            return {**at, "name": name, "type": kind, "content": stub(name).decode("utf-8", "replace")}
+    return at

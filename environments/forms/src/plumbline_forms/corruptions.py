@@ -1,16 +1,41 @@
-"""Plans as a small model writes them for a form that it has not seen: what the page says is misread or miscopied.
-
-The mistakes of trained models: the right label with the action of another kind of control, a label for its neighbour's
-or for an option of its own, letters lost in copying, the second of several files left out.
-"""
+"""Plans with something wrong or left out: careless recordings, and plans of a model that misreads the page."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from plumbline_forms.plans.actions import Action, Attach, Check, Fill, Select, Type, Uncheck
-from plumbline_forms.plans.elements import Element
+from plumbline_forms.options import Sloppiness
+from plumbline_forms.plans.actions import Action, Attach, Check, Element, Fill, Select, Submit, Type, Uncheck
+
+# -- careless recordings ----------------------------------------------------------------------------------------------
+# The gold plan as somebody in a hurry would have recorded it: things left out, nothing wrong in what is there.
+
+
+def sloppily(actions: Sequence[Action], sloppiness: Sloppiness, rng: np.random.Generator) -> list[Action]:
+    """Leave things out of a gold plan, each at its probability.
+
+    Args:
+        actions: the plan.
+        sloppiness: probabilities.
+        rng: decides; as many numbers are drawn whatever they come to, so one probability moves no other.
+    """
+    unsent, chances = rng.random(), rng.random(len(actions))
+    kept = [
+        action
+        for action, chance in zip(actions, chances, strict=True)
+        if not (isinstance(action, Fill) and chance < sloppiness.skipped)
+    ]
+    if unsent < sloppiness.unsent and kept and isinstance(kept[-1], Submit):
+        kept.pop()
+    return kept
+
+
+# -- misread pages ----------------------------------------------------------------------------------------------------
+# Plans as a small model writes them for a form that it has not seen: what the page says is misread or miscopied.
+#
+# The mistakes of trained models: the right label with the action of another kind of control, a label for its
+# neighbour's or for an option of its own, letters lost in copying, the second of several files left out.
 
 MOST = 3
 """Mistakes of a plan."""

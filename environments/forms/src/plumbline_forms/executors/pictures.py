@@ -1,33 +1,35 @@
-"""The pages of a form as a plan leaves them, to be looked at: nothing in them does anything."""
+"""A plan to be looked at: the pages as it leaves them, and a strip of pictures. Nothing in the pages does anything."""
 
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from plumbline_forms.executors.direct import DirectExecutor
-from plumbline_forms.executors.executor import Case
+from plumbline.records import Frame
+from plumbline_forms.driver.chromium import clear_breakdowns, frame, shortened
+from plumbline_forms.executors.browser import served
+from plumbline_forms.executors.browser.executor import BrowserExecutor
+from plumbline_forms.executors.browser.steps import Course
+from plumbline_forms.executors.direct import DirectExecutor, Visit
+from plumbline_forms.executors.executor import Attempt, Case, Limits
 from plumbline_forms.executors.page import Control, control_nodes
-from plumbline_forms.executors.visit import Visit
-from plumbline_forms.plans.actions import Plan
+from plumbline_forms.plans.actions import Action, Navigate, Plan, Press, Submit
+from plumbline_forms.plans.writer import write_step
 from plumbline_forms.site.site import Site
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page, ViewportSize
+
+
+# -- pages as a plan leaves them --------------------------------------------------------------------------------------
 
 MOST = 12
 """Pages of one plan; what is between the first ones and the last is left out where there would be more."""
 _ACTIVE = "script,style,link,meta,base,iframe,frame,object,embed,img,picture,svg,video,audio,template,noscript"
-_KEPT = {
-    "accept",
-    "aria-hidden",
-    "aria-label",
-    "aria-labelledby",
-    "checked",
-    "class",
-    "cols",
-    "colspan",
-    "disabled",
-    "for",
-}
-_KEPT |= {"hidden", "id", "label", "lang", "max", "maxlength", "min", "minlength", "multiple", "name", "placeholder"}
-_KEPT |= {"readonly", "required", "role", "rows", "rowspan", "selected", "step", "title", "type", "value"}
+_NAMES = """accept aria-hidden aria-label aria-labelledby checked class cols colspan disabled for hidden id label lang
+    max maxlength min minlength multiple name placeholder readonly required role rows rowspan selected step title type
+    value"""
+_KEPT = frozenset(_NAMES.split())
 """Attributes that say how a page looks or what it holds; all others run, load or send something."""
 
 
@@ -96,3 +98,53 @@ def _mark(node: LexborNode, name: str, *, on: bool) -> None:
 
 def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "")
+
+
+# -- a strip of pictures ----------------------------------------------------------------------------------------------
+
+_SIZE: "ViewportSize" = {"width": 720, "height": 540}
+_LOADS = (Submit, Press, Navigate)
+
+
+def film(case: Case, plan: Plan, site: Site | None = None) -> list[Frame]:
+    """Carry out a plan in a real browser, with pictures: of the page as it was found, before and after everything that
+    loads another one, of every action that was refused, and of the end.
+
+    Args:
+        case: the form.
+        plan: what to do.
+        site: where the form is; a new one where it is left out.
+
+    Raises:
+        RecipeError: Playwright or a Chromium is missing.
+        PlumblineError: the browser broke down.
+    """
+    executor = BrowserExecutor(site, Limits(seconds=60), pages=1)
+    try:
+        with clear_breakdowns(executor.broken):
+            return executor.use(lambda page, address: _film(page, address, executor.site, case, plan, executor.limits))
+    finally:
+        executor.close()
+
+
+async def _film(page: "Page", address: str, site: Site, case: Case, plan: Plan, limits: Limits) -> list[Frame]:
+    frames: list[Frame] = []
+    await page.set_viewport_size(_SIZE)
+
+    async def shoot(caption: str) -> None:
+        image = await page.screenshot(type="jpeg", quality=45, full_page=True)
+        frames.append(frame(caption, image))
+
+    async def watch(number: int, action: Action, attempt: Attempt | None) -> None:
+        step = f"step {number}: {write_step(action, case.view.form.language)}"
+        if attempt is None:
+            if number == 1 or isinstance(action, _LOADS):
+                await shoot(f"before {step}")
+        elif attempt.status != "ok":
+            await shoot(f"{attempt.status}, {attempt.reason}; {step}")
+        elif isinstance(action, _LOADS):
+            await shoot(f"after {step}")
+
+    await served.carry_out(page, site, address, case, Course(plan, limits), watch)
+    await shoot("the end")
+    return shortened(frames)

@@ -5,17 +5,319 @@ verb ("type V", but "set L"), and, where the form is known, its labels. They are
 as much for the one as for the other, nothing is read. A sentence is never completed by what it does not say.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
-from plumbline_forms.plans.context import contexts_of, evidence
-from plumbline_forms.plans.labels import Names, loose
-from plumbline_forms.plans.quotations import QUOTES, Argument, is_quoted, quotations, without_file_buttons
-from plumbline_forms.plans.tokens import LEADS, Token, is_sign, may_be_name, tokens_of, verbs_of
-from plumbline_forms.plans.unquoted import Step, alone, completed, mentions
-from plumbline_forms.plans.vocabulary import ASKING, BE, NO, YES
-from plumbline_forms.plans.work import Work
+from plumbline_forms.plans.tokens import (
+    LEADS,
+    QUOTES,
+    Work,
+    is_quoted,
+    may_be_name,
+    quotations,
+    tokens_of,
+    verbs_of,
+    without_file_buttons,
+)
+from plumbline_forms.plans.vocabulary import ASKING, BE, KEYS, NO, OWN, YES, Argument, Names, Token, loose
+
+# -- what the words around an argument say ----------------------------------------------------------------------------
+
+VALUE_FIRST = frozenset({"type", "append", "use", "select", "check", "uncheck", "attach", "send", "press"})
+"""Verbs whose object is what is entered: "type V into L"."""
+_CONTROL = frozenset({"field", "choice", "boxes", "upload"})
+_GIVEN = frozenset({"option", "value", "file"})
+_LABELLED, _LINKED, _OBJECT = 2.0, 2.0, 1.0
+"""What a noun, a link and being the object of the verb count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the words around an argument say: whether it is the control, or what is entered."""
+
+    link: str
+    nouns: frozenset[str]
+    """What it is called."""
+    is_topic: bool
+    """It stands before the verb: "in L, type V"."""
+    is_object: bool
+
+
+def contexts_of(tokens: Sequence[Token], places: Sequence[int], verb: int, first: int) -> list[Context]:
+    """For each argument what the words before and after it say."""
+    found = []
+    for number, place in enumerate(places):
+        earlier = places[number - 1] if number else -1
+        later = places[number + 1] if number + 1 < len(places) else len(tokens)
+        begin = max([earlier, *(at for at in (verb, first) if earlier < at < place)])
+        stop = min([later, *(at for at in (verb, first) if place < at < later)])
+        after_argument = begin == earlier and number > 0
+        before = list(tokens[begin + 1 : place])
+        if after_argument:
+            before = before[_own_tail(before) :]
+        tail = list(tokens[place + 1 : stop])
+        tail = tail[: _own_tail(tail) if stop == later and later < len(tokens) else len(tail)]
+        topic = place < verb
+        link = _link(before, counts_either=number > 0 or topic, counts_colon=after_argument)
+        is_object = not topic and not link and not any(verb < other < place for other in places)
+        nouns = frozenset({_noun_before(before), _noun_after(tail)} - {""})
+        found.append(Context(link, nouns, topic, is_object))
+    return found
+
+
+def _own_tail(between: Sequence[Token]) -> int:
+    """How many words between two arguments belong to the first: up to a link or a sign, else its nouns."""
+    last = 0
+    for at, token in enumerate(between):
+        if {"link", "join"} & token.roles.keys() or token.is_sign:
+            return at
+        if token.role("noun") in _CONTROL | {"checkbox", "button"}:
+            last = at + 1
+    return last
+
+
+def _link(before: Sequence[Token], *, counts_either: bool, counts_colon: bool) -> str:
+    for token in reversed(before):
+        link = token.role("link")
+        if counts_colon and token.text == ":":
+            return "value"
+        if link in {"label", "value"} or (link == "either" and counts_either):
+            return link
+    return ""
+
+
+def _noun_before(before: Sequence[Token]) -> str:
+    for token in reversed(before):
+        if "noun" in token.roles:
+            return token.role("noun")
+        if "link" in token.roles or not (token.is_sign or {"called", "article", "adverb"} & token.roles.keys()):
+            return ""
+    return ""
+
+
+def _noun_after(after: Sequence[Token]) -> str:
+    for token in after:
+        if noun := token.role("noun"):
+            return "" if noun in {"value", "file"} else noun
+        if "article" not in token.roles and token.text not in {"(", "*"}:
+            return ""
+    return ""
+
+
+def evidence(label: Context, value: Context, kind: str) -> tuple[bool, float]:
+    """Whether anything but the verb says that the first is the control, and how much speaks for it."""
+    value_first = kind in VALUE_FIRST
+    first, second = _leaning(label, value_first), _leaning(value, value_first)
+    says = bool(label.link or value.link or label.nouns or value.nouns or label.is_topic)
+    return says, first - second
+
+
+def _leaning(context: Context, value_first: bool) -> float:
+    """How much speaks for an argument's being the control; below 0 for being what is entered."""
+    total = 0.0
+    if context.link == "label":
+        total += _LINKED
+    elif context.link == "value":
+        total -= _LINKED
+    elif context.link == "either":
+        total += _OBJECT if value_first or context.is_topic else -_OBJECT
+    if context.nouns & _CONTROL:
+        total += _LABELLED
+    elif context.nouns & _GIVEN:
+        total -= _LABELLED
+    elif "checkbox" in context.nouns:
+        total -= _OBJECT / 2
+    if context.is_topic:
+        total += _OBJECT
+    elif context.is_object:
+        total += -_OBJECT if value_first else _OBJECT
+    return total
+
+
+# -- arguments without quotation marks --------------------------------------------------------------------------------
+
+_EDGE = frozenset({"field", "choice", "boxes", "checkbox", "upload", "option", "button", "link", "form", "key"})
+"""Nouns that belong to the sentence and not to an argument without quotation marks."""
+_MOST_LINKS = 24
+_FORMS = {
+    "date": re.compile(r"(?<![\d/-])(?:\d{4}-\d{2}-\d{2}|\d{1,2}/\d{1,2}/\d{4})(?![\d/-])"),
+    "time": re.compile(r"(?<![\d:])\d{1,2}:\d{2}(?:\s?[ap]\.?m\b\.?)?(?![\d:])", re.IGNORECASE),
+    "email": re.compile(r"[^\s@<>()]+@[^\s@<>()]+\.\w+"),
+    "url": re.compile(r"[a-z]+://\S+"),
+    "file": re.compile(r"^.+?\.\w{2,5}(?!\S)"),
+}
+"""What is entered into controls of these kinds, where other words may stand around it: "the day 2026-05-24"."""
+_POSSESSED = ("'s", "’s")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a sentence is read from."""
+
+    text: str
+    names: Names
+    quoted: tuple[Argument, ...]
+    """The arguments in quotation marks."""
+    work: Work
+
+
+def mentions(text: str, names: Names) -> tuple[Argument, ...]:
+    """The labels of the form in a text, in quotation marks or not; at most the first six."""
+    found = () if names.mention is None else islice(names.mention.finditer(text[:2000]), 6)
+    return tuple(Argument(one.group(), one.start(), one.end()) for one in found)
+
+
+def completed(
+    step: Step, tokens: Sequence[Token], arguments: tuple[Argument, ...], verbs: Sequence[int], kind: str
+) -> Iterator[tuple[Argument, ...]]:
+    """The arguments, and those that stand without quotation marks."""
+    yield arguments
+    if len(arguments) > 1:
+        return
+    verb = verbs[-1]
+    is_named = bool(arguments) and step.names.kind(arguments[0].text) != ""
+    runs = [run for run in _runs(tokens, verbs) if run]
+    object_is_label = kind not in VALUE_FIRST
+    keeps_nouns = kind in {"type", "append"}
+    cores = []
+    for start, stop in runs:
+        if is_named and start <= verb:
+            continue  # what is entered follows the verb, if it has no quotation marks
+        is_object = start > verb and tokens[start - 1].argument is None
+        linked = next((token.role("link") for token in tokens[start:stop] if "link" in token.roles), "")
+        is_label = not is_named and (not is_object or object_is_label or (linked == "label" and not arguments))
+        end = _without_leading_words(tokens, start, stop) if is_object and arguments else stop
+        core = _core(step, tokens[start:end], is_label=is_label, keeps_nouns=is_object and keeps_nouns)
+        is_free = start <= verb or (is_object and (not object_is_label or not is_named or stop < len(tokens)))
+        is_free = is_free or (is_object and tokens[verb].text.rpartition(" ")[2] in BE)
+        if core is not None and (is_free or _is_tied(step, tokens[start:stop], core)):
+            cores.append(core)
+    if len(arguments) + len(cores) <= 2 and cores:
+        yield tuple(sorted((*arguments, *cores), key=lambda one: one.start))
+    if arguments:
+        return
+    labels = mentions(step.text, step.names)
+    for start, stop in runs:
+        if start <= verb:
+            continue
+        inner = range(start + 1, stop - 1)
+        links = [at for at in inner if "link" in tokens[at].roles or tokens[at].text == ":"]
+        for at in links[-_MOST_LINKS:]:
+            if any(one.start < tokens[at].start < one.end for one in labels):
+                continue
+            left = _core(step, tokens[start:at], is_label=object_is_label, keeps_nouns=keeps_nouns)
+            right = _core(step, tokens[at + 1 : stop], is_label=not object_is_label, keeps_nouns=object_is_label)
+            if left is None or right is None or (tokens[at].text == ":" and not step.names.kind(left.text)):
+                continue  # "Change date: May 4" is a line of a list and no step
+            yield left, right
+
+
+def alone(text: str, kind: str) -> str:
+    """What is entered into a control whose entries have a form of their own, without the words around it."""
+    pattern = _FORMS.get(kind)
+    found = pattern.findall(text) if pattern is not None and " " in text else []
+    return found[0] if len(found) == 1 else text
+
+
+def _is_tied(step: Step, tokens: Sequence[Token], core: Argument) -> bool:
+    """Whether something ties words to the argument before them: "set L to V", "L: V", but not "L because it is so"."""
+    before = [token for token in tokens if token.start < core.start]
+    tied = any("link" in token.roles or token.text in {":", "-", "–", "—"} for token in before)
+    is_figure = " " not in core.text and any(letter.isdigit() for letter in core.text)
+    return tied or is_figure or step.names.knows(core.text) or core.text.casefold() in YES | NO
+
+
+def _without_leading_words(tokens: Sequence[Token], start: int, stop: int) -> int:
+    """Where a stretch ends without the words that belong to what follows it: "V", of "V in the field called 'L'"."""
+    at = stop
+    while at > start + 1 and stop < len(tokens):
+        roles = tokens[at - 1].roles
+        if "link" in roles:
+            stop = at - 1
+        elif not roles.keys() & {"article", "noun", "called", "adverb"} and not tokens[at - 1].is_sign:
+            break
+        at -= 1
+    return stop
+
+
+def _runs(tokens: Sequence[Token], verbs: Sequence[int]) -> list[tuple[int, int]]:
+    """Stretches of words between verbs and arguments."""
+    edges = [-1, *(at for at, token in enumerate(tokens) if token.argument is not None or at in verbs), len(tokens)]
+    return [(start + 1, stop) for start, stop in pairwise(edges) if stop > start + 1]
+
+
+def _core(step: Step, tokens: Sequence[Token], *, is_label: bool, keeps_nouns: bool) -> Argument | None:
+    """What is left of a stretch without articles, links and nouns around it; None where nothing is."""
+    text = step.text
+
+    def knows(said: str) -> bool:
+        step.work.look(len(said))
+        return step.names.knows(said) or said.casefold().rstrip(".,; ") in KEYS
+
+    start, stop = 0, len(tokens)
+    articled = False
+    while start < stop and not knows(text[tokens[start].start : tokens[stop - 1].end]):
+        roles = tokens[start].roles
+        noun = roles.get("noun")
+        strips = noun in _EDGE | {"file"} and (articled or is_label or not keeps_nouns)
+        strips = strips or (noun == "value" and articled and not is_label)
+        said = text[tokens[start].start : tokens[start].end]
+        is_name = not is_label and said[0].isupper() and not ("noun" in roles and said.isupper())  # but "the URL ..."
+        if is_name or _sticks(text, tokens[start:stop], 0):
+            break  # "type The Beatles"
+        if roles.keys() & {"article", "called", "adverb", "join", "link"} or tokens[start].is_sign:
+            articled = articled or "article" in roles
+            start += 1
+        elif strips and start + 1 < stop:
+            start += 1
+        else:
+            break
+    while stop > start and not knows(text[tokens[start].start : tokens[stop - 1].end]):
+        roles = tokens[stop - 1].roles
+        strips = roles.get("noun") in _EDGE and not keeps_nouns and stop > start + 1
+        if (not is_label and text[tokens[stop - 1].start].isupper()) or _sticks(text, tokens[start:stop], -1):
+            break
+        if tokens[stop - 1].is_sign or strips or roles.keys() & {"article", "link", "join", "called", "adverb"}:
+            stop -= 1
+        else:
+            break
+    if start == stop:
+        state = next((token for token in reversed(tokens) if not token.is_sign), None)
+        if is_label or state is None or state.text not in YES | NO:
+            return None
+        return Argument(text[state.start : state.end], state.start, state.end)  # "set L to on"
+    first, last = tokens[start].start, tokens[stop - 1].end
+    found = Argument(text[first:last].replace("\\n", "\n"), first, last)
+    if knows(found.text) and (is_label or not step.names.has(found.text)):
+        return found
+    left = tokens[start:stop]
+    # "Type your full name", "type the user's name": which name that is, is not said.
+    describes = start > 0 and tokens[start - 1].text in OWN
+    nouns = [token for token in left if "noun" not in token.roles]
+    describes = describes or (articled and all(token.text.endswith(_POSSESSED) for token in nouns))
+    is_noun = not keeps_nouns and all(token.role("noun") in _EDGE for token in left)
+    return None if (describes and not is_label) or is_noun or {"doubt", "refusal"} & left[0].roles.keys() else found
+
+
+def _sticks(text: str, tokens: Sequence[Token], at: int) -> bool:
+    """Whether a sign belongs to what is entered: "+55 11", "$500", "5%", "(555) 366", the end of its last sentence."""
+    token = tokens[at]
+    if not token.text or token.text[0].isalnum() or len(tokens) == 1:
+        return False
+    core = text[tokens[0].start : tokens[-1].end]
+    if token.text in "()":
+        return core.index(")") < len(core) - 1 if at == 0 and ")" in core else at == -1 and "(" in core[1:]
+    if at == 0:
+        return token.text in "+-−#@$€£" and tokens[1].start == token.end
+    if token.text == "." and tokens[-2].end == token.start:
+        ends = text[token.end :].strip() == ""
+        return core[-2:] != ".." and (not ends or re.search(r"[.!?](?:\s|\\n)", core[:-1]) is not None)
+    return token.text in "%€$£+!'\"" and tokens[-2].end == token.start
+
+
+# -- sentence ------------------------------------------------------------------------------------------------------
 
 _FILLS = frozenset({"type", "append", "use", "set", "vary", "select", "check", "uncheck", "attach"})
 _PURPOSES = frozenset({"send", "idle", "click", "seek", "navigate", "press", "done"})
@@ -26,7 +328,7 @@ _ALONE = frozenset({"select", "check", "uncheck", "click"})
 """Those that may leave out the group: "check A and B" where the form says whose options they are."""
 _MOST_UNKNOWN = 8
 _NAMED, _OFFERED = 5.0, 3.0
-"""What a label of the form and an option of the control count, beside the words (`context.py`)."""
+"""What a label of the form and an option of the control count, beside the words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +400,8 @@ def _is_open(text: str, arguments: tuple[Argument, ...]) -> bool:
     if _asks(tokens):
         return True
     verbs = verbs_of(tokens)
-    doubts = [at for at, token in enumerate(tokens) if token.role("doubt") is not None]
-    refusals = [at for at, token in enumerate(tokens) if token.role("refusal") is not None]
+    doubts = [at for at, token in enumerate(tokens) if "doubt" in token.roles]
+    refusals = [at for at, token in enumerate(tokens) if "refusal" in token.roles]
     if not verbs or not (doubts or refusals):
         return False
     if len(arguments) > 1:
@@ -109,7 +411,7 @@ def _is_open(text: str, arguments: tuple[Argument, ...]) -> bool:
 
 def _asks(tokens: Sequence[Token]) -> bool:
     """Whether it is a question ("could you ..." asks for the same as "please")."""
-    said = [token.word.text for token in tokens if token.word is not None and (token.roles or token.word.text == "?")]
+    said = [token.text for token in tokens if token.roles or token.text == "?"]
     return bool(said) and said[-1] == "?" and said[0].partition(" ")[0] in ASKING and not said[0].endswith("you")
 
 
@@ -124,7 +426,7 @@ def _is_clear(text: str, arguments: tuple[Argument, ...], names: Names) -> bool:
     whole = all(
         not any(sign in QUOTES and sign != "'" for sign in one.text) and " '" not in one.text for one in arguments
     )
-    known = all(token.roles or is_sign(token) for token in between)
+    known = all(token.roles or token.is_sign for token in between)
     return len(arguments) > 2 and whole and known and any(names.has(one.text) for one in arguments)
 
 
@@ -158,7 +460,7 @@ def _read(step: Step, arguments: tuple[Argument, ...], depth: int) -> list[Sente
     if (purpose := _purpose(tokens, verbs[0])) is not None and len(arguments) > 0:
         return _read(replace(step, text=step.text[:purpose].rstrip()), arguments, depth)
     busy = [at for at in verbs if tokens[at].role("verb") != "idle"]
-    refused = [at for at, token in enumerate(tokens) if token.role("refusal") is not None]
+    refused = [at for at, token in enumerate(tokens) if "refusal" in token.roles]
     if not busy or (refused and refused[0] < busy[0]):
         return []
     if len(busy) > 1 and not _is_one(tokens, busy):
@@ -176,10 +478,10 @@ def _read(step: Step, arguments: tuple[Argument, ...], depth: int) -> list[Sente
 
 def _by_means(step: Step, tokens: Sequence[Token], arguments: tuple[Argument, ...]) -> list[Sentence] | None:
     """The sentence of what is to be done by something that the table has: "give consent by ticking L"."""
-    at = next((at for at, token in enumerate(tokens) if token.role("means") is not None), 0)
+    at = next((at for at, token in enumerate(tokens) if "means" in token.roles), 0)
     if at == 0 or tokens[0].argument is not None or tokens[0].roles.keys() & {"article", "noun", "link"}:
         return None
-    if any(token.word is not None and token.word.text in BE for token in tokens[:at]):
+    if any(token.text in BE for token in tokens[:at]):
         return None  # "all is sent by clicking L" tells, and asks for nothing
     found = _one(step, tokens, arguments, [at], "means")
     return None if found is None else [found]
@@ -203,7 +505,7 @@ def _gapped(step: Step, tokens: Sequence[Token], verb: int, depth: int) -> list[
 
 def _is_one(tokens: Sequence[Token], busy: Sequence[int]) -> bool:
     """Whether all verbs but the last only find the control for it: "click on L, clear it and type V"."""
-    kinds = [tokens[at].role("verb") or "" for at in busy]
+    kinds = [tokens[at].role("verb") for at in busy]
     if kinds == ["seek", "click"] or kinds == ["seek", "press"]:
         return True
     between = sum(token.argument is not None for token in tokens[busy[0] : busy[-1]])
@@ -213,8 +515,7 @@ def _is_one(tokens: Sequence[Token], busy: Sequence[int]) -> bool:
 def _purpose(tokens: Sequence[Token], verb: int) -> int | None:
     """Where a clause begins that only says what the step is for; nothing is entered in it."""
     for at in range(verb + 1, len(tokens) - 1):
-        word = tokens[at].word
-        is_for = word is not None and word.text in {"to", "para", "in order to", "so as to"}
+        is_for = tokens[at].text in {"to", "para", "in order to", "so as to"}
         rest = tokens[at + 1 :]
         is_verb = rest[0].role("verb") in _PURPOSES and not may_be_name(tokens, at + 1)
         if is_for and is_verb and not any(token.argument for token in rest):
@@ -235,7 +536,7 @@ def _one(
     step: Step, tokens: Sequence[Token], arguments: tuple[Argument, ...], verbs: Sequence[int], role: str
 ) -> Sentence | None:
     """The sentence of the last of these verbs; the earlier ones only find the control."""
-    kind = tokens[verbs[-1]].role(role) or ""
+    kind = tokens[verbs[-1]].role(role)
     begins = [tokens[at].start for at in verbs]
     best: Sentence | None = None
     for chosen in completed(step, tokens, arguments, verbs, kind):
@@ -267,7 +568,7 @@ def _assigned(step: Step, tokens: Sequence[Token], verbs: Sequence[int], kind: s
     arguments = [argument for at in places if (argument := tokens[at].argument) is not None]
     if kind in {"ensure", "keep"} and (len(arguments) < 2 or kind == "keep"):
         return _state(tokens, arguments)
-    said = {token.word.text for token in tokens if token.word is not None}
+    said = {token.text for token in tokens}
     if kind == "ensure":
         kind = "select" if said & (YES | NO) else "set"
     if kind == "vary":
@@ -276,14 +577,12 @@ def _assigned(step: Step, tokens: Sequence[Token], verbs: Sequence[int], kind: s
         kind = "set"
     if any({"refusal", "doubt"} & token.roles.keys() for token in tokens):
         return None
-    unknown = sum(
-        1 for at, token in enumerate(tokens) if token.word and not token.word.roles and token.word.text.isalpha()
-    )
+    unknown = sum(1 for token in tokens if not token.roles and token.text.isalpha())
     if unknown > _MOST_UNKNOWN:
         return None
     contexts = contexts_of(tokens, places, verb, first)
     nouns = frozenset(noun for context in contexts for noun in context.nouns)
-    nouns |= {name for token in tokens[verb + 1 :] if not places and (name := token.role("noun")) is not None}
+    nouns |= {name for token in tokens[verb + 1 :] if not places and (name := token.role("noun"))}
     if kind in {"check", "uncheck"} and "due" in tokens[verb].roles:
         nouns |= {"state"}  # "the button should be enabled" asks for no click
     penalty = unknown / 4
@@ -340,10 +639,10 @@ def _is_stray(value: Argument, step: Step) -> bool:
 
 def _state(tokens: Sequence[Token], arguments: Sequence[Argument]) -> Sentence:
     """A box that is to be ticked in the end, or not to be: "make sure that L is checked"."""
-    said = {token.word.text for token in tokens if token.word is not None}
-    if len(arguments) != 1 or not said & (YES | NO) or any(token.role("doubt") is not None for token in tokens):
+    said = {token.text for token in tokens}
+    if len(arguments) != 1 or not said & (YES | NO) or any("doubt" in token.roles for token in tokens):
         return Sentence("idle", "", rank=-_MOST_UNKNOWN)
-    is_refused = any(token.role("refusal") is not None for token in tokens)
+    is_refused = any("refusal" in token.roles for token in tokens)
     return Sentence("uncheck" if bool(said & NO) != is_refused else "check", arguments[0].text)
 
 
@@ -354,7 +653,4 @@ def _is_list_of(tokens: Sequence[Token], arguments: Sequence[Argument]) -> bool:
 
 
 def _is_list(between: Sequence[Token]) -> bool:
-    return bool(between) and all(
-        token.word is not None and (token.word.text in {",", ";", "/"} or "join" in token.word.roles)
-        for token in between
-    )
+    return bool(between) and all(token.text in {",", ";", "/"} or "join" in token.roles for token in between)
