@@ -234,23 +234,24 @@ def _show_plan(spec: "JobSpec", recipe: "Recipe", examined: "Examined", to: Path
     """What `--dry-run` prints."""
     import shlex
 
-    from plumbline.engines.jobs.checks import lines
+    from plumbline.engines.jobs.anyscale import plan as plan_anyscale
     from plumbline.engines.jobs.ray_jobs import runtime_env
-    from plumbline.engines.jobs.submit import findings_said, plan_anyscale
+    from plumbline.engines.jobs.submit import findings_said
     from plumbline.reports.findings import plain
 
     package = examined.package
-    planned = plan_anyscale(spec, recipe, to.absolute()) if spec.on == "anyscale" else None
+    cloud = spec.on == "anyscale"
+    files, command = plan_anyscale(spec, recipe, to.absolute() / spec.id) if cloud else ({}, "")
     if as_json:
         sent = None if package is None else {"files": package.files, "left_out": package.left_out}
         found = [plain(finding) for finding in examined.findings]
-        texts = {} if planned is None else {"command": planned.command, **planned.texts}
+        texts = {"command": command, **files} if cloud else {}
         data = list(examined.looked_at)
         plan = {"spec": spec.plain(), "package": sent, "data": data, "findings": found, "fatal": examined.fatal}
         print_json({**plan, **texts})
         return
     where = "a Ray head on this machine, started for it" if spec.own_head else spec.address or "this machine"
-    print(f"job      {spec.name} on {spec.on}: {where if planned is None else 'the files below'}")
+    print(f"job      {spec.name} on {spec.on}: {'the files below' if cloud else where}")
     print(f"runs     {shlex.join(spec.command())}", f"writes   {spec.out}", sep="\n")
     if spec.on == "ray":
         print(f"is given {runtime_env(spec)}")
@@ -258,26 +259,31 @@ def _show_plan(spec: "JobSpec", recipe: "Recipe", examined: "Examined", to: Path
         print(f"secrets  {', '.join(spec.secrets)}, by name; no value is sent")
     if package is not None:
         total = f"{len(package.files):,} files, {package.bytes / 2**20:.1f} MiB"
-        print(f"sends    {total} of {spec.working_dir}", *(f"  {one}" for one in lines(package)), sep="\n")
-    for name, text in ({} if planned is None else planned.texts).items():
+        print(f"sends    {total} of {spec.working_dir}", *(f"  {one}" for one in package.lines()), sep="\n")
+    for name, text in files.items():
         print(f"--- {name}", text.rstrip(), sep="\n")
-    if planned is not None:
-        print(f"command  {planned.command}")
+    if cloud:
+        print(f"command  {command}")
     for line in examined.looked_at:
         print(f"data     {line}")
     print("findings", *(f"  {one}" for one in list(findings_said(examined)) or ["none"]), sep="\n")
 
 
 def _write_anyscale(spec: "JobSpec", recipe: "Recipe", to: Path, as_json: bool) -> None:
-    from plumbline.engines.jobs.anyscale import write
-    from plumbline.engines.jobs.submit import plan_anyscale
+    from plumbline.engines.jobs.anyscale import plan
+    from plumbline.storage import clear_os_errors, write_text
 
-    planned = plan_anyscale(spec, recipe, to.absolute())
-    write(planned, to.absolute() / spec.id)
+    folder = to.absolute() / spec.id
+    texts, command = plan(spec, recipe, folder)
+    with clear_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    files = [str(folder / name) for name in texts]
     if as_json:
-        print_json({"job": spec.id, "files": list(planned.files), "command": planned.command})
+        print_json({"job": spec.id, "files": files, "command": command})
     else:
-        print(*planned.files, f"send it with: {planned.command}", sep="\n")
+        print(*files, f"send it with: {command}", sep="\n")
 
 
 @jobs_app.callback(invoke_without_command=True)

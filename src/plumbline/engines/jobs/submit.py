@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import ceil
-from pathlib import Path
 
 from plumbline.config.imports import check_installed
-from plumbline.engines.jobs import anyscale, process, ray_jobs
+from plumbline.engines.jobs import process, ray_jobs
 from plumbline.engines.jobs.checks import UNCHECKED, Examined
 from plumbline.engines.jobs.follow import Say
 from plumbline.engines.jobs.head import start_head, stop_head
@@ -16,7 +15,6 @@ from plumbline.engines.jobs.outcome import Outcome
 from plumbline.engines.jobs.spec import JobSpec
 from plumbline.engines.jobs.store import Job, started
 from plumbline.errors import RunError
-from plumbline.recipe import Recipe
 from plumbline.reports.findings import text_of
 
 
@@ -74,11 +72,6 @@ def send(spec: JobSpec, say: Say) -> Job:
         replace(job, outcome=outcome, head=None).save()
         raise
     return job
-
-
-def plan_anyscale(spec: JobSpec, recipe: Recipe, folder: Path) -> anyscale.Written:
-    """The files of a job for Anyscale, in a folder of its own, not yet written."""
-    return anyscale.plan(spec, recipe, folder / spec.id)
 
 
 def findings_said(examined: Examined) -> Iterator[str]:
