@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from plumbline.checks.diagnosis.finding import Finding
-from plumbline.engines.jobs import follow, process, ray_jobs, submit
+from plumbline.engines.jobs import follow, process, ray_jobs
 from plumbline.engines.jobs.checks import Examined
-from plumbline.engines.jobs.head import stop_head
 from plumbline.engines.jobs.outcome import State
+from plumbline.engines.jobs.ray_jobs import stop_head
 from plumbline.engines.jobs.specify import Asked, specify
 from plumbline.engines.jobs.store import Head, Job, find, leads, started, works
 from plumbline.errors import EngineError, RunError
@@ -250,20 +250,20 @@ def test_a_head_has_as_many_processors_as_the_recipe_has_workers(project, monkey
         asked.append(cpus)
         raise EngineError("no head")
 
-    monkeypatch.setattr(submit, "start_head", start)
-    monkeypatch.setattr(submit, "check_back_end", lambda spec: None)
+    monkeypatch.setattr(follow, "start_head", start)
+    monkeypatch.setattr(follow, "check_back_end", lambda spec: None)
     for overrides in (("scale.verdicts=600", "scale.learners=3"), ()):
         spec, _ = specify(Asked(recipe="tickets.yaml", overrides=overrides, cpus=1.5))
         with pytest.raises(EngineError, match="no head"):
-            submit.send(spec, print)
+            follow.send(spec, print)
     assert asked == [604, max(2, os.cpu_count())]
 
 
 def test_what_is_wrong_with_a_job_stands_a_cause_a_line():
     one, two = (Finding("files", "fatal", f"{name} would not be sent", fix="take it back") for name in ("a", "b"))
     with pytest.raises(RunError) as refused:
-        submit.refuse(Examined(findings=(one, two), package=None, looked_at=()))
+        follow.refuse(Examined(findings=(one, two), package=None, looked_at=()))
     assert refused.value.cause.endswith("sent:\n    a would not be sent (files)\n    b would not be sent (files)")
-    assert refused.value.fix.splitlines()[1:] == ["    take it back", f"    {submit.UNCHECKED}"]
+    assert refused.value.fix.splitlines()[1:] == ["    take it back", f"    {follow.UNCHECKED}"]
     with pytest.raises(RunError, match=r"not sent: a would not be sent \(files\)\n"):
-        submit.refuse(Examined(findings=(one,), package=None, looked_at=()))
+        follow.refuse(Examined(findings=(one,), package=None, looked_at=()))

@@ -119,9 +119,9 @@ def submit(
     nobody can tell, and 130 where you stopped watching.
     """
     from plumbline.engines.jobs.checks import Examined, examine
+    from plumbline.engines.jobs.follow import check_back_end, findings_said, refuse, send
     from plumbline.engines.jobs.spec import Cloud
     from plumbline.engines.jobs.specify import Asked, specify
-    from plumbline.engines.jobs.submit import check_back_end, findings_said, refuse
 
     asked = Asked(
         recipe=source,
@@ -154,19 +154,15 @@ def submit(
         _say(line)
     if spec.on == "anyscale":
         _write_anyscale(spec, recipe, to, as_json)
-    else:
-        _send(spec, detach, as_json)
-
-
-def _send(spec: "JobSpec", detach: bool, as_json: bool) -> None:
-    from plumbline.engines.jobs.submit import send
-
+        return
     job = send(spec, _say)
     _say(f"job {spec.id}: `plumbline jobs follow {spec.id}` shows it, `plumbline jobs stop {spec.id}` ends it")
-    if detach:
-        print_json(_plain(job)) if as_json else print(spec.id)
-        return
-    _follow(job, as_json)
+    if not detach:
+        _follow(job, as_json)
+    elif as_json:
+        print_json(_plain(job))
+    else:
+        print(spec.id)
 
 
 def _say(text: str) -> None:
@@ -235,8 +231,8 @@ def _show_plan(spec: "JobSpec", recipe: "Recipe", examined: "Examined", to: Path
     import shlex
 
     from plumbline.engines.jobs.anyscale import plan as plan_anyscale
+    from plumbline.engines.jobs.follow import findings_said
     from plumbline.engines.jobs.ray_jobs import runtime_env
-    from plumbline.engines.jobs.submit import findings_said
     from plumbline.reports.findings import plain
 
     package = examined.package
@@ -270,16 +266,10 @@ def _show_plan(spec: "JobSpec", recipe: "Recipe", examined: "Examined", to: Path
 
 
 def _write_anyscale(spec: "JobSpec", recipe: "Recipe", to: Path, as_json: bool) -> None:
-    from plumbline.engines.jobs.anyscale import plan
-    from plumbline.storage import clear_os_errors, write_text
+    from plumbline.engines.jobs.anyscale import plan, write
 
-    folder = to.absolute() / spec.id
-    texts, command = plan(spec, recipe, folder)
-    with clear_os_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        write_text(folder / name, text)
-    files = [str(folder / name) for name in texts]
+    texts, command = plan(spec, recipe, to.absolute() / spec.id)
+    files = write(texts, to.absolute() / spec.id)
     if as_json:
         print_json({"job": spec.id, "files": files, "command": command})
     else:

@@ -16,6 +16,7 @@ from plumbline.engines.jobs.checks import installed
 from plumbline.engines.jobs.spec import JobSpec
 from plumbline.errors import DataError
 from plumbline.recipe import Recipe
+from plumbline.storage import clear_os_errors, write_text
 
 RAY = "2.60.0"
 """Of the base image where there is no Ray here."""
@@ -55,6 +56,19 @@ def plan(spec: JobSpec, recipe: Recipe, folder: Path) -> tuple[Mapping[str, str]
     if built:
         texts["Containerfile"] = _containerfile(spec, recipe)
     return texts, shlex.join(["anyscale", "job", "submit", "-f", str(folder / "job.yaml")])
+
+
+def write(texts: Mapping[str, str], folder: Path) -> list[str]:
+    """Write the files of a job; where they are.
+
+    Raises:
+        StorageError: the folder cannot be written.
+    """
+    with clear_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        write_text(folder / name, text)
+    return [str(folder / name) for name in texts]
 
 
 def _containerfile(spec: JobSpec, recipe: Recipe) -> str:

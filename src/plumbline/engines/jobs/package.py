@@ -72,9 +72,9 @@ def package_of(folder: Path, excludes: Sequence[str] = ()) -> Package:
     except ModuleNotFoundError as error:
         raise missing("a look at what a cluster is sent", error, extra="ray") from error
     package = Package(folder.resolve(), {}, {})
-    names = (".gitignore", ".rayignore")
+    names = [".gitignore", ".rayignore"]
     if os.environ.get(ray_constants.RAY_RUNTIME_ENV_IGNORE_GITIGNORE, "0") == "1":
-        names = (".rayignore",)
+        names.pop(0)
 
     def rules(lines: Sequence[str], place: str) -> list[tuple[Any, str]]:
         """Each pattern with what is said of it, the last line first, because the last that matches decides."""
