@@ -121,10 +121,10 @@ def submit(
     from plumbline.engines.jobs.checks import Examined, examine
     from plumbline.engines.jobs.follow import check_back_end, findings_said, refuse, send
     from plumbline.engines.jobs.spec import Cloud
-    from plumbline.engines.jobs.specify import Asked, specify
+    from plumbline.engines.jobs.specify import specify
 
-    asked = Asked(
-        recipe=source,
+    spec, recipe = specify(
+        source,
         on=on,
         out=out,
         overrides=overrides or (),
@@ -141,7 +141,6 @@ def submit(
         gpus=gpus,
         cloud=Cloud(image=image, compute=compute, timeout=timeout),
     )
-    spec, recipe = specify(asked)
     check_back_end(spec)
     if not no_preflight:
         _say("looking at what would be sent")
