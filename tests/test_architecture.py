@@ -62,7 +62,7 @@ WITHOUT_TORCH = (
     *("checks.preflight.dry_run", "checks.preflight.preflight"),
     *("training.rollouts", "training.pipeline", "training.sweep"),
     *("policies.downloads.catalogue", "policies.downloads.get", "policies.export.export"),
-    *("engines.jobs.submit", "engines.jobs.entry", "serve.router"),
+    *("engines.jobs.follow", "engines.jobs.entry", "serve.router"),
 )
 HEAVY = {"torch", "gguf", "transformers", "peft", "tokenizers", "safetensors", "trl", "datasets", "accelerate", "ray"}
 MAY_IMPORT_TORCH = (
@@ -366,7 +366,7 @@ READS_ITSELF = {
     *("serve/page/routes.py", "serve/app.py"),
     *("engines/jobs/store.py", "policies/memory.py"),  # of the system
     # What this process has just written.
-    *("engines/jobs/head.py", "engines/jobs/process.py", "engines/processes.py", "policies/downloads/get.py"),
+    *("engines/jobs/ray_jobs.py", "engines/jobs/process.py", "engines/processes.py", "policies/downloads/get.py"),
     *("training/checkpoints.py", "runs/remote/publish.py", "runs/remote/fetch.py"),
     "policies/pretrained/gguf_file.py",
 }

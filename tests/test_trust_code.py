@@ -215,11 +215,11 @@ def test_what_is_typed_consents_to_nothing_else(there, plumbline):
 def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
     from plumbline.checks.preflight.preflight import preflight_of
     from plumbline.engines.jobs.checks import Examined
-    from plumbline.engines.jobs.specify import Asked, specify
-    from plumbline.engines.jobs.submit import refuse
+    from plumbline.engines.jobs.follow import refuse
+    from plumbline.engines.jobs.specify import specify
 
-    asked = Asked(recipe="score.yaml", on="process", overrides=["task.options.score=payload:score"])
-    spec, _ = specify(asked)
+    asked = {"recipe": "score.yaml", "on": "process", "overrides": ["task.options.score=payload:score"]}
+    spec, _ = specify(**asked)
     assert "--trust-code" not in spec.command()
     assert "task.options.score=payload:score" in spec.command(), "the job is typed what the user typed"
     findings = preflight_of("score.yaml").findings
@@ -227,7 +227,7 @@ def test_consent_reaches_jobs_and_workers(there, plumbline, monkeypatch):
         refuse(Examined(findings=findings, package=None, looked_at=()))
     assert not (there / "RAN").exists()
     monkeypatch.setenv(imports.CONSENT, imports.ALL)
-    assert specify(asked)[0].command()[-1] == "--trust-code"
+    assert specify(**asked)[0].command()[-1] == "--trust-code"
 
 
 def test_a_worker_of_a_cluster_is_told_what_was_consented_to(there, monkeypatch):

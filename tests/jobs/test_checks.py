@@ -8,13 +8,13 @@ import plumbline
 from plumbline.engines.jobs import checks
 from plumbline.engines.jobs.checks import examine
 from plumbline.engines.jobs.package import LIMIT
-from plumbline.engines.jobs.specify import Asked, specify
+from plumbline.engines.jobs.specify import specify
 
 REMOTE = {"address": "http://head:8265", "out": "/mnt/shared/a"}
 
 
 def fatal(recipe="tickets.yaml", **asked):
-    examined = examine(*specify(Asked(recipe=recipe, **asked)))
+    examined = examine(*specify(recipe=recipe, **asked))
     return [(one.check, one.what) for one in examined.findings if one.level == "fatal"], examined
 
 

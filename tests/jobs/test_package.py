@@ -5,7 +5,9 @@ import zipfile
 
 import pytest
 
-from plumbline.engines.jobs.package import DEFAULTS, package_of
+pytest.importorskip("ray", reason="Ray is not installed")
+
+from plumbline.engines.jobs.package import package_of
 
 FILES = """
 a.py b.txt data/rows.jsonl data/formfactory/app.py data/formfactory/templates/x.html models/m/model.safetensors
@@ -62,7 +64,13 @@ def zipped(folder, excludes, target):
     packaging = pytest.importorskip("ray._private.runtime_env.packaging", reason="Ray is not installed")
     quiet = logging.getLogger("tests.jobs.quiet")
     quiet.setLevel(logging.CRITICAL)
-    packaging._zip_files(str(folder), [*DEFAULTS, *excludes], str(target), include_gitignore=True, logger=quiet)
+    packaging._zip_files(
+        str(folder),
+        [".git", ".venv", "venv", "__pycache__", *excludes],
+        str(target),
+        include_gitignore=True,
+        logger=quiet,
+    )
     with zipfile.ZipFile(target) as package:
         return {name for name in package.namelist() if not name.endswith("/")}
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from plumbline.checks.diagnosis.finding import Finding
-from plumbline.engines.jobs import follow, process, ray_jobs, submit
+from plumbline.engines.jobs import follow, process, ray_jobs
 from plumbline.engines.jobs.checks import Examined
-from plumbline.engines.jobs.head import stop_head
 from plumbline.engines.jobs.outcome import State
-from plumbline.engines.jobs.specify import Asked, specify
+from plumbline.engines.jobs.ray_jobs import stop_head
+from plumbline.engines.jobs.specify import specify
 from plumbline.engines.jobs.store import Head, Job, find, leads, started, works
 from plumbline.errors import EngineError, RunError
 
@@ -162,12 +162,12 @@ def test_a_dry_run_says_what_is_wrong(project, plumbline, on):
 
 
 def test_what_is_sent_is_the_recipe_as_the_job_opens_it(project):
-    spec, recipe = specify(Asked(recipe=str(project / "tickets.yaml"), on="process"))
+    spec, recipe = specify(recipe=str(project / "tickets.yaml"), on="process")
     assert (spec.recipe, spec.name) == ("tickets.yaml", recipe.name)
 
 
 def test_a_job_whose_own_head_is_gone_is_unknown_and_breaks_no_list(project, plumbline):
-    spec, _ = specify(Asked(recipe="tickets.yaml"))
+    spec, _ = specify(recipe="tickets.yaml")
     gone = Head(pid=2**22 + 1, port=9, folder=str(project / "nowhere"))
     Job(spec=spec, sent="2026-01-01T00:00:00+00:00", head=gone).save()
     code, out, _ = plumbline("jobs")
@@ -211,7 +211,7 @@ def sleeper():
 
 
 def test_a_process_that_was_given_the_number_of_another_is_not_signalled(project, sleeper):
-    spec, _ = specify(Asked(recipe="tickets.yaml", on="process"))
+    spec, _ = specify(recipe="tickets.yaml", on="process")
     job = Job(spec=spec, sent="", pid=sleeper.pid, started="before")
     (project / "head").mkdir()
     (project / "head" / "token").touch()
@@ -228,7 +228,7 @@ def test_a_process_that_was_given_the_number_of_another_is_not_signalled(project
 )
 def test_the_folder_of_a_head_is_kept_where_a_run_may_lie_in_it_alone(project, sleeper, monkeypatch, out, status, kept):
     """A run at an address works below it, and one that did not end well may not all have been published."""
-    spec, _ = specify(Asked(recipe="tickets.yaml", out=out))
+    spec, _ = specify(recipe="tickets.yaml", out=out)
     folder = project / "head"
     folder.mkdir()
     (folder / "token").touch()
@@ -250,20 +250,20 @@ def test_a_head_has_as_many_processors_as_the_recipe_has_workers(project, monkey
         asked.append(cpus)
         raise EngineError("no head")
 
-    monkeypatch.setattr(submit, "start_head", start)
-    monkeypatch.setattr(submit, "check_back_end", lambda spec: None)
+    monkeypatch.setattr(follow, "start_head", start)
+    monkeypatch.setattr(follow, "check_back_end", lambda spec: None)
     for overrides in (("scale.verdicts=600", "scale.learners=3"), ()):
-        spec, _ = specify(Asked(recipe="tickets.yaml", overrides=overrides, cpus=1.5))
+        spec, _ = specify(recipe="tickets.yaml", overrides=overrides, cpus=1.5)
         with pytest.raises(EngineError, match="no head"):
-            submit.send(spec, print)
+            follow.send(spec, print)
     assert asked == [604, max(2, os.cpu_count())]
 
 
 def test_what_is_wrong_with_a_job_stands_a_cause_a_line():
     one, two = (Finding("files", "fatal", f"{name} would not be sent", fix="take it back") for name in ("a", "b"))
     with pytest.raises(RunError) as refused:
-        submit.refuse(Examined(findings=(one, two), package=None, looked_at=()))
+        follow.refuse(Examined(findings=(one, two), package=None, looked_at=()))
     assert refused.value.cause.endswith("sent:\n    a would not be sent (files)\n    b would not be sent (files)")
-    assert refused.value.fix.splitlines()[1:] == ["    take it back", f"    {submit.UNCHECKED}"]
+    assert refused.value.fix.splitlines()[1:] == ["    take it back", f"    {follow.UNCHECKED}"]
     with pytest.raises(RunError, match=r"not sent: a would not be sent \(files\)\n"):
-        submit.refuse(Examined(findings=(one,), package=None, looked_at=()))
+        follow.refuse(Examined(findings=(one,), package=None, looked_at=()))

@@ -12,8 +12,8 @@ pytest.importorskip("ray", reason="Ray is not installed")
 
 import plumbline as plumbline_package
 from plumbline import api
-from plumbline.engines.jobs import follow, ray_jobs, submit
-from plumbline.engines.jobs import head as heads
+from plumbline.engines.jobs import follow, ray_jobs
+from plumbline.engines.jobs import ray_jobs as heads
 from plumbline.engines.jobs.package import package_of
 from plumbline.engines.jobs.store import find
 
@@ -47,9 +47,9 @@ def ray(head, monkeypatch):
         assert stopped == head
         asked["stopped"] += 1
 
-    monkeypatch.setattr(submit, "start_head", start)
+    monkeypatch.setattr(follow, "start_head", start)
     monkeypatch.setattr(follow, "stop_head", stop)
-    monkeypatch.setattr(submit, "stop_head", stop)
+    monkeypatch.setattr(follow, "stop_head", stop)
     return asked
 
 

@@ -5,12 +5,12 @@ import json
 import pytest
 
 from plumbline.engines.jobs.spec import JobSpec
-from plumbline.engines.jobs.specify import Asked, specify
+from plumbline.engines.jobs.specify import specify
 from plumbline.errors import RecipeError
 
 
 def spec_of(**asked):
-    return specify(Asked(recipe="tickets.yaml", **asked))[0]
+    return specify(recipe="tickets.yaml", **asked)[0]
 
 
 def test_a_specification_is_recorded_and_read_again(project, monkeypatch):
@@ -58,8 +58,8 @@ def test_what_cannot_be_is_refused_and_no_value_is_repeated(project, asked, said
 def test_a_recipe_outside_of_what_is_sent_is_refused(project, tmp_path):
     (tmp_path / "other.yaml").write_text((project / "failure.yaml").read_text())
     with pytest.raises(RecipeError, match="lies outside of"):
-        specify(Asked(recipe=str(tmp_path / "other.yaml")))
+        specify(recipe=str(tmp_path / "other.yaml"))
     (project / "sub").mkdir()
     with pytest.raises(RecipeError, match="lies outside of"):
         spec_of(working_dir=project / "sub")
-    assert specify(Asked(recipe="commerce-tiny"))[0].recipe == "commerce-tiny"
+    assert specify(recipe="commerce-tiny")[0].recipe == "commerce-tiny"

@@ -119,12 +119,12 @@ def submit(
     nobody can tell, and 130 where you stopped watching.
     """
     from plumbline.engines.jobs.checks import Examined, examine
+    from plumbline.engines.jobs.follow import check_back_end, findings_said, refuse, send
     from plumbline.engines.jobs.spec import Cloud
-    from plumbline.engines.jobs.specify import Asked, specify
-    from plumbline.engines.jobs.submit import check_back_end, findings_said, refuse
+    from plumbline.engines.jobs.specify import specify
 
-    asked = Asked(
-        recipe=source,
+    spec, recipe = specify(
+        source,
         on=on,
         out=out,
         overrides=overrides or (),
@@ -141,7 +141,6 @@ def submit(
         gpus=gpus,
         cloud=Cloud(image=image, compute=compute, timeout=timeout),
     )
-    spec, recipe = specify(asked)
     check_back_end(spec)
     if not no_preflight:
         _say("looking at what would be sent")
@@ -154,19 +153,15 @@ def submit(
         _say(line)
     if spec.on == "anyscale":
         _write_anyscale(spec, recipe, to, as_json)
-    else:
-        _send(spec, detach, as_json)
-
-
-def _send(spec: "JobSpec", detach: bool, as_json: bool) -> None:
-    from plumbline.engines.jobs.submit import send
-
+        return
     job = send(spec, _say)
     _say(f"job {spec.id}: `plumbline jobs follow {spec.id}` shows it, `plumbline jobs stop {spec.id}` ends it")
-    if detach:
-        print_json(_plain(job)) if as_json else print(spec.id)
-        return
-    _follow(job, as_json)
+    if not detach:
+        _follow(job, as_json)
+    elif as_json:
+        print_json(_plain(job))
+    else:
+        print(spec.id)
 
 
 def _say(text: str) -> None:
@@ -234,23 +229,24 @@ def _show_plan(spec: "JobSpec", recipe: "Recipe", examined: "Examined", to: Path
     """What `--dry-run` prints."""
     import shlex
 
-    from plumbline.engines.jobs.checks import lines
+    from plumbline.engines.jobs.anyscale import plan as plan_anyscale
+    from plumbline.engines.jobs.follow import findings_said
     from plumbline.engines.jobs.ray_jobs import runtime_env
-    from plumbline.engines.jobs.submit import findings_said, plan_anyscale
     from plumbline.reports.findings import plain
 
     package = examined.package
-    planned = plan_anyscale(spec, recipe, to.absolute()) if spec.on == "anyscale" else None
+    cloud = spec.on == "anyscale"
+    files, command = plan_anyscale(spec, recipe, to.absolute() / spec.id) if cloud else ({}, "")
     if as_json:
         sent = None if package is None else {"files": package.files, "left_out": package.left_out}
         found = [plain(finding) for finding in examined.findings]
-        texts = {} if planned is None else {"command": planned.command, **planned.texts}
+        texts = {"command": command, **files} if cloud else {}
         data = list(examined.looked_at)
         plan = {"spec": spec.plain(), "package": sent, "data": data, "findings": found, "fatal": examined.fatal}
         print_json({**plan, **texts})
         return
     where = "a Ray head on this machine, started for it" if spec.own_head else spec.address or "this machine"
-    print(f"job      {spec.name} on {spec.on}: {where if planned is None else 'the files below'}")
+    print(f"job      {spec.name} on {spec.on}: {'the files below' if cloud else where}")
     print(f"runs     {shlex.join(spec.command())}", f"writes   {spec.out}", sep="\n")
     if spec.on == "ray":
         print(f"is given {runtime_env(spec)}")
@@ -258,26 +254,25 @@ def _show_plan(spec: "JobSpec", recipe: "Recipe", examined: "Examined", to: Path
         print(f"secrets  {', '.join(spec.secrets)}, by name; no value is sent")
     if package is not None:
         total = f"{len(package.files):,} files, {package.bytes / 2**20:.1f} MiB"
-        print(f"sends    {total} of {spec.working_dir}", *(f"  {one}" for one in lines(package)), sep="\n")
-    for name, text in ({} if planned is None else planned.texts).items():
+        print(f"sends    {total} of {spec.working_dir}", *(f"  {one}" for one in package.lines()), sep="\n")
+    for name, text in files.items():
         print(f"--- {name}", text.rstrip(), sep="\n")
-    if planned is not None:
-        print(f"command  {planned.command}")
+    if cloud:
+        print(f"command  {command}")
     for line in examined.looked_at:
         print(f"data     {line}")
     print("findings", *(f"  {one}" for one in list(findings_said(examined)) or ["none"]), sep="\n")
 
 
 def _write_anyscale(spec: "JobSpec", recipe: "Recipe", to: Path, as_json: bool) -> None:
-    from plumbline.engines.jobs.anyscale import write
-    from plumbline.engines.jobs.submit import plan_anyscale
+    from plumbline.engines.jobs.anyscale import plan, write
 
-    planned = plan_anyscale(spec, recipe, to.absolute())
-    write(planned, to.absolute() / spec.id)
+    texts, command = plan(spec, recipe, to.absolute() / spec.id)
+    files = write(texts, to.absolute() / spec.id)
     if as_json:
-        print_json({"job": spec.id, "files": list(planned.files), "command": planned.command})
+        print_json({"job": spec.id, "files": files, "command": command})
     else:
-        print(*planned.files, f"send it with: {planned.command}", sep="\n")
+        print(*files, f"send it with: {command}", sep="\n")
 
 
 @jobs_app.callback(invoke_without_command=True)

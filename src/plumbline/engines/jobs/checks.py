@@ -4,12 +4,15 @@ in a copy of what it would be given.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import chdir
 from dataclasses import dataclass
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,13 +20,18 @@ from typing import Any
 from plumbline.checks.diagnosis.finding import LEVELS, Finding
 from plumbline.checks.preflight.rules.files import needed
 from plumbline.engines.jobs.package import LIMIT, Package, package_of
-from plumbline.engines.jobs.pins import requirement_findings
 from plumbline.engines.jobs.spec import JobSpec
+from plumbline.errors import DataError
 from plumbline.recipe import Recipe, find
 from plumbline.runs.remote import is_address
+from plumbline.storage import read_text
 
 SECONDS = 600
 """That the check in the copy may take; it builds the task's records."""
+PINNED = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*===?\s*([^\s;,#*]+)\s*(?:;.*|--hash.*)?$")
+NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+PIP_SECONDS = 120
+"""That pip may take to say whether pins go together."""
 UNCHECKED = "to send it all the same, add --no-preflight"
 
 
@@ -193,7 +201,9 @@ def _checked(spec: JobSpec, folder: Path) -> tuple[list[Finding], tuple[str, ...
         return [Finding("check", "warning", f"a dry run in a copy of the job did not end in {SECONDS} s")], ()
     try:
         said: dict[str, Any] = json.loads(done.stdout)
-        found = [Finding(**{**one, **_tuples(one)}) for one in said["findings"]]
+        found = [
+            Finding(**{**one, **{key: tuple(one[key]) for key in ("samples", "causes")}}) for one in said["findings"]
+        ]
     except (ValueError, KeyError, TypeError):
         return [_refused(done.stdout, done.stderr, done.returncode)], ()
     unsaid = {"ignored-files"} | (set() if spec.here else {"memory"})  # of this machine, which is another one
@@ -214,10 +224,6 @@ def _caps(prompts: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
     return f"{prompts['name'] or prompts['task']}: {'; '.join(parts)}"
 
 
-def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(values[key]) for key in ("samples", "causes")}
-
-
 def _refused(out: str, err: str, code: int) -> Finding:
     """What a check said that could not be made."""
     said = err.strip() or out.strip() or "nothing"
@@ -236,13 +242,8 @@ def _path(spec: JobSpec) -> str:
     """PYTHONPATH as the job has it: without the working directory itself, of which the job has a copy."""
     given = [str(Path.cwd() / one) for one in os.environ.get("PYTHONPATH", "").split(os.pathsep) if one]
     own = str(Path(__file__).parents[2])
-    return os.pathsep.join(
-        dict.fromkeys([one for one in given if one == own or not _within(one, spec.working_dir)] or [])
-    )
-
-
-def _within(path: str, folder: str) -> bool:
-    return Path(path).is_relative_to(folder)
+    kept = [one for one in given if one == own or not Path(one).is_relative_to(spec.working_dir)]
+    return os.pathsep.join(dict.fromkeys(kept))
 
 
 def _elsewhere(finding: Finding, spec: JobSpec) -> Finding:
@@ -252,15 +253,73 @@ def _elsewhere(finding: Finding, spec: JobSpec) -> Finding:
     return finding
 
 
-def lines(sent: Package, most: int = 12) -> Sequence[str]:
-    """What would be sent, for people: totals, and each folder at the top."""
-    tops: dict[str, list[int]] = {}
-    for name, size in sent.files.items():
-        top, slash, _ = name.partition("/")
-        tops.setdefault(f"{top}/" if slash else top, []).append(size)
-    shown = sorted(tops.items(), key=lambda one: -sum(one[1]))
-    rows = [f"{name:24} {len(sizes):6,} files {sum(sizes) / 2**20:9.2f} MiB" for name, sizes in shown[:most]]
-    more = [f"and {len(shown) - most} more"] if len(shown) > most else []
-    out = [f"left out: {name}  ({rule})" for name, rule in list(sent.left_out.items())[:most]]
-    over = len(sent.left_out) - most
-    return [*rows, *more, *out, *([f"and {over:,} more paths left out"] if over > 0 else [])]
+# -- the packages -----------------------------------------------------------------------------------------------
+
+
+def requirement_findings(path: Path, here: bool) -> Iterator[Finding]:
+    """What is wrong with a requirements file: no such file, lines without a pin, pins that pip cannot bring together.
+
+    Args:
+        path: of the file.
+        here: whether the job runs by this interpreter, which has its packages already.
+    """
+    try:
+        lines = [line.strip() for line in read_text(path).splitlines()]
+    except DataError as error:
+        yield Finding("requirements", "fatal", error.cause, fix=error.fix)
+        return
+    wanted = [line for line in lines if line and not line.startswith(("#", "-"))]
+    pins = {found[1].lower().replace("_", "-"): found[2] for line in wanted if (found := PINNED.match(line))}
+    if loose := [line for line in wanted if not PINNED.match(line) and "@" not in line]:
+        yield Finding(
+            "requirements",
+            "warning",
+            f"{len(loose)} of {len(wanted)} lines of {path.name} are not pinned to a version, such as {loose[0]}: the "
+            "cluster may install others than were tried here",
+            fix=f"write {NAMED.match(loose[0])[0] if NAMED.match(loose[0]) else loose[0]}==VERSION",  # type: ignore[index]
+        )
+    other = {name: (pin, own) for name, pin in pins.items() if (own := installed(name)) not in {None, pin}}
+    if other:
+        name, (pin, own) = next(iter(other.items()))
+        yield Finding(
+            "requirements",
+            "warning",
+            f"{len(other)} packages are pinned to other versions than those that this was tried with here, such as "
+            f"{name}=={pin} ({own} here)",
+            evidence={name: {"pinned": pin, "here": own} for name, (pin, own) in other.items()},
+        )
+    if not here:
+        yield from _resolved(path)
+
+
+def _resolved(path: Path) -> Iterator[Finding]:
+    """Whether pip finds one set of packages for the file; it installs nothing."""
+    if find_spec("pip") is None:
+        yield Finding("requirements", "note", "whether the pins go together was not asked: there is no pip here")
+        return
+    command = [
+        *(sys.executable, "-P", "-m", "pip", "install", "--dry-run", "--ignore-installed", "--quiet", "-r"),
+        str(path),
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PIP_SECONDS, check=False)  # noqa: S603
+    except subprocess.TimeoutExpired:
+        yield Finding("requirements", "note", f"pip did not say in {PIP_SECONDS} s whether the pins go together")
+        return
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")] or ["ERROR: nothing"]
+        yield Finding(
+            "requirements",
+            "fatal",
+            f"pip cannot install {path.name}: {said[-1].removeprefix('ERROR: ')}",
+            evidence={"said": said[:10]},
+            fix=f"python -m pip install --dry-run -r {path}",
+        )
+
+
+def installed(name: str) -> str | None:
+    """The version of a package that is installed here."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

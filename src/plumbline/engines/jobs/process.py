@@ -1,14 +1,12 @@
 """A job as a process of its own on this machine: it outlives the command that started it."""
 
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 
 from plumbline.engines.jobs.outcome import State
-from plumbline.engines.jobs.store import Job, works
+from plumbline.engines.jobs.store import Job, end_group, works
 from plumbline.errors import EngineError
 from plumbline.storage import clear_os_errors, read_text
 
@@ -45,7 +43,7 @@ def send(job: Job) -> int:
 
 def state(job: Job) -> State:
     """What can be seen of the process, by whoever looks."""
-    alive = _alive(job)
+    alive = job.pid is not None and works(job.pid, job.started)
     written = job.folder / "exit"
     if written.is_file():  # looked for after the process, which may have ended in between
         text = read_text(written, limit=100).strip()
@@ -54,10 +52,6 @@ def state(job: Job) -> State:
     if alive:
         return State(status="running")
     return State(status="failed", message="its process was killed")
-
-
-def _alive(job: Job) -> bool:
-    return job.pid is not None and works(job.pid, job.started)
 
 
 def follow(job: Job) -> Iterator[str]:
@@ -76,14 +70,6 @@ def follow(job: Job) -> Iterator[str]:
 
 
 def stop(job: Job) -> None:
-    """End the job's process and all that it started, kindly first; no other one that was given its number."""
-    if job.pid is None or not _alive(job):
-        return
-    with suppress(ProcessLookupError):
-        os.killpg(job.pid, signal.SIGTERM)
-    until = time.monotonic() + PATIENCE
-    while _alive(job) and time.monotonic() < until:
-        time.sleep(0.1)
-    if _alive(job):
-        with suppress(ProcessLookupError):
-            os.killpg(job.pid, signal.SIGKILL)
+    """End the job's process and all that it started, kindly first."""
+    if job.pid is not None:
+        end_group(job.pid, job.started, PATIENCE)

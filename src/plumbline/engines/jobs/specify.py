@@ -4,12 +4,13 @@ import os
 import re
 import secrets as randomness
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from plumbline.config.imports import is_trusting
-from plumbline.engines.jobs.spec import BACK_ENDS, Cloud, JobSpec
+from plumbline.engines.jobs.spec import BACK_ENDS, JobSpec
 from plumbline.errors import RecipeError
 from plumbline.recipe import Recipe, find, load, names
 from plumbline.runs.remote import is_address
@@ -19,71 +20,56 @@ TELLING = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API_?KEY|ACCESS_?
 """Names whose values are secrets as a rule."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a command line asks of a job, not yet looked at."""
-
-    recipe: str
-    on: str = "ray"
-    out: str | None = None
-    overrides: Sequence[str] = ()
-    resume: bool = False
-    working_dir: Path = Path()
-    excludes: Sequence[str] = ()
-    needs: Sequence[str] = ()
-    there: Sequence[str] = ()
-    address: str | None = None
-    env: Sequence[str] = ()
-    secrets: Sequence[str] = ()
-    requirements: Path | None = None
-    cpus: float | None = None
-    gpus: float | None = None
-    cloud: Cloud = field(default_factory=Cloud)
-
-
-def specify(asked: Asked) -> tuple[JobSpec, Recipe]:
-    """The job that is asked for, and its recipe.
+def specify(
+    recipe: str,
+    *,
+    on: str = "ray",
+    out: str | None = None,
+    overrides: Sequence[str] = (),
+    working_dir: Path = Path(),
+    address: str | None = None,
+    env: Sequence[str] = (),
+    secrets: Sequence[str] = (),
+    requirements: Path | None = None,
+    **same: Any,
+) -> tuple[JobSpec, Recipe]:
+    """The job that is asked for, and its recipe; `same` are fields of `JobSpec` as they are.
 
     Raises:
         RecipeError: the recipe cannot be read or lies where the job cannot read it; no such back end; an address that
             the back end has no use for; a place for the run that the job's machine has not; a variable that is no
             NAME=VALUE, or a secret's value on the command line.
     """
-    on = next((one for one in BACK_ENDS if one == asked.on), None)
-    if on is None:
-        raise RecipeError(f"there is no back end {asked.on!r}", f"give --on {', '.join(BACK_ENDS)}")
-    if asked.address is not None and on != "ray":
+    back_end = next((one for one in BACK_ENDS if one == on), None)
+    if back_end is None:
+        raise RecipeError(f"there is no back end {on!r}", f"give --on {', '.join(BACK_ENDS)}")
+    if address is not None and on != "ray":
         raise RecipeError(f"--address is of a Ray cluster, and the job goes to {on}", "leave it out, or give --on ray")
-    where = asked.working_dir.resolve()
+    where = working_dir.resolve()
     if not where.is_dir():
-        raise RecipeError(f"there is no folder {asked.working_dir}", "give --working-dir the folder that is sent")
-    recipe = load(asked.recipe, asked.overrides)
+        raise RecipeError(f"there is no folder {working_dir}", "give --working-dir the folder that is sent")
+    loaded = load(recipe, overrides)
     # Ray's own client obeys these before its argument, so a job would go there whatever we wrote down.
     told = os.environ.get("RAY_API_SERVER_ADDRESS") or os.environ.get("RAY_ADDRESS")
-    address = (asked.address or told or None) if on == "ray" else None
+    address = (address or told or None) if on == "ray" else None
+    fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in same.items()}
     spec = JobSpec(
-        id=new_id(recipe.name),
-        name=recipe.name,
-        on=on,
-        recipe=_sent_recipe(asked.recipe, where),
+        **fields,
+        id=new_id(loaded.name),
+        name=loaded.name,
+        on=back_end,
+        recipe=_sent_recipe(recipe, where),
         out="",
-        overrides=tuple(asked.overrides),
-        resume=asked.resume,
+        overrides=tuple(overrides),
         trust_code=is_trusting(),
         working_dir=str(where),
-        excludes=tuple(asked.excludes),
-        needs=tuple(asked.needs),
-        there=tuple(asked.there),
         address=address,
-        env=dict(_variable(one) for one in asked.env),
-        secrets=tuple(_secret(one) for one in asked.secrets),
-        requirements=None if asked.requirements is None else str(asked.requirements.resolve()),
-        cpus=asked.cpus,
-        gpus=asked.gpus,
-        workers=recipe.scale.verdicts + recipe.scale.samplers + recipe.scale.learners - 1,
-        cloud=asked.cloud,
+        env=dict(_variable(one) for one in env),
+        secrets=tuple(_secret(one) for one in secrets),
+        requirements=None if requirements is None else str(requirements.resolve()),
+        workers=loaded.scale.verdicts + loaded.scale.samplers + loaded.scale.learners - 1,
     )
-    return _with_out(spec, asked.out or f"{recipe.run.folder}/{recipe.name}", asked.out is not None), recipe
+    return _with_out(spec, out or f"{loaded.run.folder}/{loaded.name}", out is not None), loaded
 
 
 def new_id(name: str) -> str:

@@ -4,7 +4,9 @@ $PLUMBLINE_JOBS, or $XDG_STATE_HOME/plumbline/jobs, or ~/.local/state/plumbline/
 """
 
 import os
+import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -107,6 +109,18 @@ def works(leader: int, since: str) -> bool:
         os.waitpid(leader, os.WNOHANG)  # where it is our child, so that it is no zombie
     members = _group(leader)
     return bool(members) and (leader not in members or since in {"", started(leader)})
+
+
+def end_group(leader: int, since: str, patience: float) -> None:
+    """End a process group, kindly first; no other group that was given its number."""
+    until = time.monotonic() + patience
+    with suppress(ProcessLookupError, PermissionError):
+        if works(leader, since):
+            os.killpg(leader, signal.SIGTERM)
+        while works(leader, since) and time.monotonic() < until:
+            time.sleep(0.1)
+        if works(leader, since):
+            os.killpg(leader, signal.SIGKILL)
 
 
 def _group(leader: int) -> list[int]:
