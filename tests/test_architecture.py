@@ -291,7 +291,6 @@ def test_only_named_boundaries_catch_everything():
         "serve/router.py",
         "serve/batched.py",
         "serve/constrained.py",
-        "serve/continuous.py",
     }
     found = set()
     for path in modules():

@@ -11,15 +11,19 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import DataError, EngineError, RecipeError
+from plumbline.errors import DataError, DeviceMemoryError, EngineError, RecipeError
+from plumbline.policies.memory import is_full
 from plumbline.policies.policy import Sampler, Watched
 from plumbline.records import Key, Message, Request, Sampling, Trajectory
 from plumbline.serve.served import Asked, Piece, law_of
+
+if TYPE_CHECKING:
+    from plumbline.serve.constrained import Grammars
 
 WAIT = 0.003
 """Seconds that the first request of a batch waits for others."""
@@ -38,10 +42,10 @@ class _Waiting:
 
     request: Request
     watched: bool
+    gone: threading.Event
+    """Set when nobody waits for it any more; the request has it, too."""
     found: asyncio.Queue[Found] = field(default_factory=asyncio.Queue)
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    gone: bool = False
-    """Whether nobody waits for it any more."""
 
     def give(self, found: Found) -> None:
         """Hand something over, from another thread."""
@@ -52,8 +56,20 @@ class _Waiting:
 class BatchedServed:
     """A sampler in this process; close it."""
 
-    def __init__(self, name: str, sampler: Sampler, sampling: Sampling, *, at_once: int = 64) -> None:
-        """Take what draws, the law where a client says nothing of it, and the most requests of one batch."""
+    def __init__(
+        self,
+        name: str,
+        sampler: Sampler,
+        sampling: Sampling,
+        *,
+        at_once: int = 64,
+        grammars: "Grammars | None" = None,
+    ) -> None:
+        """Take what draws, the law where a client says nothing of it, the most requests of one batch, and what
+        compiles JSON schemas, where answers can follow them.
+        """
+        self.grammars = grammars
+        self._drawing: dict[Any, _Waiting] = {}
         self.name, self.family, self.context = name, sampler.family, sampler.context
         self.sampler, self.sampling, self.at_once = sampler, sampling, at_once
         self._asked: SimpleQueue[_Waiting | None] = SimpleQueue()
@@ -67,7 +83,7 @@ class BatchedServed:
 
     async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
         """See `Served.answer`: one piece when all is there, behind the canvas after each step where it is wanted."""
-        if asked.schema is not None:
+        if asked.schema is not None and self.grammars is None:
             raise RecipeError(
                 f"{self.name} cannot be made to follow a JSON schema", "leave out response_format, or ask another model"
             )
@@ -76,11 +92,17 @@ class BatchedServed:
                 f"{self.name} is of family {self.family}, which has no log-probabilities of single tokens",
                 "leave out logprobs",
             )
-        request = Request(asked.request.key, asked.request.messages, self._law(asked))
+        gone = threading.Event()
+        request = Request(asked.request.key, asked.request.messages, self._law(asked), gone=gone)
         await asyncio.to_thread(self._check, request)
+        constraint = judge = None
+        if asked.schema is not None and self.grammars is not None and not self._closed:
+            loop, schema = asyncio.get_running_loop(), asked.schema
+            constraint, judge = await loop.run_in_executor(self.grammars.threads, self.grammars.follow, schema)
+            request = replace(request, constraint=constraint)
         if self._closed:  # asked here, because what is put behind the end of the queue waits for ever
             raise self._ends()
-        waiting = _Waiting(request, asked.canvas)
+        waiting = _Waiting(request, asked.canvas, gone)
         self._asked.put(waiting)
         try:
             while not isinstance(found := await waiting.found.get(), Trajectory):
@@ -89,8 +111,14 @@ class BatchedServed:
                 assert isinstance(self.sampler, Watched)
                 yield Piece(canvas=self.sampler.shown(found))
         finally:
-            waiting.gone = True
-        yield self._piece(found, spell=asked.logprobs)
+            gone.set()
+        if constraint is not None and constraint.failure is not None:
+            raise constraint.failure
+        piece = self._piece(found, spell=asked.logprobs)
+        if judge is not None:  # a grammar leaves out what it cannot express
+            valid = await asyncio.to_thread(judge, piece.text)
+            piece = replace(piece, facts={**piece.facts, "json": {"way": "constrained", "valid": valid}})
+        yield piece
 
     def _law(self, asked: Asked) -> Sampling:
         """The law; a limit beyond the places of the model's canvas is no limit."""
@@ -135,6 +163,10 @@ class BatchedServed:
     async def close(self) -> None:
         """See `Served.close`; a batch that is being drawn is waited for no longer than `CLOSING` seconds."""
         self._closed = True
+        for one in list(self._drawing.values()):
+            one.gone.set()
+        if self.grammars is not None:
+            self.grammars.threads.shutdown(wait=False, cancel_futures=True)
         self._asked.put(None)
         await asyncio.to_thread(self._thread.join, CLOSING)
 
@@ -143,14 +175,14 @@ class BatchedServed:
     def _work(self) -> None:
         left: list[_Waiting] = []
         while not self._closed:
-            left = [one for one in left + self._gather(wait=not left) if not one.gone]
+            left = [one for one in left + self._gather(wait=not left) if not one.gone.is_set()]
             batch = _batch(left, self.at_once)
             chosen = {one.request.key: one for one in batch}
             left = [one for one in left if one not in batch]
-            self._left = len(left)
-            if batch:
+            self._left, self._drawing = len(left), chosen
+            if batch and not self._closed:  # `close` has seen what is being drawn, or this sees that it is closed
                 self._draw(chosen)
-        for one in [*left, *self._gather(wait=False)]:
+        for one in [*self._drawing.values(), *left, *self._gather(wait=False)]:
             one.give(self._ends())
 
     def _gather(self, *, wait: bool) -> list[_Waiting]:
@@ -181,11 +213,13 @@ class BatchedServed:
                 watched.watch = watch
             for request, trajectory in self.sampler.sample([one.request for one in batch.values()]):
                 batch.pop(request.key).give(trajectory)
-                if self._closed or all(one.gone for one in batch.values()):
+                if self._closed or all(one.gone.is_set() for one in batch.values()):
                     break
             for one in batch.values():
                 one.give(self._ends())
         except Exception as error:  # noqa: BLE001 - whatever breaks there, those who wait are told
+            if is_full(error):
+                error = DeviceMemoryError("the memory does not hold this answer", "ask for fewer tokens")
             for one in batch.values():
                 one.give(error)
         finally:

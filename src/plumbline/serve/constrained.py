@@ -13,12 +13,13 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooSlow
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from plumbline.errors import EngineError, RecipeError
-from plumbline.imports import missing
+from plumbline.imports import missing, needed
 
 if TYPE_CHECKING:
     from plumbline.policies.autoregressive.policy import AutoregressivePolicy
@@ -45,24 +46,24 @@ class Grammars:
     """The compiled schemas of one model."""
 
     def __init__(self, policy: "AutoregressivePolicy") -> None:
-        """Take the policy whose tokenizer and whose ends of an answer they are for.
-
-        Raises:
-            RecipeError: xgrammar is not installed.
-        """
-        try:
-            import xgrammar
-        except ImportError as error:
-            raise missing("a response_format", error, RecipeError) from error
-        self._xgrammar = xgrammar
-        self._width = policy.model.get_output_embeddings().weight.shape[0]
-        information = xgrammar.TokenizerInfo.from_huggingface(
-            policy.chat.tokenizer, vocab_size=self._width, stop_token_ids=list(policy.chat.stop_ids)
-        )
-        self._compiler = xgrammar.GrammarCompiler(information, max_threads=1, cache_enabled=False)
+        """Take the policy whose tokenizer and whose ends of an answer they are for."""
+        self._policy, self._width = policy, policy.model.get_output_embeddings().weight.shape[0]
+        self.threads = ThreadPoolExecutor(4, "schema")  # of its own: what is slow there delays no free text
         self._kept: OrderedDict[str, Any] = OrderedDict()
         self._lock = threading.Lock()
         self._one = threading.Semaphore()
+
+    @cached_property
+    def _compiler(self) -> Any:
+        xgrammar: Any = needed("xgrammar", "a response_format", RecipeError)
+        information = xgrammar.TokenizerInfo.from_huggingface(
+            self._policy.chat.tokenizer, vocab_size=self._width, stop_token_ids=list(self._policy.chat.stop_ids)
+        )
+        return xgrammar.GrammarCompiler(information, max_threads=1, cache_enabled=False)
+
+    def follow(self, schema: Mapping[str, Any]) -> tuple["SchemaConstraint", Callable[[str], bool]]:
+        """What holds one answer to a schema, and what judges it; see `constraint` and `judge_of`."""
+        return self.constraint(schema), judge_of(schema)
 
     def constraint(self, schema: Mapping[str, Any]) -> "SchemaConstraint":
         """What holds one answer to a schema; {} is any object.
@@ -82,7 +83,7 @@ class Grammars:
                 self._kept[text] = compiled
                 while len(self._kept) > 1 and sum(one.memory_size_bytes for one in self._kept.values()) > KEPT_BYTES:
                     self._kept.popitem(last=False)
-        return SchemaConstraint(self._xgrammar, compiled, self._width)
+        return SchemaConstraint(compiled, self._width, self._policy.chat.stop_ids[0])
 
     def _compiled(self, text: str) -> Any:
         """Compile in a thread, which is left alone where it takes too long; there is one at a time."""
@@ -115,25 +116,37 @@ class Grammars:
 
 
 class SchemaConstraint:
-    """One answer's way through a schema: see `autoregressive.continuous.Constraint`."""
+    """One answer's way through a schema: see `records.Constraint`."""
 
-    def __init__(self, xgrammar: Any, compiled: Any, width: int) -> None:
-        """Take the module, a compiled schema, and how many logits there are."""
-        self._xgrammar = xgrammar
+    def __init__(self, compiled: Any, width: int, stop: int) -> None:
+        """Take a compiled schema, how many logits there are, and a token that ends an answer."""
+        import xgrammar
+
+        self._apply, self._stop = xgrammar.apply_token_bitmask_inplace, stop
         self._matcher = xgrammar.GrammarMatcher(compiled)
         self._mask = xgrammar.allocate_token_bitmask(1, width)
+        self.failure: RecipeError | None = None
+
+    def begin(self) -> None:
+        """See `Constraint.begin`."""
+        self._matcher.reset()
+        self.failure = None
 
     def restrict(self, logits: Any) -> None:
-        """See `Constraint.restrict`."""
+        """See `Constraint.restrict`. Where no token may come next, the answer ends, and `failure` says so."""
         if not self._matcher.fill_next_token_bitmask(self._mask):
             return  # everything may come next
         if not self._mask.any():
-            raise RecipeError("nothing that this model can write goes on as the JSON schema wants it", "change it")
-        self._xgrammar.apply_token_bitmask_inplace(logits.unsqueeze(0), self._mask.to(logits.device))
+            self.failure = RecipeError(
+                "nothing that this model can write goes on as the JSON schema wants it", "change it"
+            )
+            logits.fill_(-math.inf)[self._stop] = 0.0
+            return
+        self._apply(logits.unsqueeze(0), self._mask.to(logits.device))
 
     def accept(self, token: int) -> None:
         """See `Constraint.accept`."""
-        assert self._matcher.accept_token(token), "a token was drawn that the mask excluded"
+        assert self.failure or self._matcher.accept_token(token), "a token was drawn that the mask excluded"
 
 
 def judge_of(schema: Mapping[str, Any]) -> Callable[[str], bool]:

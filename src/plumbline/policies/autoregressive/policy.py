@@ -112,7 +112,8 @@ class AutoregressivePolicy(PretrainedPolicy):
 
     def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`. Prompts are decoded in chunks of `rows_at_once` rows."""
-        with self._graphs.lent() if self._graphs is not None else nullcontext() as graphs:
+        constrained = any(request.constraint is not None for request in requests)  # no graph keeps hidden states
+        with nullcontext() if self._graphs is None or constrained else self._graphs.lent() as graphs:
             decoder: Decoder = CachedDecoder(self.model, self.chat.stop_ids[0])
             if self._lean:
                 decoder = LeanDecoder(self.model, graphs)

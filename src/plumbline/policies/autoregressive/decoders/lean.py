@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from plumbline.policies.autoregressive.decoders import threads_for
 from plumbline.policies.autoregressive.decoders.graphs import Graphs, bucket
 from plumbline.policies.autoregressive.packing import has_shared_attention
 from plumbline.policies.pretrained.adapters import Projection
-from plumbline.policies.pretrained.head import logits_of
+from plumbline.policies.pretrained.head import exact, logits_of
 from plumbline.policies.pretrained.inputs import by_onednn, padded
 
 MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
@@ -94,6 +94,7 @@ class LeanDecoder:
         self.values = torch.zeros(shape, dtype=dtype, device=device)
         last = output.last_hidden_state[torch.arange(len(prompts), device=device), lengths - 1 - shared]
         logits = logits_of(self.model.get_output_embeddings(), last)
+        self.hidden = last.repeat_interleave(copies, 0)
         if self.graphs is not None:
             self.logits = logits.unsqueeze(1)
             self._settle(self.graphs, begins=True)
@@ -137,12 +138,21 @@ class LeanDecoder:
             return self._replay(self.graphs, tokens)
         width = self.model.config.hidden_size
         with threads_for(len(tokens) * width * width):
-            hidden = self._forward(tokens, self.past + 1, masked=False)
+            self.hidden = hidden = self._forward(tokens, self.past + 1, masked=False)
         self.past += 1
         self.time += 1
         head = self.model.get_output_embeddings()
         with threads_for(len(tokens) * width * head.weight.shape[0]):
             return logits_of(head, hidden)
+
+    @torch.no_grad()
+    def exact(self, logits: Tensor, rows: Sequence[int]) -> Tensor:
+        """See `Decoder.exact`; without graphs."""
+        head = self.model.get_output_embeddings()
+        if type(head) is not nn.Linear:
+            return logits
+        again = exact(logits.to(self.model.dtype), self.hidden[list(rows)], head.weight, head.bias)
+        return again.masked_fill(logits.isneginf(), float("-inf"))
 
     def _settle(self, graphs: Graphs, *, begins: bool) -> None:
         """Give what a step reads the rounded shape and the place that graphs know it by."""
