@@ -13,7 +13,7 @@ from plumbline.runs.cards import CARD, Card
 from plumbline.serve.agent import AgentServed, Planning
 from plumbline.serve.agent_opening import with_agents
 from plumbline.serve.agent_prompt import given_of
-from plumbline.serve.served import Asked, Piece
+from plumbline.serve.served import Asked, Piece, Served
 from plumbline.tasks import open_task
 from plumbline.tasks.forms.build import values_of
 from plumbline.tasks.forms.executors.executor import Execution
@@ -23,7 +23,7 @@ from plumbline.tasks.forms.rubric import expected, score
 from tests.serve.fake_agent import FakeAgent, paths, run, schema
 
 
-class Saying:
+class Saying(Served):
     """A planner that says these plans, one after the other, and what it was asked."""
 
     name, family, context = "saying", "none", 4096
@@ -37,9 +37,6 @@ class Saying:
     async def answer(self, asked):
         self.asked.append(asked)
         yield Piece(text=self.texts[min(len(self.asked), len(self.texts)) - 1], finish="stop")
-
-    async def close(self):
-        pass
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from plumbline.serve import running as running_module
 from plumbline.serve import vllm_served
 from plumbline.serve.opening import named_models, open_models
 from plumbline.serve.running import Serving, token_of
-from plumbline.serve.spelling import Spelling
+from plumbline.serve.vllm_served import Spelling
 from tests.engines import vllm_stand_in as stand_in
 from tests.serve.serving import running, until
 

@@ -7,11 +7,11 @@ at a time. What is drawn for a request depends on its key and on nothing beside 
 import asyncio
 import threading
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,9 @@ from plumbline.errors import DataError, DeviceMemoryError, EngineError, RecipeEr
 from plumbline.policies.memory import is_full
 from plumbline.policies.policy import Sampler, Watched
 from plumbline.records import Key, Message, Request, Sampling, Trajectory
+from plumbline.serve.constrained import Grammars, SchemaConstraint
+from plumbline.serve.lenient import LenientServed
 from plumbline.serve.served import Asked, Piece, law_of
-
-if TYPE_CHECKING:
-    from plumbline.serve.constrained import Grammars
 
 WAIT = 0.003
 """Seconds that the first request of a batch waits for others."""
@@ -36,16 +35,15 @@ Found = Trajectory | NDArray[np.int64] | BaseException
 """An answer, its canvas after a step, or why there is none."""
 
 
-@dataclass(slots=True, eq=False)
 class _Waiting:
     """A request, and where what is found goes: a queue of the loop that its client waits in."""
 
-    request: Request
-    watched: bool
-    gone: threading.Event
-    """Set when nobody waits for it any more; the request has it, too."""
-    found: asyncio.Queue[Found] = field(default_factory=asyncio.Queue)
-    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    def __init__(self, asked: Asked, law: Sampling, constraint: SchemaConstraint | None) -> None:
+        self.gone = threading.Event()  # set when nobody waits for it any more
+        self.request = Request(asked.request.key, asked.request.messages, law, constraint, self.gone)
+        self.watched = asked.canvas
+        self.found: asyncio.Queue[Found] = asyncio.Queue()
+        self.loop = asyncio.get_running_loop()
 
     def give(self, found: Found) -> None:
         """Hand something over, from another thread."""
@@ -53,7 +51,7 @@ class _Waiting:
             self.loop.call_soon_threadsafe(self.found.put_nowait, found)
 
 
-class BatchedServed:
+class BatchedServed(LenientServed):
     """A sampler in this process; close it."""
 
     def __init__(
@@ -63,7 +61,7 @@ class BatchedServed:
         sampling: Sampling,
         *,
         at_once: int = 64,
-        grammars: "Grammars | None" = None,
+        grammars: Grammars | None = None,
     ) -> None:
         """Take what draws, the law where a client says nothing of it, the most requests of one batch, and what
         compiles JSON schemas, where answers can follow them.
@@ -81,28 +79,40 @@ class BatchedServed:
         """See `Served.prompt_length`."""
         return self.sampler.prompt_length(messages)
 
-    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
-        """See `Served.answer`: one piece when all is there, behind the canvas after each step where it is wanted."""
-        if asked.schema is not None and self.grammars is None:
-            raise RecipeError(
-                f"{self.name} cannot be made to follow a JSON schema", "leave out response_format, or ask another model"
-            )
+    def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+        """See `Served.answer`; JSON by a grammar where there are grammars."""
+        if asked.schema is None or self.grammars is None:
+            return super().answer(asked)
+        return self._constrained(asked, asked.schema, self.grammars)
+
+    async def _constrained(
+        self, asked: Asked, schema: Mapping[str, Any], grammars: Grammars
+    ) -> AsyncGenerator[Piece, None]:
+        if self._closed:
+            raise self._ends()
+        loop = asyncio.get_running_loop()
+        constraint, judge = await loop.run_in_executor(grammars.threads, grammars.follow, schema)
+        async with aclosing(self.write(asked, constraint)) as pieces:
+            async for piece in pieces:
+                valid = await asyncio.to_thread(judge, piece.text)  # a grammar leaves out what it cannot express
+                yield replace(piece, facts={**piece.facts, "json": {"way": "constrained", "valid": valid}})
+
+    async def write(self, asked: Asked, constraint: SchemaConstraint | None = None) -> AsyncGenerator[Piece, None]:
+        """See `LenientServed.write`: one piece when all is there, behind the canvas after each step where it is wanted.
+
+        Raises:
+            RecipeError: the family has no log-probabilities of single tokens; or no token goes on as the constraint
+                wants it.
+        """
         if asked.logprobs and not self._single:
             raise RecipeError(
                 f"{self.name} is of family {self.family}, which has no log-probabilities of single tokens",
                 "leave out logprobs",
             )
-        gone = threading.Event()
-        request = Request(asked.request.key, asked.request.messages, self._law(asked), gone=gone)
-        await asyncio.to_thread(self._check, request)
-        constraint = judge = None
-        if asked.schema is not None and self.grammars is not None and not self._closed:
-            loop, schema = asyncio.get_running_loop(), asked.schema
-            constraint, judge = await loop.run_in_executor(self.grammars.threads, self.grammars.follow, schema)
-            request = replace(request, constraint=constraint)
+        waiting = _Waiting(asked, self._law(asked), constraint)
+        await asyncio.to_thread(self._check, waiting.request)
         if self._closed:  # asked here, because what is put behind the end of the queue waits for ever
             raise self._ends()
-        waiting = _Waiting(request, asked.canvas, gone)
         self._asked.put(waiting)
         try:
             while not isinstance(found := await waiting.found.get(), Trajectory):
@@ -111,14 +121,20 @@ class BatchedServed:
                 assert isinstance(self.sampler, Watched)
                 yield Piece(canvas=self.sampler.shown(found))
         finally:
-            gone.set()
+            waiting.gone.set()
         if constraint is not None and constraint.failure is not None:
             raise constraint.failure
-        piece = self._piece(found, spell=asked.logprobs)
-        if judge is not None:  # a grammar leaves out what it cannot express
-            valid = await asyncio.to_thread(judge, piece.text)
-            piece = replace(piece, facts={**piece.facts, "json": {"way": "constrained", "valid": valid}})
-        yield piece
+        answer: Any = found.answer if found.answer is not None else found.tokens
+        tokens = tuple(answer.tolist())
+        decode: Any = self.sampler.chat.tokenizer.decode if asked.logprobs and hasattr(self.sampler, "chat") else None
+        yield Piece(
+            text=found.text,
+            tokens=tokens,
+            logprobs=tuple(found.logprobs.tolist()) if self._single else (),
+            spelled=() if decode is None else tuple(decode([token]) for token in tokens),
+            finish=found.finish,
+            facts={"model": self.name, "family": self.family},
+        )
 
     def _law(self, asked: Asked) -> Sampling:
         """The law; a limit beyond the places of the model's canvas is no limit."""
@@ -139,22 +155,9 @@ class BatchedServed:
         """Whether an answer's terms are its tokens, one by one."""
         return self.family == "autoregressive"
 
-    def _piece(self, trajectory: Trajectory, *, spell: bool) -> Piece:
-        answer: Any = trajectory.answer if trajectory.answer is not None else trajectory.tokens
-        tokens = tuple(answer.tolist())
-        decode: Any = self.sampler.chat.tokenizer.decode if spell and hasattr(self.sampler, "chat") else None
-        return Piece(
-            text=trajectory.text,
-            tokens=tokens,
-            logprobs=tuple(trajectory.logprobs.tolist()) if self._single else (),
-            spelled=() if decode is None else tuple(decode([token]) for token in tokens),
-            finish=trajectory.finish,
-            facts={"model": self.name, "family": self.family},
-        )
-
     @property
     def waiting(self) -> int:
-        """See `book.Queues`."""
+        """See `Served.waiting`."""
         return self._asked.qsize() + self._left
 
     def _ends(self) -> EngineError:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol, runtime_checkable
+from typing import IO, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -26,16 +26,6 @@ SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _told = logging.getLogger("plumbline.serve")
 GONE = 499
 """The status of a request whose client went away, which nobody is sent."""
-
-
-@runtime_checkable
-class Queues(Protocol):
-    """A `Served` that knows how many answers have not been begun."""
-
-    @property
-    def waiting(self) -> int:
-        """How many."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,7 +90,7 @@ class Book:
         for served in models:
             if isinstance(served, Counts):
                 self.registry.register(DecisionMetrics(served))
-            if isinstance(served, Queues):
+            if served.waiting is not None:
                 self.queue.labels(served.name).set_function(partial(getattr, served, "waiting"))
 
     def page(self) -> bytes:

@@ -19,7 +19,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from plumbline.errors import EngineError, RecipeError
-from plumbline.imports import missing, needed
+from plumbline.imports import needed
+from plumbline.serve.lenient import validator_of
 
 if TYPE_CHECKING:
     from plumbline.policies.autoregressive.policy import AutoregressivePolicy
@@ -62,8 +63,20 @@ class Grammars:
         return xgrammar.GrammarCompiler(information, max_threads=1, cache_enabled=False)
 
     def follow(self, schema: Mapping[str, Any]) -> tuple["SchemaConstraint", Callable[[str], bool]]:
-        """What holds one answer to a schema, and what judges it; see `constraint` and `judge_of`."""
-        return self.constraint(schema), judge_of(schema)
+        """What holds one answer to a schema, and what judges it: grammars leave out `not`, `multipleOf` and the like.
+
+        Raises:
+            RecipeError, EngineError: see `constraint` and `validator_of`.
+        """
+        constraint, (validator, _) = self.constraint(schema), validator_of(schema)
+
+        def judge(text: str) -> bool:
+            try:
+                return bool(validator.is_valid(json.loads(text)))
+            except (ValueError, RecursionError):  # no JSON; too deep; or a pattern that takes too long
+                return False
+
+        return constraint, judge
 
     def constraint(self, schema: Mapping[str, Any]) -> "SchemaConstraint":
         """What holds one answer to a schema; {} is any object.
@@ -147,30 +160,6 @@ class SchemaConstraint:
     def accept(self, token: int) -> None:
         """See `Constraint.accept`."""
         assert self.failure or self._matcher.accept_token(token), "a token was drawn that the mask excluded"
-
-
-def judge_of(schema: Mapping[str, Any]) -> Callable[[str], bool]:
-    """What says whether a text is JSON by a schema: grammars leave out `not`, `multipleOf` and what else has no form.
-
-    Raises:
-        RecipeError: it is no schema, or nothing here can tell.
-    """
-    try:
-        import jsonschema_rs
-    except ModuleNotFoundError as error:
-        raise missing("JSON by a schema", error, RecipeError) from error
-    try:
-        validator = jsonschema_rs.validator_for(dict(schema) or {"type": "object"}, offline=True)
-    except ValueError as error:
-        raise _refused(" ".join(str(error).split())[:300]) from error
-
-    def judge(text: str) -> bool:
-        try:
-            return bool(validator.is_valid(json.loads(text)))
-        except (ValueError, RecursionError):  # no JSON; too deep; or a pattern that takes too long
-            return False
-
-    return judge
 
 
 def check(schema: Mapping[str, Any]) -> str:

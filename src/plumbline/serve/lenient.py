@@ -7,13 +7,14 @@ how often it was tried, stands in its facts.
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from plumbline.errors import PlumblineError, RecipeError
-from plumbline.imports import missing
-from plumbline.records import Message, Request
+from plumbline.imports import needed
+from plumbline.records import Request
 from plumbline.serve.served import Asked, Piece, Served
 from plumbline.tasks.text.lenient_json import Reading, Schema, read_json
 
@@ -25,70 +26,46 @@ Judge = Callable[[str], tuple[Reading, bool]]
 """From a text to what was read, and whether that is valid."""
 
 
-class LenientServed:
-    """A `Served` that gives JSON where it is asked for, over one that gives text."""
+class LenientServed(Served):
+    """A `Served` that writes text, and gives JSON where it is asked for."""
 
-    def __init__(self, served: Served, retries: int = RETRIES) -> None:
-        """Take the model, and how often at most it is asked again."""
-        self.served, self.retries = served, retries
-        self.name, self.family, self.context = served.name, served.family, served.context
+    retries = RETRIES
 
-    def prompt_length(self, messages: Sequence[Message]) -> int:
-        """See `Served.prompt_length`."""
-        return self.served.prompt_length(messages)
+    @abstractmethod
+    def write(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+        """Pieces of one answer, as `Served.answer` gives them; no schema is asked for."""
 
-    @property
-    def waiting(self) -> int:
-        """See `book.Queues`."""
-        return int(getattr(self.served, "waiting", 0))
+    def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+        """See `Served.answer`."""
+        return self.write(asked) if asked.schema is None else self.json(asked, asked.schema)
 
-    async def close(self) -> None:
-        """See `Served.close`."""
-        await self.served.close()
-
-    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
-        """See `Served.answer`. JSON is one piece, when it is there.
-
-        What is still not valid after the last try is given as it was drawn, and its facts say so.
+    async def json(self, asked: Asked, schema: Mapping[str, Any]) -> AsyncGenerator[Piece, None]:
+        """JSON as one piece. What is still not valid after the last try is given as it was drawn, and its facts say so.
 
         Raises:
             RecipeError: the schema is none; or log-probabilities are wanted of an answer that may be written anew.
         """
-        if asked.schema is None:
-            async with contextlib.aclosing(cast(AsyncGenerator[Piece, None], self.served.answer(asked))) as pieces:
-                async for piece in pieces:
-                    yield piece
-            return
         if asked.logprobs:
             raise RecipeError(
                 f"{self.name} reads JSON from what was drawn, which has no log-probabilities of its own",
                 "leave out logprobs or response_format",
             )
-        judge = await asyncio.to_thread(judge_of, asked.schema)
+        judge = await asyncio.to_thread(judge_of, schema)
         tokens: tuple[int, ...] = ()
         for attempt in range(self.retries + 1):
-            last = await self._whole(again(asked, attempt))
-            tokens += last.tokens
-            reading, valid = await asyncio.to_thread(judge, last.text)
+            found: list[Piece] = []
+            async with contextlib.aclosing(self.write(again(asked, attempt))) as pieces:
+                async for piece in pieces:
+                    found.append(piece)
+            last, text = found[-1], "".join(piece.text for piece in found)
+            tokens += tuple(token for piece in found for token in piece.tokens)
+            reading, valid = await asyncio.to_thread(judge, text)
             if valid:
                 break
-        text = last.text
         if valid and reading.how != "strict":
             text = json.dumps(reading.value, ensure_ascii=False)
         said = {"way": "lenient", "valid": valid, "how": reading.how, "retries": attempt}
         yield replace(last, text=text, tokens=tokens, logprobs=(), facts={**last.facts, "json": said})
-
-    async def _whole(self, asked: Asked) -> Piece:
-        """A whole answer as one piece."""
-        found: list[Piece] = []
-        async with contextlib.aclosing(cast(AsyncGenerator[Piece, None], self.served.answer(asked))) as pieces:
-            async for piece in pieces:
-                found.append(piece)
-        return replace(
-            found[-1],
-            text="".join(piece.text for piece in found),
-            tokens=tuple(token for piece in found for token in piece.tokens),
-        )
 
 
 def again(asked: Asked, attempt: int) -> Asked:
@@ -108,23 +85,10 @@ def again(asked: Asked, attempt: int) -> Asked:
 def judge_of(schema: Mapping[str, Any]) -> Judge:
     """What reads a text by a schema; {} takes any object.
 
-    Nothing that a schema refers to is fetched, and its patterns are matched with a bound on their work.
-
     Raises:
-        RecipeError: it is no schema, or refers to another one elsewhere.
+        RecipeError: see `validator_of`.
     """
-    try:
-        import jsonschema_rs
-    except ModuleNotFoundError as error:
-        raise missing("JSON by a schema", error, RecipeError) from error
-
-    wanted = dict(schema) or {"type": "object"}
-    try:
-        expected = Schema.from_json(wanted)
-        validator = jsonschema_rs.validator_for(wanted, offline=True)
-    except (PlumblineError, ValueError) as error:
-        said = str(error).split("\n", 1)[0][:300]
-        raise RecipeError(f"response_format.json_schema.schema is no JSON Schema: {said}", "correct it") from error
+    validator, expected = validator_of(schema)
 
     def judge(text: str) -> tuple[Reading, bool]:
         reading = read_json(text, expected)
@@ -135,3 +99,20 @@ def judge_of(schema: Mapping[str, Any]) -> Judge:
         return reading, valid
 
     return judge
+
+
+def validator_of(schema: Mapping[str, Any]) -> tuple[Any, Schema]:
+    """What says whether a value is right by a schema, and what a lenient reader expects; {} takes any object.
+
+    Nothing that a schema refers to is fetched, and its patterns are matched with a bound on their work.
+
+    Raises:
+        RecipeError: it is no schema, or refers to another one elsewhere.
+    """
+    jsonschema_rs = needed("jsonschema_rs", "JSON by a schema", RecipeError)
+    wanted = dict(schema) or {"type": "object"}
+    try:
+        return jsonschema_rs.validator_for(wanted, offline=True), Schema.from_json(wanted)
+    except (PlumblineError, ValueError) as error:
+        said = str(error).split("\n", 1)[0][:300]
+        raise RecipeError(f"response_format.json_schema.schema is no JSON Schema: {said}", "correct it") from error

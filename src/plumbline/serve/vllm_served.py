@@ -3,27 +3,53 @@
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 from plumbline.engines.vllm import Place, VllmSampler
 from plumbline.engines.vllm_client import completion, reach
-from plumbline.errors import EngineError, RecipeError
+from plumbline.errors import EngineError
 from plumbline.imports import needed
 from plumbline.policies.policy import Policy
 from plumbline.recipe.running import EngineSection
 from plumbline.records import Message, Sampling
 from plumbline.runs.run import Listener
+from plumbline.serve.lenient import LenientServed
 from plumbline.serve.served import Asked, Piece, law_of
-from plumbline.serve.spelling import Spelling
 
 AT_ONCE = 256
 """Connections to the server."""
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"
+"""What a decoder gives for bytes that are no whole character yet."""
 
 
-class VllmServed:
+class Spelling:
+    """The text of an answer, token by token: nothing is taken back, and no character is cut.
+
+    Some tokenizers write a token otherwise at the beginning than behind another. So each is decoded behind those
+    before it, a few of them: from the last two places at which whole characters had come.
+    """
+
+    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+        """Take what gives the text of tokens."""
+        self._decode = decode
+        self._tokens: list[int] = []
+        self._begin = self._known = 0
+
+    def add(self, tokens: Sequence[int], *, last: bool = False) -> str:
+        """Take more tokens, and give the text that is certain now; of the last ones all of it."""
+        self._tokens += tokens
+        before = self._decode(self._tokens[self._begin : self._known])
+        text = self._decode(self._tokens[self._begin :])
+        if not last and (len(text) <= len(before) or text.endswith(UNFINISHED)):
+            return ""
+        self._begin, self._known = self._known, len(self._tokens)
+        return text[len(before) :]
+
+
+class VllmServed(LenientServed):
     """A vLLM server that is started for it; close it.
 
     What is drawn comes from the server's own random numbers: a client's seed is not used, and the facts say so.
@@ -46,14 +72,12 @@ class VllmServed:
         """See `Served.prompt_length`."""
         return self.engine.prompt_length(messages)
 
-    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
-        """See `Served.answer`.
+    async def write(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+        """See `LenientServed.write`.
 
         Raises:
             EngineError: the server is gone, or refuses.
         """
-        if asked.schema is not None:
-            raise RecipeError(f"{self.name} cannot be made to follow a JSON schema", "leave out response_format")
         law = law_of(self.sampling, asked)
         prompt = await asyncio.to_thread(self.chat.prompt, asked.request.messages)
         self.engine.policy.check_length(len(prompt), law.max_tokens, self.context)
