@@ -16,8 +16,7 @@ from plumbline import __version__
 from plumbline.serve.book import Book, known
 from plumbline.serve.chat import Chat
 from plumbline.serve.chat_body import ChatBody
-from plumbline.serve.limits import Limits
-from plumbline.serve.refusals import Refusal
+from plumbline.serve.limits import Limits, Refusal
 from plumbline.serve.served import Served
 
 
@@ -28,7 +27,7 @@ def application(
     book: Book | None = None,
     routes: Sequence[BaseRoute] = (),
 ) -> Starlette:
-    """The server as an ASGI application; it closes the models when it ends. Its token is asked for by `gate.Gate`.
+    """The server as an ASGI application; it closes the models when it ends. Its token is asked for by `limits.Gate`.
 
     Args:
         models: each is asked for by its name.

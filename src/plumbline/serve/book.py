@@ -15,8 +15,7 @@ from typing import IO, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from plumbline.serve.limits import Limits
-from plumbline.serve.refusals import Refusal
+from plumbline.serve.limits import Limits, Refusal
 from plumbline.serve.router_metrics import Counts, DecisionMetrics
 from plumbline.serve.served import Served
 from plumbline.storage import clear_os_errors

@@ -12,8 +12,7 @@ from plumbline.errors import PlumblineError
 from plumbline.serve.answering import Numbered, Reply, event, together
 from plumbline.serve.book import GONE, Book, Entry, known
 from plumbline.serve.chat_body import askings, read_chat
-from plumbline.serve.limits import read_body
-from plumbline.serve.refusals import Refusal, refusal_of
+from plumbline.serve.limits import Refusal, read_body, refusal_of
 from plumbline.serve.served import Served
 
 T = TypeVar("T")

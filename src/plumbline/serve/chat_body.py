@@ -18,8 +18,7 @@ from pydantic import (
 )
 
 from plumbline.records import Message, Request, Sampling
-from plumbline.serve.limits import Limits
-from plumbline.serve.refusals import Refusal
+from plumbline.serve.limits import Limits, Refusal
 from plumbline.serve.served import Asked
 
 Text = Annotated[str, Field(min_length=1)]
