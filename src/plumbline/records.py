@@ -8,10 +8,9 @@ offline scoring runs without torch.
 
 import hashlib
 import math
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Protocol, Self, TypedDict
+from typing import Any, ClassVar, Literal, Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,22 +127,6 @@ class SteppedSampling(Sampling):
         return self.steps
 
 
-class Constraint(Protocol):
-    """What an autoregressive answer must follow, token by token."""
-
-    def begin(self) -> None:
-        """Forget the tokens so far: the answer is drawn from its beginning."""
-        ...
-
-    def restrict(self, logits: Any) -> None:
-        """Set the logits [V] of the tokens that may not come next to minus infinity, in place."""
-        ...
-
-    def accept(self, token: int) -> None:
-        """Take note of the token that was drawn."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Request:
     """What is to be answered, and by which law."""
@@ -153,10 +136,6 @@ class Request:
     messages: Sequence[Message]
     """A chat that ends before the answer."""
     sampling: Sampling
-    constraint: Constraint | None = None
-    """Restricts the distribution that the tokens are drawn from; of the autoregressive family."""
-    gone: threading.Event | None = None
-    """Set when nobody waits for the answer any more: an autoregressive policy drops it then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -6,7 +6,6 @@ import copy
 import json
 import threading
 import time
-from dataclasses import replace
 
 import pytest
 import torch
@@ -15,6 +14,7 @@ from plumbline.errors import DataError, DeviceMemoryError, EngineError, RecipeEr
 from plumbline.policies import open_policy
 from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
 from plumbline.policies.autoregressive.options import AutoregressiveModel
+from plumbline.policies.policy import LiveRequest
 from plumbline.recipe import ModelSection
 from plumbline.records import Request, Sampling
 from plumbline.serve.batched import BatchedServed
@@ -263,7 +263,10 @@ def test_a_constrained_answer_has_the_log_probabilities_of_the_restricted_logits
 
     def requests(at_once):
         many = [asked(number).request for number in range(6)]
-        held = [replace(one, constraint=grammars.constraint(SCHEMAS[n % 4])) for n, one in enumerate(many[:4])]
+        held = [
+            LiveRequest(one.key, one.messages, one.sampling, threading.Event(), grammars.constraint(SCHEMAS[n]))
+            for n, one in enumerate(many[:4])
+        ]
         return held if at_once else held[:1]
 
     free = [asked(number).request for number in range(4, 8)]
@@ -271,7 +274,7 @@ def test_a_constrained_answer_has_the_log_probabilities_of_the_restricted_logits
     found = {request.key: trajectory for request, trajectory in policy.sample([*requests(at_once=True), *free])}
     assert found[0,].text == alone.text
     for number in range(4):
-        trajectory, constraint = found[number,], grammars.constraint(SCHEMAS[number % 4])
+        trajectory, constraint = found[number,], grammars.constraint(SCHEMAS[number])
         whole_text = torch.tensor([[*trajectory.prompt.tolist(), *trajectory.tokens.tolist()]])
         exact = copy.deepcopy(policy.model).float()(whole_text).logits[0, len(trajectory.prompt) - 1 : -1]
         constraint.begin()

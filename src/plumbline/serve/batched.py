@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from plumbline.errors import DataError, DeviceMemoryError, EngineError, RecipeError
 from plumbline.policies.memory import is_full
-from plumbline.policies.policy import Sampler, Watched
+from plumbline.policies.policy import LiveRequest, Sampler, Watched
 from plumbline.records import Key, Message, Request, Sampling, Trajectory
 from plumbline.serve.constrained import Grammars, SchemaConstraint
 from plumbline.serve.lenient import LenientServed
@@ -40,7 +40,7 @@ class _Waiting:
 
     def __init__(self, asked: Asked, law: Sampling, constraint: SchemaConstraint | None) -> None:
         self.gone = threading.Event()  # set when nobody waits for it any more
-        self.request = Request(asked.request.key, asked.request.messages, law, constraint, self.gone)
+        self.request = LiveRequest(asked.request.key, asked.request.messages, law, self.gone, constraint)
         self.watched = asked.canvas
         self.found: asyncio.Queue[Found] = asyncio.Queue()
         self.loop = asyncio.get_running_loop()

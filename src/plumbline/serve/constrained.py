@@ -129,7 +129,7 @@ class Grammars:
 
 
 class SchemaConstraint:
-    """One answer's way through a schema: see `records.Constraint`."""
+    """One answer's way through a schema: see `policies.policy.Constraint`."""
 
     def __init__(self, compiled: Any, width: int, stop: int) -> None:
         """Take a compiled schema, how many logits there are, and a token that ends an answer."""

@@ -15,8 +15,9 @@ from torch import Tensor
 from plumbline.policies.autoregressive.decoders import Decoder, threads_for
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
+from plumbline.policies.policy import Constraint, LiveRequest
 from plumbline.policies.token_law import check_drawn, draw
-from plumbline.records import Constraint, Sampling
+from plumbline.records import Sampling
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +34,7 @@ def decode(
 ) -> Iterator[tuple[int, Drawn]]:
     """Draw a completion for each row of a chunk, and yield it with the row's number soon after it has ended.
 
-    A request with a constraint is drawn from the distribution that it leaves. One that is `gone` yields nothing.
+    What a `LiveRequest` constrains is drawn from the distribution that is left. One that is `gone` yields nothing.
 
     Args:
         decoder: the engine.
@@ -56,8 +57,8 @@ def decode(
     grid = chunk.grid.to(device)  # which completion a cell draws
     live, running = grid < num_rows, num_rows
     untold = torch.ones((num_rows,), dtype=torch.bool, device=device)
-    constraints = {row: each.constraint for row, each in enumerate(chunk.requests) if each.constraint is not None}
-    gone = {row: each.gone for row, each in enumerate(chunk.requests) if each.gone is not None}
+    waited = {row: each for row, each in enumerate(chunk.requests) if isinstance(each, LiveRequest)}
+    constraints = {row: each.constraint for row, each in waited.items() if each.constraint is not None}
     for constraint in constraints.values():
         constraint.begin()
 
@@ -92,7 +93,7 @@ def decode(
         if time + 1 == limit:
             break
         if (time + 1) % interval == 0:
-            for row in [row for row, event in gone.items() if event.is_set()]:
+            for row in [row for row, each in waited.items() if each.gone.is_set()]:
                 live, untold[row] = live & (grid != row), False
             before, running = running, int(live.sum())
             if running < before:
