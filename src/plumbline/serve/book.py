@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from plumbline.serve.limits import Limits, Refusal
+from plumbline.serve.limits import Limits, Refusal, shutting_down
 from plumbline.serve.router_metrics import Counts, DecisionMetrics
 from plumbline.serve.served import Served
 from plumbline.storage import clear_os_errors
@@ -143,7 +143,7 @@ class Book:
             Refusal: there are as many as there may be, or the server ends.
         """
         if self.closing:
-            raise Refusal(503, "this server is shutting down", code="shutting_down", headers={"retry-after": "5"})
+            raise shutting_down()
         if self.busy >= self.limits.requests:
             said = f"{self.limits.requests} requests are being answered, which is all that this server does at once"
             raise Refusal(429, said, code="too_many_requests", headers={"retry-after": "1"})

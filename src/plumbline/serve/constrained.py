@@ -168,9 +168,7 @@ def check(schema: Mapping[str, Any]) -> str:
     Raises:
         RecipeError: it is too long, too deep, counts too far, or refers to something outside of itself.
     """
-    deep = _too_deep(schema)
-    if deep:
-        raise _refused(f"it has more than {DEPTH} levels")
+    nodes = list(_nodes(schema))
     try:
         text = json.dumps(schema, separators=(",", ":"), allow_nan=False)
     except ValueError as error:
@@ -178,7 +176,7 @@ def check(schema: Mapping[str, Any]) -> str:
     if len(text) > BYTES:
         raise _refused(f"it has {len(text)} characters, and {BYTES} are allowed")
     total = 0
-    for node in _nodes(schema):
+    for node in nodes:
         total += sum(int(count) for name in COUNTED if isinstance(count := node.get(name), int | float) and count > 0)
         patterns = node.get("patternProperties")
         for pattern in [node.get("pattern"), *(patterns if isinstance(patterns, Mapping) else ())]:
@@ -209,25 +207,17 @@ def _counts(pattern: str) -> int:
     return product
 
 
-def _too_deep(schema: Any) -> bool:
+def _nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
+    """Every object in a schema, whatever it stands for; the outer ones first.
+
+    Raises:
+        RecipeError: there are too many levels.
+    """
     level = [schema]
     for _ in range(DEPTH):
-        level = [part for each in level for part in _parts(each)]
+        yield from (value for value in level if isinstance(value, Mapping))
+        inside = [value.values() if isinstance(value, Mapping) else value for value in level]
+        level = [part for parts in inside for part in parts if isinstance(part, Mapping | list | tuple)]
         if not level:
-            return False
-    return True
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return (each for each in inside if isinstance(each, Mapping | list | tuple))
-
-
-def _nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Every object in a schema, whatever it stands for."""
-    left = [schema]
-    while left:
-        value = left.pop()
-        if isinstance(value, Mapping):
-            yield value
-        left += _parts(value)
+            return
+    raise _refused(f"it has more than {DEPTH} levels")

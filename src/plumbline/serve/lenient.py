@@ -70,16 +70,14 @@ class LenientServed(Served):
 
 def again(asked: Asked, attempt: int) -> Asked:
     """What is asked in a try: text, with numbers of the try's own from the second on, and never greedily."""
-    request = asked.request
     if attempt == 0:
         return replace(asked, schema=None)
-    request = Request((*request.key, "again", attempt), request.messages, request.sampling)
-    if asked.said is None:
-        warm = replace(request.sampling, temperature=request.sampling.temperature or WARM)
-        return replace(asked, schema=None, request=Request(request.key, request.messages, warm))
-    return replace(
-        asked, schema=None, request=request, said={**asked.said, "temperature": asked.said.get("temperature") or WARM}
-    )
+    said, key, law = asked.said, (*asked.request.key, "again", attempt), asked.request.sampling
+    if said is None:
+        law = replace(law, temperature=law.temperature or WARM)
+    else:
+        said = {**said, "temperature": said.get("temperature") or WARM}
+    return replace(asked, schema=None, said=said, request=Request(key, asked.request.messages, law))
 
 
 def judge_of(schema: Mapping[str, Any]) -> Judge:

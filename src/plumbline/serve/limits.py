@@ -57,6 +57,11 @@ class Refusal(Exception):  # noqa: N818 - it is an answer
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
 
+def shutting_down() -> Refusal:
+    """What is said when the server ends."""
+    return Refusal(503, "this server is shutting down", code="shutting_down", headers={"retry-after": "5"})
+
+
 def refusal_of(error: PlumblineError) -> Refusal:
     """An error of the model as a refusal.
 
