@@ -76,11 +76,11 @@ class ScriptedText(LenientServed):
     """JSON out of what a `Scripted` says."""
 
     def __init__(self, scripted, retries=2):
-        self.scripted, self.retries = scripted, retries
-        self.name, self.family, self.context = scripted.name, scripted.family, scripted.context
-        self.prompt_length, self.write, self.close = scripted.prompt_length, scripted.answer, scripted.close
+        super().__init__(scripted.name, scripted, None)
+        self.retries, self.close = retries, scripted.close
 
-    prompt_length = write = None
+    def write(self, asked):
+        return self.sampler.answer(asked)
 
 
 def body(model="scripted", **more):

@@ -7,7 +7,7 @@ at a time. What is drawn for a request depends on its key and on nothing beside 
 import asyncio
 import threading
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
@@ -19,15 +19,13 @@ from numpy.typing import NDArray
 from plumbline.errors import DataError, DeviceMemoryError, EngineError, RecipeError
 from plumbline.policies.memory import is_full
 from plumbline.policies.policy import LiveRequest, Sampler, Watched
-from plumbline.records import Key, Message, Request, Sampling, Trajectory
+from plumbline.records import Key, Request, Sampling, Trajectory
 from plumbline.serve.constrained import Grammars, SchemaConstraint
 from plumbline.serve.lenient import LenientServed
 from plumbline.serve.served import Asked, Piece, law_of
 
 WAIT = 0.003
 """Seconds that the first request of a batch waits for others."""
-
-
 CLOSING = 5.0
 SHOWN = 256
 """Canvases that wait for a client at most: one that reads too slowly does not see all of them."""
@@ -66,18 +64,13 @@ class BatchedServed(LenientServed):
         """Take what draws, the law where a client says nothing of it, the most requests of one batch, and what
         compiles JSON schemas, where answers can follow them.
         """
-        self.grammars = grammars
-        self._drawing: dict[Any, _Waiting] = {}
-        self.name, self.family, self.context = name, sampler.family, sampler.context
-        self.sampler, self.sampling, self.at_once = sampler, sampling, at_once
+        super().__init__(name, sampler, sampling)
+        self.at_once, self.grammars = at_once, grammars
+        self._drawing: dict[Key, _Waiting] = {}
         self._asked: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._closed, self._left = False, 0
         self._thread = threading.Thread(target=self._work, name=f"serve-{name}", daemon=True)
         self._thread.start()
-
-    def prompt_length(self, messages: Sequence[Message]) -> int:
-        """See `Served.prompt_length`."""
-        return self.sampler.prompt_length(messages)
 
     def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
         """See `Served.answer`; JSON by a grammar where there are grammars."""
@@ -179,12 +172,14 @@ class BatchedServed(LenientServed):
         left: list[_Waiting] = []
         while not self._closed:
             left = [one for one in left + self._gather(wait=not left) if not one.gone.is_set()]
-            batch = _batch(left, self.at_once)
-            chosen = {one.request.key: one for one in batch}
-            left = [one for one in left if one not in batch]
-            self._left, self._drawing = len(left), chosen
+            batch: dict[Key, _Waiting] = {}  # the first request, and those of its law whose keys are not there yet
+            for one in left:
+                if one.request.sampling == left[0].request.sampling and len(batch) < self.at_once:
+                    batch.setdefault(one.request.key, one)
+            left = [one for one in left if batch.get(one.request.key) is not one]
+            self._left, self._drawing = len(left), batch
             if batch and not self._closed:  # `close` has seen what is being drawn, or this sees that it is closed
-                self._draw(chosen)
+                self._draw(batch)
         for one in [*self._drawing.values(), *left, *self._gather(wait=False)]:
             one.give(self._ends())
 
@@ -203,7 +198,7 @@ class BatchedServed(LenientServed):
                 break
         return [one for one in found if one is not None]
 
-    def _draw(self, batch: dict[Any, _Waiting]) -> None:
+    def _draw(self, batch: dict[Key, _Waiting]) -> None:
         """Draw a batch of one law; an error of it is handed to all that had no answer yet."""
         watched: object = self.sampler if any(one.watched for one in batch.values()) else None
 
@@ -228,12 +223,3 @@ class BatchedServed(LenientServed):
         finally:
             if isinstance(watched, Watched):
                 watched.watch = None
-
-
-def _batch(waiting: Sequence[_Waiting], most: int) -> list[_Waiting]:
-    """What is drawn next: the first request, and those of its law whose keys are not there yet."""
-    batch: dict[Any, _Waiting] = {}
-    for one in waiting:
-        if one.request.sampling == waiting[0].request.sampling and len(batch) < most:
-            batch.setdefault(one.request.key, one)
-    return [*batch.values()]

@@ -8,13 +8,14 @@ import asyncio
 import contextlib
 import json
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from plumbline.errors import PlumblineError, RecipeError
 from plumbline.imports import needed
-from plumbline.records import Request
+from plumbline.policies.policy import Sampler
+from plumbline.records import Message, Request, Sampling
 from plumbline.serve.served import Asked, Piece, Served
 from plumbline.tasks.text.lenient_json import Reading, Schema, read_json
 
@@ -27,9 +28,18 @@ Judge = Callable[[str], tuple[Reading, bool]]
 
 
 class LenientServed(Served):
-    """A `Served` that writes text, and gives JSON where it is asked for."""
+    """A sampler as a `Served`: it writes text, and gives JSON where it is asked for."""
 
     retries = RETRIES
+
+    def __init__(self, name: str, sampler: Sampler, sampling: Sampling) -> None:
+        """Take what draws, and the law where a client says nothing of it."""
+        self.name, self.family, self.context = name, sampler.family, sampler.context
+        self.sampler, self.sampling = sampler, sampling
+
+    def prompt_length(self, messages: Sequence[Message]) -> int:
+        """See `Served.prompt_length`."""
+        return self.sampler.prompt_length(messages)
 
     @abstractmethod
     def write(self, asked: Asked) -> AsyncGenerator[Piece, None]:
@@ -37,9 +47,9 @@ class LenientServed(Served):
 
     def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
         """See `Served.answer`."""
-        return self.write(asked) if asked.schema is None else self.json(asked, asked.schema)
+        return self.write(asked) if asked.schema is None else self._json(asked, asked.schema)
 
-    async def json(self, asked: Asked, schema: Mapping[str, Any]) -> AsyncGenerator[Piece, None]:
+    async def _json(self, asked: Asked, schema: Mapping[str, Any]) -> AsyncGenerator[Piece, None]:
         """JSON as one piece. What is still not valid after the last try is given as it was drawn, and its facts say so.
 
         Raises:

@@ -14,7 +14,7 @@ from plumbline.errors import EngineError
 from plumbline.imports import needed
 from plumbline.policies.policy import Policy
 from plumbline.recipe.running import EngineSection
-from plumbline.records import Message, Sampling
+from plumbline.records import Sampling
 from plumbline.runs.run import Listener
 from plumbline.serve.lenient import LenientServed
 from plumbline.serve.served import Asked, Piece, law_of
@@ -61,16 +61,11 @@ class VllmServed(LenientServed):
         Raises:
             EngineError: the policy is of another family, vLLM is not installed, or its server does not start.
         """
-        self.name, self.family, self.sampling = name, policy.family, sampling
         self._folder = Path(mkdtemp(prefix="plumbline-serve-"))  # stays after a failure: the error names the log in it
         self.engine = VllmSampler(EngineSection(name="vllm"), policy, Place(self._folder, 0, listener))
+        super().__init__(name, self.engine, sampling)
         self.chat: Any = self.engine.policy.chat
-        self.context = self.engine.context
         self._client: Any = None
-
-    def prompt_length(self, messages: Sequence[Message]) -> int:
-        """See `Served.prompt_length`."""
-        return self.engine.prompt_length(messages)
 
     async def write(self, asked: Asked) -> AsyncGenerator[Piece, None]:
         """See `LenientServed.write`.
