@@ -335,5 +335,7 @@ def test_the_law_of_the_models_own_run_holds_where_a_client_says_nothing(policie
     with running([BatchedServed("slots", policies["slots"], own)]) as server:
         client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
         said = ask(client, "slots")
+        read = ask(client, "slots", response_format={"type": "json_object"})
     assert said.choices[0].message.content == wanted.text
     assert said.usage.completion_tokens == wanted.num_tokens <= 6
+    assert read.choices[0].plumbline["json"]["way"] == "lenient"
