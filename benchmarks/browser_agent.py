@@ -58,7 +58,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 """Variants of the agent's output: whether it thinks, and whether it sends its schema, or writes it into its prompt."""
 
 
-class OraclePlanner:
+class OraclePlanner(Served):
     """A planner that knows every answer, the ceiling: it gives the gold plan of the example with these values."""
 
     family, context = "oracle", 1 << 20
@@ -82,16 +82,13 @@ class OraclePlanner:
             raise DataError("the oracle knows no example with these values", "ask it for one of its own examples")
         yield Piece(text=gold, finish="stop", facts={"model": self.name})
 
-    async def close(self) -> None:
-        """See `Served`; there is nothing to end."""
-
 
 def _user(messages: Sequence[Message]) -> str:
     """The first request of a chat."""
     return next((one["content"] for one in messages if one["role"] == "user"), "")
 
 
-class Slipping:
+class Slipping(Served):
     """An oracle whose first plan for a page is wrong: the page, or the browser, has something to say to it."""
 
     def __init__(self, oracle: OraclePlanner, task: FormsTask, rows: Sequence[Example]) -> None:
@@ -131,7 +128,7 @@ def _wrong(task: FormsTask, row: Example) -> str:
     return write_gold(view, {**values, gap: None}, task.options.plan) if gap else ""
 
 
-class Remembering:
+class Remembering(Served):
     """A planner, and the plans that it gave for each request of values."""
 
     def __init__(self, planner: Served) -> None:

@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--vllm", action="store_true")
     parser.add_argument("--soak", type=int, default=0, metavar="REQUESTS")
     parser.add_argument("--endless", metavar="MODEL", help=argparse.SUPPRESS)
-    parser.add_argument("--rows", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--rows", type=int, default=64, help=argparse.SUPPRESS)
     parser.add_argument("--host", help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -87,19 +87,19 @@ def main() -> None:
 
 
 def serve(options: argparse.Namespace) -> None:
-    """Be the server: the model in a running batch, whose answers run to their limit."""
+    """Be the server: requests that wait are drawn together, and answers run to their limit."""
     from plumbline.policies import open_policy
     from plumbline.policies.autoregressive.options import AutoregressiveModel
     from plumbline.records import Sampling
-    from plumbline.serve.continuous import ContinuousServed
+    from plumbline.serve.batched import BatchedServed
     from plumbline.serve.limits import Limits
     from plumbline.serve.running import Serving
     from plumbline.serve.running import serve as run
 
-    section = AutoregressiveModel(name=options.endless, dtype=options.dtype, device="cpu")
+    section = AutoregressiveModel(name=options.endless, dtype=options.dtype, device="cpu", rows_at_once=options.rows)
     policy = open_policy(section, options.endless, 0)
     policy.chat.stop_ids = (-1,)  # type: ignore[attr-defined]
-    served = ContinuousServed("m", policy, Sampling(), rows=options.rows)  # type: ignore[arg-type]
+    served = BatchedServed("m", policy, Sampling(), at_once=options.rows)
     serving = Serving(host=options.host, port=options.port, limits=Limits(requests=256, seconds=600.0))
     run(lambda: [served], serving, print)
 
@@ -126,11 +126,10 @@ def started(name: str, python: str | None, module: str, arguments: Sequence[str]
     raise SystemExit(f"{name} ended: {side.server.said()}")
 
 
-def ours(name: str, options: argparse.Namespace, folder: Path, rows: int | None = None) -> Side:
+def ours(name: str, options: argparse.Namespace, folder: Path, rows: int = 64) -> Side:
     """Our server of the model; `rows` 1 answers one at a time."""
     arguments = ["--endless", options.model, "--dtype", options.dtype]
-    most = [] if rows is None else ["--rows", str(rows)]
-    return started(name, sys.executable, "benchmarks.serve", [*arguments, *most], folder)
+    return started(name, sys.executable, "benchmarks.serve", [*arguments, "--rows", str(rows)], folder)
 
 
 def chats(first: int, count: int) -> list[str]:
@@ -191,7 +190,7 @@ async def ask(http: httpx.AsyncClient, side: Side, text: str, answer: int) -> tu
 
 def compare(folder: Path, options: argparse.Namespace) -> None:
     """Loads of every side in turns, as a Markdown table, and ratios of pairs."""
-    sides = [ours("running batch", options, folder), ours("one at a time", options, folder, rows=1)]
+    sides = [ours("batches", options, folder), ours("one at a time", options, folder, rows=1)]
     if options.vllm:
         given = ["--model", os.path.realpath(options.model), "--served-model-name", "m", "--dtype", options.dtype]
         limits = ["--max-model-len", str(CONTEXT), "--enforce-eager"]
@@ -216,11 +215,11 @@ def compare(folder: Path, options: argparse.Namespace) -> None:
     print("|---|---|---|---|---|---|")
     for (name, clients), loads in found.items():
         print(row(name, clients, loads))
-    base = found["running batch", options.clients]
+    base = found["batches", options.clients]
     for name in [side.name for side in sides[1:]]:
         ratios = [other.rate / one.rate for one, other in zip(base, found[name, options.clients], strict=True)]
         print(
-            f"\n{name} / running batch, tokens/s with {options.clients} clients: median {statistics.median(ratios):.2f}"
+            f"\n{name} / batches, tokens/s with {options.clients} clients: median {statistics.median(ratios):.2f}"
             f" ({min(ratios):.2f} to {max(ratios):.2f}), n = {len(ratios)} pairs"
         )
     if lost := sum(one.lost for loads in found.values() for one in loads):

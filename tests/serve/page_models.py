@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from plumbline.runs.cards import CARD, Card
-from plumbline.serve.served import Piece
+from plumbline.serve.served import Piece, Served
 
 FORMS = {"forms": ["vpn-access", "library-card", "thesis-defence"], "held_out": ["thesis-defence"], "records": 60}
 FORMS |= {"max_fields": 2, "instructions": "short"}
@@ -18,7 +18,7 @@ def trained_on_forms(folder, **changes):
     return str(folder)
 
 
-class Fixed:
+class Fixed(Served):
     """A `Served` that gives what a function of the chat says, in small pieces."""
 
     family, context = "autoregressive", 4096
@@ -39,6 +39,3 @@ class Fixed:
             yield Piece(finish="stop", facts={"model": self.name})
         finally:
             self.closed += 1
-
-    async def close(self):
-        pass

@@ -13,9 +13,10 @@ pytest.importorskip("starlette", reason="the extra serve is not installed")
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 pytest.importorskip("prometheus_client", reason="the extra serve is not installed")
 
+from plumbline.serve.lenient import LenientServed
 from plumbline.serve.limits import Limits
 from plumbline.serve.running import PUBLIC, Serving, bound, server_of
-from plumbline.serve.served import Piece
+from plumbline.serve.served import Piece, Served
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def running(models, *, routes=(), public=PUBLIC, **options):
             assert not thread.is_alive()
 
 
-class Scripted:
+class Scripted(Served):
     """Says the words one by one, with a pause before each, and counts what was begun, ended and closed."""
 
     family, context = "scripted", 1000
@@ -71,6 +72,17 @@ class Scripted:
         self.closed = True
 
 
+class ScriptedText(LenientServed):
+    """JSON out of what a `Scripted` says."""
+
+    def __init__(self, scripted, retries=2):
+        super().__init__(scripted.name, scripted, None)
+        self.retries, self.close = retries, scripted.close
+
+    def write(self, asked):
+        return self.sampler.answer(asked)
+
+
 def body(model="scripted", **more):
     return json.dumps({"model": model, "messages": [{"role": "user", "content": "say it"}], **more}).encode()
 
@@ -93,4 +105,4 @@ def until(condition, seconds=5.0):
         time.sleep(0.005)
 
 
-__all__ = ["Limits", "Scripted", "body", "connect", "head", "running", "until"]
+__all__ = ["Limits", "Scripted", "ScriptedText", "body", "connect", "head", "running", "until"]

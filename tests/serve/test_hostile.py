@@ -17,9 +17,8 @@ import httpx
 import pytest
 
 from plumbline.errors import EngineError, RecipeError
-from plumbline.serve.lenient import LenientServed
 from plumbline.serve.running import Serving, bound, serve
-from tests.serve.serving import Limits, Scripted, body, connect, head, running, until
+from tests.serve.serving import Limits, Scripted, ScriptedText, body, connect, head, running, until
 
 JSON = {"content-type": "application/json"}
 
@@ -323,7 +322,7 @@ def test_a_page_from_elsewhere_cannot_ask_in_the_users_name(server, post):
 def test_the_log_has_a_line_a_request_and_contents_only_where_asked(tmp_path):
     for contents in (False, True):
         log = tmp_path / f"{contents}.jsonl"
-        with running([LenientServed(Scripted())], log=log, log_contents=contents) as server:
+        with running([ScriptedText(Scripted())], log=log, log_contents=contents) as server:
             for content in (body(user="me"), body(stream=True, n=2), b"{", body("other")):
                 httpx.post(f"{server.address}/v1/chat/completions", content=content, headers=JSON)
         rows = [json.loads(line) for line in log.read_text().splitlines()]

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from plumbline.serve.app import openapi
-from plumbline.serve.lenient import LenientServed
-from tests.serve.serving import Limits, Scripted, running
+from tests.serve.serving import Limits, Scripted, ScriptedText, running
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 EXAMPLES = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -14,7 +13,7 @@ EXAMPLES = settings(max_examples=25, deadline=None, derandomize=True, suppress_h
 
 @pytest.fixture(scope="module")
 def page():
-    with running([LenientServed(Scripted(), retries=0)], limits=Limits(tokens=64, answers=3)) as server:
+    with running([ScriptedText(Scripted(), retries=0)], limits=Limits(tokens=64, answers=3)) as server:
         yield schemathesis.openapi.from_url(f"{server.address}/openapi.json")
         assert httpx.get(f"{server.address}/healthz").is_success
 

@@ -1,5 +1,6 @@
 """Models by what a command line calls them: a run, a path, a name of the user's; in this process or behind vLLM."""
 
+import json
 import threading
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from plumbline.serve import running as running_module
 from plumbline.serve import vllm_served
 from plumbline.serve.opening import named_models, open_models
 from plumbline.serve.running import Serving, token_of
-from plumbline.serve.spelling import Spelling
+from plumbline.serve.vllm_served import Spelling
 from tests.engines import vllm_stand_in as stand_in
 from tests.serve.serving import running, until
 
@@ -125,6 +126,24 @@ def test_an_autoregressive_model_behind_vllm(behind_vllm, tiny_policy):
         ask()
     assert caught.value.status_code == 502
     assert len(ask(n=3).choices) == 3
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_an_autoregressive_model_follows_a_schema_by_a_grammar_where_there_is_xgrammar(
+    tiny_folder, installed, monkeypatch
+):
+    if installed:
+        pytest.importorskip("xgrammar", reason="the extra constrained is not installed")
+    else:
+        monkeypatch.setattr("plumbline.serve.opening.find_spec", lambda name: None)
+    (served,) = open_models({"tiny": str(tiny_folder)}, ModelOptions(device="cpu"), Silent())
+    schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"enum": [["a"]]}}}
+    with running([served]) as server:
+        client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
+        said = client.chat.completions.create(model="tiny", messages=CHAT, max_tokens=24, response_format=schema)
+    assert said.choices[0].plumbline["json"]["way"] == ("constrained" if installed else "lenient")
+    if installed:
+        assert json.loads(said.choices[0].message.content) == ["a"]
 
 
 def test_other_families_are_not_behind_vllm(tmp_path):

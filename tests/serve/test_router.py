@@ -13,7 +13,7 @@ from plumbline.errors import DataError, EngineError, PlumblineError, RecipeError
 from plumbline.records import Request, Sampling
 from plumbline.serve.decision_log import DecisionLog
 from plumbline.serve.router import Router, RouterOptions, as_named, open_router
-from plumbline.serve.served import Asked, Piece
+from plumbline.serve.served import Asked, Piece, Served
 from plumbline.storage import JsonLines
 from plumbline.tasks import open_task
 from plumbline_commerce.build import build_commerce
@@ -23,7 +23,7 @@ SQL = "Escreva uma consulta SQL: quantos pedidos foram entregues?"
 
 
 @dataclass
-class Fake:
+class Fake(Served):
     """Answers with its words, one a piece; may fail before or after the first, or wait."""
 
     name: str

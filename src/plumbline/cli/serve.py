@@ -104,8 +104,7 @@ def serve(
     from plumbline.checks.diagnosis.routes import read_routes
     from plumbline.errors import RecipeError
     from plumbline.evaluation.models import ModelOptions
-    from plumbline.serve.gate import PUBLIC
-    from plumbline.serve.limits import Limits
+    from plumbline.serve.limits import PUBLIC, Limits
     from plumbline.serve.opening import named_models, open_models
     from plumbline.serve.page import routes as page
     from plumbline.serve.router import open_router

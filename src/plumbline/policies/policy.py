@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -73,6 +74,32 @@ class Terms:
             selection=torch.tensor(selection, dtype=torch.bool, device=device),
             divergence=divergence,
         )
+
+
+class Constraint(Protocol):
+    """What an answer must follow, token by token."""
+
+    def begin(self) -> None:
+        """Forget the tokens so far: the answer is drawn from its beginning."""
+        ...
+
+    def restrict(self, logits: Tensor) -> None:
+        """Set the logits [V] of the tokens that may not come next to minus infinity, in place."""
+        ...
+
+    def accept(self, token: int) -> None:
+        """Take note of the token that was drawn."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LiveRequest(Request):
+    """A request of a client that waits; the autoregressive family reads what it has beside the rest."""
+
+    gone: Event
+    """Set when nobody waits for the answer any more: it is dropped then."""
+    constraint: Constraint | None = None
+    """Restricts the distribution that the tokens are drawn from."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any, cast
 
 from plumbline.serve.chat_body import ChatBody
-from plumbline.serve.refusals import Refusal
+from plumbline.serve.limits import Refusal
 from plumbline.serve.served import Asked, Piece, Served
 
 Numbered = tuple[int, Piece]

@@ -16,28 +16,20 @@ from plumbline import __version__
 from plumbline.serve.book import Book, known
 from plumbline.serve.chat import Chat
 from plumbline.serve.chat_body import ChatBody
-from plumbline.serve.limits import Limits
-from plumbline.serve.refusals import Refusal
+from plumbline.serve.limits import Limits, Refusal
 from plumbline.serve.served import Served
 
 
-def application(
-    models: Sequence[Served],
-    limits: Limits | None = None,
-    *,
-    book: Book | None = None,
-    routes: Sequence[BaseRoute] = (),
-) -> Starlette:
-    """The server as an ASGI application; it closes the models when it ends. Its token is asked for by `gate.Gate`.
+def application(models: Sequence[Served], *, book: Book | None = None, routes: Sequence[BaseRoute] = ()) -> Starlette:
+    """The server as an ASGI application; it closes the models when it ends. Its token is asked for by `limits.Gate`.
 
     Args:
         models: each is asked for by its name.
-        limits: what clients may ask for, where no book has them.
-        book: counts and log; by default counts alone.
+        book: limits, counts and log; by default the usual limits, and counts alone.
         routes: further ones, such as a page's.
     """
     by_name = {served.name: served for served in models}
-    book = book or Book(limits or Limits())
+    book = book or Book(Limits())
     book.watch(models)
 
     @contextlib.asynccontextmanager

@@ -7,24 +7,25 @@ at a time. What is drawn for a request depends on its key and on nothing beside 
 import asyncio
 import threading
 import time
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.errors import DataError, EngineError, RecipeError
-from plumbline.policies.policy import Sampler, Watched
-from plumbline.records import Key, Message, Request, Sampling, Trajectory
+from plumbline.errors import DataError, DeviceMemoryError, EngineError, RecipeError
+from plumbline.policies.memory import is_full
+from plumbline.policies.policy import LiveRequest, Sampler, Watched
+from plumbline.records import Key, Request, Sampling, Trajectory
+from plumbline.serve.constrained import Grammars, SchemaConstraint
+from plumbline.serve.lenient import LenientServed
 from plumbline.serve.served import Asked, Piece, law_of
 
 WAIT = 0.003
 """Seconds that the first request of a batch waits for others."""
-
-
 CLOSING = 5.0
 SHOWN = 256
 """Canvases that wait for a client at most: one that reads too slowly does not see all of them."""
@@ -32,16 +33,15 @@ Found = Trajectory | NDArray[np.int64] | BaseException
 """An answer, its canvas after a step, or why there is none."""
 
 
-@dataclass(slots=True, eq=False)
 class _Waiting:
     """A request, and where what is found goes: a queue of the loop that its client waits in."""
 
-    request: Request
-    watched: bool
-    found: asyncio.Queue[Found] = field(default_factory=asyncio.Queue)
-    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    gone: bool = False
-    """Whether nobody waits for it any more."""
+    def __init__(self, asked: Asked, law: Sampling, constraint: SchemaConstraint | None) -> None:
+        self.gone = threading.Event()  # set when nobody waits for it any more
+        self.request = LiveRequest(asked.request.key, asked.request.messages, law, self.gone, constraint)
+        self.watched = asked.canvas
+        self.found: asyncio.Queue[Found] = asyncio.Queue()
+        self.loop = asyncio.get_running_loop()
 
     def give(self, found: Found) -> None:
         """Hand something over, from another thread."""
@@ -49,38 +49,63 @@ class _Waiting:
             self.loop.call_soon_threadsafe(self.found.put_nowait, found)
 
 
-class BatchedServed:
+class BatchedServed(LenientServed):
     """A sampler in this process; close it."""
 
-    def __init__(self, name: str, sampler: Sampler, sampling: Sampling, *, at_once: int = 64) -> None:
-        """Take what draws, the law where a client says nothing of it, and the most requests of one batch."""
-        self.name, self.family, self.context = name, sampler.family, sampler.context
-        self.sampler, self.sampling, self.at_once = sampler, sampling, at_once
+    def __init__(
+        self,
+        name: str,
+        sampler: Sampler,
+        sampling: Sampling,
+        *,
+        at_once: int = 64,
+        grammars: Grammars | None = None,
+    ) -> None:
+        """Take what draws, the law where a client says nothing of it, the most requests of one batch, and what
+        compiles JSON schemas, where answers can follow them.
+        """
+        super().__init__(name, sampler, sampling)
+        self.at_once, self.grammars = at_once, grammars
+        self._drawing: dict[Key, _Waiting] = {}
         self._asked: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._closed, self._left = False, 0
         self._thread = threading.Thread(target=self._work, name=f"serve-{name}", daemon=True)
         self._thread.start()
 
-    def prompt_length(self, messages: Sequence[Message]) -> int:
-        """See `Served.prompt_length`."""
-        return self.sampler.prompt_length(messages)
+    def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+        """See `Served.answer`; JSON by a grammar where there are grammars."""
+        if asked.schema is None or self.grammars is None:
+            return super().answer(asked)
+        return self._constrained(asked, asked.schema, self.grammars)
 
-    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
-        """See `Served.answer`: one piece when all is there, behind the canvas after each step where it is wanted."""
-        if asked.schema is not None:
-            raise RecipeError(
-                f"{self.name} cannot be made to follow a JSON schema", "leave out response_format, or ask another model"
-            )
+    async def _constrained(
+        self, asked: Asked, schema: Mapping[str, Any], grammars: Grammars
+    ) -> AsyncGenerator[Piece, None]:
+        if self._closed:
+            raise self._ends()
+        loop = asyncio.get_running_loop()
+        constraint, judge = await loop.run_in_executor(grammars.threads, grammars.follow, schema)
+        async with aclosing(self.write(asked, constraint)) as pieces:
+            async for piece in pieces:
+                valid = await asyncio.to_thread(judge, piece.text)  # a grammar leaves out what it cannot express
+                yield replace(piece, facts={**piece.facts, "json": {"way": "constrained", "valid": valid}})
+
+    async def write(self, asked: Asked, constraint: SchemaConstraint | None = None) -> AsyncGenerator[Piece, None]:
+        """See `LenientServed.write`: one piece when all is there, behind the canvas after each step where it is wanted.
+
+        Raises:
+            RecipeError: the family has no log-probabilities of single tokens; or no token goes on as the constraint
+                wants it.
+        """
         if asked.logprobs and not self._single:
             raise RecipeError(
                 f"{self.name} is of family {self.family}, which has no log-probabilities of single tokens",
                 "leave out logprobs",
             )
-        request = Request(asked.request.key, asked.request.messages, self._law(asked))
-        await asyncio.to_thread(self._check, request)
+        waiting = _Waiting(asked, self._law(asked), constraint)
+        await asyncio.to_thread(self._check, waiting.request)
         if self._closed:  # asked here, because what is put behind the end of the queue waits for ever
             raise self._ends()
-        waiting = _Waiting(request, asked.canvas)
         self._asked.put(waiting)
         try:
             while not isinstance(found := await waiting.found.get(), Trajectory):
@@ -89,8 +114,20 @@ class BatchedServed:
                 assert isinstance(self.sampler, Watched)
                 yield Piece(canvas=self.sampler.shown(found))
         finally:
-            waiting.gone = True
-        yield self._piece(found, spell=asked.logprobs)
+            waiting.gone.set()
+        if constraint is not None and constraint.failure is not None:
+            raise constraint.failure
+        answer: Any = found.answer if found.answer is not None else found.tokens
+        tokens = tuple(answer.tolist())
+        decode: Any = self.sampler.chat.tokenizer.decode if asked.logprobs and hasattr(self.sampler, "chat") else None
+        yield Piece(
+            text=found.text,
+            tokens=tokens,
+            logprobs=tuple(found.logprobs.tolist()) if self._single else (),
+            spelled=() if decode is None else tuple(decode([token]) for token in tokens),
+            finish=found.finish,
+            facts={"model": self.name, "family": self.family},
+        )
 
     def _law(self, asked: Asked) -> Sampling:
         """The law; a limit beyond the places of the model's canvas is no limit."""
@@ -111,22 +148,9 @@ class BatchedServed:
         """Whether an answer's terms are its tokens, one by one."""
         return self.family == "autoregressive"
 
-    def _piece(self, trajectory: Trajectory, *, spell: bool) -> Piece:
-        answer: Any = trajectory.answer if trajectory.answer is not None else trajectory.tokens
-        tokens = tuple(answer.tolist())
-        decode: Any = self.sampler.chat.tokenizer.decode if spell and hasattr(self.sampler, "chat") else None
-        return Piece(
-            text=trajectory.text,
-            tokens=tokens,
-            logprobs=tuple(trajectory.logprobs.tolist()) if self._single else (),
-            spelled=() if decode is None else tuple(decode([token]) for token in tokens),
-            finish=trajectory.finish,
-            facts={"model": self.name, "family": self.family},
-        )
-
     @property
     def waiting(self) -> int:
-        """See `book.Queues`."""
+        """See `Served.waiting`."""
         return self._asked.qsize() + self._left
 
     def _ends(self) -> EngineError:
@@ -135,6 +159,10 @@ class BatchedServed:
     async def close(self) -> None:
         """See `Served.close`; a batch that is being drawn is waited for no longer than `CLOSING` seconds."""
         self._closed = True
+        for one in list(self._drawing.values()):
+            one.gone.set()
+        if self.grammars is not None:
+            self.grammars.threads.shutdown(wait=False, cancel_futures=True)
         self._asked.put(None)
         await asyncio.to_thread(self._thread.join, CLOSING)
 
@@ -143,14 +171,16 @@ class BatchedServed:
     def _work(self) -> None:
         left: list[_Waiting] = []
         while not self._closed:
-            left = [one for one in left + self._gather(wait=not left) if not one.gone]
-            batch = _batch(left, self.at_once)
-            chosen = {one.request.key: one for one in batch}
-            left = [one for one in left if one not in batch]
-            self._left = len(left)
-            if batch:
-                self._draw(chosen)
-        for one in [*left, *self._gather(wait=False)]:
+            left = [one for one in left + self._gather(wait=not left) if not one.gone.is_set()]
+            batch: dict[Key, _Waiting] = {}  # the first request, and those of its law whose keys are not there yet
+            for one in left:
+                if one.request.sampling == left[0].request.sampling and len(batch) < self.at_once:
+                    batch.setdefault(one.request.key, one)
+            left = [one for one in left if batch.get(one.request.key) is not one]
+            self._left, self._drawing = len(left), batch
+            if batch and not self._closed:  # `close` has seen what is being drawn, or this sees that it is closed
+                self._draw(batch)
+        for one in [*self._drawing.values(), *left, *self._gather(wait=False)]:
             one.give(self._ends())
 
     def _gather(self, *, wait: bool) -> list[_Waiting]:
@@ -168,7 +198,7 @@ class BatchedServed:
                 break
         return [one for one in found if one is not None]
 
-    def _draw(self, batch: dict[Any, _Waiting]) -> None:
+    def _draw(self, batch: dict[Key, _Waiting]) -> None:
         """Draw a batch of one law; an error of it is handed to all that had no answer yet."""
         watched: object = self.sampler if any(one.watched for one in batch.values()) else None
 
@@ -181,22 +211,15 @@ class BatchedServed:
                 watched.watch = watch
             for request, trajectory in self.sampler.sample([one.request for one in batch.values()]):
                 batch.pop(request.key).give(trajectory)
-                if self._closed or all(one.gone for one in batch.values()):
+                if self._closed or all(one.gone.is_set() for one in batch.values()):
                     break
             for one in batch.values():
                 one.give(self._ends())
         except Exception as error:  # noqa: BLE001 - whatever breaks there, those who wait are told
+            if is_full(error):
+                error = DeviceMemoryError("the memory does not hold this answer", "ask for fewer tokens")
             for one in batch.values():
                 one.give(error)
         finally:
             if isinstance(watched, Watched):
                 watched.watch = None
-
-
-def _batch(waiting: Sequence[_Waiting], most: int) -> list[_Waiting]:
-    """What is drawn next: the first request, and those of its law whose keys are not there yet."""
-    batch: dict[Any, _Waiting] = {}
-    for one in waiting:
-        if one.request.sampling == waiting[0].request.sampling and len(batch) < most:
-            batch.setdefault(one.request.key, one)
-    return [*batch.values()]

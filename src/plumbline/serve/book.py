@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, Protocol, runtime_checkable
+from typing import IO, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from plumbline.serve.limits import Limits
-from plumbline.serve.refusals import Refusal
+from plumbline.serve.limits import Limits, Refusal, shutting_down
 from plumbline.serve.router_metrics import Counts, DecisionMetrics
 from plumbline.serve.served import Served
 from plumbline.storage import clear_os_errors
@@ -26,16 +25,6 @@ SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _told = logging.getLogger("plumbline.serve")
 GONE = 499
 """The status of a request whose client went away, which nobody is sent."""
-
-
-@runtime_checkable
-class Queues(Protocol):
-    """A `Served` that knows how many answers have not been begun."""
-
-    @property
-    def waiting(self) -> int:
-        """How many."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,7 +89,7 @@ class Book:
         for served in models:
             if isinstance(served, Counts):
                 self.registry.register(DecisionMetrics(served))
-            if isinstance(served, Queues):
+            if served.waiting is not None:
                 self.queue.labels(served.name).set_function(partial(getattr, served, "waiting"))
 
     def page(self) -> bytes:
@@ -154,7 +143,7 @@ class Book:
             Refusal: there are as many as there may be, or the server ends.
         """
         if self.closing:
-            raise Refusal(503, "this server is shutting down", code="shutting_down", headers={"retry-after": "5"})
+            raise shutting_down()
         if self.busy >= self.limits.requests:
             said = f"{self.limits.requests} requests are being answered, which is all that this server does at once"
             raise Refusal(429, said, code="too_many_requests", headers={"retry-after": "1"})

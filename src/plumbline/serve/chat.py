@@ -12,8 +12,7 @@ from plumbline.errors import PlumblineError
 from plumbline.serve.answering import Numbered, Reply, event, together
 from plumbline.serve.book import GONE, Book, Entry, known
 from plumbline.serve.chat_body import askings, read_chat
-from plumbline.serve.limits import read_body
-from plumbline.serve.refusals import Refusal, refusal_of
+from plumbline.serve.limits import Refusal, read_body, refusal_of, shutting_down
 from plumbline.serve.served import Served
 
 T = TypeVar("T")
@@ -46,7 +45,7 @@ class Chat:
                     raise
                 entry.status = 503
                 if not entry.begun:
-                    raise _ends() from None
+                    raise shutting_down() from None
 
     async def _answer(self, request: Request, send: Any, entry: Entry) -> None:
         body = read_chat(await read_body(request, self.limits))
@@ -115,12 +114,8 @@ class Chat:
             raise Refusal(504, f"the answer took more than {self.limits.seconds:g} seconds", code="timeout") from None
         except asyncio.CancelledError:
             if self.book.closing:
-                raise _ends() from None
+                raise shutting_down() from None
             raise
-
-
-def _ends() -> Refusal:
-    return Refusal(503, "this server is shutting down", code="shutting_down", headers={"retry-after": "5"})
 
 
 @contextlib.contextmanager

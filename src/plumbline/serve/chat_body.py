@@ -8,7 +8,9 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
+    Tag,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -16,14 +18,18 @@ from pydantic import (
 )
 
 from plumbline.records import Message, Request, Sampling
-from plumbline.serve.limits import Limits
-from plumbline.serve.refusals import Refusal
+from plumbline.serve.limits import Limits, Refusal
 from plumbline.serve.served import Asked
 
 Text = Annotated[str, Field(min_length=1)]
 Stop = Annotated[str, Field(min_length=1, max_length=128)]
 """Each piece of an answer is held against every beginning of every stop, so their lengths are its cost."""
 Number = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+KINDS = ("(text)", "(list)")
+"""Of what may be either; no key is called so."""
+by_kind = Discriminator(lambda value: KINDS[isinstance(value, list)])
 
 
 class _Closed(BaseModel):
@@ -41,7 +47,10 @@ class ChatMessage(_Closed):
     """A message of the chat."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[str | list[TextPart] | None, Field(validate_default=True)] = None
+    content: Annotated[
+        Annotated[Annotated[str, Tag("(text)")] | Annotated[list[TextPart], Tag("(list)")], by_kind] | None,
+        Field(validate_default=True),
+    ] = None
     name: str | None = None
     function_call: None = None
     tool_calls: Annotated[list[Any], Field(max_length=0)] | None = None
@@ -145,7 +154,10 @@ class ChatBody(_Closed):
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     n: Annotated[int, Field(ge=1)] | None = None
-    stop: Stop | Annotated[list[Stop], Field(max_length=16)] | None = None
+    stop: (
+        Annotated[Annotated[Stop, Tag("(text)")] | Annotated[list[Stop], Field(max_length=16), Tag("(list)")], by_kind]
+        | None
+    ) = None
     seed: Number | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -211,18 +223,11 @@ def read_chat(raw: bytes) -> ChatBody:
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
         first = errors[0]
-        if _is_kind(first["loc"][-1:]):  # of a text or a list the kind that was sent has the deeper error
-            same = [one for one in errors if one["loc"][: len(first["loc"]) - 1] == first["loc"][:-1]]
-            first = max(same, key=lambda one: len(one["loc"]))
         if first["type"] == "json_invalid":
             raise Refusal(400, f"the body is not JSON: {first['msg'][:200]}", code="invalid_json") from error
-        where = ".".join(str(part) for part in first["loc"] if not _is_kind((part,)))[:200]
+        where = ".".join(str(part) for part in first["loc"] if part not in KINDS)[:200]
         said = "this parameter is not known here" if first["type"] == "extra_forbidden" else first["msg"]
         raise Refusal(400, f"{where or 'the body'}: {said[:300]}", param=where or None, code=first["type"]) from error
-
-
-def _is_kind(end: tuple[int | str, ...]) -> bool:
-    return any(str(part) in {"str", "constrained-str"} or "[" in str(part) for part in end)
 
 
 def askings(body: ChatBody, limits: Limits) -> list[Asked]:

@@ -13,12 +13,14 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TooSlow
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from plumbline.config.imports import missing
+from plumbline.config.imports import needed
 from plumbline.errors import EngineError, RecipeError
+from plumbline.serve.lenient import validator_of
 
 if TYPE_CHECKING:
     from plumbline.policies.autoregressive.policy import AutoregressivePolicy
@@ -45,24 +47,36 @@ class Grammars:
     """The compiled schemas of one model."""
 
     def __init__(self, policy: "AutoregressivePolicy") -> None:
-        """Take the policy whose tokenizer and whose ends of an answer they are for.
-
-        Raises:
-            RecipeError: xgrammar is not installed.
-        """
-        try:
-            import xgrammar
-        except ImportError as error:
-            raise missing("a response_format", error, RecipeError) from error
-        self._xgrammar = xgrammar
-        self._width = policy.model.get_output_embeddings().weight.shape[0]
-        information = xgrammar.TokenizerInfo.from_huggingface(
-            policy.chat.tokenizer, vocab_size=self._width, stop_token_ids=list(policy.chat.stop_ids)
-        )
-        self._compiler = xgrammar.GrammarCompiler(information, max_threads=1, cache_enabled=False)
+        """Take the policy whose tokenizer and whose ends of an answer they are for."""
+        self._policy, self._width = policy, policy.model.get_output_embeddings().weight.shape[0]
+        self.threads = ThreadPoolExecutor(4, "schema")  # of its own: what is slow there delays no free text
         self._kept: OrderedDict[str, Any] = OrderedDict()
         self._lock = threading.Lock()
         self._one = threading.Semaphore()
+
+    @cached_property
+    def _compiler(self) -> Any:
+        xgrammar: Any = needed("xgrammar", "a response_format", RecipeError)
+        information = xgrammar.TokenizerInfo.from_huggingface(
+            self._policy.chat.tokenizer, vocab_size=self._width, stop_token_ids=list(self._policy.chat.stop_ids)
+        )
+        return xgrammar.GrammarCompiler(information, max_threads=1, cache_enabled=False)
+
+    def follow(self, schema: Mapping[str, Any]) -> tuple["SchemaConstraint", Callable[[str], bool]]:
+        """What holds one answer to a schema, and what judges it: grammars leave out `not`, `multipleOf` and the like.
+
+        Raises:
+            RecipeError, EngineError: see `constraint` and `validator_of`.
+        """
+        constraint, (validator, _) = self.constraint(schema), validator_of(schema)
+
+        def judge(text: str) -> bool:
+            try:
+                return bool(validator.is_valid(json.loads(text)))
+            except (ValueError, RecursionError):  # no JSON; too deep; or a pattern that takes too long
+                return False
+
+        return constraint, judge
 
     def constraint(self, schema: Mapping[str, Any]) -> "SchemaConstraint":
         """What holds one answer to a schema; {} is any object.
@@ -82,7 +96,7 @@ class Grammars:
                 self._kept[text] = compiled
                 while len(self._kept) > 1 and sum(one.memory_size_bytes for one in self._kept.values()) > KEPT_BYTES:
                     self._kept.popitem(last=False)
-        return SchemaConstraint(self._xgrammar, compiled, self._width)
+        return SchemaConstraint(compiled, self._width, self._policy.chat.stop_ids[0])
 
     def _compiled(self, text: str) -> Any:
         """Compile in a thread, which is left alone where it takes too long; there is one at a time."""
@@ -115,49 +129,37 @@ class Grammars:
 
 
 class SchemaConstraint:
-    """One answer's way through a schema: see `autoregressive.continuous.Constraint`."""
+    """One answer's way through a schema: see `policies.policy.Constraint`."""
 
-    def __init__(self, xgrammar: Any, compiled: Any, width: int) -> None:
-        """Take the module, a compiled schema, and how many logits there are."""
-        self._xgrammar = xgrammar
+    def __init__(self, compiled: Any, width: int, stop: int) -> None:
+        """Take a compiled schema, how many logits there are, and a token that ends an answer."""
+        import xgrammar
+
+        self._apply, self._stop = xgrammar.apply_token_bitmask_inplace, stop
         self._matcher = xgrammar.GrammarMatcher(compiled)
         self._mask = xgrammar.allocate_token_bitmask(1, width)
+        self.failure: RecipeError | None = None
+
+    def begin(self) -> None:
+        """See `Constraint.begin`."""
+        self._matcher.reset()
+        self.failure = None
 
     def restrict(self, logits: Any) -> None:
-        """See `Constraint.restrict`."""
+        """See `Constraint.restrict`. Where no token may come next, the answer ends, and `failure` says so."""
         if not self._matcher.fill_next_token_bitmask(self._mask):
             return  # everything may come next
         if not self._mask.any():
-            raise RecipeError("nothing that this model can write goes on as the JSON schema wants it", "change it")
-        self._xgrammar.apply_token_bitmask_inplace(logits.unsqueeze(0), self._mask.to(logits.device))
+            self.failure = RecipeError(
+                "nothing that this model can write goes on as the JSON schema wants it", "change it"
+            )
+            logits.fill_(-math.inf)[self._stop] = 0.0
+            return
+        self._apply(logits.unsqueeze(0), self._mask.to(logits.device))
 
     def accept(self, token: int) -> None:
         """See `Constraint.accept`."""
-        assert self._matcher.accept_token(token), "a token was drawn that the mask excluded"
-
-
-def judge_of(schema: Mapping[str, Any]) -> Callable[[str], bool]:
-    """What says whether a text is JSON by a schema: grammars leave out `not`, `multipleOf` and what else has no form.
-
-    Raises:
-        RecipeError: it is no schema, or nothing here can tell.
-    """
-    try:
-        import jsonschema_rs
-    except ModuleNotFoundError as error:
-        raise missing("JSON by a schema", error, RecipeError) from error
-    try:
-        validator = jsonschema_rs.validator_for(dict(schema) or {"type": "object"}, offline=True)
-    except ValueError as error:
-        raise _refused(" ".join(str(error).split())[:300]) from error
-
-    def judge(text: str) -> bool:
-        try:
-            return bool(validator.is_valid(json.loads(text)))
-        except (ValueError, RecursionError):  # no JSON; too deep; or a pattern that takes too long
-            return False
-
-    return judge
+        assert self.failure or self._matcher.accept_token(token), "a token was drawn that the mask excluded"
 
 
 def check(schema: Mapping[str, Any]) -> str:
@@ -166,9 +168,7 @@ def check(schema: Mapping[str, Any]) -> str:
     Raises:
         RecipeError: it is too long, too deep, counts too far, or refers to something outside of itself.
     """
-    deep = _too_deep(schema)
-    if deep:
-        raise _refused(f"it has more than {DEPTH} levels")
+    nodes = list(_nodes(schema))
     try:
         text = json.dumps(schema, separators=(",", ":"), allow_nan=False)
     except ValueError as error:
@@ -176,7 +176,7 @@ def check(schema: Mapping[str, Any]) -> str:
     if len(text) > BYTES:
         raise _refused(f"it has {len(text)} characters, and {BYTES} are allowed")
     total = 0
-    for node in _nodes(schema):
+    for node in nodes:
         total += sum(int(count) for name in COUNTED if isinstance(count := node.get(name), int | float) and count > 0)
         patterns = node.get("patternProperties")
         for pattern in [node.get("pattern"), *(patterns if isinstance(patterns, Mapping) else ())]:
@@ -207,25 +207,17 @@ def _counts(pattern: str) -> int:
     return product
 
 
-def _too_deep(schema: Any) -> bool:
+def _nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
+    """Every object in a schema, whatever it stands for; the outer ones first.
+
+    Raises:
+        RecipeError: there are too many levels.
+    """
     level = [schema]
     for _ in range(DEPTH):
-        level = [part for each in level for part in _parts(each)]
+        yield from (value for value in level if isinstance(value, Mapping))
+        inside = [value.values() if isinstance(value, Mapping) else value for value in level]
+        level = [part for parts in inside for part in parts if isinstance(part, Mapping | list | tuple)]
         if not level:
-            return False
-    return True
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return (each for each in inside if isinstance(each, Mapping | list | tuple))
-
-
-def _nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
-    """Every object in a schema, whatever it stands for."""
-    left = [schema]
-    while left:
-        value = left.pop()
-        if isinstance(value, Mapping):
-            yield value
-        left += _parts(value)
+            return
+    raise _refused(f"it has more than {DEPTH} levels")

@@ -1,19 +1,82 @@
-"""What a client may ask of the server, and the body of a request within it."""
+"""Who may ask the server, and for what: a token, limits of requests, and what is said to those who get no answer.
+
+A request needs the bearer token, comes from no page elsewhere, and on a loopback address calls it by its own name.
+"""
 
 import asyncio
+import hmac
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
+from starlette.responses import JSONResponse
 
-from plumbline.errors import RecipeError
-from plumbline.serve.refusals import Refusal
+from plumbline.errors import DataError, DeviceMemoryError, EngineError, PlumblineError, RecipeError
 
+KINDS = {
+    401: "authentication_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+    500: "server_error",
+    502: "server_error",
+    503: "server_error",
+    504: "timeout_error",
+}
+"""The error's type by its status; all others are the request's fault."""
 CLOSE = {"connection": "close"}
 """For an answer that is given before the whole request was read: what is still to come is not waited for."""
-
-
 LONGEST = 86_400
 """Seconds of any wait."""
+PUBLIC = frozenset({"/healthz", "/openapi.json"})
+"""Paths that need no token."""
+WORK = ("/v1/", "/try/")
+"""Beginnings of paths that a page from elsewhere cannot ask: all others say what is there already."""
+
+
+class Refusal(Exception):  # noqa: N818 - it is an answer
+    """An error that goes to the client as it is."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.param, self.code = status, message, param, code
+        self.headers = dict(headers or {})
+
+    def body(self) -> dict[str, Any]:
+        """The error as OpenAI's clients read it."""
+        kind = KINDS.get(self.status, "invalid_request_error")
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+
+def shutting_down() -> Refusal:
+    """What is said when the server ends."""
+    return Refusal(503, "this server is shutting down", code="shutting_down", headers={"retry-after": "5"})
+
+
+def refusal_of(error: PlumblineError) -> Refusal:
+    """An error of the model as a refusal.
+
+    A chat that does not fit and a law or a schema that cannot be followed are the client's; all else is the server's.
+    """
+    said = " ".join(str(error).split())
+    if isinstance(error, DataError):
+        return Refusal(400, said, param="messages", code="context_length_exceeded" if "context" in said else None)
+    if isinstance(error, RecipeError):
+        return Refusal(400, said)
+    if isinstance(error, EngineError):
+        return Refusal(502, "the engine behind this model does not answer", code="engine")
+    if isinstance(error, DeviceMemoryError):
+        return Refusal(503, "the memory of the device is not enough for this request", code="memory")
+    return Refusal(500, "the model failed; the server's log says how", code="model")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,3 +138,59 @@ async def read_body(request: Request, limits: Limits) -> bytes:
     finally:
         reading.bytes = getattr(reading, "bytes", 0) - len(body)
     return bytes(body)
+
+
+class Gate:
+    """The whole application behind its token; where there is none, for whoever calls this machine by a name of its own.
+
+    Without the second, a page in the user's browser could have a name of its own resolved to 127.0.0.1 and read what
+    the models say. A browser always says the name in `Host`. A page from elsewhere could also ask without reading the
+    answer, which takes the machine's time; a browser says where a request is from.
+    """
+
+    def __init__(
+        self, app: Any, token: str | None = None, hosts: Collection[str] = (), public: Collection[str] = PUBLIC
+    ) -> None:
+        """Take the application, its token, the names that it may be called by (none: any), and the public paths."""
+        self.app, self.hosts, self.public = app, hosts, public
+        self.token = None if token is None else f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Refuse, or pass on."""
+        if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
+            await JSONResponse(refusal.body(), refusal.status, refusal.headers)(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def _refusal(self, scope: Any) -> Refusal | None:
+        headers = dict(scope["headers"])
+        host = _name(headers.get(b"host", b"").decode("latin-1"))
+        if self.hosts and host not in self.hosts:
+            return Refusal(421, "this server answers by the name of this machine only", code="host")
+        if scope["path"].startswith(WORK) and _is_foreign(headers):
+            return Refusal(403, "this server works for no page from elsewhere", code="origin")
+        if self.token is None or scope["path"] in self.public:
+            return None
+        if hmac.compare_digest(headers.get(b"authorization", b""), self.token):
+            return None
+        return Refusal(
+            401,
+            "send the server's token as Authorization: Bearer TOKEN",
+            code="invalid_api_key",
+            headers={"www-authenticate": "Bearer"},
+        )
+
+
+def _is_foreign(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a browser says that a page of another origin asks; a browser that does not say so names the origin."""
+    if site := headers.get(b"sec-fetch-site"):
+        return site not in {b"same-origin", b"none"}
+    origin = headers.get(b"origin")
+    return origin is not None and origin.partition(b"://")[2].lower() != headers.get(b"host", b"").lower()
+
+
+def _name(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:  # brackets without an end
+        return ""

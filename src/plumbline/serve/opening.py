@@ -8,13 +8,13 @@ from pathlib import Path
 from plumbline.errors import RecipeError
 from plumbline.evaluation.models import ModelOptions, as_trained
 from plumbline.policies import check_model, open_policy
+from plumbline.policies.autoregressive.policy import AutoregressivePolicy
 from plumbline.policies.memory import clear_memory_errors
-from plumbline.policies.policy import Policy, Tells, slowness
-from plumbline.records import Sampling
+from plumbline.policies.policy import Tells, slowness
 from plumbline.runs.remote import local_model
 from plumbline.runs.run import STAGES, Listener
 from plumbline.serve.batched import BatchedServed
-from plumbline.serve.lenient import LenientServed
+from plumbline.serve.constrained import Grammars
 from plumbline.serve.served import Served
 
 NAMED = re.compile(r"([\w.-]{1,64})=(.+)", re.DOTALL)
@@ -85,28 +85,15 @@ def open_models(models: dict[str, str], options: ModelOptions, listener: Listene
             if options.engine == "vllm":
                 from plumbline.serve.vllm_served import VllmServed
 
-                opened.append(LenientServed(VllmServed(name, policy, sampling, listener)))
-            else:
-                opened.append(_in_process(name, policy, sampling, listener))
+                opened.append(VllmServed(name, policy, sampling, listener))
+                continue
+            rows, grammars = int(getattr(policy, "rows_at_once", 64)), None
+            if isinstance(policy, AutoregressivePolicy):
+                if find_spec("xgrammar") is not None:
+                    grammars = Grammars(policy)
+                else:
+                    said = f"{name}: JSON is read from free text, because xgrammar (constrained) is missing"
+                    listener.event("lenient", said)
+            opened.append(BatchedServed(name, policy, sampling, at_once=rows, grammars=grammars))
     listener.working("opening", len(models), len(models))
     return opened
-
-
-def _in_process(name: str, policy: Policy, sampling: Sampling, listener: Listener) -> Served:
-    """A model of this process: in a running batch where it fits, with JSON by grammar where xgrammar is there."""
-    rows = int(getattr(policy, "rows_at_once", 64))
-    if policy.family != "autoregressive":
-        return LenientServed(BatchedServed(name, policy, sampling, at_once=rows))
-    from plumbline.policies.autoregressive.continuous import why_not
-    from plumbline.policies.autoregressive.policy import AutoregressivePolicy
-    from plumbline.serve.continuous import ContinuousServed
-
-    reason = why_not(policy) if isinstance(policy, AutoregressivePolicy) else "it is of another class"
-    if not isinstance(policy, AutoregressivePolicy) or reason is not None:
-        listener.event("slow", f"{name}: answers are drawn in batches, because a running batch does not fit: {reason}")
-        return LenientServed(BatchedServed(name, policy, sampling, at_once=rows))
-    served = ContinuousServed(name, policy, sampling)
-    if find_spec("xgrammar") is None:
-        listener.event("lenient", f"{name}: JSON is read from free text, because xgrammar (constrained) is missing")
-        return LenientServed(served)
-    return served

@@ -84,7 +84,7 @@ class _Course:
         return {"job": self.to.job, "how": self.to.how, "model": self.model, "tried": self.tried}
 
 
-class Router:
+class Router(Served):
     """A `Served` that asks others; see the module. It runs in one event loop."""
 
     def __init__(

@@ -19,8 +19,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from plumbline.errors import EngineError, RecipeError
 from plumbline.serve.app import application
 from plumbline.serve.book import Book
-from plumbline.serve.gate import PUBLIC, Gate
-from plumbline.serve.limits import LONGEST, Limits
+from plumbline.serve.limits import LONGEST, PUBLIC, Gate, Limits
 from plumbline.serve.served import Served
 
 HEAD = 32_768
@@ -63,7 +62,7 @@ class Serving:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The names that the server may be called by (see `gate.Gate`); none where a token guards it."""
+        """The names that the server may be called by (see `limits.Gate`); none where a token guards it."""
         return frozenset() if self.token is not None else frozenset({self.host, "127.0.0.1", "::1", "localhost"})
 
 

@@ -1,12 +1,13 @@
 """What the server asks of a model, and what a model gives it: pieces of one answer, as soon as they are there.
 
-Whoever answers is a `Served`: a model in this process (`continuous` for the autoregressive family, `batched` for the
-others), a vLLM server, a router over several, or an agent's planner around one. The routes know nothing else.
+Whoever answers is a `Served`: a model in this process (`batched`), a vLLM server, a router over several, or an agent's
+planner around one. The routes know nothing else.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from plumbline.errors import RecipeError
 from plumbline.records import Finish, Message, Request, Sampling
@@ -51,7 +52,7 @@ class Piece:
     """Of the last piece: which model answered, how the answer was read or made valid, how often it was tried."""
 
 
-class Served(Protocol):
+class Served(ABC):
     """A model that answers requests of many clients at once."""
 
     name: str
@@ -59,10 +60,16 @@ class Served(Protocol):
     context: int
     """The longest prompt plus answer, in tokens."""
 
+    @property
+    def waiting(self) -> int | None:
+        """How many answers have not been begun, of those who count them."""
+        return None
+
+    @abstractmethod
     def prompt_length(self, messages: Sequence[Message]) -> int:
         """Tokens of a chat up to where the answer begins."""
-        ...
 
+    @abstractmethod
     def answer(self, asked: Asked) -> AsyncIterator[Piece]:
         """Pieces of one answer; closing the iterator before its end stops the work on it.
 
@@ -70,11 +77,9 @@ class Served(Protocol):
             DataError: the chat does not fit into the context, or the template refuses it.
             RecipeError: the law, or a schema, is not one that this model can follow.
         """
-        ...
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027 - by default nothing was started
         """End what was started for it; what is being answered ends with an error."""
-        ...
 
 
 Law = TypeVar("Law", bound=Sampling)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -11,19 +11,45 @@ from typing import Any
 from plumbline.config.imports import needed
 from plumbline.engines.vllm import Place, VllmSampler
 from plumbline.engines.vllm_client import completion, reach
-from plumbline.errors import EngineError, RecipeError
+from plumbline.errors import EngineError
 from plumbline.policies.policy import Policy
 from plumbline.recipe.running import EngineSection
-from plumbline.records import Message, Sampling
+from plumbline.records import Sampling
 from plumbline.runs.run import Listener
+from plumbline.serve.lenient import LenientServed
 from plumbline.serve.served import Asked, Piece, law_of
-from plumbline.serve.spelling import Spelling
 
 AT_ONCE = 256
 """Connections to the server."""
+UNFINISHED = "\N{REPLACEMENT CHARACTER}"
+"""What a decoder gives for bytes that are no whole character yet."""
 
 
-class VllmServed:
+class Spelling:
+    """The text of an answer, token by token: nothing is taken back, and no character is cut.
+
+    Some tokenizers write a token otherwise at the beginning than behind another. So each is decoded behind those
+    before it, a few of them: from the last two places at which whole characters had come.
+    """
+
+    def __init__(self, decode: Callable[[Sequence[int]], str]) -> None:
+        """Take what gives the text of tokens."""
+        self._decode = decode
+        self._tokens: list[int] = []
+        self._begin = self._known = 0
+
+    def add(self, tokens: Sequence[int], *, last: bool = False) -> str:
+        """Take more tokens, and give the text that is certain now; of the last ones all of it."""
+        self._tokens += tokens
+        before = self._decode(self._tokens[self._begin : self._known])
+        text = self._decode(self._tokens[self._begin :])
+        if not last and (len(text) <= len(before) or text.endswith(UNFINISHED)):
+            return ""
+        self._begin, self._known = self._known, len(self._tokens)
+        return text[len(before) :]
+
+
+class VllmServed(LenientServed):
     """A vLLM server that is started for it; close it.
 
     What is drawn comes from the server's own random numbers: a client's seed is not used, and the facts say so.
@@ -35,25 +61,18 @@ class VllmServed:
         Raises:
             EngineError: the policy is of another family, vLLM is not installed, or its server does not start.
         """
-        self.name, self.family, self.sampling = name, policy.family, sampling
         self._folder = Path(mkdtemp(prefix="plumbline-serve-"))  # stays after a failure: the error names the log in it
         self.engine = VllmSampler(EngineSection(name="vllm"), policy, Place(self._folder, 0, listener))
+        super().__init__(name, self.engine, sampling)
         self.chat: Any = self.engine.policy.chat
-        self.context = self.engine.context
         self._client: Any = None
 
-    def prompt_length(self, messages: Sequence[Message]) -> int:
-        """See `Served.prompt_length`."""
-        return self.engine.prompt_length(messages)
-
-    async def answer(self, asked: Asked) -> AsyncGenerator[Piece, None]:
-        """See `Served.answer`.
+    async def write(self, asked: Asked) -> AsyncGenerator[Piece, None]:
+        """See `LenientServed.write`.
 
         Raises:
             EngineError: the server is gone, or refuses.
         """
-        if asked.schema is not None:
-            raise RecipeError(f"{self.name} cannot be made to follow a JSON schema", "leave out response_format")
         law = law_of(self.sampling, asked)
         prompt = await asyncio.to_thread(self.chat.prompt, asked.request.messages)
         self.engine.policy.check_length(len(prompt), law.max_tokens, self.context)

@@ -25,7 +25,7 @@ from plumbline.policies.autoregressive.probe import probe, see
 from plumbline.policies.autoregressive.sampler import decode
 from plumbline.policies.chunks import LAUNCHES, Layout, joined, pack_sizes
 from plumbline.policies.draws import Noise
-from plumbline.policies.policy import Demonstration, Terms, common_law
+from plumbline.policies.policy import Demonstration, LiveRequest, Terms, common_law
 from plumbline.policies.pretrained.head import head_log_prob
 from plumbline.policies.pretrained.inputs import by_onednn
 from plumbline.policies.pretrained.loading import Loaded, load
@@ -111,7 +111,9 @@ class AutoregressivePolicy(PretrainedPolicy):
 
     def draw(self, requests: Sequence[Request]) -> Iterator[tuple[Request, Trajectory]]:
         """See `Sampler.sample`. Prompts are decoded in chunks of `rows_at_once` rows."""
-        with self._graphs.lent() if self._graphs is not None else nullcontext() as graphs:
+        # A graph keeps no hidden states, which the exact logits behind a constraint need.
+        constrained = any(isinstance(each, LiveRequest) and each.constraint is not None for each in requests)
+        with nullcontext() if self._graphs is None or constrained else self._graphs.lent() as graphs:
             decoder: Decoder = CachedDecoder(self.model, self.chat.stop_ids[0])
             if self._lean:
                 decoder = LeanDecoder(self.model, graphs)

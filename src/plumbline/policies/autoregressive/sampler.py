@@ -6,7 +6,7 @@ Every row has its own uniform numbers, drawn before the loop by its own request'
 depend on which other rows run beside it: dropping finished rows changes the speed and not the result.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 from plumbline.policies.autoregressive.decoders import Decoder, threads_for
 from plumbline.policies.chunks import Chunk
 from plumbline.policies.draws import uniforms
+from plumbline.policies.policy import Constraint, LiveRequest
 from plumbline.policies.token_law import check_drawn, draw
 from plumbline.records import Sampling
 
@@ -32,6 +33,8 @@ def decode(
     decoder: Decoder, chunk: Chunk[Sampling], stop_ids: Sequence[int], device: torch.device
 ) -> Iterator[tuple[int, Drawn]]:
     """Draw a completion for each row of a chunk, and yield it with the row's number soon after it has ended.
+
+    What a `LiveRequest` constrains is drawn from the distribution that is left. One that is `gone` yields nothing.
 
     Args:
         decoder: the engine.
@@ -54,6 +57,10 @@ def decode(
     grid = chunk.grid.to(device)  # which completion a cell draws
     live, running = grid < num_rows, num_rows
     untold = torch.ones((num_rows,), dtype=torch.bool, device=device)
+    waited = {row: each for row, each in enumerate(chunk.requests) if isinstance(each, LiveRequest)}
+    constraints = {row: each.constraint for row, each in waited.items() if each.constraint is not None}
+    for constraint in constraints.values():
+        constraint.begin()
 
     def ended(now: int) -> Iterator[tuple[int, Drawn]]:
         """The completions that ended by now and were not yielded before."""
@@ -69,8 +76,16 @@ def decode(
     logits = decoder.begin(chunk.prompts, grid.shape[1], limit, chunk.shared).repeat_interleave(grid.shape[1], 0)
     for time in range(limit):
         cells = grid.flatten()
+        held: dict[int, Constraint] = {}
+        if constraints:
+            places = zip(cells.tolist(), live.flatten().tolist(), strict=True)
+            held = {at: constraints[row] for at, (row, runs) in enumerate(places) if runs and row in constraints}
+        if held:
+            logits = _restricted(decoder, logits, held)
         with threads_for(logits.numel() * 16):  # an exponential costs about as much as 16 multiplications
             tokens, logprobs = draw(logits, numbers_rc[cells, time], sampling)
+        for cell, constraint in held.items():
+            constraint.accept(int(tokens[cell]))
         tokens_rc[cells, time], logprobs_rc[cells, time] = tokens, logprobs  # past its end a row's columns are unread
         stopped = live.flatten() & torch.isin(tokens, stops)
         length[cells] = torch.where(stopped, time + 1, length[cells])  # of fixed shape, so that no GPU is waited for
@@ -78,6 +93,8 @@ def decode(
         if time + 1 == limit:
             break
         if (time + 1) % interval == 0:
+            for row in [row for row, each in waited.items() if each.gone.is_set()]:
+                live, untold[row] = live & (grid != row), False
             before, running = running, int(live.sum())
             if running < before:
                 yield from ended(time + 1)
@@ -90,6 +107,15 @@ def decode(
                 decoder.keep(keep_prompts, keep_copies)
         logits = decoder.step(tokens)
     yield from ended(limit)
+
+
+def _restricted(decoder: Decoder, logits: Tensor, held: Mapping[int, Constraint]) -> Tensor:
+    """Logits [R, V] in float32, some rows restricted; of 16-bit ones those that are likeliest then are exact again."""
+    logits, rows = logits.float(), list(held)
+    for row, constraint in held.items():
+        constraint.restrict(logits[row])
+    logits[rows] = decoder.exact(logits[rows], rows)
+    return logits
 
 
 def _smaller_grid(live: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:

@@ -14,9 +14,8 @@ from starlette.routing import Route
 
 from plumbline.errors import PlumblineError
 from plumbline.reports.style import PALETTE
-from plumbline.serve.limits import Limits, read_body
+from plumbline.serve.limits import Limits, Refusal, read_body
 from plumbline.serve.page.trials import Trials
-from plumbline.serve.refusals import Refusal
 
 FILES = {
     "/": ("index.html", "text/html"),

@@ -101,7 +101,7 @@ class _Dealt:
     sent: tuple[tuple[int, ...], ...] = ()
 
 
-class AgentServed:
+class AgentServed(Served):
     """See `Served`: answers the steps of a browser agent; `Planning` says how its planner is asked."""
 
     def __init__(self, planner: Served, planning: Planning | None = None) -> None:

@@ -36,6 +36,12 @@ class Decoder(Protocol):
         """Append `tokens` [R] (row p * G + g); the logits [R, V] of the tokens that follow."""
         ...
 
+    def exact(self, logits: Tensor, rows: Sequence[int]) -> Tensor:
+        """The last logits [N, V] of some rows, of which some are minus infinity now, with the likeliest computed
+        in float32; as they are where the hidden states are not known.
+        """
+        ...
+
     def keep(self, prompts: Tensor, copies: Tensor) -> None:
         """Keep the prompts [P'] and of each the copies [P', G'] (old column numbers); the grid becomes P' x G'."""
         ...

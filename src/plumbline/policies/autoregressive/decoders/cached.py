@@ -56,6 +56,10 @@ class CachedDecoder:
         logits: Tensor = output.logits[:, -1]
         return logits
 
+    def exact(self, logits: Tensor, rows: Sequence[int]) -> Tensor:  # noqa: ARG002 - the model keeps its hidden states
+        """See `Decoder.exact`."""
+        return logits
+
     @torch.no_grad()
     def keep(self, prompts: Tensor, copies: Tensor) -> None:
         """See `Decoder.keep`."""

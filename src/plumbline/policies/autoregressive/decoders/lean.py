@@ -11,18 +11,18 @@ its prompt's [P, K, L, D] and its own [P, K, G, C, D], under one softmax. On a G
 It is used only after `probe.py` has compared it with the model's forward pass on the loaded weights.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from plumbline.policies.autoregressive.decoders import threads_for
 from plumbline.policies.autoregressive.decoders.graphs import Graphs, bucket
 from plumbline.policies.autoregressive.packing import has_shared_attention
 from plumbline.policies.pretrained.adapters import Projection
-from plumbline.policies.pretrained.head import logits_of
+from plumbline.policies.pretrained.head import exact, logits_of
 from plumbline.policies.pretrained.inputs import by_onednn, padded
 
 MODEL_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3"})
@@ -94,6 +94,7 @@ class LeanDecoder:
         self.values = torch.zeros(shape, dtype=dtype, device=device)
         last = output.last_hidden_state[torch.arange(len(prompts), device=device), lengths - 1 - shared]
         logits = logits_of(self.model.get_output_embeddings(), last)
+        self.hidden = last.repeat_interleave(copies, 0)
         if self.graphs is not None:
             self.logits = logits.unsqueeze(1)
             self._settle(self.graphs, begins=True)
@@ -137,12 +138,21 @@ class LeanDecoder:
             return self._replay(self.graphs, tokens)
         width = self.model.config.hidden_size
         with threads_for(len(tokens) * width * width):
-            hidden = self._forward(tokens, self.past + 1, masked=False)
+            self.hidden = hidden = self._forward(tokens, self.past + 1, masked=False)
         self.past += 1
         self.time += 1
         head = self.model.get_output_embeddings()
         with threads_for(len(tokens) * width * head.weight.shape[0]):
             return logits_of(head, hidden)
+
+    @torch.no_grad()
+    def exact(self, logits: Tensor, rows: Sequence[int]) -> Tensor:
+        """See `Decoder.exact`; without graphs."""
+        head = self.model.get_output_embeddings()
+        if type(head) is not nn.Linear:
+            return logits
+        again = exact(logits.to(self.model.dtype), self.hidden[list(rows)], head.weight, head.bias)
+        return again.masked_fill(logits.isneginf(), float("-inf"))
 
     def _settle(self, graphs: Graphs, *, begins: bool) -> None:
         """Give what a step reads the rounded shape and the place that graphs know it by."""
@@ -204,34 +214,24 @@ class LeanDecoder:
             own = torch.arange(span, device=tokens.device) <= self.time if masked else None
             own_bias = self.prompt_bias.new_zeros(span) if own is None else _bias(own, self.prompt_bias.dtype)
             bias = torch.cat([prompt_bias, own_bias.expand(num_prompts, 1, 1, 1, span)], dim=-1)
-        return self.through(tokens, lambda index, normed: self._attend(index, normed, (cos, sin), span, bias))
-
-    def through(self, tokens: Tensor, attend: Callable[[int, Tensor], Tensor]) -> Tensor:
-        """The hidden states [R, H] of tokens [R] behind all layers; `attend` takes a layer's number and input."""
         hidden = self.body.embed_tokens(tokens)
         for index, layer in enumerate(self.layers):
-            hidden = hidden + attend(index, _norm(layer.input_layernorm, hidden))
+            hidden = hidden + self._attend(index, _norm(layer.input_layernorm, hidden), (cos, sin), span, bias)
             gate, up = self.projections[index]["mlp"](_norm(layer.post_attention_layernorm, hidden))
             hidden = hidden + self.projections[index]["down"](layer.mlp.act_fn(gate) * up)[0]
         return _norm(self.body.norm, hidden)
-
-    def states(
-        self, index: int, hidden: Tensor, rope: tuple[Tensor, Tensor], shape: tuple[int, int]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [P, G, K, Q, D], times the layer's scale, keys and values [P, G, K, 1, D] of inputs [P * G, H]."""
-        attention = self.layers[index].self_attn
-        grid = (*shape, self.kv_heads, -1, self.head_size)
-        query, key, value = (states.view(grid) for states in self.projections[index]["attention"](hidden))
-        if hasattr(attention, "q_norm"):
-            query, key = _norm(attention.q_norm, query), _norm(attention.k_norm, key)
-        return _rotate(query, *rope) * self.scale, _rotate(key, *rope), value
 
     def _attend(
         self, index: int, hidden: Tensor, rope: tuple[Tensor, Tensor], span: int, bias: Tensor | None
     ) -> Tensor:
         """Attention of one new position in each row to its prompt and to its own past, under one softmax."""
         num_prompts, copies = self.shape
-        query, key, value = self.states(index, hidden, rope, self.shape)
+        attention, grid = self.layers[index].self_attn, (*self.shape, self.kv_heads, -1, self.head_size)
+        # [P, G, K, Q, D]; keys and values have Q = 1
+        query, key, value = (states.view(grid) for states in self.projections[index]["attention"](hidden))
+        if hasattr(attention, "q_norm"):
+            query, key = _norm(attention.q_norm, query), _norm(attention.k_norm, key)
+        query, key = _rotate(query, *rope) * self.scale, _rotate(key, *rope)
         # Heads before copies: the copies of a prompt then share one matrix product with its keys.
         query = query.transpose(1, 2)  # [P, K, G, Q, D]
         own_keys, own_values = self.keys[index], self.values[index]

@@ -1,20 +1,24 @@
-"""Many clients of one running batch: each gets what it would get alone, as it comes, and may go at any time."""
+"""A served autoregressive model: each client gets its own answer, whoever asks beside it; JSON follows a schema."""
 
 import asyncio
 import contextlib
+import copy
 import json
 import threading
 import time
 
 import pytest
+import torch
 
 from plumbline.errors import DataError, DeviceMemoryError, EngineError, RecipeError
 from plumbline.policies import open_policy
-from plumbline.policies.autoregressive.decoders.running import Reading, RunningDecoder
+from plumbline.policies.autoregressive.decoders.lean import LeanDecoder
+from plumbline.policies.autoregressive.options import AutoregressiveModel
+from plumbline.policies.policy import LiveRequest
 from plumbline.recipe import ModelSection
 from plumbline.records import Request, Sampling
-from plumbline.serve.constrained import COUNT, Grammars, check
-from plumbline.serve.continuous import ContinuousServed
+from plumbline.serve.batched import BatchedServed
+from plumbline.serve.constrained import COUNT, Grammars, SchemaConstraint, check
 from plumbline.serve.served import Asked
 
 LAW = Sampling(max_tokens=40)
@@ -60,7 +64,7 @@ def policy(tiny_folder):
 
 @contextlib.asynccontextmanager
 async def opened(policy, **options):
-    served = ContinuousServed("tiny", policy, LAW, **options)
+    served = BatchedServed("tiny", policy, LAW, grammars=Grammars(policy), **options)
     try:
         yield served
     finally:
@@ -86,9 +90,9 @@ async def whole(served, one):
     return [piece async for piece in served.answer(one)]
 
 
-def test_answers_are_those_of_the_policy_in_pieces(policy):
+def test_answers_are_those_of_the_policy(policy):
     async def ask():
-        async with opened(policy, rows=8) as served:
+        async with opened(policy, at_once=8) as served:
             return await asyncio.gather(*(whole(served, asked(number, logprobs=True)) for number in range(20)))
 
     wanted = {request.key: found for request, found in policy.sample([asked(n).request for n in range(20)])}
@@ -100,22 +104,42 @@ def test_answers_are_those_of_the_policy_in_pieces(policy):
         assert len([each for piece in pieces for each in piece.logprobs]) == found.num_tokens
         assert [piece.finish for piece in pieces] == [None] * (len(pieces) - 1) + [found.finish]
         assert pieces[-1].facts == {"model": "tiny", "family": "autoregressive"}
-    assert len(pieces) > 1
 
 
-def test_a_client_that_goes_frees_its_row(policy):
+@pytest.fixture
+def slow(monkeypatch):
+    """How many rows each step of a decoder has had, one in 20 ms."""
+    steps, original = [], LeanDecoder.step
+
+    def step(self, tokens):
+        steps.append(len(tokens))
+        time.sleep(0.02)
+        return original(self, tokens)
+
+    monkeypatch.setattr(LeanDecoder, "step", step)
+    return steps
+
+
+LONG = Sampling(max_tokens=200, top_k=1)
+"""The tiny model's own choice does not end for long."""
+
+
+def test_a_client_that_goes_frees_its_row(policy, slow):
     async def ask():
-        async with opened(policy, rows=1) as served:
-            long = Sampling(max_tokens=200, top_k=1)  # the tiny model's own choice does not end for long
-            pieces = served.answer(asked(0, law=long))
-            await anext(pieces)
-            waits = asyncio.ensure_future(whole(served, asked(1)))
-            await asyncio.sleep(0.05)
-            assert served.waiting == 1
-            await pieces.aclose()
+        async with opened(policy, at_once=2) as served:
+            both = [asyncio.ensure_future(whole(served, asked(number, law=LONG))) for number in (0, 1)]
+            while len(slow) < 3:
+                await asyncio.sleep(0.01)
+            waits = asyncio.ensure_future(whole(served, asked(2)))
+            while not served.waiting:
+                await asyncio.sleep(0.01)
+            assert slow[-1] == 2
+            both[0].cancel()
+            await asyncio.sleep(0.2)
+            assert slow[-1] == 1
+            both[1].cancel()
             assert (await waits)[-1].finish is not None
-            assert not served._answers
-            assert len(served._batch) == 0
+            assert len(slow) < 150, "the long answers were dropped"
 
     asyncio.run(ask())
 
@@ -130,10 +154,10 @@ def test_what_cannot_be_answered_is_an_error_of_that_answer(policy, monkeypatch)
             for broken, kind in (("can't allocate memory", DeviceMemoryError), ("a kernel broke", RuntimeError)):
                 with monkeypatch.context() as patch:
 
-                    def breaks(self, said=broken):
+                    def breaks(self, *given, said=broken):
                         raise RuntimeError(said)
 
-                    patch.setattr(Reading, "advance", breaks)
+                    patch.setattr(LeanDecoder, "begin", breaks)
                     with pytest.raises(kind):
                         await whole(served, asked(0))
             assert (await whole(served, asked(0)))[-1].finish is not None, "the next one is answered"
@@ -141,13 +165,10 @@ def test_what_cannot_be_answered_is_an_error_of_that_answer(policy, monkeypatch)
     asyncio.run(ask())
 
 
-def test_closing_ends_what_runs_with_an_error(policy, monkeypatch):
-    original = RunningDecoder.step
-    monkeypatch.setattr(RunningDecoder, "step", lambda self, tokens: time.sleep(0.02) or original(self, tokens))
-
+def test_closing_ends_what_runs_with_an_error(policy, slow):
     async def ask():
         async with opened(policy) as served:
-            running = asyncio.ensure_future(whole(served, asked(0, law=Sampling(max_tokens=200, top_k=1))))
+            running = asyncio.ensure_future(whole(served, asked(0, law=LONG)))
             await asyncio.sleep(0.1)
             await served.close()
             with pytest.raises(EngineError, match="closed"):
@@ -177,7 +198,7 @@ def test_json_follows_its_schema(policy):
     every = [asked(n, SCHEMAS[n % len(SCHEMAS)], laws[n % len(laws)]) for n in range(60)]
 
     async def ask():
-        async with opened(policy, rows=16) as served:
+        async with opened(policy, at_once=16) as served:
             return await asyncio.gather(*(whole(served, one) for one in [*every, asked(100), asked(101, LOOSE)]))
 
     ended = cut = 0
@@ -221,7 +242,7 @@ def test_over_http_json_by_a_schema_and_one_that_cannot_be_followed(policy):
         body = {"model": "tiny", "messages": CHATS[0], "max_tokens": 60, "seed": 1, "response_format": wanted}
         return httpx.post(f"{server.address}/v1/chat/completions", json=body, timeout=60)
 
-    served = ContinuousServed("tiny", policy, LAW)
+    served = BatchedServed("tiny", policy, LAW, grammars=Grammars(policy))
     with running([served]) as server:
         said = post({"type": "array", "items": {"type": "boolean"}, "maxItems": 2}).json()["choices"][0]
         assert all(isinstance(each, bool) for each in json.loads(said["message"]["content"]))
@@ -230,6 +251,63 @@ def test_over_http_json_by_a_schema_and_one_that_cannot_be_followed(policy):
         assert refused.status_code == 400, refused.text
         assert "multiply" in refused.json()["error"]["message"]
     asyncio.run(served.close())
+
+
+@pytest.mark.parametrize(("decoder", "dtype"), [("lean", "float32"), ("lean", "bfloat16"), ("transformers", "float32")])
+def test_a_constrained_answer_has_the_log_probabilities_of_the_restricted_logits(tiny_folder, decoder, dtype):
+    """Drawn beside free text and other schemas; in 16 bits what is likeliest of the rest is computed in float32."""
+    pytest.importorskip("xgrammar", reason="the extra constrained is not installed")
+    section = AutoregressiveModel(name=str(tiny_folder), decoder=decoder, dtype=dtype, device="cpu")
+    policy = open_policy(section, str(tiny_folder))
+    grammars = Grammars(policy)
+
+    def requests(at_once):
+        many = [asked(number).request for number in range(6)]
+        held = [
+            LiveRequest(one.key, one.messages, one.sampling, threading.Event(), grammars.constraint(SCHEMAS[n]))
+            for n, one in enumerate(many[:4])
+        ]
+        return held if at_once else held[:1]
+
+    free = [asked(number).request for number in range(4, 8)]
+    ((_, alone),) = policy.sample(requests(at_once=False))
+    found = {request.key: trajectory for request, trajectory in policy.sample([*requests(at_once=True), *free])}
+    assert found[0,].text == alone.text
+    for number in range(4):
+        trajectory, constraint = found[number,], grammars.constraint(SCHEMAS[number])
+        whole_text = torch.tensor([[*trajectory.prompt.tolist(), *trajectory.tokens.tolist()]])
+        exact = copy.deepcopy(policy.model).float()(whole_text).logits[0, len(trajectory.prompt) - 1 : -1]
+        constraint.begin()
+        wanted = []
+        for logits, token in zip(exact.detach(), trajectory.tokens.tolist(), strict=True):
+            constraint.restrict(logits)
+            wanted.append(float(logits.log_softmax(-1)[token]))
+            constraint.accept(token)
+        tolerance = 1e-4 if dtype == "float32" else 0.1
+        assert trajectory.logprobs.tolist() == pytest.approx(wanted, abs=tolerance)
+    for request in free:
+        ((_, wanted),) = policy.sample([request])
+        assert found[request.key].text == wanted.text, "what is not constrained is not changed"
+
+
+def test_where_no_token_goes_on_that_answer_alone_fails(policy, monkeypatch):
+    pytest.importorskip("xgrammar", reason="the extra constrained is not installed")
+    original = SchemaConstraint.restrict
+
+    def restrict(self, logits):
+        self._mask.zero_()
+        self._matcher.fill_next_token_bitmask = lambda mask: True
+        original(self, logits)
+
+    async def ask():
+        async with opened(policy) as served:
+            return await asyncio.gather(whole(served, asked(0, {})), whole(served, asked(1)), return_exceptions=True)
+
+    monkeypatch.setattr(SchemaConstraint, "restrict", restrict)
+    failed, free = asyncio.run(ask())
+    assert isinstance(failed, RecipeError)
+    assert "nothing that this model can write" in str(failed)
+    assert "".join(piece.text for piece in free) == next(policy.sample([asked(1).request]))[1].text
 
 
 HOSTILE = {
