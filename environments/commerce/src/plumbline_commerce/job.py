@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.config.imports import named
-from plumbline.errors import DataError
+from plumbline.config.imports import needed
+from plumbline.errors import DataError, RecipeError
 from plumbline.records import Example, Message, Outcome, Score
 from plumbline.storage import open_regular
 from plumbline.tasks.rubric import Rubric
 from plumbline.tasks.task import Control
 from plumbline_commerce.options import COUNTS, CommerceOptions
 
-JOBS = {name: f"plumbline_commerce.{name}.job:JOB" for name in COUNTS}
-"""Where each job is; imported when it is asked for, because not every job needs what another imports."""
+JOBS = {name: f"plumbline_commerce.{name}.job" for name in COUNTS}
+"""The module of each job; imported when it is asked for, because not every job needs what another imports."""
 SHARES = {"val": 0.1, "test": 0.1}
 """Of a job's pairs; the rest is train."""
 
@@ -98,7 +98,7 @@ class Job:
 
 def job_named(name: str) -> Job:
     """The job of that name, one of `JOBS`."""
-    job: Job = named(JOBS[name], "job")
+    job: Job = needed(JOBS[name], f"the job {name}", RecipeError).JOB
     return job
 
 
