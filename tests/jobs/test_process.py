@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.checks.diagnosis.finding import Finding
-from plumbline.engines.jobs import follow, process, ray_jobs
+from plumbline.engines.jobs import checks, follow, process, ray_jobs
 from plumbline.engines.jobs.checks import Examined
 from plumbline.engines.jobs.outcome import State
 from plumbline.engines.jobs.ray_jobs import stop_head
@@ -262,8 +262,8 @@ def test_a_head_has_as_many_processors_as_the_recipe_has_workers(project, monkey
 def test_what_is_wrong_with_a_job_stands_a_cause_a_line():
     one, two = (Finding("files", "fatal", f"{name} would not be sent", fix="take it back") for name in ("a", "b"))
     with pytest.raises(RunError) as refused:
-        follow.refuse(Examined(findings=(one, two), package=None, looked_at=()))
+        checks.refuse(Examined(findings=(one, two), package=None, looked_at=()))
     assert refused.value.cause.endswith("sent:\n    a would not be sent (files)\n    b would not be sent (files)")
-    assert refused.value.fix.splitlines()[1:] == ["    take it back", f"    {follow.UNCHECKED}"]
+    assert refused.value.fix.splitlines()[1:] == ["    take it back", f"    {checks.UNCHECKED}"]
     with pytest.raises(RunError, match=r"not sent: a would not be sent \(files\)\n"):
-        follow.refuse(Examined(findings=(one,), package=None, looked_at=()))
+        checks.refuse(Examined(findings=(one,), package=None, looked_at=()))

@@ -118,8 +118,8 @@ def submit(
     3 where it failed, 4 where it never started, 5 where it ran and left no result, 6 where it was stopped, 7 where
     nobody can tell, and 130 where you stopped watching.
     """
-    from plumbline.engines.jobs.checks import Examined, examine
-    from plumbline.engines.jobs.follow import check_back_end, findings_said, refuse, send
+    from plumbline.engines.jobs.checks import Examined, examine, findings_said, refuse
+    from plumbline.engines.jobs.follow import check_back_end, send
     from plumbline.engines.jobs.spec import Cloud
     from plumbline.engines.jobs.specify import specify
 
@@ -230,7 +230,7 @@ def _show_plan(spec: "JobSpec", recipe: "Recipe", examined: "Examined", to: Path
     import shlex
 
     from plumbline.engines.jobs.anyscale import plan as plan_anyscale
-    from plumbline.engines.jobs.follow import findings_said
+    from plumbline.engines.jobs.checks import findings_said
     from plumbline.engines.jobs.ray_jobs import runtime_env
     from plumbline.reports.findings import plain
 

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
 from importlib import metadata
@@ -21,8 +21,9 @@ from plumbline.checks.diagnosis.finding import LEVELS, Finding
 from plumbline.checks.preflight.rules.files import needed
 from plumbline.engines.jobs.package import LIMIT, Package, package_of
 from plumbline.engines.jobs.spec import JobSpec
-from plumbline.errors import DataError
+from plumbline.errors import DataError, RunError
 from plumbline.recipe import Recipe, find
+from plumbline.reports.findings import text_of
 from plumbline.runs.remote import is_address
 from plumbline.storage import read_text
 
@@ -323,3 +324,27 @@ def installed(name: str) -> str | None:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
+
+
+def refuse(examined: Examined) -> None:
+    """Refuse to send a job in which something fatal was found, or that would need a consent that it is not given.
+
+    Raises:
+        RunError: says all of it, a cause a line.
+    """
+    fatal = [finding for finding in examined.findings if finding.level == "fatal" or finding.check == "code"]
+    if fatal:
+        found = _lines([f"{finding.what} ({finding.check})" for finding in fatal])
+        advice = _lines([*dict.fromkeys(finding.fix for finding in fatal if finding.fix), UNCHECKED])
+        raise RunError(f"this job would come to nothing, and was not sent:{found}", advice.removeprefix(" "))
+
+
+def _lines(texts: Sequence[str]) -> str:
+    """One text as it is, several on a line each."""
+    return f" {texts[0]}" if len(texts) == 1 else "".join(f"\n    {text}" for text in texts)
+
+
+def findings_said(examined: Examined) -> Iterator[str]:
+    """Findings, a text each."""
+    for finding in examined.findings:
+        yield text_of(finding, ours=True).plain

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from math import ceil
@@ -10,13 +10,11 @@ from pathlib import Path
 
 from plumbline.config.imports import check_installed
 from plumbline.engines.jobs import process, ray_jobs
-from plumbline.engines.jobs.checks import UNCHECKED, Examined
 from plumbline.engines.jobs.outcome import PREFIX, Outcome, State, judge, said
 from plumbline.engines.jobs.ray_jobs import ours, start_head, stop_head
 from plumbline.engines.jobs.spec import JobSpec
 from plumbline.engines.jobs.store import Job, started
 from plumbline.errors import DataError, EngineError, RunError
-from plumbline.reports.findings import text_of
 from plumbline.runs.remote import is_address
 from plumbline.storage import read_text, write_text
 
@@ -25,24 +23,6 @@ SHORTEST = 4
 """Letters of a secret's value from which on it is blotted out: shorter ones would blot out ordinary words."""
 AFTER_THE_LOG = 60.0
 """Seconds after a log's end in which an engine has to say what became of its job."""
-
-
-def refuse(examined: Examined) -> None:
-    """Refuse to send a job in which something fatal was found, or that would need a consent that it is not given.
-
-    Raises:
-        RunError: says all of it, a cause a line.
-    """
-    fatal = [finding for finding in examined.findings if finding.level == "fatal" or finding.check == "code"]
-    if fatal:
-        found = _lines([f"{finding.what} ({finding.check})" for finding in fatal])
-        advice = _lines([*dict.fromkeys(finding.fix for finding in fatal if finding.fix), UNCHECKED])
-        raise RunError(f"this job would come to nothing, and was not sent:{found}", advice.removeprefix(" "))
-
-
-def _lines(texts: Sequence[str]) -> str:
-    """One text as it is, several on a line each."""
-    return f" {texts[0]}" if len(texts) == 1 else "".join(f"\n    {text}" for text in texts)
 
 
 def check_back_end(spec: JobSpec) -> None:
@@ -81,12 +61,6 @@ def send(spec: JobSpec, say: Say) -> Job:
         replace(job, outcome=outcome, head=None).save()
         raise
     return job
-
-
-def findings_said(examined: Examined) -> Iterator[str]:
-    """Findings, a text each."""
-    for finding in examined.findings:
-        yield text_of(finding, ours=True).plain
 
 
 def state(job: Job) -> State:
